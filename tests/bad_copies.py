@@ -37,7 +37,7 @@ class BadCopies:
         change(path)
         tracemalloc.start()
         with pytest.raises(FormatError, match=says) as caught:
-            with tokfmt.open(path, format=home, options=options, drop=["other-files"], eos="none") as dataset:
+            with tokfmt.open(path, format=home, options=options, allow_loss=["other-files"], eos="none") as dataset:
                 for k in range(len(dataset)):
                     dataset[k]
         peak = tracemalloc.get_traced_memory()[1]

@@ -6,7 +6,7 @@
         len(dataset), dataset[0], dataset[5:8].tolist()
         for batch in dataset.batches(1 << 20):
             ...
-    tokfmt.convert("in.bin", "out.zarr", drop="empty-sequences")
+    tokfmt.convert("in.bin", "out.zarr", allow_loss="empty-sequences")
     tokfmt.stats("out.zarr").datasets[0].lengths
     tokfmt.check("out.zarr")[0].findings
     tokfmt.diff("in.bin", "out.zarr").identical

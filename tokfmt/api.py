@@ -7,7 +7,7 @@
     tokfmt.diff(a, b)              whether two datasets hold the same sequences, and where not
     tokfmt.show(path, "5:8")       some sequences, decoded
 
-Whatever says `--drop fields` on a command line says `drop="fields"` here.
+Whatever says `--allow-loss fields` on a command line says `allow_loss="fields"` here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def open(  # noqa: A001 - the verb that users expect
     options: Options = (),
     tokenizer: str | None = None,
     text_field: str | None = None,
-    drop: Iterable[str] = (),
+    allow_loss: Iterable[str] = (),
     ignore_manifest: bool = False,
     allow_partial: bool = False,
 ) -> Dataset:
@@ -57,7 +57,7 @@ def open(  # noqa: A001 - the verb that users expect
             needs to know where on the axis it lies (`ds.info`, `ds.tokens`, `ds.offsets`) tokenises all of it, into a
             temporary directory.
         text_field: Dotted path of the text in JSON records.
-        drop: What may be given up, by name, as for --drop.
+        allow_loss: What may be given up, by name, as for --allow-loss.
         ignore_manifest: Go on where the manifest beside the dataset contradicts it, as if there were none.
         allow_partial: Of a damaged dataset read the sequences that are certain to be whole; `ds.notes` say what is
             lost.
@@ -75,10 +75,13 @@ def open(  # noqa: A001 - the verb that users expect
     from tokfmt.ops.source.request import SourceRequest
     from tokfmt.ops.source.stored import tokenizer_of
 
-    request = SourceRequest.of(path, format, eos, options, text_field, None, drop)
+    request = SourceRequest.of(path, format, eos, options, text_field, None, allow_loss)
     handle = tokenizer_of(tokenizer)
     wanted = replace(
-        request, drop=request.drop | {"fields"}, ignore_manifest=ignore_manifest, allow_partial=allow_partial
+        request,
+        allow_loss=request.allow_loss | {"fields"},
+        ignore_manifest=ignore_manifest,
+        allow_partial=allow_partial,
     )
     (source,) = open_sources(wanted, handle)
     reader = source.reader
@@ -113,7 +116,7 @@ def stats(
     text_field: str | None = None,
     split: str | None = None,
     eos: EosChoice = None,
-    drop: str | Iterable[str] = (),
+    allow_loss: str | Iterable[str] = (),
     duplicates: bool = True,
     sample: int | None = None,
     seed: int = 0,
@@ -129,7 +132,7 @@ def stats(
         format, options: A format's name, and its own read options, as {"view": "samples"}.
         tokenizer: Name, directory or tokenizer.json: tokenizes text, spells ids, knows the vocabulary.
         text_field, split, eos: How to read: dotted path of the text, which split, the separator's id.
-        drop: What may be left out in reading: a word or several.
+        allow_loss: What may be left out in reading: a word or several.
         duplicates: Look for equal sequences; takes 24 bytes a sequence.
         sample, seed: Look at so many sequences only, chosen by the seed.
         seq_len: To compute the cost of packing.
@@ -146,7 +149,7 @@ def stats(
     from tokfmt.ops.stats.report import parse_expectation, unmet
 
     expectations = [parse_expectation(text) for text in ([expect] if isinstance(expect, str) else expect)]
-    source = SourceRequest.of(paths, format, eos, options, text_field, split, drop)
+    source = SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss)
     report = count(
         StatsRequest(
             source, tokenizer=tokenizer, vocab_size=vocab_size, seq_len=seq_len, duplicates=duplicates, sample=sample,
@@ -169,7 +172,7 @@ def check(
     text_field: str | None = None,
     split: str | None = None,
     eos: EosChoice = None,
-    drop: str | Iterable[str] = (),
+    allow_loss: str | Iterable[str] = (),
     jobs: int | None = None,
 ) -> list[Verdict]:
     """Whether datasets are valid: a verdict for each path, with `findings`, `errors` and `exit_code`.
@@ -182,7 +185,7 @@ def check(
         against: A corpus that the dataset must hold the documents of, in order.
         ignore_order: In whatever order.
         text_field, split, eos: How to read: dotted path of the text, which split, the separator's id.
-        drop: What may be left out in reading: a word or several.
+        allow_loss: What may be left out in reading: a word or several.
         jobs: Threads; by default one a core.
 
     Raises:
@@ -192,7 +195,7 @@ def check(
     from tokfmt.ops.check import check as look
     from tokfmt.ops.source.request import SourceRequest
 
-    source = SourceRequest.of(paths, format, eos, options, text_field, split, drop)
+    source = SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss)
     request = CheckRequest(
         source, deep=deep, tokenizer=tokenizer, against=against, ignore_order=ignore_order, jobs=jobs
     )
@@ -220,7 +223,7 @@ def diff(
     text_field: str | None = None,
     split: str | None = None,
     eos: EosChoice = None,
-    drop: str | Iterable[str] = (),
+    allow_loss: str | Iterable[str] = (),
     limit: int = 10,
     jobs: int | None = None,
 ) -> DiffReport:
@@ -234,7 +237,7 @@ def diff(
         format: A format's name for both, or a pair of them; by default by content.
         options: Read options; each side takes those that its format knows.
         text_field, split, eos: How to read: dotted path of the text, which split, the separator's id.
-        drop: What may be left out in reading: a word or several.
+        allow_loss: What may be left out in reading: a word or several.
         limit: Differences listed.
         jobs: Threads; by default one a core.
 
@@ -246,7 +249,7 @@ def diff(
 
     format_a, format_b = format if isinstance(format, tuple) else (format, format)
     return compare(
-        SourceRequest.of(a, format_a, eos, options, text_field, split, drop),
-        SourceRequest.of(b, format_b, eos, options, text_field, split, drop),
+        SourceRequest.of(a, format_a, eos, options, text_field, split, allow_loss),
+        SourceRequest.of(b, format_b, eos, options, text_field, split, allow_loss),
         tokenizer=tokenizer, samples=samples, ignore_order=ignore_order, limit=limit, jobs=jobs,
     )  # fmt: skip

@@ -235,7 +235,7 @@ class Dataset:
         tokenizer: str | None = None,
         eos: EosChoice = None,
         seq_len: int | None = None,
-        drop: Iterable[str] = (),
+        allow_loss: Iterable[str] = (),
         jobs: int | None = None,
         executor: str = "threads",
         overwrite: bool = False,
@@ -252,7 +252,7 @@ class Dataset:
             tokenizer: Makes text of the ids, for formats that hold text.
             eos: The separator's id, where sources have several, or none and the format needs one.
             seq_len: Tokens a sample, for formats that have samples.
-            drop: What may be given up: a word or several.
+            allow_loss: What may be given up: a word or several.
             jobs, executor: How many workers, by default one a core, and which: "threads", "processes" or "serial".
             overwrite: Replace an existing destination, in one step, when the new one is whole.
             verify: Read the destination back and compare it before it appears.
@@ -280,7 +280,7 @@ class Dataset:
         axis, seed = (reader.source, reader.seed) if isinstance(reader, Shuffled) else (reader, None)
         paths = tuple(path for source in self.origin for path in source.paths)
         request = Request(
-            source=SourceRequest.of(paths, eos=eos, drop=drop), destination=Path(destination), to=to_format,
+            source=SourceRequest.of(paths, eos=eos, allow_loss=allow_loss), destination=Path(destination), to=to_format,
             to_options=given_options(to_options), tokenizer=tokenizer, seq_len=seq_len, arrangement=Arrangement(seed),
             jobs=worker_count(jobs), executor=executor, overwrite=overwrite, verify=verify,
             manifest=manifest,

@@ -54,7 +54,7 @@ from tokfmt.core.format import (
     WriterTraits,
     everything_in,
 )
-from tokfmt.core.messages import Message, Option, allow_loss, from_option, to_option
+from tokfmt.core.messages import Message, Option, allowing, from_option, to_option
 from tokfmt.core.options import LazyAttribute, option
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.protocols import (
@@ -181,7 +181,7 @@ __all__ = [
     "UnsupportedError",
     "Vouched",
     "WriterTraits",
-    "allow_loss",
+    "allowing",
     "batches",
     "check_ids",
     "check_interval",

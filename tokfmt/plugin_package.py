@@ -83,7 +83,7 @@ class Format(FlatFormat):
     unreadable = "@CODE@1"
     meanings = {
         "@CODE@1": Code("a file cannot be read", "Its header is cut or has another magic number."),
-        "@CODE@2": Code("the size contradicts the header", "The file was cut; --drop tail reads what is there."),
+        "@CODE@2": Code("the size contradicts the header", "The file was cut; --allow-loss tail reads what is there."),
     }
 
     def recognise(self, probe):

@@ -17,7 +17,7 @@ from tokfmt.core.reader import TokenReader
 from tokfmt.dataset import Dataset, sequence_numbers
 from tokfmt.ops.source.draft import TextRecipe
 from tokfmt.ops.source.open import open_recipe
-from tokfmt.ops.source.request import check_drops, selection_words
+from tokfmt.ops.source.request import check_losses, selection_words
 from tokfmt.recipes.documents import Source, Span
 from tokfmt.recipes.fields import Ids, check_fields
 from tokfmt.recipes.language import RecipeFile, parse_recipe
@@ -163,7 +163,7 @@ class Recipe(Dataset):
     def where(self, sample: int) -> Where: ...
     @overload
     def where(
-        self, sample: None = None, *, step: int, batch_size: int, rank: int = 0, world: int = 1, start: int = 0
+        self, sample: None = None, *, step: int, batch_size: int, rank: int = 0, world_size: int = 1, start: int = 0
     ) -> list[Where]: ...
 
     def where(
@@ -173,7 +173,7 @@ class Recipe(Dataset):
         step: int | None = None,
         batch_size: int | None = None,
         rank: int = 0,
-        world: int = 1,
+        world_size: int = 1,
         start: int = 0,
     ) -> Where | list[Where]:
         """Where a sample comes from; or, with `step` and `batch_size` (the global one), those of a rank at a step.
@@ -185,7 +185,7 @@ class Recipe(Dataset):
             return self._samples.where(operator.index(sample))
         if step is None or batch_size is None:
             raise TypeError("where() takes the number of a sample, or step= and batch_size=")
-        return self._samples.where_at(step, batch_size, rank, world, start)
+        return self._samples.where_at(step, batch_size, rank, world_size, start)
 
     def __repr__(self) -> str:
         return f"<tokfmt recipe: {len(self):,} samples of {self.seq_len:,}, {len(self.sources)} sources>"
@@ -210,7 +210,7 @@ def recipe(
     tokenizer: str | None = None,
     dedup: str = "none",
     filters: Mapping[str, Mapping[str, Any]] | None = None,
-    drop: str | Sequence[str] = (),
+    allow_loss: str | Sequence[str] = (),
 ) -> Dataset:
     """A recipe without a file: what `tokfmt.open` gives of one that says the same.
 
@@ -224,7 +224,7 @@ def recipe(
         tokens, epochs: Budget of the whole; or passes.
         eos, pad, bos: Ids; eos may be "none".
         tokenizer, dedup, filters: As in a file.
-        drop: What may be given up in reading sources, by name.
+        allow_loss: What may be given up in reading sources, by name.
 
     Returns:
         A `Recipe`, a map-style dataset of samples; without `seq_len` a Dataset of documents.
@@ -246,7 +246,7 @@ def recipe(
             entry["select"] = selection_words(entry["select"])
     table = {key: value for key, value in said.items() if value is not None}
     file = parse_recipe({**table, "source": entries}, Path("recipe"))
-    reader, opened = open_recipe(file, Hints(drop=check_drops(drop)))
+    reader, opened = open_recipe(file, Hints(allow_loss=check_losses(allow_loss)))
     return dataset_of_recipe(reader, reader.info.notes, tuple(opened))
 
 

@@ -46,7 +46,7 @@ _STALL = 10.0
 """Seconds that a batch may take before its wait is reported; reported again each time that the wait has doubled."""
 _NAMED = 3  # paths in a report
 _FIXED = frozenset((
-    "recipe", "batch_size", "rank", "world", "fields", "dtype", "device", "pin_memory", "prefetch", "drop_last",
+    "recipe", "batch_size", "rank", "world_size", "fields", "dtype", "device", "pin_memory", "prefetch", "drop_last",
     "restart",
 ))  # fmt: skip
 _Batch = dict[str, torch.Tensor]
@@ -66,8 +66,8 @@ class Loader:
 
     Attributes:
         recipe: What is read.
-        batch_size, rank, world: As given. Batches are read ahead, so that neither these nor other arguments change.
-        samples: Samples of the recipe handed out, to all ranks together. What was only read ahead does not count.
+        batch_size, rank, world_size: As given. Batches are read ahead, so no argument changes later.
+        samples_seen: Samples of the recipe handed out, to all ranks together. Those only read ahead do not count.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Loader:
         batch_size: int,
         *,
         rank: int | None = None,
-        world: int | None = None,
+        world_size: int | None = None,
         step: int = 0,
         fields: Sequence[str] | None = None,
         dtype: torch.dtype = torch.int64,
@@ -90,8 +90,9 @@ class Loader:
 
         Args:
             recipe: Its path, or what `tokfmt.open` or `tokfmt.recipe` gave.
-            batch_size: Samples of a step, over all ranks; a multiple of `world`.
-            rank, world: Which part of each batch, of how many; by default as `torch.distributed` has them, else 0 of 1.
+            batch_size: Samples of a step, over all ranks; a multiple of `world_size`.
+            rank, world_size: Which part of each batch, of how many (default: as `torch.distributed` has them, else 0
+                of 1).
             step: Begin with this step: after `step * batch_size` samples.
             fields: Of a sample: input_ids, labels, loss_mask, position_ids, document_ids, cu_seqlens; by default those
                 of the recipe, which are input_ids and labels unless `with_fields` gave it others.
@@ -112,14 +113,14 @@ class Loader:
         if not isinstance(found, Recipe):
             raise OptionError(f"{found!r} is no recipe of samples: tokfmt.recipe(..., seq_len=N) makes one of it")
         self.recipe = found
-        self.rank, self.world = _ranks(rank, world)
+        self.rank, self.world_size = _ranks(rank, world_size)
         self.batch_size, self.dtype = batch_size, dtype
         self.fields = found.fields if fields is None else check_fields(fields)
         self.device, self.prefetch = device, prefetch
         self.pin_memory = pin_memory and torch.accelerator.is_available()
         self.drop_last, self.restart = drop_last, restart
         try:
-            numbers(step, batch_size, self.rank, self.world)
+            numbers(step, batch_size, self.rank, self.world_size)
         except ValueError as error:
             raise OptionError(str(error)) from error
         if drop_last and batch_size > len(found):
@@ -144,7 +145,7 @@ class Loader:
         super().__setattr__(name, value)
 
     @property
-    def samples(self) -> int:
+    def samples_seen(self) -> int:
         """Samples of the recipe handed out, to all ranks together."""
         return self._samples
 
@@ -241,7 +242,7 @@ class Loader:
     def _part(self, start: int) -> range:
         """This rank's samples of the batch that begins with a sample."""
         size = self._size(start)
-        return range(start + size * self.rank // self.world, start + size * (self.rank + 1) // self.world)
+        return range(start + size * self.rank // self.world_size, start + size * (self.rank + 1) // self.world_size)
 
     def _read(self, start: int) -> _Batch:
         arrays = self.recipe.samples(self._part(start), self.fields, self._read_as)
@@ -261,14 +262,14 @@ class Loader:
         distributed = torch.distributed
         if not (distributed.is_available() and distributed.is_initialized()):
             return
-        if self.world == 1 or self.world != distributed.get_world_size():
+        if self.world_size == 1 or self.world_size != distributed.get_world_size():
             return  # the ranks of this loader are not those of the process group: some of them may not read at all
         mine = {
             "fingerprint": self.recipe.fingerprint, "count of samples": len(self.recipe),
             "batch_size": self.batch_size, "position in samples": self._samples, "drop_last": self.drop_last,
             "rank": self.rank,
         }  # fmt: skip
-        every: list[dict[str, Any]] = [{}] * self.world
+        every: list[dict[str, Any]] = [{}] * self.world_size
         distributed.all_gather_object(every, mine)
         _check_alike(self._where, every)
 
@@ -277,7 +278,7 @@ class Loader:
         return {"samples": self._samples, "fingerprint": self.recipe.fingerprint}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state, at the next batch, also in an iterator that runs; with whatever batch size and world.
+        """Continue from a state at the next batch, also in a running iterator, with any batch size and world size.
 
         Raises:
             SourceChangedError: It is a state of another recipe, or of other data.
@@ -325,7 +326,7 @@ def _check_alike(where: str, every: Sequence[Mapping[str, Any]]) -> None:
                 if len(several) > 1:
                     raise OptionError(
                         f"{where}: processes {_listed(several)} read the part of rank {rank} (expected a rank for each "
-                        "process). Leave out rank and world, or give each process its own rank"
+                        "process). Leave out rank and world_size, or give each process its own rank"
                     )
         elif len(processes) > 1:
             found = "; ".join(f"{value} on rank {_listed(those)}" for value, those in processes.items())
@@ -341,22 +342,24 @@ def _listed(ranks: Sequence[int]) -> str:
     return ", ".join(map(str, ranks[:_NAMED])) + more
 
 
-def _ranks(rank: int | None, world: int | None) -> tuple[int, int]:
+def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
     """Which rank of how many this process is: as said, else as torch.distributed has it, else 0 of 1.
 
     Raises:
         OptionError: Only one of both is said; or torchrun has started several, and none knows which it is yet.
     """
-    if rank is not None and world is not None:
-        return rank, world
-    if rank is not None or world is not None:
-        raise OptionError("rank and world belong together: say both, or neither to take those of torch.distributed")
+    if rank is not None and world_size is not None:
+        return rank, world_size
+    if rank is not None or world_size is not None:
+        raise OptionError(
+            "rank and world_size belong together: give both, or neither to take those of torch.distributed"
+        )
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     started = os.environ.get("WORLD_SIZE", "1")
     if started not in ("", "1"):
         raise OptionError(
             f"WORLD_SIZE is {started}, and torch.distributed is not initialised: every process would read all of each "
-            "batch. Call torch.distributed.init_process_group() first, or say rank and world"
+            "batch. Call torch.distributed.init_process_group() first, or say rank and world_size"
         )
     return 0, 1

@@ -23,7 +23,7 @@ DESTINATIONS = {
     "convert --dry-run": ["convert", PACK, "{}out.pbin", "--dry-run"],
     "convert --resume": ["convert", PACK, "{}out.pbin", "--resume"],
     "convert --overwrite": ["convert", PACK, "{}out.pbin", "--overwrite"],
-    "convert --shard": ["convert", PACK, "{}out.pbin", "--shard", "0/2"],
+    "convert --task": ["convert", PACK, "{}out.pbin", "--task", "0/2"],
     "convert --finish": ["convert", "--finish", "{}out.pbin"],
     "convert --split": ["convert", PACK, "{}out.pbin", "--split", "train=0.5,validation=0.5", "--eos", "50256"],
     "convert, a directory": ["convert", PACK, "{}out", "--to", "stage1", "--eos", "50256"],

@@ -111,7 +111,7 @@ def test_json(tmp_path):
     schema = json.loads((ROOT / "tokfmt/schemas/check.json").read_bytes())
     for words in (
         [MERGED, GOOD, UNSAFE, "absent", "--deep"],
-        [FAULTY, "--most", "1"],
+        [FAULTY, "--limit", "1"],
         [MERGED, "--fix", str(tmp_path / "x.pbin")],
         [GOOD, "--fix", str(tmp_path / "y.pbin")],
     ):
@@ -119,7 +119,7 @@ def test_json(tmp_path):
         found = json.loads(out)
         fits(found, schema)
         assert code == (0 if "--fix" in words else max(one["exit_code"] for one in found["datasets"]))
-    found = json.loads(run("--json", FAULTY, "--most", "1")[1])["datasets"][0]
+    found = json.loads(run("--json", FAULTY, "--limit", "1")[1])["datasets"][0]
     assert (found["codes"], len(found["findings"]), found["findings"][0]["offset"]) == ({"TF501": 2}, 1, 89)
     assert json.loads(run("--output-format", "json", GOOD)[1])["schema"] == "tokfmt.check/1"
 
@@ -157,14 +157,14 @@ def test_against_a_corpus_as_its_messages_advise(tmp_path):
     corpus, pack = tmp_path / "c.jsonl", tmp_path / "x.pbin"
     corpus.write_text("".join(json.dumps({"text": text, "id": text}) + "\n" for text in texts))
     words = ["--tokenizer", str(TOKENIZER), "--against", str(corpus)]
-    convert([corpus], pack, tokenizer=str(TOKENIZER), drop=["fields"])
+    convert([corpus], pack, tokenizer=str(TOKENIZER), allow_loss=["fields"])
     assert run(str(pack), *words)[0] == 0
     code, _, err = run(str(pack), "--deep", *words)
     assert code == 0
     assert "no findings" in err
     corpus.write_text(corpus.read_text().replace("\n", "\n[]\n", 1))
     code, out, _ = run(str(pack), *words)
-    (advice,) = set(re.findall(r"--drop [a-z-]+", out))
+    (advice,) = set(re.findall(r"--allow-loss [a-z-]+", out))
     assert (code, run(str(pack), *words, *advice.split())[0]) == (1, 0)
     corpus.write_text("".join(json.dumps({"text": text}) + "\n" for text in ("two", "three", "one")))
     code, out, _ = run(str(pack), *words)
@@ -180,7 +180,7 @@ def test_github(tmp_path):
     assert out.startswith(f"::error file={MERGED},title=TF107::index entry 5 at byte 1,362: ")
     odd = tmp_path / "a,b:c%.jsonl"
     odd.write_bytes(b"{\n" * 3)
-    out = run("--output-format", "github", "--most", "2", str(odd))[1]
+    out = run("--output-format", "github", "--limit", "2", str(odd))[1]
     assert out.splitlines()[0].startswith(
         f"::error file={tmp_path}/a%2Cb%3Ac%25.jsonl,title=TF501::line 1 is not valid JSON"
     )

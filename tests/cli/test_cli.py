@@ -84,7 +84,7 @@ def test_an_existing_destination_is_refused_then_replaced(tmp_path):
         (["convert", PACK, "o.zarr", "--from", "modality"], 2, "no format 'modality' (known: jsonl, modalities,"),
         (["convert", PACK, "o.bin"], 2, "cannot tell the format of 'o.bin' from its name. Use --to NAME"),
         (["convert", PACK, "o.zarr", "--to-opt", "chunks=4"], 2, "flat-tokens has no option 'chunks' "),
-        (["convert", PACK, "o.zarr", "--drop", "field"], 2, "Did you mean fields?"),
+        (["convert", PACK, "o.zarr", "--allow-loss", "field"], 2, "Did you mean fields?"),
         (["convert", PACK, "o.zarr", "--seq-len", "many"], 2, "'many' is not a whole number"),
         (["convert", PACK, "o.zarr", "--seq-len", "5"], 2, "flat-tokens has no samples"),
         (["convert", PACK, "o.zarr", "--select", "5:2"], 2, "ends before it begins"),
@@ -157,7 +157,7 @@ def test_json_is_one_document(tmp_path):
 def test_dry_run_writes_nothing(tmp_path):
     done = tokfmt("convert", PACK, "o.h5", "--dry-run", cwd=tmp_path, check=4)
     assert "cannot carry 1 empty sequence (first: sequence 19)" in done.stderr
-    done = tokfmt("convert", PACK, "o.h5", "--dry-run", "--drop", "empty-sequences", cwd=tmp_path, check=0)
+    done = tokfmt("convert", PACK, "o.h5", "--dry-run", "--allow-loss", "empty-sequences", cwd=tmp_path, check=0)
     assert "gives up     empty-sequences: 1 empty sequence (first: sequence 19)" in done.stdout
     assert "destination  o.h5 (hdf5)" in done.stdout
     assert "separator    50256 (manifest of D_2byte_gpt2.pbin)" in done.stdout
@@ -211,10 +211,10 @@ def test_one_bad_document_never_truncates_the_output(tmp_path):
     lines = ['{"text": "one"}', '{"text": "two"}', '{"text": 3}', '{"text": "four"}', "{broken", '{"text": "six"}']
     (tmp_path / "c.jsonl").write_text("\n".join(lines) + "\n")
     done = tokfmt("convert", "c.jsonl", "o.pbin", "--tokenizer", TOKENIZER, cwd=tmp_path, check=3)
-    assert re.search(r"c\.jsonl: .*line 3.*byte 32.*--drop invalid-lines", done.stderr), done.stderr
+    assert re.search(r"c\.jsonl: .*line 3.*byte 32.*--allow-loss invalid-lines", done.stderr), done.stderr
     assert [p.name for p in tmp_path.iterdir()] == ["c.jsonl"]
     done = tokfmt(
-        "convert", "c.jsonl", "o.pbin", "--tokenizer", TOKENIZER, "--drop", "invalid-lines", cwd=tmp_path, check=0
+        "convert", "c.jsonl", "o.pbin", "--tokenizer", TOKENIZER, "--allow-loss", "invalid-lines", cwd=tmp_path, check=0
     )
     assert "dropped invalid-lines: 2 invalid lines" in done.stderr
     shown = json.loads(tokfmt("show", "o.pbin", ":", "--tokenizer", TOKENIZER, "--json", cwd=tmp_path, check=0).stdout)
@@ -237,11 +237,11 @@ def test_fields_beside_the_text_are_not_lost_silently(tmp_path):
     manifest = json.loads((tmp_path / "o.pbin.tokfmt.json").read_text())
     assert what in manifest["notes"][0]
     assert manifest["dropped"] == {}
-    tokfmt("convert", source, tmp_path / "p.pbin", "--tokenizer", TOKENIZER, "--drop", "fields", check=0)
+    tokfmt("convert", source, tmp_path / "p.pbin", "--tokenizer", TOKENIZER, "--allow-loss", "fields", check=0)
     assert json.loads((tmp_path / "p.pbin.tokfmt.json").read_text())["dropped"] == {"fields": what}
     done = tokfmt("convert", source, tmp_path / "o.jsonl", "--tokenizer", TOKENIZER, check=4)
     assert "o.jsonl: cannot carry fields beside" in done.stderr
-    assert "--drop fields" in done.stderr
+    assert "--allow-loss fields" in done.stderr
 
 
 def test_several_sources_in_order(tmp_path):

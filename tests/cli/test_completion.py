@@ -1,4 +1,4 @@
-"""What shells complete: files, formats, options of formats, words of --drop, codes, themes; by the protocol of each shell."""
+"""What shells complete: files, formats, options of formats, words of --allow-loss, codes, themes; by the protocol of each shell."""
 
 import os
 import subprocess
@@ -21,7 +21,7 @@ WHAT = [
     ("show a --from h", "hdf5"),
     ("diff a b --from-a mod", "modalities"),
     ("formats fl", "flat-tokens"),
-    ("convert a b --drop emp", "empty-sequences"),
+    ("convert a b --allow-loss emp", "empty-sequences"),
     ("convert a b --to hdf5 --to-opt str", "stride="),
     ("convert a b --executor thr", "threads"),
     ("check --explain TF107", "TF107"),

@@ -1,4 +1,4 @@
-"""--resume, --shard and --finish as users meet them; what was changed in between is refused by name."""
+"""--resume, --task and --finish as users meet them; what was changed in between is refused by name."""
 
 import json
 import os
@@ -189,7 +189,7 @@ def test_what_would_fail_again_is_not_kept(home):
     convert(home, *words, check=2)
     empty = home / "empty.jsonl"
     empty.write_text('{"input_ids": [1]}\n{"input_ids": []}\n')
-    assert "--drop empty-sequences" in convert(home, "empty.jsonl", "out.h5", "--eos", "5", check=4)
+    assert "--allow-loss empty-sequences" in convert(home, "empty.jsonl", "out.h5", "--eos", "5", check=4)
     assert hidden(home) == []
 
 
@@ -203,14 +203,14 @@ def test_what_other_words_mend_is_kept_for_them(home):
     for what in (
         "line 4 has a field",
         "1 empty sequence",
-        "--drop empty-sequences",
+        "--allow-loss empty-sequences",
         "run again with --resume and these",
     ):
         assert what in said
     scratch = home / ".out.h5.tokfmt-resume" / "scratch" / "done-source-0"
     kept = {shard.name: shard.stat().st_ino for shard in scratch.iterdir()}
-    drops = ("--drop", "invalid-lines", "--drop", "empty-sequences", "--drop", "embedded-separators")
-    convert(home, *words, "--eos", "1", "--drop", "invalid-lines", check=4)
+    drops = ("--allow-loss", "invalid-lines", "--allow-loss", "empty-sequences", "--allow-loss", "embedded-separators")
+    convert(home, *words, "--eos", "1", "--allow-loss", "invalid-lines", check=4)
     assert {shard.name: shard.stat().st_ino for shard in scratch.iterdir()} == kept
     said = convert(home, *words, "--eos", "2", *drops, "--to-opt", "seq_len=64")
     assert "what is tokenized stays, the rest is done again" in said
@@ -232,9 +232,9 @@ def test_words_that_change_after_writing_began_do_not_mix(home):
         if "region" in kinds:
             break
     assert {"region", "shard of source-0"} <= set(kinds)
-    said = convert(home, *words, "--eos", "2", "--drop", "embedded-separators")
+    said = convert(home, *words, "--eos", "2", "--allow-loss", "embedded-separators")
     assert "--eos was null and is 2 now (and 2 more): what is tokenized stays" in said
-    convert(home, "big.jsonl", "whole.h5", *words[2:4], "--eos", "2", "--drop", "embedded-separators")
+    convert(home, "big.jsonl", "whole.h5", *words[2:4], "--eos", "2", "--allow-loss", "embedded-separators")
     assert (home / "out.h5").read_bytes() == (home / "whole.h5").read_bytes()
 
 
@@ -279,7 +279,7 @@ def test_changed_sources_are_refused(home, tamper):
     [
         (["--eos", "7"], "--eos was null and is 7 now (and 1 more)"),
         (["--select", "0:9"], "--select was null and is 0:9 now"),
-        (["--drop", "empty-sequences"], '--drop was [] and is ["empty-sequences"] now'),
+        (["--allow-loss", "empty-sequences"], '--allow-loss was [] and is ["empty-sequences"] now'),
         (["--to-opt", "stride=disjoint"], '"stride": "overlap"'),
         (["--from-opt", "seq_len=4096"], '--from-opt was [] and is ["seq_len=4096"] now'),
     ],
@@ -377,21 +377,21 @@ def test_text_that_is_tokenized_is_not_tokenized_again(home):
 
 def test_shards(home, expected):
     words = ("in.bin", "out.h5", "--seq-len", "512")
-    processes = [start(home, *words, "--shard", f"{i}/4") for i in (3, 1, 2)]
+    processes = [start(home, *words, "--task", f"{i}/4") for i in (3, 1, 2)]
     for process, i in zip(processes, (3, 1, 2), strict=True):
         _, said = process.communicate(timeout=120)
         assert process.returncode == 0, said
-        assert said.splitlines()[-1] == f"shard {i} of 4 is written; --finish publishes when all are"
+        assert said.splitlines()[-1] == f"task {i} of 4 is written; --finish publishes when all are"
     assert convert(home, "--finish", "out.h5", check=4) == (
-        "tokfmt: error: out.h5: shard 0 of 4 is missing. Run it with the same words and --shard 0/4\n"
+        "tokfmt: error: out.h5: task 0 of 4 is missing. Run it with the same words and --task 0/4\n"
     )
-    interrupted(home, *words, "--shard", "0/4")
+    interrupted(home, *words, "--task", "0/4")
     said = convert(home, "--finish", "out.h5", check=4)
-    assert "shard 0 of 4 is missing (begun, not finished: 0)" in said
-    said = convert(home, *words, "--eos", "9", "--shard", "0/4", check=4)
+    assert "task 0 of 4 is missing (begun, not finished: 0)" in said
+    said = convert(home, *words, "--eos", "9", "--task", "0/4", check=4)
     assert "--eos was null and is 9 now (and 1 more). Ask for the same" in said
-    assert "the number of shards was 4 and is 5 now" in convert(home, *words, "--shard", "0/5", check=4)
-    convert(home, *words, "--shard", "0/4")
+    assert "the number of tasks was 4 and is 5 now" in convert(home, *words, "--task", "0/5", check=4)
+    convert(home, *words, "--task", "0/4")
     elsewhere = home / "elsewhere"
     elsewhere.mkdir()
     done = forkserver.run(
@@ -402,7 +402,7 @@ def test_shards(home, expected):
     assert json.loads(done.stdout)["verified"] is True
     assert (home / "out.h5").read_bytes() == expected
     assert hidden(home) == []
-    assert "there are no shards of it" in convert(home, "--finish", "out.h5", "--overwrite", check=4)
+    assert "there are no tasks of it" in convert(home, "--finish", "out.h5", "--overwrite", check=4)
 
 
 GONE = """
@@ -417,7 +417,7 @@ run(sys.argv[1:])
     sys.version_info[:3] == (3, 13, 0),
     reason="without a working directory, CPython 3.13.0 has a SystemError where a module lacks a name: numpy cannot load",
 )
-@pytest.mark.parametrize("more", [["--resume"], ["--shard", "0/1"]])
+@pytest.mark.parametrize("more", [["--resume"], ["--task", "0/1"]])
 def test_a_working_directory_that_is_gone(tmp_path, more):
     """Whoever names all by absolute paths needs none."""
     gone, pack = tmp_path / "gone", FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
@@ -433,8 +433,8 @@ def test_the_manifest_of_shards_is_that_of_one_run(home, tokens):
     words = ["in.bin"] if tokens else ["small.jsonl", "--tokenizer", str(TOKENIZER)]
     (home / "small.jsonl").write_bytes(b"".join(CORPUS.read_bytes().splitlines(keepends=True)[:9]))
     convert(home, *words, "one.pbin")
-    for shard in ("1/2", "0/2"):
-        convert(home, *words, "out.pbin", "--shard", shard)
+    for task in ("1/2", "0/2"):
+        convert(home, *words, "out.pbin", "--task", task)
     convert(home, "--finish", "out.pbin")
     one, out = (json.loads((home / f"{name}.pbin.tokfmt.json").read_text()) for name in ("one", "out"))
     assert {**one, "created": None, "seconds": None} == {**out, "created": None, "seconds": None}
@@ -443,14 +443,14 @@ def test_the_manifest_of_shards_is_that_of_one_run(home, tokens):
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        ([CORPUS, "o.jsonl", "--shard", "0/2"], 2, "lines are copied as they stand, which is done in one go"),
-        (["in.bin", "o.pbin", "--shard", "2/2"], 2, "shards of 2 are 0/2 to 1/2"),
-        (["in.bin", "o.pbin", "--shard", "a/2"], 2, "'a/2' is not of the form I/N"),
-        (["in.bin", "o.pbin", "--shard", "0/2", "--shuffle", "1"], 2, "each shard would read all. --executor dask"),
-        (["in.bin", "o.pbin", "--shard", "0/2", "--split", "a=0.5,b=0.5"], 2, "--finish publishes one destination"),
+        ([CORPUS, "o.jsonl", "--task", "0/2"], 2, "lines are copied as they stand, which is done in one go"),
+        (["in.bin", "o.pbin", "--task", "2/2"], 2, "tasks of 2 are 0/2 to 1/2"),
+        (["in.bin", "o.pbin", "--task", "a/2"], 2, "'a/2' is not of the form I/N"),
+        (["in.bin", "o.pbin", "--task", "0/2", "--shuffle", "1"], 2, "each task would read all. --executor dask"),
+        (["in.bin", "o.pbin", "--task", "0/2", "--split", "a=0.5,b=0.5"], 2, "--finish publishes one destination"),
         (["in.bin", "--finish", "o.pbin"], 2, "--finish takes DST alone"),
         (["--finish", "o.pbin", "--eos", "3"], 2, "--finish takes no --eos"),
-        (["--finish", "o.pbin"], 4, "there are no shards of it"),
+        (["--finish", "o.pbin"], 4, "there are no tasks of it"),
         (["in.bin"], 2, "Missing argument"),
         ([FIXTURES / "modalities" / "D_2byte_gpt2.pbin", "o.bin", "--executor", "dusk"], 2, "dask"),
     ],

@@ -13,7 +13,7 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 import tokfmt
 
 PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
-TEXT = ["--tokenizer", str(TOKENIZER), "--drop", "empty-sequences"]
+TEXT = ["--tokenizer", str(TOKENIZER), "--allow-loss", "empty-sequences"]
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def run(tmp_path):
 
 @pytest.mark.parametrize("way", ["-", "/dev/stdin", "fifo"])
 def test_text_from_a_pipe(run, tmp_path, way):
-    tokfmt.convert(CORPUS, tmp_path / "file.pbin", tokenizer=str(TOKENIZER), drop=["empty-sequences"])
+    tokfmt.convert(CORPUS, tmp_path / "file.pbin", tokenizer=str(TOKENIZER), allow_loss=["empty-sequences"])
     if way == "fifo":
         os.mkfifo(tmp_path / "fifo")
         writer = threading.Thread(target=lambda: (tmp_path / "fifo").write_bytes(CORPUS.read_bytes()))
@@ -69,7 +69,7 @@ def test_a_path_that_begins_with_a_dash(run, tmp_path):
 
 @pytest.mark.parametrize(("to", "name"), [("jsonl", "x.jsonl"), ("stage1", "x")])
 def test_to_stdout(run, tmp_path, to, name):
-    words = ["--to", to, "--eos", "50256", "--drop", "empty-sequences", "--drop", "embedded-separators"]
+    words = ["--to", to, "--eos", "50256", "--allow-loss", "empty-sequences", "--allow-loss", "embedded-separators"]
     run("convert", PACK, name, *words)
     done = run("convert", PACK, "-", *words, "--verify")
     files = sorted((tmp_path / name).iterdir()) if to == "stage1" else [tmp_path / name]
@@ -100,7 +100,7 @@ def test_whoever_reads_may_stop(tmp_path):
      (["convert", PACK, "-", "--to", "modalities"], 2, "-: modalities is no stream"),
      (["convert", PACK, "-", "--json"], 2, "would both be printed"),
      (["convert", PACK, "-", "--resume"], 2, "-: --resume needs a place to write to"),
-     (["convert", PACK, "-", "--shard", "0/2"], 2, "-: --shard needs a place to write to"),
+     (["convert", PACK, "-", "--task", "0/2"], 2, "-: --task needs a place to write to"),
      (["convert", "-", "x.pbin", "--resume"], 2, "-: what is piped in cannot be read again"),
      (["convert", "-", "-", "x.pbin"], 2, "-: standard input can be read once only"),
      (["convert", "-", "x.pbin", *TEXT], 3, "-: line 1 "),

@@ -181,14 +181,14 @@ def test_ids_that_the_tokenizer_does_not_have_are_refused_and_the_remedy_works(t
     code, _, err = tokfmt("recipe", str(path), "--explain")
     assert code == 4
     assert "x.pbin: holds IDs that the tokenizer does not have: expected IDs below 4,096" in err
-    assert "found 5,000. To accept that, add --drop tokenizers" in err
-    code, out, err = tokfmt("recipe", str(path), "--explain", "--drop", "tokenizers")
+    assert "found 5,000. To accept that, add --allow-loss tokenizers" in err
+    code, out, err = tokfmt("recipe", str(path), "--explain", "--allow-loss", "tokenizers")
     assert (code, out.splitlines()[0].split(":")[0]) == (0, "1 samples of 4")
     assert "note: x: no manifest names the tokenizer that made its IDs" in err
-    code, out, _ = tokfmt("recipe", str(path), "--explain", "--drop", "tokenizers", "--json")
+    code, out, _ = tokfmt("recipe", str(path), "--explain", "--allow-loss", "tokenizers", "--json")
     assert [note for note in json.loads(out)["notes"] if note.startswith("x: no manifest names the tokenizer")]
-    assert tokfmt("recipe", str(path), "--explain", "--drop", "tokeniser")[0] == 2
-    assert tokfmt("recipe", str(tmp_path / "x.pbin"), "--drop", "tokenizers")[0] == 2
+    assert tokfmt("recipe", str(path), "--explain", "--allow-loss", "tokeniser")[0] == 2
+    assert tokfmt("recipe", str(tmp_path / "x.pbin"), "--allow-loss", "tokenizers")[0] == 2
 
 
 @pytest.mark.parametrize("words", [("check",), ("check", "--deep")])

@@ -87,7 +87,9 @@ def test_a_step_names_every_position_of_every_document():
 def test_the_parts_of_ranks_are_the_batch():
     whole = found(MIX, "--step", 1, "--batch-size", 8)["shown"]
     for world in (2, 4, 8):
-        parts = [found(MIX, "--step", 1, "--batch-size", 8, "--rank", rank, "--world", world) for rank in range(world)]
+        parts = [
+            found(MIX, "--step", 1, "--batch-size", 8, "--rank", rank, "--world-size", world) for rank in range(world)
+        ]
         assert [one for part in parts for one in part["shown"]] == whole
 
 
@@ -196,7 +198,7 @@ def test_of_many_files_the_one_is_named_also_when_they_are_remembered(sources, t
 
 
 def test_the_heading_and_the_whole_step_when_piped():
-    done = run(MIX, "--step", 0, "--batch-size", 16, "--rank", 1, "--world", 2)
+    done = run(MIX, "--step", 0, "--batch-size", 16, "--rank", 1, "--world-size", 2)
     assert "recipe: 46 samples of 128 tokens; step 0 of batches of 16, rank 1 of 2: samples 8 to 15\n" in done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines() if line.startswith("#")] == [
         f"#{k}" for k in range(8, 16)
@@ -237,8 +239,8 @@ def test_on_a_terminal_it_is_cut_to_a_screen():
         (("--sample", 1, "--step", 1, "--batch-size", 2), "say which samples"),
         (("--step", 99, "--batch-size", 4), "step 99 is beyond the last whole batch, step 10"),
         (("--sample", 99), "has samples 0 to 45"),
-        (("--step", 0, "--batch-size", 3, "--world", 2), "cannot be dealt to 2 ranks"),
-        (("--step", 0, "--batch-size", 4, "--rank", 2, "--world", 2), "rank 2 of 2"),
+        (("--step", 0, "--batch-size", 3, "--world-size", 2), "cannot be dealt to 2 ranks"),
+        (("--step", 0, "--batch-size", 4, "--rank", 2, "--world-size", 2), "rank 2 of 2"),
         (("--sample", 1, "--raw"), "--raw does not go with"),
         (("3", "--sample", 1), "SEL does not go with"),
         (("--sample", 1, "--text"), "--text needs --tokenizer"),

@@ -175,7 +175,7 @@ def with_masks(name, exchange, documents, home, eos):
         tokfmt.convert(source, path, to_format=name, eos=eos, select=f"{first}:{last}", jobs=1)
     if exchange.packed:
         told["packed"] = str(home / exchange.packed)
-        packed = {"to_options": {"pack_size": 512}, "drop": "empty-sequences", "jobs": 1}
+        packed = {"to_options": {"pack_size": 512}, "allow_loss": "empty-sequences", "jobs": 1}
         tokfmt.convert(source, told["packed"], to_format=name, eos=eos, **packed)
     return told
 

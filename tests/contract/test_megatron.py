@@ -146,7 +146,7 @@ def test_separators_that_were_not_counted_are_told_as_such(tmp_path):
     assert found.remedy.startswith("One more for each of 2 sequences: separators were written and not counted")
     np.array([1, 2, 3, 4, 5, 6], "<u2").tofile(path)
     (found,) = FORMAT.check(path, FORMAT.read_options())
-    assert found.remedy == "--drop tail leaves out the last 2 bytes"
+    assert found.remedy == "--allow-loss tail leaves out the last 2 bytes"
 
 
 def test_a_sequences_file_that_contradicts_its_prefixes_is_told(tmp_path):

@@ -76,7 +76,7 @@ def test_a_separator_within_a_document_is_refused_unless_told(tmp_path):
     with pytest.raises(LossyConversionError, match=r"2 separators \(9\) inside sequences \(first: sequence 0"):
         tokfmt.convert(source, tmp_path / "x.npy", eos=9, to_format="olmo")
     assert not (tmp_path / "x.npy").exists()
-    tokfmt.convert(source, tmp_path / "x.npy", eos=9, to_format="olmo", drop="embedded-separators", verify=True)
+    tokfmt.convert(source, tmp_path / "x.npy", eos=9, to_format="olmo", allow_loss="embedded-separators", verify=True)
     assert documents(tmp_path / "x.npy", 2) == [[1, 9, 2, 9], [3, 9, 9], [9]]
 
 

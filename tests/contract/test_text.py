@@ -125,7 +125,7 @@ def test_shards_jobs_and_a_selection(home):
     tokfmt.convert(place / "all.txt", place / "whole.pbin", jobs=1, **words)
     tokfmt.convert(place / "all.txt", place / "jobs.pbin", jobs=3, executor="threads", **words)
     for index in (1, 0):
-        tokfmt.convert(place / "all.txt", place / "parts.pbin", shard=(index, 2), **words)
+        tokfmt.convert(place / "all.txt", place / "parts.pbin", task=(index, 2), **words)
     finish(place / "parts.pbin")
     assert len({(place / f"{name}.pbin").read_bytes() for name in ("whole", "jobs", "parts")}) == 1
     tokfmt.convert(place / "texts", place / "some.pbin", tokenizer=str(TOKENIZER), select="7:19")

@@ -37,7 +37,7 @@ class Tape(FlatFormat):
     unreadable = "TAPE1"
     meanings = {
         "TAPE1": Code("not a tape", "The header is cut or not JSON, or the file cannot be read."),
-        "TAPE2": Code("the size contradicts the header", "The file was cut; --drop tail reads what is there."),
+        "TAPE2": Code("the size contradicts the header", "The file was cut; --allow-loss tail reads what is there."),
     }
 
     def recognise(self, probe):

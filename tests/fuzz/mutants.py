@@ -179,7 +179,7 @@ def read(format_, path, rng):
             return check(format_, path, rng.random() < 0.7)
         source = open_source(
             [path], format=format_ if rng.random() < 0.8 else None, eos=rng.choice([None, 50256, "none"]),
-            options=rng.choice(OPTIONS.get(format_, [{}])) if format_ else {}, jobs=1, drop=["fields", "null-rows"],
+            options=rng.choice(OPTIONS.get(format_, [{}])) if format_ else {}, jobs=1, allow_loss=["fields", "null-rows"],
         )  # fmt: skip
         reader = source.reader
         if isinstance(reader, RecordReader):

@@ -211,7 +211,7 @@ def by_loader(part, home):
         if importlib.util.find_spec("torch"):
             from tokfmt.torch import Loader
 
-            rows = [row for batch in Loader(recipe, 1, rank=0, world=1) for row in batch["input_ids"].tolist()]
+            rows = [row for batch in Loader(recipe, 1, rank=0, world_size=1) for row in batch["input_ids"].tolist()]
         else:
             chosen = [n for step in range(len(recipe) // 2) for rank in range(2) for n in numbers(step, 2, rank, 2)]
             chosen += range(len(chosen), len(recipe))
@@ -277,7 +277,7 @@ def accepting(convert):
     words = []
     while True:
         try:
-            return convert(drop=words), words
+            return convert(allow_loss=words), words
         except (ConversionError, OptionError) as error:
             named = set(re.findall(r"[a-z]+(?:-[a-z]+)+", str(error))) & ACCEPTED
             if not named - set(words):
@@ -338,7 +338,9 @@ def sources(case, home):
         path, held = lines(place / "in.jsonl", file), list(map(list, file))
         if case.middle != "jsonl":
             out = found_at(place, case.middle)
-            _, words = accepting(lambda drop: tokfmt.convert(path, out, drop=drop, **writing(case.middle, case)))
+            _, words = accepting(
+                lambda allow_loss: tokfmt.convert(path, out, allow_loss=allow_loss, **writing(case.middle, case))
+            )
             path, held = out, kept(held, words)
         paths.append(path)
         documents += held
@@ -363,7 +365,7 @@ def converted(name, **more):
         paths, documents = sources(case, home)
         out = found_at(home, name or case.target)
         words = {**read_from(case), **writing(name or case.target, case), **more}
-        done, dropped = accepting(lambda drop: tokfmt.convert(paths, out, drop=drop, **words))
+        done, dropped = accepting(lambda allow_loss: tokfmt.convert(paths, out, allow_loss=allow_loss, **words))
         documents = kept(documents, dropped)
         return Made([part_of(out, name or case.target, case, done, documents)], documents)
 
@@ -375,7 +377,7 @@ def selected(case, home):
     first, last = sorted(case.cuts)
     out = found_at(home, case.target)
     words = {**read_from(case), **writing(case.target, case), "select": f"{first}:{last}"}
-    done, dropped = accepting(lambda drop: tokfmt.convert(paths, out, drop=drop, **words))
+    done, dropped = accepting(lambda allow_loss: tokfmt.convert(paths, out, allow_loss=allow_loss, **words))
     documents = kept(documents[first:last], dropped)
     return Made([part_of(out, case.target, case, done, documents)], documents)
 
@@ -384,7 +386,7 @@ def shuffled(case, home):
     paths, documents = sources(case, home)
     out = found_at(home, case.target)
     words = {**read_from(case), **writing(case.target, case), "shuffle": case.seed}
-    done, dropped = accepting(lambda drop: tokfmt.convert(paths, out, drop=drop, **words))
+    done, dropped = accepting(lambda allow_loss: tokfmt.convert(paths, out, allow_loss=allow_loss, **words))
     documents = kept(documents, dropped)
     return Made([part_of(out, case.target, case, done, None)], documents)
 
@@ -393,7 +395,7 @@ def split(case, home):
     paths, documents = sources(case, home)
     out = found_at(home, case.target)
     words = {**read_from(case), **writing(case.target, case), "split": "train=0.6,validation=0.4", "seed": case.seed}
-    done, dropped = accepting(lambda drop: tokfmt.convert(paths, out, drop=drop, **words))
+    done, dropped = accepting(lambda allow_loss: tokfmt.convert(paths, out, allow_loss=allow_loss, **words))
     parts = []
     for name, found in done.splits.items():
         path, options = Path(found["destination"]), reading(case.target, case)
@@ -410,9 +412,9 @@ def sharded(case, home):
     out = found_at(home, case.target)
     words = {**read_from(case), **writing(case.target, case)}
 
-    def shares(drop):
+    def shares(allow_loss):
         for k in range(2):
-            tokfmt.convert(paths, out, drop=drop, shard=(k, 2), **words)
+            tokfmt.convert(paths, out, allow_loss=allow_loss, task=(k, 2), **words)
         return finish(out, manifest=case.manifest, **SERIAL)
 
     done, dropped = accepting(shares)
@@ -437,7 +439,7 @@ def saved(case, home):
         one = tokfmt.open(path, **words)
         whole = one if whole is None else whole + one
     out = found_at(home, case.target)
-    done, dropped = accepting(lambda drop: whole.save(out, drop=drop, **writing(case.target, case)))
+    done, dropped = accepting(lambda allow_loss: whole.save(out, allow_loss=allow_loss, **writing(case.target, case)))
     whole.close()
     documents = kept(documents, dropped)
     return Made([part_of(out, case.target, case, done, documents)], documents)
@@ -463,7 +465,7 @@ def stored(case, home):
     (recipe,) = mixed(case, home).parts
     out = found_at(home, case.target)
     words = writing(case.target, case)
-    done, dropped = accepting(lambda drop: tokfmt.convert(recipe.path, out, drop=drop, **words))
+    done, dropped = accepting(lambda allow_loss: tokfmt.convert(recipe.path, out, allow_loss=allow_loss, **words))
     documents = kept(recipe.documents, dropped)
     return Made([part_of(out, case.target, case, done, documents)], documents)
 
@@ -517,7 +519,7 @@ def salvaged(case, home):
         raise RefusedError("no sequence is whole")
     out = found_at(home, case.target)
     how = {**writing(case.target, case), "allow_partial": True}
-    done, dropped = accepting(lambda drop: tokfmt.convert(tokens, out, drop=drop, **how))
+    done, dropped = accepting(lambda allow_loss: tokfmt.convert(tokens, out, allow_loss=allow_loss, **how))
     whole = kept(whole, dropped)
     return Made([part_of(out, case.target, case, done, whole)], whole)
 
@@ -546,7 +548,7 @@ MAKERS: dict[str, Callable[[Case, Path], Made]] = {
     "convert --select": selected,
     "convert --shuffle": shuffled,
     "convert --split": split,
-    "convert --shard": sharded,
+    "convert --task": sharded,
     "convert --resume": resumed,
     "convert --verify": verified,
     "Dataset.save": saved,
@@ -574,9 +576,9 @@ VERBS = {
 OPTIONS = {
     "select": "convert --select", "shuffle": "convert --shuffle", "split": "convert --split", "seed": "convert --split",
     "allow_partial": "convert --allow-partial",
-    "shard": "convert --shard", "resume": "convert --resume", "verify": "convert --verify",
+    "task": "convert --task", "resume": "convert --resume", "verify": "convert --verify",
     **dict.fromkeys(
-        ("sources", "destination", "from_format", "to_format", "from_options", "to_options", "eos", "seq_len", "drop",
+        ("sources", "destination", "from_format", "to_format", "from_options", "to_options", "eos", "seq_len", "allow_loss",
          "manifest"), "convert to jsonl",
     ),
     **dict.fromkeys(

@@ -73,7 +73,7 @@ def test_what_one_word_says(tmp_path):
     text = tmp_path / "t.jsonl"
     text.write_text('{"text": "a", "id": 1}\n{"text": ""}\n{"text": "b"}\n')
     done = tokfmt.convert(
-        text, tmp_path / "o.h5", tokenizer=str(TOKENIZER), drop="empty-sequences", to_options="seq_len=128"
+        text, tmp_path / "o.h5", tokenizer=str(TOKENIZER), allow_loss="empty-sequences", to_options="seq_len=128"
     )
     assert done.sequences == 2
     for number, (select, count) in enumerate(

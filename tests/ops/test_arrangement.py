@@ -161,7 +161,7 @@ def test_dropped_empty_sequences_do_not_move_others(tmp_path):
     with pytest.raises(LossyConversionError, match=r"67 empty sequences \(first: sequence 0\)"):
         convert(source, tmp_path / "out.h5", "hdf5", split="a=0.5,b=0.5", shuffle=1)
     assert sorted(os.listdir(tmp_path)) == ["in.pbin", "in.pbin.scratch"]
-    convert(source, tmp_path / "out.h5", "hdf5", split="a=0.5,b=0.5", shuffle=1, drop=["empty-sequences"])
+    convert(source, tmp_path / "out.h5", "hdf5", split="a=0.5,b=0.5", shuffle=1, allow_loss=["empty-sequences"])
     for split, wanted in zip("ab", dealt(lists, (0.5, 0.5), 0), strict=True):
         assert content("hdf5", tmp_path / f"out.{split}.h5") == [s for s in shuffled(wanted, 1) if s]
 
@@ -169,7 +169,7 @@ def test_dropped_empty_sequences_do_not_move_others(tmp_path):
 def test_embedded_separators_are_split_where_they_go(tmp_path):
     lists = [[1, EOS, 2], [3], [4, 5], [6, EOS]] * 20
     source = write(registry.get("modalities"), tmp_path / "in.pbin", Ragged.of(lists), eos_id=EOS)
-    convert(source, tmp_path / "out.h5", "hdf5", shuffle=4, drop=["embedded-separators"])
+    convert(source, tmp_path / "out.h5", "hdf5", shuffle=4, allow_loss=["embedded-separators"])
     pieces = [[1], [2], [3], [4, 5], [6]]
     wanted = [piece for s in shuffled(lists, 4) for piece in pieces if set(piece) <= set(s)]
     assert content("hdf5", tmp_path / "out.h5") == wanted
@@ -213,10 +213,13 @@ def test_lines_stay_as_they_are(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b'{"text":  "one", "id": 1}\r\n{"text": "two"}\n{broken\n{"text": "\\u2028"}')
     (tmp_path / "b.jsonl").write_bytes('{"text": "\u2028 four"}\n{"text": ""}\n'.encode())
     tokfmt.convert(
-        [tmp_path / "a.jsonl", tmp_path / "b.jsonl"], tmp_path / "plain.jsonl", drop=["invalid-lines"], select="1:"
+        [tmp_path / "a.jsonl", tmp_path / "b.jsonl"],
+        tmp_path / "plain.jsonl",
+        allow_loss=["invalid-lines"],
+        select="1:",
     )
     done = tokfmt.convert(
-        [tmp_path / "a.jsonl", tmp_path / "b.jsonl"], tmp_path / "out.jsonl", drop=["invalid-lines"], select="1:",
+        [tmp_path / "a.jsonl", tmp_path / "b.jsonl"], tmp_path / "out.jsonl", allow_loss=["invalid-lines"], select="1:",
         shuffle=3, verify=True,
     )  # fmt: skip
     plain = (tmp_path / "plain.jsonl").read_bytes().split(b"\n")[:-1]

@@ -28,7 +28,7 @@ def read_all(format_, name, case):
         format=format_,
         eos=case.get("eos"),
         options=case.get("options", {}),
-        drop=case.get("drop", ()),
+        allow_loss=case.get("allow_loss", ()),
     )
     reader = source.reader
     if isinstance(reader, RecordReader):

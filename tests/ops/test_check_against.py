@@ -128,8 +128,8 @@ def test_a_corpus_with_other_fields(tmp_path):
     (tmp_path / "c.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (finding,) = look(path, against=str(tmp_path / "c.jsonl")).findings
     assert finding.code == "TF901"
-    assert "--drop invalid-lines" in finding.message
-    assert not look(path, against=str(tmp_path / "c.jsonl"), drop=frozenset({"invalid-lines"})).counts
+    assert "--allow-loss invalid-lines" in finding.message
+    assert not look(path, against=str(tmp_path / "c.jsonl"), allow_loss=frozenset({"invalid-lines"})).counts
 
 
 def test_nothing_is_written_to_scratch(tmp_path, monkeypatch):

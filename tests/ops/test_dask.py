@@ -215,8 +215,8 @@ def test_a_recipe_of_text(tmp_path, cluster):
     (tmp_path / "mix.toml").write_text(head + sources)
     runs = [["mix.toml", "one.pbin", "--executor", "serial"]]
     runs += [["mix.toml", "two.pbin", "--executor", f"dask:{cluster[0]}"]]
-    runs += [["mix.toml", "three.pbin", "--shard", "0/2", "--executor", f"dask:{cluster[0]}"]]
-    runs += [["mix.toml", "three.pbin", "--shard", "1/2", "-j", "1"]]
+    runs += [["mix.toml", "three.pbin", "--task", "0/2", "--executor", f"dask:{cluster[0]}"]]
+    runs += [["mix.toml", "three.pbin", "--task", "1/2", "-j", "1"]]
     runs += [["--finish", "three.pbin", "--executor", f"dask:{cluster[0]}"]]
     for words in runs:
         done = run("-m", "tokfmt", "convert", *words, "-q", cwd=tmp_path)

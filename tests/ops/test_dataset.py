@@ -311,7 +311,7 @@ def test_saving_is_whole_or_not_at_all(tmp_path):
     with pytest.raises(OptionError, match="not opened from files"):
         other.save(tmp_path / "x.pbin")
     embedded = tokfmt.open(PACK, eos="none")
-    with pytest.raises(tokfmt.TokfmtError, match='drop="embedded-separators"'):
+    with pytest.raises(tokfmt.TokfmtError, match='allow_loss="embedded-separators"'):
         embedded.save(tmp_path / "y.bin", to_format="stage1", eos=int(embedded[0][-1]))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.pbin", "a.pbin.tokfmt.json"]
 

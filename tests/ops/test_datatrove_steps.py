@@ -104,7 +104,7 @@ def test_nested_columns_leave_their_neighbours(tmp_path, kind):
     else:
         with pa.OSFile(str(tmp_path / "x.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
-    reader = TokfmtReader(tmp_path / f"x.{kind}", text_field="body.text", drop="null-rows")
+    reader = TokfmtReader(tmp_path / f"x.{kind}", text_field="body.text", allow_loss="null-rows")
     found = [(d.text, d.metadata["body"], d.metadata["z"]) for d in reader.run()]
     assert found == [("a", {"n": 1}, 7), ("c", {"n": 3}, 9)]
 

@@ -293,8 +293,8 @@ def test_conversions_are_identical(tmp_path, golden):
 
 def test_what_a_conversion_may_give_up_is_no_option_of_a_comparison(tmp_path):
     """It had no effect: empty sequences that were dropped stay a difference."""
-    with pytest.raises(OptionError, match='drop="empty-sequences": every sequence is compared as it is'):
-        tokfmt.diff(CORPUS, CORPUS, drop="empty-sequences")
+    with pytest.raises(OptionError, match='allow_loss="empty-sequences": every sequence is compared as it is'):
+        tokfmt.diff(CORPUS, CORPUS, allow_loss="empty-sequences")
 
 
 @pytest.mark.parametrize("target", ["stage1", "o.h5"])
@@ -302,7 +302,7 @@ def test_conversions_to_formats_of_separators(tmp_path, target):
     pack, out = tmp_path / "o.pbin", tmp_path / target
     tokfmt.convert(CORPUS, pack, tokenizer=str(TOKENIZER))
     words = {"to_format": "stage1"} if target == "stage1" else {"to_options": {"layout": "corpus"}}
-    tokfmt.convert(pack, out, drop=["empty-sequences"], **words)
+    tokfmt.convert(pack, out, allow_loss=["empty-sequences"], **words)
     report = differ(pack, out)
     assert (report.identical, report.same) == (True, 184)
 

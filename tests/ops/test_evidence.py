@@ -276,11 +276,11 @@ def manifest(path):
 
 def test_sources_of_two_tokenizers(two, tmp_path):
     a, b, other = two
-    with pytest.raises(TokenizerMismatchError, match='drop="tokenizers"'):
+    with pytest.raises(TokenizerMismatchError, match='allow_loss="tokenizers"'):
         tokfmt.convert([a, b], tmp_path / "o.pbin")
     with pytest.raises(TokenizerMismatchError, match=r"a\.pbin: was made with another tokenizer"):
         tokfmt.convert([CORPUS, a], tmp_path / "o.pbin", tokenizer=str(other))
-    tokfmt.convert([a, b], tmp_path / "o.pbin", drop=["tokenizers"])
+    tokfmt.convert([a, b], tmp_path / "o.pbin", allow_loss=["tokenizers"])
     assert (manifest(tmp_path / "o.pbin")["tokenizer"], list(manifest(tmp_path / "o.pbin")["dropped"])) == (
         None, ["tokenizers"],
     )  # fmt: skip
@@ -295,7 +295,7 @@ def test_the_tokenizer_stays_known_through_every_hop_and_link(two, tmp_path):
         link = tmp_path / f"link-{number}{at.suffix}"
         link.symlink_to(at)
         at = tmp_path / name
-        tokfmt.convert(link, at, seq_len=64 if name == "o.h5" else None, drop=["empty-sequences"])
+        tokfmt.convert(link, at, seq_len=64 if name == "o.h5" else None, allow_loss=["empty-sequences"])
         assert (manifest(at)["tokenizer"], manifest(at)["eos_id"]) == (made_with, 4095)
     assert at.read_bytes() == two[0].read_bytes()
 
@@ -306,7 +306,7 @@ def test_ids_beyond_the_vocabulary(tmp_path):
     with pytest.raises(TokenizerMismatchError, match="expected ids below 4,096"):
         tokfmt.convert(lines, tmp_path / "o.pbin", tokenizer=str(TOKENIZER))
     assert not (tmp_path / "o.pbin").exists()
-    tokfmt.convert(lines, tmp_path / "o.pbin", tokenizer=str(TOKENIZER), drop=["tokenizers"])
+    tokfmt.convert(lines, tmp_path / "o.pbin", tokenizer=str(TOKENIZER), allow_loss=["tokenizers"])
     assert manifest(tmp_path / "o.pbin")["tokenizer"] is None
 
 
@@ -325,11 +325,11 @@ def test_a_directory_is_read_whole_or_not_at_all(stranger, tmp_path):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(LINE if name.endswith("jsonl") else "x")
     (home / "nothing").mkdir()
-    with pytest.raises(FormatError, match=f'holds another file, {stranger}.*drop="other-files"'):
+    with pytest.raises(FormatError, match=f'holds another file, {stranger}.*allow_loss="other-files"'):
         tokfmt.open(home)
     for words in (("stats", "{}"), ("show", "{}"), ("diff", "{}", "{}"), ("convert", "{}", "o.zarr")):
         assert said(words, home)[0] == 3
-        assert said((*words, "--drop", "other-files"), home)[0] == 0
+        assert said((*words, "--allow-loss", "other-files"), home)[0] == 0
     assert "TF915" in said(("check", "{}"), home)[1]
     assert stranger in manifest(tmp_path / "o.zarr")["dropped"]["other-files"]
     (home / stranger).unlink()

@@ -66,9 +66,9 @@ def test_flat_tokens(name, tmp_path):
         assert converted(source, tmp_path, split=split) == sequences
         (tmp_path / "out.jsonl").unlink()
     if len(case["splits"]) > 1:
-        with pytest.raises(LossyConversionError, match=r"validation.*drop=\"splits\""):
+        with pytest.raises(LossyConversionError, match=r"validation.*allow_loss=\"splits\""):
             converted(source, tmp_path)
-        assert converted(source, tmp_path, drop=["splits"]) == case["splits"]["train"]
+        assert converted(source, tmp_path, allow_loss=["splits"]) == case["splits"]["train"]
 
 
 @pytest.mark.parametrize("name", expected("stage1"))
@@ -86,13 +86,13 @@ def test_hdf5(name, tmp_path):
     if case.get("multiset_equals"):
         with pytest.raises(UnsupportedError, match=r'from_options=\{"view": "samples"\}'):
             converted(source, tmp_path, eos=eos)
-        rows = converted(source, tmp_path, eos=eos, from_options={"view": "samples"}, drop=["loss-mask"])
+        rows = converted(source, tmp_path, eos=eos, from_options={"view": "samples"}, allow_loss=["loss-mask"])
         assert {len(row) for row in rows} == {expected("hdf5")["msl"]}
         return
     if name == "summarization":
-        with pytest.raises(LossyConversionError, match=r"loss mask.*drop=\"loss-mask\""):
+        with pytest.raises(LossyConversionError, match=r"loss mask.*allow_loss=\"loss-mask\""):
             converted(source, tmp_path, eos=eos)
-    found = converted(source, tmp_path, eos=eos, drop=["loss-mask"])
+    found = converted(source, tmp_path, eos=eos, allow_loss=["loss-mask"])
     kept = case.get("recovered_documents") or case.get("recovered_segments")
     if kept:
         assert found == without(eos, kept)

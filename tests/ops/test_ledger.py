@@ -173,8 +173,10 @@ def test_files_of_a_pattern_and_rows_and_ids(tmp_path, select):
     sources(tmp_path)
     head = f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\neos = {EOS}\nshuffle = "documents"\n'
     (tmp_path / "mix.toml").write_text(head + SOURCES.format(select=select, epochs=2))
-    for drop in ((), ("empty-sequences",)):
-        done = tokfmt.convert(tmp_path / "mix.toml", tmp_path / "a.pbin", ledger=True, overwrite=True, drop=drop)
+    for allow_loss in ((), ("empty-sequences",)):
+        done = tokfmt.convert(
+            tmp_path / "mix.toml", tmp_path / "a.pbin", ledger=True, overwrite=True, allow_loss=allow_loss
+        )
         oracle = Oracle(tmp_path / "a.pbin")
         assert oracle.sequences() == documents_of(tmp_path / "a.pbin")
         assert oracle.about["sequences"] == done.sequences
@@ -231,7 +233,7 @@ def test_shards_and_finish(corpora, tmp_path):
     recipe = written(corpora, NAMES, dedup='"exact"', seed=5, shuffle='"documents"')
     tokfmt.convert(recipe, tmp_path / "whole.pbin", ledger=True)
     for index in (1, 0):
-        tokfmt.convert(recipe, tmp_path / "parts.pbin", shard=(index, 2), ledger=True)
+        tokfmt.convert(recipe, tmp_path / "parts.pbin", task=(index, 2), ledger=True)
         assert not (tmp_path / "parts.pbin.ledger").exists()
     finish(tmp_path / "parts.pbin")
     assert ledger_of(tmp_path / "parts.pbin") == ledger_of(tmp_path / "whole.pbin")

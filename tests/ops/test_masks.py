@@ -67,7 +67,7 @@ def test_masks_go_with_their_tokens(tmp_path_factory, given_, seed):
     if documents[1:]:
         assert ids_and_masks(home / "d.ds", home / "d.ds.loss") == every[1:]
     plain = home / "plain.pbin"
-    tokfmt.convert(source, plain, eos=EOS, drop=["loss-mask"])
+    tokfmt.convert(source, plain, eos=EOS, allow_loss=["loss-mask"])
     tokfmt.convert([plain, source], home / "e.ds", eos=EOS, verify=True)
     ones = [(one, [1] * len(one)) for one, _ in every]
     assert ids_and_masks(home / "e.ds", home / "e.ds.loss") == ones + every
@@ -124,7 +124,7 @@ def test_a_masked_first_token_is_not_plain(first, kind, tmp_path):
         with tokfmt.open(source) as dataset:
             assert dataset.info.nonstandard_masks == 1
             assert dataset.info.first_nonstandard == int(not first)
-    assert len(tokfmt.recipe([source], eos=EOS, seq_len=2, pack="stream", drop="loss-mask"))
+    assert len(tokfmt.recipe([source], eos=EOS, seq_len=2, pack="stream", allow_loss="loss-mask"))
 
 
 def test_a_label_of_another_id_is_not_plain(tmp_path):
@@ -145,7 +145,7 @@ def test_what_loses_a_mask_is_refused_before_work_begins(tmp_path):
         tokfmt.convert(source, tmp_path / "x.pbin", eos=EOS)
     with pytest.raises(LossyConversionError, match=r"separators of 1 empty sequence that do not count.*sequence 1"):
         tokfmt.convert(source, tmp_path / "x.npy", to_format="olmo", eos=EOS)
-    done = tokfmt.convert(source, tmp_path / "x.npy", to_format="olmo", eos=EOS, drop="loss-mask")
+    done = tokfmt.convert(source, tmp_path / "x.npy", to_format="olmo", eos=EOS, allow_loss="loss-mask")
     assert done.dropped == {"loss-mask": "loss masks of 1 file"}
     assert sorted(path.name for path in tmp_path.glob("*x.*")) == ["x.csv.gz", "x.npy", "x.npy.tokfmt.json"]
 
@@ -154,7 +154,7 @@ def test_a_mask_that_is_no_more_goes_with_what_is_overwritten(tmp_path):
     source = datatrove(tmp_path / "a.ds", [[1, 2]], [[0, 1, 1]])
     tokfmt.convert(source, tmp_path / "b.ds", eos=EOS)
     assert (tmp_path / "b.ds.loss").exists()
-    tokfmt.convert(source, tmp_path / "b.ds", eos=EOS, drop="loss-mask", overwrite=True)
+    tokfmt.convert(source, tmp_path / "b.ds", eos=EOS, allow_loss="loss-mask", overwrite=True)
     assert not (tmp_path / "b.ds.loss").exists()
 
 
@@ -185,8 +185,8 @@ def test_labels_beside_ids(tmp_path_factory, given_, name):
     pytest.importorskip("pyarrow")
     documents, masks = given_
     home = tmp_path_factory.mktemp("labels")
-    source, drop = datatrove(home / "a.ds", documents, masks), "masked-separators"
-    tokfmt.convert(source, home / name, eos=EOS, verify=True, drop=drop)
+    source, allow_loss = datatrove(home / "a.ds", documents, masks), "masked-separators"
+    tokfmt.convert(source, home / name, eos=EOS, verify=True, allow_loss=allow_loss)
     found = tokfmt.open(home / name, eos="none")
     assert [one.tolist() for one in found] == documents
     marks = marks_of(found.reader, 0, found.info.tokens)
@@ -204,9 +204,18 @@ def test_packed_rows(tmp_path_factory, given_, size, jobs):
     pq = pytest.importorskip("pyarrow.parquet")
     pairs = [([8], [1, 1]), *((one, mask) for one, mask in zip(*given_, strict=True) if one)]
     home = tmp_path_factory.mktemp("packed")
-    source, drop = datatrove(home / "a.ds", [one for one, _ in pairs], [mask for _, mask in pairs]), "masked-separators"
+    source, allow_loss = (
+        datatrove(home / "a.ds", [one for one, _ in pairs], [mask for _, mask in pairs]),
+        "masked-separators",
+    )
     tokfmt.convert(
-        source, home / "p.parquet", eos=EOS, to_options={"pack_size": size}, jobs=jobs, verify=True, drop=drop
+        source,
+        home / "p.parquet",
+        eos=EOS,
+        to_options={"pack_size": size},
+        jobs=jobs,
+        verify=True,
+        allow_loss=allow_loss,
     )
     table = pq.read_table(home / "p.parquet")
     assert [str(kind) for kind in table.schema.types] == [
@@ -243,15 +252,17 @@ def test_packed_rows_refuse_what_upstream_cannot_take(tmp_path):
     options = {"eos": EOS, "to_options": {"pack_size": 2}}
     with pytest.raises(LossyConversionError, match="1 empty sequence"):
         tokfmt.convert(source, tmp_path / "p.parquet", **options)
-    tokfmt.convert(source, tmp_path / "p.parquet", drop="empty-sequences", **options)
+    tokfmt.convert(source, tmp_path / "p.parquet", allow_loss="empty-sequences", **options)
     with pytest.raises(
         ConversionError, match=r"1 sequence of more than 2 tokens \(first: sequence 0\).*pack_size=2 holds"
     ):
-        tokfmt.convert(source, tmp_path / "q.parquet", eos=EOS, drop="empty-sequences", to_options={"pack_size": 1})
+        tokfmt.convert(
+            source, tmp_path / "q.parquet", eos=EOS, allow_loss="empty-sequences", to_options={"pack_size": 1}
+        )
     for column in ("tokens", "ids"):  # readers of packed rows know no other name, ours neither
         with pytest.raises(OptionError, match=rf"column={column}: packed rows are the columns input_ids, loss_mask"):
             options = {"pack_size": 64, "column": column}
-            tokfmt.convert(source, tmp_path / "q.parquet", eos=EOS, drop="empty-sequences", to_options=options)
+            tokfmt.convert(source, tmp_path / "q.parquet", eos=EOS, allow_loss="empty-sequences", to_options=options)
     with pytest.raises(OptionError, match="seq_len and pack_size"):
         tokfmt.convert(source, tmp_path / "q.parquet", eos=EOS, to_options={"pack_size": 8, "seq_len": 8})
 
@@ -268,7 +279,7 @@ def test_samples_with_masks(tmp_path):
             file["data"] = np.stack([ids, mask, labels], axis=1).astype("<i4")
         return tmp_path / "x.h5"
 
-    rows = {"from_options": {"view": "samples", "mask": "loss"}, "eos": 99, "drop": "last-labels"}
+    rows = {"from_options": {"view": "samples", "mask": "loss"}, "eos": 99, "allow_loss": "last-labels"}
     with pytest.raises(LossyConversionError, match="loss masks and labels of its samples"):
         tokfmt.convert(stored(labels), tmp_path / "x.pbin", **rows)
     tokfmt.convert(stored(labels), tmp_path / "x.ds", verify=True, **rows)
@@ -303,7 +314,7 @@ def test_masked_separators_that_a_target_does_not_store_are_refused_and_counted(
         with pytest.raises(LossyConversionError, match=words):
             tokfmt.convert(source, tmp_path / "there" / name, dry_run=dry_run, **how)
     (tmp_path / "there").mkdir()
-    done = tokfmt.convert(source, tmp_path / "there" / name, drop="masked-separators", verify=True, **how)
+    done = tokfmt.convert(source, tmp_path / "there" / name, allow_loss="masked-separators", verify=True, **how)
     assert list(done.dropped) == ["masked-separators"]
     back = tokfmt.open(tmp_path / "there" / name, eos="none")
     expected = [0, 0, 0, 0, 1] if "pack_size" in options else [1, 0, 1, 0, 1]  # what begins a document there is none
@@ -348,10 +359,10 @@ def test_labels_that_are_no_next_token_are_refused_before_the_first_byte(tmp_pat
         file.attrs["n_examples"] = 1
         file["data"] = np.stack([ids, mask, labels, span, position], axis=1).astype("<i4")
     rows = {"from_options": {"view": "samples"}, "eos": EOS}
-    for name, drop in (("x.parquet", ()), ("x.ds", ["inner-boundaries"])):
+    for name, allow_loss in (("x.parquet", ()), ("x.ds", ["inner-boundaries"])):
         for dry_run in (True, False):
             with pytest.raises(ConversionError, match="label at token position 2 is 9, and the next token is 4"):
-                tokfmt.convert(tmp_path / "x.h5", tmp_path / name, dry_run=dry_run, drop=drop, **rows)
+                tokfmt.convert(tmp_path / "x.h5", tmp_path / name, dry_run=dry_run, allow_loss=allow_loss, **rows)
     assert [path.name for path in tmp_path.iterdir()] == ["x.h5"]
     tokfmt.convert(tmp_path / "x.h5", tmp_path / "x.jsonl", eos=EOS)
     assert [one.tolist() for one in tokfmt.open(tmp_path / "x.jsonl")] == [[1, 2, 3], [4, 5, 6]]
@@ -369,7 +380,7 @@ def test_null_that_is_read_as_empty_is_counted(name, column, tmp_path):
     else:
         with pa.ipc.new_stream(tmp_path / name, table.schema) as out:
             out.write_table(table)
-    done = tokfmt.convert(tmp_path / name, tmp_path / "out.jsonl", drop="null-rows")
+    done = tokfmt.convert(tmp_path / name, tmp_path / "out.jsonl", allow_loss="null-rows")
     assert done.sequences == 4
     assert any("2 rows of NULL read as empty" in note for note in done.notes)
 
@@ -426,14 +437,14 @@ def test_documents_of_one_id_do_not_look_like_padding(tmp_path):
 
 
 def test_samples_side_by_side_have_no_place_for_masks(tmp_path):
-    """The first token of each is no label; and what --drop gives up leaves plain samples, which say so."""
+    """The first token of each is no label; and what --allow-loss gives up leaves plain samples, which say so."""
     h5py = pytest.importorskip("h5py")
     source = datatrove(tmp_path / "a.ds", [[1, 2, 3], [4]], [[1, 0, 1, 1], [1, 1]])
     apart = {"seq_len": 2, "stride": "disjoint"}
     with pytest.raises(LossyConversionError, match="loss masks of 1 file.*loss-mask"):
         tokfmt.convert(source, tmp_path / "x.h5", eos=EOS, to_options=apart)
     for name, options in (("x.h5", apart), ("y.h5", {"seq_len": 2})):
-        tokfmt.convert(source, tmp_path / name, eos=EOS, to_options=options, drop="loss-mask", verify=True)
+        tokfmt.convert(source, tmp_path / name, eos=EOS, to_options=options, allow_loss="loss-mask", verify=True)
         with h5py.File(tmp_path / name) as file:
             assert "first_mask" not in file["data"].attrs
         assert [one.tolist() for one in tokfmt.open(tmp_path / name)] == [[1, 2, 3], [4]]

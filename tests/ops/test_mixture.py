@@ -24,7 +24,9 @@ def home(tmp_path_factory):
     for k, name in enumerate("abc"):
         rows = [TEXTS[k * 4 : k * 4 + 12], TEXTS[:3], ["", "one"]]
         (home / f"{name}.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for row in rows for text in row))
-        tokfmt.convert(home / f"{name}.jsonl", home / f"{name}.pbin", tokenizer=str(TOKENIZER), drop="empty-sequences")
+        tokfmt.convert(
+            home / f"{name}.jsonl", home / f"{name}.pbin", tokenizer=str(TOKENIZER), allow_loss="empty-sequences"
+        )
     nested = 'tokfmt = 1\nshuffle = "documents"\n[[source]]\npath = "a.pbin"\nepochs = 2\n[[source]]\npath = "c.pbin"\n'
     (home / "nested.toml").write_text(nested)
     return home
@@ -93,7 +95,7 @@ def test_the_table_is_a_count_over_what_is_stored(home, made):
     recipe = written(home / "mix.toml", table, entries)
     try:
         done = tokfmt.convert(
-            recipe, path, select=selection, ledger=selection is None, overwrite=True, drop="empty-sequences"
+            recipe, path, select=selection, ledger=selection is None, overwrite=True, allow_loss="empty-sequences"
         )
     except TokfmtError:  # less than was asked for, or nothing that is left
         return
@@ -131,7 +133,7 @@ def test_a_source_that_is_passed_again(home, tmp_path):
 def test_sources_of_ids_have_a_row_beside_those_of_text(home):
     entries = [{"name": "a", "path": "a.jsonl"}, {"name": "b", "path": "b.pbin", "epochs": 2}]
     recipe = written(home / "beside.toml", {"tokenizer": str(TOKENIZER)}, entries)
-    done = tokfmt.convert(recipe, home / "beside.ds", overwrite=True, drop="empty-sequences")
+    done = tokfmt.convert(recipe, home / "beside.ds", overwrite=True, allow_loss="empty-sequences")
     text, ids = done.prepared
     assert text["tokens"] + ids["tokens"] == done.tokens
     assert (text["passes"], ids["passes"], ids["characters"]) == (1.0, 2.0, None)
@@ -144,7 +146,7 @@ def test_a_dry_run_of_text_says_what_it_knows(home, tmp_path):
     done = tokfmt.convert(recipe, tmp_path / "a.h5", dry_run=True)
     assert (done.sequences, done.sample_length, done.prepared) == (None, 16, [])
     assert not any("is empty" in note for note in done.notes)
-    stored = tokfmt.convert(recipe, tmp_path / "a.h5", drop="empty-sequences")
+    stored = tokfmt.convert(recipe, tmp_path / "a.h5", allow_loss="empty-sequences")
     assert stored.sample_length == 16
     with pytest.raises(OptionError, match="select: samples of a recipe are stored in its order"):
         tokfmt.convert(recipe, tmp_path / "b.h5", select="0:3", dry_run=True)
@@ -166,9 +168,9 @@ def test_a_dry_run_of_ids_shows_the_table(home):
 @pytest.mark.parametrize("path", ["a.jsonl", "a.pbin"])
 def test_samples_as_sequences_are_said_to_have_padding_among_them(path, home, tmp_path):
     recipe = written(home / "said.toml", {"tokenizer": str(TOKENIZER), "seq_len": 16}, [{"name": "a", "path": path}])
-    done = tokfmt.convert(recipe, tmp_path / "a.ds", drop="empty-sequences")
+    done = tokfmt.convert(recipe, tmp_path / "a.ds", allow_loss="empty-sequences")
     assert [note for note in done.notes if "each sample is a sequence of ids, padding among them" in note]
-    done = tokfmt.convert(recipe, tmp_path / "a.h5", drop="empty-sequences")
+    done = tokfmt.convert(recipe, tmp_path / "a.h5", allow_loss="empty-sequences")
     assert not [note for note in done.notes if "padding among them" in note]
 
 
@@ -177,7 +179,7 @@ def test_packed_rows_have_no_padding(path, home, tmp_path):
     recipe = written(home / "rows.toml", {"tokenizer": str(TOKENIZER), "seq_len": 16}, [{"name": "a", "path": path}])
     how = {"to_format": "parquet", "to_options": {"pack_size": 16}}
     padded = [
-        tokfmt.convert(recipe, tmp_path / name, drop="empty-sequences", **words).padded
+        tokfmt.convert(recipe, tmp_path / name, allow_loss="empty-sequences", **words).padded
         for name, words in (("a.h5", {}), ("a.parquet", how))
     ]
     assert padded[0] > 0 == padded[1]

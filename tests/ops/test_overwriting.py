@@ -31,7 +31,7 @@ DIRECTORIES = {"stage1": "blocks", "hdf5": "samples", "flat-tokens": "x.zarr"}
 
 
 def convert(source, destination, to=None, **more):
-    more = {"drop": EMPTY, "executor": "serial", **more}
+    more = {"allow_loss": EMPTY, "executor": "serial", **more}
     seq_len = 64 if to in ("stage1", "hdf5") else None
     return tokfmt.convert(source, destination, to_format=to, seq_len=seq_len, eos=50256, **more)
 

@@ -101,8 +101,8 @@ def start(name, home, ragged):
 
 def holdable(name, lists):
     """What a format can hold of some sequences."""
-    drop, most = EOS if name in SCANNED else None, LIMITS[name]
-    kept = [[min(token, most) for token in one if token != drop] for one in lists]
+    allow_loss, most = EOS if name in SCANNED else None, LIMITS[name]
+    kept = [[min(token, most) for token in one if token != allow_loss] for one in lists]
     return [one for one in kept if one or name not in NO_EMPTY]
 
 
@@ -124,7 +124,7 @@ def test_every_pair_there_and_back(capsys):
         if words := refused(other, lists):
             for k, word in enumerate(words):  # what offsets tell is refused before tokens are read, then the rest
                 with pytest.raises((LossyConversionError, TokenRangeError)) as caught:
-                    convert(source, home / "there", other, drop=words[:k])
+                    convert(source, home / "there", other, allow_loss=words[:k])
                 assert word in str(caught.value)
             assert not (home / "there" / NAMES[other]).exists()
             return "refused"
@@ -197,7 +197,7 @@ def test_masks_of_every_pair_there_and_back(lists):
                 continue
             with pytest.raises(LossyConversionError, match="loss-mask"):
                 convert(source, home / "there", other)
-            there = convert(source, home / "there", other, drop=["loss-mask"])
+            there = convert(source, home / "there", other, allow_loss=["loss-mask"])
             assert content(other, there) == [ids for ids, _ in expected]
 
 
@@ -224,8 +224,8 @@ def test_inner_boundaries_of_every_pair_there_and_back(lists):
                 assert tree(back) == tree(source)
                 continue
             with pytest.raises(LossyConversionError, match="inner-boundaries"):
-                convert(source, home / "there", other, from_options=rows, drop=both[:1])
-            there = convert(source, home / "there", other, from_options=rows, drop=both)
+                convert(source, home / "there", other, from_options=rows, allow_loss=both[:1])
+            there = convert(source, home / "there", other, from_options=rows, allow_loss=both)
             assert content(other, there) == [ids for ids, _ in expected]
 
 
@@ -237,11 +237,11 @@ def test_empty_sequences_are_carried_or_refused(one, other, tmp_path):
         assert content(other, convert(source, tmp_path / "there", other, verify=True)) == lists
         return
     with pytest.raises(
-        LossyConversionError, match=r"4 empty sequences \(first: sequence 0\).*drop=\"empty-sequences\""
+        LossyConversionError, match=r"4 empty sequences \(first: sequence 0\).*allow_loss=\"empty-sequences\""
     ):
         convert(source, tmp_path / "there", other)
     assert not (tmp_path / "there" / NAMES[other]).exists()
-    assert content(other, convert(source, tmp_path / "there", other, drop=["empty-sequences"])) == [[1, 2], [3]]
+    assert content(other, convert(source, tmp_path / "there", other, allow_loss=["empty-sequences"])) == [[1, 2], [3]]
 
 
 @pairs(without=SCANNED)
@@ -251,12 +251,10 @@ def test_embedded_separators_are_carried_or_refused(one, other, tmp_path):
     if other not in SCANNED:
         assert content(other, convert(source, tmp_path / "there", other)) == lists
         return
-    says = (
-        r"4 separators \(50256\) inside sequences \(first: sequence 0, token position 1\).*drop=\"embedded-separators\""
-    )
+    says = r"4 separators \(50256\) inside sequences \(first: sequence 0, token position 1\).*allow_loss=\"embedded-separators\""
     with pytest.raises(LossyConversionError, match=says):
         convert(source, tmp_path / "there", other)
-    there = convert(source, tmp_path / "there", other, drop=["embedded-separators"], verify=True)
+    there = convert(source, tmp_path / "there", other, allow_loss=["embedded-separators"], verify=True)
     found = content(other, there)
     if other == "olmo":
         assert found == lists  # by its rows

@@ -81,7 +81,7 @@ def test_options_of_convert_go_with_it(tmp_path):
     done = tokfmt.convert(path, tmp_path / "s.pbin", eos=EOS, allow_partial=True, split="a=0.5,b=0.5")
     assert sum(part["sequences"] for part in done.splits.values()) == len(whole)
     for shard in range(2):
-        tokfmt.convert(path, tmp_path / "sharded.pbin", eos=EOS, allow_partial=True, shard=(shard, 2))
+        tokfmt.convert(path, tmp_path / "sharded.pbin", eos=EOS, allow_partial=True, task=(shard, 2))
     from tokfmt.ops.convert.convert import finish
 
     assert finish(tmp_path / "sharded.pbin").sequences == len(whole)
@@ -344,7 +344,7 @@ def test_an_arrow_file_cut_in_its_footer_is_whole_and_its_damage_is_said(tmp_pat
     with pa.ipc.new_file(path, table.schema) as writer:
         writer.write_table(table, max_chunksize=7)
     cut(path, path.stat().st_size - 8)
-    with pytest.raises(FormatError, match="footer cannot be read.*drop=.tail. reads.*allow_partial=True"):
+    with pytest.raises(FormatError, match="footer cannot be read.*allow_loss=.tail. reads.*allow_partial=True"):
         tokfmt.convert(path, tmp_path / "refused.jsonl")
     assert saved(path, tmp_path / "a.jsonl", eos=None) == LISTS
     (told,) = json.loads((tmp_path / "a.jsonl.tokfmt.json").read_text())["partial"]
@@ -369,7 +369,7 @@ def test_what_a_file_holds_behind_the_last_document_of_its_index(tmp_path):
     path = made(tmp_path / "x.ds", to_format="datatrove")
     (tmp_path / "x.ds.index").write_bytes(b"")
     size = path.stat().st_size
-    with pytest.raises(FormatError, match=f"drop=.tail. leaves out the last {size} bytes"):
+    with pytest.raises(FormatError, match=f"allow_loss=.tail. leaves out the last {size} bytes"):
         tokfmt.convert(path, tmp_path / "refused.jsonl", eos=EOS)
 
 

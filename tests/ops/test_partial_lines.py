@@ -105,7 +105,7 @@ def test_lines_around_damaged_ones_are_saved(tmp_path):
     assert saved(path, jobs=2, select="2:5") == whole[2:5]
     with tokfmt.open(path, allow_partial=True) as dataset:
         assert [one.tolist() for one in dataset] == whole
-    dropped = tokfmt.convert(path, tmp_path / "p.jsonl", allow_partial=True, drop="invalid-lines")
+    dropped = tokfmt.convert(path, tmp_path / "p.jsonl", allow_partial=True, allow_loss="invalid-lines")
     assert (dropped.sequences, list(dropped.dropped)) == (9, ["invalid-lines"])
 
 

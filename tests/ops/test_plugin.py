@@ -209,22 +209,22 @@ for old, new in (
 
 
 def test_a_plugin_loses_what_only_it_knows(tmp_path):
-    """Its own word of --drop is asked for, taken, and told in the manifest."""
+    """Its own word of --allow-loss is asked for, taken, and told in the manifest."""
     env = installed(tmp_path, "lines", "tokfmt_lines", code=TIMED)
     refused = run(env, tmp_path, "convert", PACK, "o.lines")
     assert refused.returncode == 4
-    assert "the times of 2 documents. To accept that, add --drop timestamps" in refused.stderr
-    done = run(env, tmp_path, "convert", PACK, "o.lines", "--drop", "timestamps")
+    assert "the times of 2 documents. To accept that, add --allow-loss timestamps" in refused.stderr
+    done = run(env, tmp_path, "convert", PACK, "o.lines", "--allow-loss", "timestamps")
     assert done.returncode == 0, done.stderr
     told = json.loads((tmp_path / "o.lines.tokfmt.json").read_bytes())
     assert told["dropped"] == {"timestamps": "the times of 2 documents"}
-    assert run(env, tmp_path, "convert", PACK, "p.lines", "--drop", "timestamp").returncode == 2
+    assert run(env, tmp_path, "convert", PACK, "p.lines", "--allow-loss", "timestamp").returncode == 2
 
 
 def test_an_option_called_view_has_no_hidden_duty(tmp_path):
     """It may have no word for samples: browse, diff and show see what there is."""
     env = installed(tmp_path, "lines", "tokfmt_lines", code=TIMED)
-    assert run(env, tmp_path, "convert", PACK, "o.lines", "--drop", "timestamps").returncode == 0
+    assert run(env, tmp_path, "convert", PACK, "o.lines", "--allow-loss", "timestamps").returncode == 0
     opened = (
         "import sys; from tokfmt.tui.session import open_session; from tokfmt.ops.source.request import SourceRequest;"
         "print([view.name for view in open_session(SourceRequest(('o.lines',))).opened.views])"

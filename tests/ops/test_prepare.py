@@ -189,8 +189,8 @@ def test_a_quota_that_whole_documents_do_not_fill_is_said(tmp_path, ids, dedup, 
     def stored(quota):
         recipe = written(tmp_path, {"web": (quota, None, 1), "more": (None, None, 1)}, **options)
         recipe.write_text(recipe.read_text().replace("web.jsonl", "web.pbin") if ids else recipe.read_text())
-        drop = ["embedded-separators"] if seq_len else []  # of samples
-        return tokfmt.convert(recipe, tmp_path / "out.npy", to_format="olmo", overwrite=True, drop=drop)
+        allow_loss = ["embedded-separators"] if seq_len else []  # of samples
+        return tokfmt.convert(recipe, tmp_path / "out.npy", to_format="olmo", overwrite=True, allow_loss=allow_loss)
 
     message = (
         rf'source "web" gives nothing to its quota of {drawn[0] - 1} tokens: the first document drawn has {drawn[0]}'
@@ -238,7 +238,7 @@ def test_shares_of_a_budget(corpora, tmp_path):
 def test_ids_beside_text(corpora, tmp_path):
     """Equal sequences of ids are left out too; text and ids are not compared."""
     home, texts = corpora
-    tokfmt.convert(home / "wiki.jsonl", tmp_path / "wiki.pbin", tokenizer=str(TOKENIZER), drop="fields")
+    tokfmt.convert(home / "wiki.jsonl", tmp_path / "wiki.pbin", tokenizer=str(TOKENIZER), allow_loss="fields")
     (tmp_path / "mix.toml").write_text(
         f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\ndedup = "exact"\n'
         f'[[source]]\npath = "wiki.pbin"\n[[source]]\npath = "{home}/wiki.jsonl"\n[[source]]\nname = "b"\npath = "wiki.pbin"\n'

@@ -101,7 +101,7 @@ def test_where_all_of_them_meet(tmp_path_factory, made, seed, dedup, shards):
     wanted, words = oracle(sources, seed, dedup=dedup), {"eos": EOS, "ledger": True, "executor": "serial", "jobs": 1}
     try:
         for index in range(shards):
-            tokfmt.convert(home / "mix.toml", home / "a.pbin", shard=(index, shards), **words)
+            tokfmt.convert(home / "mix.toml", home / "a.pbin", task=(index, shards), **words)
         if shards:
             finish(home / "a.pbin", executor="serial", jobs=1)
         else:

@@ -1,4 +1,4 @@
-"""Recipes of text on several machines: shards that read, filter and tokenise, one run that draws and writes."""
+"""Recipes of text on several machines: tasks that read, filter and tokenise, one run that draws and writes."""
 
 import json
 
@@ -60,16 +60,16 @@ def taken(seen):
 
 @pytest.mark.parametrize(("count", "order"), [(3, (2, 0, 1)), (2, (0, 1))])
 def test_the_bytes_of_one_run(corpora, tmp_path, done, count, order):
-    """Each block is tokenised by one shard; what --finish reads is what shards could not know of."""
+    """Each block is tokenised by one task; what --finish reads is what tasks could not know of."""
     recipe, one = written(corpora, dedup='"exact"', seed=5, shuffle='"documents"'), {"executor": "serial", "jobs": 1}
     whole = tokfmt.convert(recipe, tmp_path / "whole.pbin", rejects=tmp_path / "whole.jsonl", **one)
     every = set(taken(done))
     parts = []
     for index in order:
-        tokfmt.convert(recipe, tmp_path / "x.pbin", shard=(index, count), rejects=tmp_path / "x.jsonl", **one)
+        tokfmt.convert(recipe, tmp_path / "x.pbin", task=(index, count), rejects=tmp_path / "x.jsonl", **one)
         parts.append(taken(done))
         if index != order[-1]:
-            with pytest.raises(ConversionError, match=r"missing.*Run it with the same words and --shard"):
+            with pytest.raises(ConversionError, match=r"missing.*Run it with the same words and --task"):
                 finish(tmp_path / "x.pbin")
     assert not (tmp_path / "x.pbin").exists()
     found = finish(tmp_path / "x.pbin", **one)
@@ -89,25 +89,25 @@ def test_the_bytes_of_one_run(corpora, tmp_path, done, count, order):
 def test_a_shard_again_does_nothing_twice(corpora, tmp_path, done):
     recipe = written(corpora)
     for _ in range(2):
-        tokfmt.convert(recipe, tmp_path / "x.pbin", shard=(0, 2), executor="serial")
+        tokfmt.convert(recipe, tmp_path / "x.pbin", task=(0, 2), executor="serial")
     assert len(done) == len(set(done)) > 0
 
 
 def test_what_has_nothing_to_deal_out(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
-    with pytest.raises(OptionError, match="shard: lines are copied as they stand, which is done in one go"):
-        tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "b.jsonl", shard=(0, 2))
+    with pytest.raises(OptionError, match="task: lines are copied as they stand, which is done in one go"):
+        tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "b.jsonl", task=(0, 2))
     pack = json.dumps(str(FIXTURES / "modalities" / "D_2byte_gpt2.pbin"))
     (tmp_path / "ids.toml").write_text(f'tokfmt = 1\ndedup = "exact"\n[[source]]\npath = {pack}\n')
-    with pytest.raises(OptionError, match="shard: equal sequences of ids are looked for, which is done in one go"):
-        tokfmt.convert(tmp_path / "ids.toml", tmp_path / "b.pbin", shard=(0, 2))
+    with pytest.raises(OptionError, match="task: equal sequences of ids are looked for, which is done in one go"):
+        tokfmt.convert(tmp_path / "ids.toml", tmp_path / "b.pbin", task=(0, 2))
 
 
 def test_what_a_shard_leaves_out_is_refused_by_it(tmp_path):
     """Not by --finish only, after hours."""
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": 1}\n')
     words = {"tokenizer": str(TOKENIZER), "executor": "serial"}
-    with pytest.raises(CorruptError, match="line 2 .*drop="):
-        tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "x.pbin", shard=(0, 1), **words)
-    with pytest.raises(ConversionError, match="shard 0 of 1 is missing"):
+    with pytest.raises(CorruptError, match="line 2 .*allow_loss="):
+        tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "x.pbin", task=(0, 1), **words)
+    with pytest.raises(ConversionError, match="task 0 of 1 is missing"):
         finish(tmp_path / "x.pbin")

@@ -115,11 +115,11 @@ def test_ids_become_json_lines(reel, tmp_path):
 def test_what_lies_beside_the_ids_is_given_up_by_name_only(reel, tmp_path):
     for name in ("o.jsonl", "o.pbin"):
         with pytest.raises(
-            LossyConversionError, match=r'fields beside "ids" of 60 records .*"mask" in 60\).*drop="fields"'
+            LossyConversionError, match=r'fields beside "ids" of 60 records .*"mask" in 60\).*allow_loss="fields"'
         ):
             tokfmt.convert(reel(Masked), tmp_path / name, eos=99)
         assert not (tmp_path / name).exists()
-        done = tokfmt.convert(reel(Masked), tmp_path / name, eos=99, drop=["fields"])
+        done = tokfmt.convert(reel(Masked), tmp_path / name, eos=99, allow_loss=["fields"])
         assert "fields" in done.dropped
 
 

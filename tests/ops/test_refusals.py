@@ -63,7 +63,7 @@ def test_all_that_reading_shows_is_said_at_once(damaged, tmp_path, jobs, executo
     assert "line 8 is not valid JSON" in notes
     assert "1 empty sequence (first: sequence 7)" in notes
     assert "empty-sequences" in notes
-    done = tokfmt.convert(damaged, tmp_path / "o", drop=["invalid-lines", "empty-sequences"], **how)
+    done = tokfmt.convert(damaged, tmp_path / "o", allow_loss=["invalid-lines", "empty-sequences"], **how)
     assert done.sequences == 37
     assert done.dropped.keys() == {"invalid-lines", "empty-sequences"}
     assert 'fields beside "text" of 37 records ("id" in 37; first: line 1)' in done.notes[-1]
@@ -76,7 +76,7 @@ def test_a_dry_run_refuses_what_it_can_see(tmp_path):
         with pytest.raises(LossyConversionError, match="o.pbin: cannot carry fields") as caught:
             tokfmt.convert(ids, tmp_path / "o.pbin", eos=0, dry_run=dry_run)
         assert caught.value.losses == ["fields"]
-    assert tokfmt.convert(ids, tmp_path / "o.pbin", eos=0, drop="fields").dropped.keys() == {"fields"}
+    assert tokfmt.convert(ids, tmp_path / "o.pbin", eos=0, allow_loss="fields").dropped.keys() == {"fields"}
 
 
 @pytest.mark.parametrize("field", ["messages", "conversations"])

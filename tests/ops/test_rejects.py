@@ -130,7 +130,7 @@ def test_the_place_of_each_text_and_its_twin(corpora, tmp_path, indexed):
     shutil.copytree(home, tmp_path / "home")
     if indexed:
         write_index(tmp_path / "home" / "some.jsonl", index_path(tmp_path / "home" / "some.jsonl"))
-    tokfmt.convert(written(tmp_path / "home"), tmp_path / "a.pbin", rejects=tmp_path / "out.jsonl", drop=DROP)
+    tokfmt.convert(written(tmp_path / "home"), tmp_path / "a.pbin", rejects=tmp_path / "out.jsonl", allow_loss=DROP)
     wanted = expected(sources, seed=3)
     assert listed(tmp_path / "out.jsonl") == wanted
     twins = [(line["source"], line["twin"]["source"]) for line in wanted if line["twin"]]
@@ -143,7 +143,7 @@ def test_the_bytes_do_not_depend_on_how_it_runs(corpora, tmp_path, monkeypatch):
     """Neither on workers and blocks, nor on where hashes are held or from where the recipe is named."""
     home, _ = corpora
     recipe = written(home)
-    tokfmt.convert(recipe, tmp_path / "a.pbin", jobs=1, rejects=tmp_path / "a.jsonl", drop=DROP)
+    tokfmt.convert(recipe, tmp_path / "a.pbin", jobs=1, rejects=tmp_path / "a.jsonl", allow_loss=DROP)
     whole = (tmp_path / "a.jsonl").read_bytes()
     monkeypatch.setattr(ingest, "_SMALLEST", 1 << 12)
     monkeypatch.setattr(prepare, "_BLOCK", 1 << 10)
@@ -151,11 +151,17 @@ def test_the_bytes_do_not_depend_on_how_it_runs(corpora, tmp_path, monkeypatch):
     monkeypatch.setattr(prepare, "share", lambda: 400)
     monkeypatch.chdir(home)
     for jobs, executor in ((1, "serial"), (3, "threads"), (2, "processes")):
-        words = {"jobs": jobs, "executor": executor, "rejects": tmp_path / "b.jsonl", "overwrite": True, "drop": DROP}
+        words = {
+            "jobs": jobs,
+            "executor": executor,
+            "rejects": tmp_path / "b.jsonl",
+            "overwrite": True,
+            "allow_loss": DROP,
+        }
         tokfmt.convert(recipe.name, tmp_path / "b.pbin", **words)
         assert (tmp_path / "b.jsonl").read_bytes() == whole
     for index in (1, 0):
-        tokfmt.convert(recipe.name, tmp_path / "c.pbin", shard=(index, 2), rejects=tmp_path / "c.jsonl", drop=DROP)
+        tokfmt.convert(recipe.name, tmp_path / "c.pbin", task=(index, 2), rejects=tmp_path / "c.jsonl", allow_loss=DROP)
     monkeypatch.chdir(tmp_path)
     finish(tmp_path / "c.pbin")
     assert (tmp_path / "c.jsonl").read_bytes() == whole
@@ -163,7 +169,9 @@ def test_the_bytes_do_not_depend_on_how_it_runs(corpora, tmp_path, monkeypatch):
 
 def test_a_path_that_the_recipe_has_as_absolute_stays_absolute(corpora, tmp_path):
     home, sources = corpora
-    tokfmt.convert(written(home, home / "some.jsonl"), tmp_path / "a.pbin", rejects=tmp_path / "out.jsonl", drop=DROP)
+    tokfmt.convert(
+        written(home, home / "some.jsonl"), tmp_path / "a.pbin", rejects=tmp_path / "out.jsonl", allow_loss=DROP
+    )
     files = {line["source"]: line["file"] for line in listed(tmp_path / "out.jsonl")}
     assert files == {name: records[-1][0] for name, records in sources.items()} | {
         "some": str(home / "some.jsonl"), "part": str(home / "some.jsonl"),
@@ -182,5 +190,5 @@ def test_the_numbers_of_kept_records_are_held_for_rejects_alone(corpora, tmp_pat
     monkeypatch.setattr(prepare.Kept, "add", noting)
     for rejects, size in ((None, 18), (tmp_path / "out.jsonl", 26)):
         sizes.clear()
-        tokfmt.convert(written(home), tmp_path / "a.pbin", rejects=rejects, overwrite=True, drop=DROP)
+        tokfmt.convert(written(home), tmp_path / "a.pbin", rejects=rejects, overwrite=True, allow_loss=DROP)
         assert sizes == {size}

@@ -44,9 +44,9 @@ def room(monkeypatch):
 def test_ten_terabytes_are_refused_at_once(name, dry_run, tmp_path):
     source = sparse(tmp_path)
     expected = r"does not fit on its file system \(expected at least [12]0\.0 TB, found .* free\)"
-    drop = ("embedded-separators", "empty-sequences")
+    allow_loss = ("embedded-separators", "empty-sequences")
     with pytest.raises(ConversionError, match=expected) as error:
-        convert(source, tmp_path / "out" / ".." / name, eos=50256, drop=drop, dry_run=dry_run)
+        convert(source, tmp_path / "out" / ".." / name, eos=50256, allow_loss=allow_loss, dry_run=dry_run)
     assert error.value.exit_code == 4
     assert sorted(path.name for path in tmp_path.iterdir()) == ["huge.ds", "huge.ds.index"]
 
@@ -121,12 +121,12 @@ def test_formats_that_are_checked(name, tmp_path, room):
     how = {"to_format": format_, "to_options": {"compression": codec or "none"}} if "." not in name else {}
     if name.startswith("corpus"):
         how = {"to_options": {"layout": "corpus"}}
-    drop = ["empty-sequences", "embedded-separators"] if name.endswith(".h5") else []
+    allow_loss = ["empty-sequences", "embedded-separators"] if name.endswith(".h5") else []
     if name in CHECKED:
         with pytest.raises(ConversionError, match="expected at least 4.0 kB, found 100 bytes free"):
-            tokfmt.convert(PACK, tmp_path / "out" / ".." / name, dry_run=True, drop=drop, **how)
+            tokfmt.convert(PACK, tmp_path / "out" / ".." / name, dry_run=True, allow_loss=allow_loss, **how)
     else:
-        done = tokfmt.convert(PACK, tmp_path / name, dry_run=True, drop=drop, **how)
+        done = tokfmt.convert(PACK, tmp_path / name, dry_run=True, allow_loss=allow_loss, **how)
         assert done.plan["least_bytes"] is None
 
 

@@ -54,7 +54,7 @@ def stored(paths):
 
 
 def measured(*paths, **how):
-    source = {key: how.pop(key) for key in ("eos", "options", "drop") if key in how}
+    source = {key: how.pop(key) for key in ("eos", "options", "allow_loss") if key in how}
     return stats(StatsRequest(SourceRequest(paths, **source), **{"executor": "serial", **how}))
 
 
@@ -585,7 +585,9 @@ def test_errors_are_one_line(words, code, message):
 
 
 def test_invalid_lines_can_be_dropped():
-    found = measured(FIXTURES / "jsonl" / "faulty.jsonl", drop=frozenset({"invalid-lines"}), options={"index": "none"})
+    found = measured(
+        FIXTURES / "jsonl" / "faulty.jsonl", allow_loss=frozenset({"invalid-lines"}), options={"index": "none"}
+    )
     assert found.datasets[0].text.invalid > 0
 
 

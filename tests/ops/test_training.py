@@ -60,7 +60,7 @@ def taken(view, first, last):
 
 def run(view, state, *, batch_size, world, prefetch, steps):
     """Some steps of a run of so many ranks, as global batches; and where it stands then."""
-    ranks = [Loader(view, batch_size, rank=rank, world=world, prefetch=prefetch) for rank in range(world)]
+    ranks = [Loader(view, batch_size, rank=rank, world_size=world, prefetch=prefetch) for rank in range(world)]
     for loader in ranks:
         if state is not None:
             loader.load_state_dict(state)
@@ -101,7 +101,7 @@ def test_all_ranks_end_after_the_last_whole_batch(mix, world):
     whole = len(view) // batch_size
     got, state = run(view, None, batch_size=batch_size, world=world, prefetch=2, steps=whole + 5)
     assert len(got) == whole * batch_size == state["samples"]
-    loader = Loader(view, batch_size, rank=0, world=world)
+    loader = Loader(view, batch_size, rank=0, world_size=world)
     assert len(loader) == whole
     assert sum(1 for _ in loader) == whole
     with pytest.warns(LoaderWarning, match=r"mix\.toml: .* were handed out, and this loop has no batch.*restart=True"):
@@ -156,12 +156,12 @@ TRAINING = """
 import json, os, sys
 from tokfmt.torch import Loader
 recipe, home, world, prefetch = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-ranks = [Loader(recipe, 2 * world, rank=rank, world=world, prefetch=prefetch) for rank in range(world)]
+ranks = [Loader(recipe, 2 * world, rank=rank, world_size=world, prefetch=prefetch) for rank in range(world)]
 state, log = os.path.join(home, "state"), os.path.join(home, "log")
 if os.path.exists(state):
     for loader in ranks:
         loader.load_state_dict(json.load(open(state)))
-    os.truncate(log, ranks[0].samples * 16 * 8)
+    os.truncate(log, ranks[0].samples_seen * 16 * 8)
 with open(log, "ab") as out:
     for batch in zip(*ranks):
         for part in batch:
@@ -170,7 +170,7 @@ with open(log, "ab") as out:
         with open(state + ".new", "w") as new:
             json.dump(ranks[0].state_dict(), new)
         os.replace(state + ".new", state)
-        print(ranks[0].samples, flush=True)
+        print(ranks[0].samples_seen, flush=True)
 """
 
 
@@ -211,15 +211,15 @@ def test_a_state_that_is_loaded_while_a_loop_runs_counts_from_the_next_batch(mix
             if step == 4:
                 break
         assert np.array_equal(np.concatenate(seen), np.concatenate([taken(view, 0, 12), taken(view, 41, 49)]))
-        assert loader.samples == 49
+        assert loader.samples_seen == 49
 
 
 def test_a_step_is_batches_of_one_size_from_the_start(mix):
     view = tokfmt.open(mix)
     for world in (1, 2, 4):
         for rank in range(world):
-            batch = next(iter(Loader(view, 8, rank=rank, world=world, step=5)))
-            where = view.where(step=5, batch_size=8, rank=rank, world=world)
+            batch = next(iter(Loader(view, 8, rank=rank, world_size=world, step=5)))
+            where = view.where(step=5, batch_size=8, rank=rank, world_size=world)
             assert [one.sample for one in where] == list(range(40 + rank * 8 // world, 40 + (rank + 1) * 8 // world))
             assert np.array_equal(batch["input_ids"], np.array([view[one.sample]["input_ids"] for one in where]))
 
@@ -309,8 +309,8 @@ def test_a_sample_is_asked_for_by_number(mix):
 
 def test_what_cannot_be_is_refused_at_once(mix):
     for wrong in (
-        {"batch_size": 6, "world": 4},
-        {"batch_size": 4, "rank": 2, "world": 2},
+        {"batch_size": 6, "world_size": 4},
+        {"batch_size": 4, "rank": 2, "world_size": 2},
         {"batch_size": 0},
         {"batch_size": 10**9},
         {"batch_size": 4, "step": -1},
@@ -318,7 +318,7 @@ def test_what_cannot_be_is_refused_at_once(mix):
         {"batch_size": 4, "fields": ["input_idz"]},
     ):
         with pytest.raises(OptionError):
-            Loader(mix, **{"rank": 0, "world": 1, **wrong})
+            Loader(mix, **{"rank": 0, "world_size": 1, **wrong})
     with pytest.raises(OptionError, match=r"no recipe of samples: tokfmt.recipe\(..., seq_len=N\)"):
         Loader(mix.with_name("web.pbin"), 4)
     words = f'tokfmt = 1\nseq_len = 8\ntokenizer = "{TOKENIZER}"\n[[source]]\npath = "{mix.with_name("text.jsonl")}"\n'
@@ -329,15 +329,15 @@ def test_what_cannot_be_is_refused_at_once(mix):
 
 
 def test_no_rank_takes_itself_for_the_only_one(mix, monkeypatch):
-    for half in ({"rank": 0}, {"world": 2}):
-        with pytest.raises(OptionError, match="rank and world belong together"):
+    for half in ({"rank": 0}, {"world_size": 2}):
+        with pytest.raises(OptionError, match="rank and world_size belong together"):
             Loader(mix, 4, **half)
     monkeypatch.setenv("WORLD_SIZE", "8")
     with pytest.raises(OptionError, match=r"WORLD_SIZE is 8, .*init_process_group\(\) first"):
         Loader(mix, 8)
-    assert Loader(mix, 8, rank=1, world=2).world == 2
+    assert Loader(mix, 8, rank=1, world_size=2).world_size == 2
     monkeypatch.setenv("WORLD_SIZE", "1")
-    assert Loader(mix, 8).world == 1
+    assert Loader(mix, 8).world_size == 1
 
 
 def test_ranks_are_those_of_torch_distributed(mix, monkeypatch):
@@ -361,7 +361,7 @@ def test_a_file_that_shrinks_is_an_error_at_the_batch_that_needs_it(mix, tmp_pat
     os.truncate(tmp_path / "x.pbin", 40)
     with pytest.raises(tokfmt.TokfmtError, match=r"x\.pbin"):
         list(batches)
-    assert loader.samples % 4 == 0
+    assert loader.samples_seen % 4 == 0
 
 
 def test_nothing_else_imports_pytorch(mix):
@@ -396,7 +396,7 @@ def test_the_loop_in_the_documentation_trains_and_goes_on(mix, tmp_path):
         return done.stdout
 
     code, whole = code.replace("50257", "128"), len(tokfmt.open(mix)) // 8 * 8
-    stopped = code.replace("    loss.backward()\n", "    loss.backward()\n    if loader.samples == 160: break\n")
+    stopped = code.replace("    loss.backward()\n", "    loss.backward()\n    if loader.samples_seen == 160: break\n")
     assert stopped != code
     first, second = train(stopped), train(code)
     assert first.startswith("160 samples") and second.startswith(f"{whole:,} samples")
@@ -491,15 +491,21 @@ def test_what_is_read_ahead_with_cannot_change(mix):
     loader = Loader(mix, 4)
     batches = iter(loader)
     next(batches)
-    for name, value in {"batch_size": 8, "rank": 1, "world": 2, "fields": ("labels",), "recipe": loader.recipe}.items():
+    for name, value in {
+        "batch_size": 8,
+        "rank": 1,
+        "world_size": 2,
+        "fields": ("labels",),
+        "recipe": loader.recipe,
+    }.items():
         with pytest.raises(
             AttributeError, match=rf"a loader's {name} cannot change.*load_state_dict\(loader.state_dict"
         ):
             setattr(loader, name, value)
     with pytest.raises(AttributeError, match="load_state_dict"):
-        loader.samples = 0
+        loader.samples_seen = 0
     seen = 4 + sum(len(batch["input_ids"]) for batch in batches)
-    assert seen == loader.samples == len(loader.recipe) // 4 * 4
+    assert seen == loader.samples_seen == len(loader.recipe) // 4 * 4
 
 
 def test_an_iterator_that_is_alive_at_exit_says_nothing(mix):
@@ -522,11 +528,11 @@ distributed.init_process_group(
 )
 for run in runs:
     recipe, batch_size, samples, *part = run.split(",")
-    loader = Loader(recipe, int(batch_size), **dict(zip(("rank", "world"), map(int, part))))
+    loader = Loader(recipe, int(batch_size), **dict(zip(("rank", "world_size"), map(int, part))))
     loader.load_state_dict({**loader.state_dict(), "samples": int(samples)})
     try:
         for _, batch in zip(range(2), loader):
-            print(loader.samples, batch["input_ids"].sum().item())
+            print(loader.samples_seen, batch["input_ids"].sum().item())
         next(iter(loader))
     except OptionError as error:
         print(error)
@@ -598,7 +604,7 @@ def test_workers_that_would_all_read_every_batch_are_refused(mix):
 def test_an_evaluation_reads_every_sample_each_time(mix, world):
     view = tokfmt.open(mix)
     batch_size = 8 * world
-    ranks = [Loader(view, batch_size, rank=r, world=world, restart=True, drop_last=False) for r in range(world)]
+    ranks = [Loader(view, batch_size, rank=r, world_size=world, restart=True, drop_last=False) for r in range(world)]
     count = -(-len(view) // batch_size)
     for _ in range(2):
         assert [len(loader) for loader in ranks] == [count] * world
@@ -615,7 +621,7 @@ def test_an_evaluation_reads_every_sample_each_time(mix, world):
 def test_a_rank_without_a_sample_of_the_last_batch_has_rows_of_none(mix):
     view = tokfmt.recipe([mix.with_name("web.pbin")], seq_len=SEQ_LEN, tokens=SEQ_LEN * 9)
     fields = ["input_ids", "labels", "loss_mask", "position_ids", "document_ids", "cu_seqlens"]
-    found = [list(Loader(view, 4, rank=r, world=4, drop_last=False, fields=fields)) for r in range(4)]
+    found = [list(Loader(view, 4, rank=r, world_size=4, drop_last=False, fields=fields)) for r in range(4)]
     assert [[len(batch["input_ids"]) for batch in batches] for batches in found] == [[1, 1, 0]] * 3 + [[1, 1, 1]]
     assert [tuple(tensor.shape) for tensor in found[0][-1].values()] == [(0, SEQ_LEN)] * 5 + [(0, SEQ_LEN + 1)]
 
@@ -675,8 +681,8 @@ def test_ids_that_the_tokenizer_does_not_have_are_refused(tmp_path):
     next(batches)
     with pytest.raises(TokenizerMismatchError, match=r"sample 1 holds an ID that the tokenizer .* below 4,096.* 5,000"):
         next(batches)
-    assert loader.samples == 1
-    accepted = tokfmt.recipe([tmp_path / "x.pbin"], **how, drop="tokenizers")
+    assert loader.samples_seen == 1
+    accepted = tokfmt.recipe([tmp_path / "x.pbin"], **how, allow_loss="tokenizers")
     assert 5000 in accepted.samples(range(2))["input_ids"]
     first = tokfmt.recipe([{"path": tmp_path / "x.pbin", "select": "0:1"}], **how)
     assert len(list(Loader(first, 1))) == len(first)
@@ -714,7 +720,7 @@ def test_a_recipe_in_a_recipe_tells_what_made_its_ids(tmp_path):
     outer.write_text(f'tokfmt = 1\neos = 0\ntokenizer = "{other}"\n[[source]]\npath = "x.pbin"\nselect = "0:0"\n')
     with pytest.raises(TokenizerMismatchError, match="was made with another tokenizer"):
         tokfmt.recipe([inner, outer], seq_len=4)
-    assert tokfmt.recipe([inner, outer], seq_len=4, drop="tokenizers")[0]["input_ids"].tolist() == [1, 2, 5000, 4]
+    assert tokfmt.recipe([inner, outer], seq_len=4, allow_loss="tokenizers")[0]["input_ids"].tolist() == [1, 2, 5000, 4]
 
 
 @pytest.mark.parametrize("kind", ["one", "several", "passes", "nested"])
@@ -742,7 +748,7 @@ def test_recipes_without_a_shuffle_keep_the_order_of_their_sources(mix, tmp_path
     got = [batch["input_ids"] for _, batch in zip(range(5), halves[0], strict=False)]
     halves[1].load_state_dict(halves[0].state_dict())
     got = torch.cat([*got, *(batch["input_ids"] for batch in halves[1])]).flatten().tolist()
-    assert halves[1].samples == len(view)
+    assert halves[1].samples_seen == len(view)
     if kind == "passes":
         per_pass = len(view) // 3 * SEQ_LEN
         assert got[:per_pass] == got[per_pass : 2 * per_pass] == got[2 * per_pass :]

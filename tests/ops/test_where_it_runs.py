@@ -34,7 +34,7 @@ def test_much_text_is_encoded_in_processes(tmp_path, monkeypatch, jobs, worth, w
 def test_many_samples_are_packed_in_processes(tmp_path, monkeypatch, jobs, worth, where):
     """They are gathered under the interpreter's lock meanwhile, for which threads would wait."""
     monkeypatch.setattr(conversion, "_WORTH", worth)
-    how = {"seq_len": 32, "drop": ["empty-sequences", "embedded-separators"], "jobs": jobs, "manifest": False}
+    how = {"seq_len": 32, "allow_loss": ["empty-sequences", "embedded-separators"], "jobs": jobs, "manifest": False}
     done = tokfmt.convert(PACK, tmp_path / "auto.h5", executor="auto", **how)
     assert (done.plan["executor"], done.plan["jobs"]) == (where, jobs)
     tokfmt.convert(PACK, tmp_path / "serial.h5", executor="serial", **how)
@@ -55,7 +55,7 @@ with open("begun", "a") as file:
 import tokfmt
 from tokfmt.ops.convert import resolve as conversion
 conversion._WORTH = 1000
-how = {"seq_len": 32, "drop": ["empty-sequences", "embedded-separators"], "jobs": 2, "manifest": False}
+how = {"seq_len": 32, "allow_loss": ["empty-sequences", "embedded-separators"], "jobs": 2, "manifest": False}
 before = globals().get("__file__"), __spec__
 done = tokfmt.convert(sys.argv[1], "auto.h5", executor="auto", **how)
 assert (globals().get("__file__"), __spec__) == before
@@ -132,7 +132,7 @@ ASKED = {
     "convert": lambda home, jobs: tokfmt.convert(STREAM, home / "o.zarr", jobs=jobs, verify=True),
     "convert to gz": lambda home, jobs: tokfmt.convert(STREAM, home / "o.jsonl.gz", jobs=jobs),
     "convert lines to gz": lambda home, jobs: tokfmt.convert(
-        TEXT, home / "o.jsonl.gz", jobs=jobs, shuffle=1, drop=["fields"]
+        TEXT, home / "o.jsonl.gz", jobs=jobs, shuffle=1, allow_loss=["fields"]
     ),
     "stats": lambda home, jobs: tokfmt.stats(STREAM, jobs=jobs),
     "check": lambda home, jobs: list(tokfmt.check(STREAM, deep=True, jobs=jobs)),

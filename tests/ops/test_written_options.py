@@ -131,7 +131,7 @@ def test_a_format_that_a_manifest_invents_is_none(tmp_path):
 def test_shards_of_a_prefix_are_finished_by_the_prefix(corpus, tmp_path):
     path, documents = corpus
     for k in range(2):
-        tokfmt.convert(path, tmp_path / "data", to_format="megatron", eos=4095, shard=(k, 2))
+        tokfmt.convert(path, tmp_path / "data", to_format="megatron", eos=4095, task=(k, 2))
     assert finish(tmp_path / "data").sequences == len(documents)
     with tokfmt.open(tmp_path / "data") as dataset:
         assert [list(ids) for ids in dataset] == documents

@@ -290,7 +290,7 @@ def test_a_mask_that_is_not_plain_is_not_lost_in_silence(packs):
     (packs / "x.h5.tokfmt.json").unlink()
     with pytest.raises(TokfmtError, match="loss mask"):
         tokfmt.recipe([packs / "x.h5"], seq_len=8, eos=0)
-    assert len(tokfmt.recipe([packs / "x.h5"], seq_len=8, eos=0, drop="loss-mask"))
+    assert len(tokfmt.recipe([packs / "x.h5"], seq_len=8, eos=0, allow_loss="loss-mask"))
     view = tokfmt.recipe([packs / "x.h5"], seq_len=8, pack="stored")
     assert (view[0]["labels"][:3] == -100).all()
     assert np.array_equal(view.sample(0, ["loss_mask"])["loss_mask"], rows[0, 1])

@@ -165,12 +165,12 @@ def test_every_world_slices_the_same_order(world):
 
 def test_steps_that_cannot_be():
     view = opened([[[1] * 400]], seq_len=4, eos="none", labels="same")
-    assert [w.sample for w in view.where_at(3, 8, rank=1, world=4)] == [26, 27]
+    assert [w.sample for w in view.where_at(3, 8, rank=1, world_size=4)] == [26, 27]
     assert [w.sample for w in view.where_at(0, 8, start=12)] == list(range(12, 20))
     with pytest.raises(OptionError, match="cannot be dealt to 3 ranks"):
-        view.where_at(0, 8, world=3)
+        view.where_at(0, 8, world_size=3)
     with pytest.raises(OptionError, match="rank 4 of 4"):
-        view.where_at(0, 8, rank=4, world=4)
+        view.where_at(0, 8, rank=4, world_size=4)
     with pytest.raises(OptionError, match="beyond the last whole batch, step 11"):
         view.where_at(12, 8)
     with pytest.raises(IndexError, match="sample 100 of 100"):

@@ -50,9 +50,9 @@ def written(home, words, sources, weighted):
 
 def read_back(path, out, name, how):
     """The lines of a stored recipe: as it is read by itself, masks of its samples left out if need be."""
-    for drop in ((), ("loss-mask",)):
+    for allow_loss in ((), ("loss-mask",)):
         try:
-            tokfmt.convert(path, out, from_format=name, drop=drop, overwrite=True, jobs=1, **how)
+            tokfmt.convert(path, out, from_format=name, allow_loss=allow_loss, overwrite=True, jobs=1, **how)
         except ConversionError as error:
             assert "loss-mask" in str(error)
             continue

@@ -87,7 +87,9 @@ def test_packed_rows_of_documents(mix, tmp_path, name):
     tokfmt.convert(tmp_path / "docs.toml", tmp_path / name, verify=True, **how)
     wanted = [one.tolist() for one in tokfmt.open(tmp_path / "docs.toml")]
     assert [one.tolist() for one in tokfmt.open(tmp_path / name, eos="none")] == wanted
-    tokfmt.convert(tmp_path / name, tmp_path / "back.pbin", eos=0, from_options={"view": "documents"}, drop="loss-mask")
+    tokfmt.convert(
+        tmp_path / name, tmp_path / "back.pbin", eos=0, from_options={"view": "documents"}, allow_loss="loss-mask"
+    )
     assert [one.tolist() for one in tokfmt.open(tmp_path / "back.pbin")] == wanted
 
 
@@ -461,7 +463,7 @@ def test_borders_inside_of_rows_are_not_lost_in_a_recipe(stored_in):
     for words in ({"seq_len": 33, "pack": "document"}, {"seq_len": 32}, {}):
         with pytest.raises(FormatError, match="a recipe has no place for their borders"):
             tokfmt.recipe([packed], eos="none", **words)
-    assert len(tokfmt.recipe([packed], eos="none", seq_len=33, drop="inner-boundaries"))
+    assert len(tokfmt.recipe([packed], eos="none", seq_len=33, allow_loss="inner-boundaries"))
 
 
 def test_blocks_without_a_manifest_are_refused_with_the_length_that_reads_them(stored_in):
@@ -491,7 +493,7 @@ def test_verification_passes_over_last_labels_that_are_dropped(mix, tmp_path):
     tokfmt.convert(mix('pack = "bestfit"'), tmp_path / "x.h5")
     with pytest.raises(LossyConversionError, match="last-labels"):
         tokfmt.convert(tmp_path / "x.h5", tmp_path / "y.parquet")
-    done = tokfmt.convert(tmp_path / "x.h5", tmp_path / "y.parquet", drop="last-labels", verify=True)
+    done = tokfmt.convert(tmp_path / "x.h5", tmp_path / "y.parquet", allow_loss="last-labels", verify=True)
     assert list(done.dropped) == ["last-labels"]
 
 

@@ -22,7 +22,7 @@ from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run import plan, shuffle
 from tokfmt.run.execute import NullProgress
-from tokfmt.run.plan import Shard, read_journal
+from tokfmt.run.plan import Task, read_journal
 from tokfmt.testing import tree
 
 COUNTED = (
@@ -104,7 +104,9 @@ def child(work, fatal=0):
 
 def request(case, out, **more):
     shuffle.REGION = case.get("spill", shuffle.REGION)
-    source = SourceRequest(tuple(case["sources"]), eos=case.get("eos"), drop=frozenset(case.get("drop", ())))
+    source = SourceRequest(
+        tuple(case["sources"]), eos=case.get("eos"), allow_loss=frozenset(case.get("allow_loss", ()))
+    )
     arrangement = arrangement_of(case.get("shuffle"), case.get("split"), None)
     return Request(
         source, Path(out), to=case.get("to"), arrangement=arrangement, to_options=case.get("to_options", {}), tokenizer=case.get("tokenizer"), executor="serial",
@@ -170,7 +172,7 @@ def sweep(case, home, moments):
         status, said = child(convert(case, out, resume=True))
         check(out.parent, expected, status, said)
         if status == 0 and not complete:  # else it was killed while it left
-            again = int(said.split()[1]) - (tasks - done)  # a shard that was being made smaller is made once more
+            again = int(said.split()[1]) - (tasks - done)  # a task that was being made smaller is made once more
             assert 0 <= again <= case.get("smaller", 0), f"{said}: {done} of {tasks} tasks were done"
             seen["spared"] = max(seen["spared"], done)
         shutil.rmtree(out.parent)
@@ -198,19 +200,19 @@ def relay(case, home):
             return {"runs": runs}
 
 
-def shards(case, home, order, moments):
-    """Shards in any order, each killed on its way and run again; then --finish, killed and run again."""
+def tasks(case, home, order, moments):
+    """Tasks in any order, each killed on its way and run again; then --finish, killed and run again."""
     from tokfmt.ops.convert.convert import finish
 
     reference = Path(home, "reference", case["name"])
     reference.parent.mkdir()
     assert child(convert(case, reference))[0] == 0
-    out = Path(home, "shards", case["name"])
+    out = Path(home, "tasks", case["name"])
     out.parent.mkdir()
     publish = lambda: finish(out, executor="serial")  # noqa: E731
     said = [child(publish)[1]]
     for index in order:
-        work = convert(case, out, shard=Shard(index, len(order)))
+        work = convert(case, out, task=Task(index, len(order)))
         for fatal in moments:
             child(work, fatal)
         status, text = child(work)
@@ -221,7 +223,7 @@ def shards(case, home, order, moments):
         status, text = child(publish, fatal)
         assert status in (-9, 0), text
         assert not out.exists() or tree(out) == tree(reference)
-        if not list(out.parent.glob(".*-shards")):
+        if not list(out.parent.glob(".*-tasks")):
             break
     else:
         status, text = child(publish)

@@ -28,7 +28,7 @@ EACH = only((FILE, DIRECTORY, PAIR), TARGETS)
 """A target of each kind in `make test`, and all in `make fuzz`."""
 NAMES = {PAIR: ["out_document.bin", "out_document.idx"]}
 """Files of destinations that are several."""
-TEXT = ["--tokenizer", str(TOKENIZER), "--drop", "empty-sequences"]
+TEXT = ["--tokenizer", str(TOKENIZER), "--allow-loss", "empty-sequences"]
 EVERY = NIGHTLY
 """`make fuzz`: every fault at every moment, where `make test` has each moment with one of the faults."""
 

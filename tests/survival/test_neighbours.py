@@ -74,7 +74,7 @@ def alice(stage, open_place):
     return runs
 
 
-WORDS = {"resume": ["--resume"], "shards": ["--shard", "0/1"]}
+WORDS = {"resume": ["--resume"], "tasks": ["--task", "0/1"]}
 
 
 def refused(place, alices, done, says):
@@ -97,7 +97,7 @@ def test_a_sibling_of_somebody_else(open_place, alice, kind):
         (home / "out.zarr.tokfmt.json.draft").symlink_to(alices / "precious" / "thesis.tex")
         (home / "published").write_text("1")
     refused(place, alices, alice.converts(place / "out.zarr", *WORDS[kind]), "belongs to user 65533")
-    if kind == "shards":
+    if kind == "tasks":
         refused(place, alices, alice("convert", "--finish", place / "out.zarr"), "belongs to user 65533")
     assert home.exists()
     assert alice.converts(place / "out.zarr").code == 0, "random names are not guessed"
@@ -174,7 +174,7 @@ def team_place(open_place):
 
 
 @pytest.mark.parametrize("lock", [None, "held by backup\n", "FIFO"])
-@pytest.mark.parametrize("name", [".out.zarr.tokfmt-00000000", ".out.zarr.tokfmt-shards", "tokfmt-scratch-00000000"])
+@pytest.mark.parametrize("name", [".out.zarr.tokfmt-00000000", ".out.zarr.tokfmt-tasks", "tokfmt-scratch-00000000"])
 def test_a_directory_that_was_renamed_is_no_leftover(team_place, alice, name, lock):
     """Mallory cannot remove what alice's directory holds, and must not have tokfmt do it."""
     place, alices = team_place
@@ -239,7 +239,7 @@ def test_a_link_of_somebody_else_is_not_followed(open_place, alice):
 def test_nobody_reads_what_is_being_made(open_place, alice):
     """Hidden siblings, kept ones too, are alice's alone; and so nobody else can hold their locks."""
     place, alices = open_place
-    done = alice.converts(place / "out.zarr", "--shard", "0/2")
+    done = alice.converts(place / "out.zarr", "--task", "0/2")
     assert done.code == 0, done.stderr
     (home,) = (path for path in place.iterdir() if path.name.startswith("."))
     for path in (home, home / "build", home / "scratch"):

@@ -219,12 +219,12 @@ def test_text_that_is_no_utf_8(tmp_path, stage, corpus):
     place = place_for(tmp_path, corpus, "--resume")
     file = place.home / "corpus/news.jsonl"
     file.write_bytes(file.read_bytes() + b'{"text": "caf\xe9 au lait"}\n')
-    place.words += ["--drop", "invalid-lines"]
+    place.words += ["--allow-loss", "invalid-lines"]
     place.learn(stage)
     ended = stage.run(place.home, *place.words[:-2])
     assert (check(place, ended), ended.code) == ("absent", 3)
     assert "news.jsonl: line 46 is not UTF-8 at byte" in ended.error()
-    assert "--drop invalid-lines leaves such lines out" in ended.error()
+    assert "--allow-loss invalid-lines leaves such lines out" in ended.error()
     assert place.hidden() == KEPT
     done = stage.run(place.home, *place.words)
     assert (done.code, place.state(), place.hidden()) == (0, "new", []), done.stderr

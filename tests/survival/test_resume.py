@@ -1,4 +1,4 @@
-"""Killed at any moment, a conversion with --resume, or a shard, continues, and gives the bytes of one that was not."""
+"""Killed at any moment, a conversion with --resume, or a task, continues, and gives the bytes of one that was not."""
 
 import json
 import os
@@ -148,14 +148,14 @@ def test_killed_while_copying_lines(tmp_path, drive):
 
 @EACH
 def test_shards_in_any_order(tmp_path, pack, name, drive):
-    said = drive("shards", of_pack(pack, name), tmp_path, order=[2, 0, 3, 1], moments=[20, 60, 75, 90])["said"]
+    said = drive("tasks", of_pack(pack, name), tmp_path, order=[2, 0, 3, 1], moments=[20, 60, 75, 90])["said"]
     assert [line.partition(": ")[2].partition(". Run")[0] for line in said] == [
-        "there are no shards of it. Write them first, with --shard I/N",
-        "shards 0, 1, 3 of 4 are missing",
-        "shards 1, 3 of 4 are missing",
-        "shard 1 of 4 is missing",
+        "there are no tasks of it. Write them first, with --task I/N",
+        "tasks 0, 1, 3 of 4 are missing",
+        "tasks 1, 3 of 4 are missing",
+        "task 1 of 4 is missing",
     ]
-    assert said[-1].endswith("--shard 1/4")
+    assert said[-1].endswith("--task 1/4")
 
 
 def of_recipe(tmp_path, name):
@@ -170,7 +170,7 @@ def of_recipe(tmp_path, name):
     (tmp_path / "mix.toml").write_text(head + tables)
     return {
         "sources": [str(tmp_path / "mix.toml")], "name": NAMES[name], "to_options": SMALL.get(name, {}), "region": 1024,
-        "drop": ["fields"], "smaller": 1,
+        "allow_loss": ["fields"], "smaller": 1,
     }  # fmt: skip
 
 
@@ -187,4 +187,4 @@ def test_killed_again_and_again_while_preparing(tmp_path, drive):
 @pytest.mark.parametrize("case", [of_recipe, of_text], ids=["recipe", "text"])
 def test_shards_of_text_in_any_order(tmp_path, case, drive):
     """Each tokenises its part; --finish draws and writes, and is killed as well."""
-    drive("shards", case(tmp_path, "modalities"), tmp_path, order=[1, 0], moments=[30, 80])
+    drive("tasks", case(tmp_path, "modalities"), tmp_path, order=[1, 0], moments=[30, 80])

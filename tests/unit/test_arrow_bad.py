@@ -297,7 +297,7 @@ def test_a_stream_cut_anywhere(tmp_path):
         path.write_bytes(content[:at])
         refused(path, "no end marker|does not begin with a schema|cannot be read", code="TF681")
     path.write_bytes(content[:-8])
-    reader = open_source([path], drop=["tail"]).reader
+    reader = open_source([path], allow_loss=["tail"]).reader
     assert reader.tokens(0, 6).tolist() == [1, 2, 3, 4, 5, 6]
 
 
@@ -560,7 +560,7 @@ def test_ids_in_dictionaries(tmp_path, kind, batch):
     array, rows = in_dictionaries()[kind]
     path = stream(tmp_path / "x.arrow", pa.table({"tokens": array}), batch=batch)
     options = {"column": "tokens.ids"} if kind == "in a struct" else {}
-    reader = open_source([path], drop=["null-rows"], options=options).reader
+    reader = open_source([path], allow_loss=["null-rows"], options=options).reader
     bounds = reader.offsets(0, reader.info.sequences).tolist()
     assert [reader.tokens(a, b).tolist() for a, b in zip(bounds, bounds[1:], strict=False)] == rows
     assert reader.info.dtype.itemsize == (2 if kind in ("ids", "both", "in a struct") else 4)

@@ -54,8 +54,8 @@ def test_the_goldens_are_there():
 @pytest.mark.parametrize("name", GOOD)
 def test_documents(name):
     case = CASES[name]
-    drop = ["null-rows"] if case.get("null_rows") else []
-    with tokfmt.open(HOME / case["entry"], options=options_of(case), drop=drop) as dataset:
+    allow_loss = ["null-rows"] if case.get("null_rows") else []
+    with tokfmt.open(HOME / case["entry"], options=options_of(case), allow_loss=allow_loss) as dataset:
         documents = [dataset[k].tolist() for k in range(len(dataset))]
         assert documents == [row.tolist() for row in dataset]
         assert dataset.info.tokens == case["n_tokens"]
@@ -84,7 +84,7 @@ def test_borders_inside_of_rows_are_not_lost_in_silence(tmp_path):
     for options in ({}, {"view": "samples"}):
         with pytest.raises(TokfmtError, match="loss masks .*documents begin inside" if options else "loss masks"):
             tokfmt.convert(path, tmp_path / "x.jsonl", from_options=options)
-    done = tokfmt.convert(path, tmp_path / "x.jsonl", drop="loss-mask")
+    done = tokfmt.convert(path, tmp_path / "x.jsonl", allow_loss="loss-mask")
     assert (done.sequences, done.tokens) == (16, 710)
 
 
@@ -107,7 +107,7 @@ def test_texts(name):
     if case["n_null"]:
         with pytest.raises(FormatError, match="NULL"):
             texts_of(open_source(opened[0], **opened[1]).reader)
-    reader = open_source(opened[0], drop=["null-rows"], **opened[1]).reader
+    reader = open_source(opened[0], allow_loss=["null-rows"], **opened[1]).reader
     expected = [text or "" for text in TEXTS[name]]
     assert reader.count() == len(expected) == case["n_texts"]
     for size in (1, 1 << 10, 1 << 30):

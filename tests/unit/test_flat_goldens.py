@@ -70,12 +70,12 @@ def test_the_goldens_are_there():
 def test_documents(key):
     home, case = key[0], CASES[key]
     eos = case.get("eos_id") or {"none": "none"}.get(case["boundaries"])
-    path, options, drop = FIXTURES / home / case["entry"], {}, ()
+    path, options, allow_loss = FIXTURES / home / case["entry"], {}, ()
     if home == "megatron":
-        path, drop = path.with_name(f"{path.name}.idx"), ("modes",) if case.get("multimodal") else ()
+        path, allow_loss = path.with_name(f"{path.name}.idx"), ("modes",) if case.get("multimodal") else ()
     if home in AS_STORED:
         eos, options = 50256 if key in SCANNED else "none", SCANNED.get(key, TOLD.get(key, {}))
-    with tokfmt.open(path, eos=eos, options=options, drop=drop) as dataset:
+    with tokfmt.open(path, eos=eos, options=options, allow_loss=allow_loss) as dataset:
         assert dataset.format == home
         separator, documents = dataset.info.eos_id, [dataset[k].tolist() for k in range(len(dataset))]
     if home in AS_STORED and key not in SCANNED:
@@ -109,7 +109,7 @@ def test_masks(key, what, tmp_path):
     assert hashlib.sha256(mask.tobytes()).hexdigest() == CASES[key][what]
     with pytest.raises(LossyConversionError, match="masks of"):
         tokfmt.convert(path, tmp_path / "x.pbin", eos=100257)
-    tokfmt.convert(path, tmp_path / "x.pbin", eos=100257, drop=["loss-mask"])
+    tokfmt.convert(path, tmp_path / "x.pbin", eos=100257, allow_loss=["loss-mask"])
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_nothing_is_found_in_what_is_right(key):
 
 
 @pytest.mark.parametrize(
-    ("home", "name", "code", "words", "drop", "documents"),
+    ("home", "name", "code", "words", "allow_loss", "documents"),
     [
         (
             "olmo",
@@ -182,16 +182,16 @@ def test_nothing_is_found_in_what_is_right(key):
         ),
     ],
 )
-def test_damage_of_raw_tokens(home, name, code, words, drop, documents):
+def test_damage_of_raw_tokens(home, name, code, words, allow_loss, documents):
     path, format_ = FIXTURES / "bad" / home / name, registry.get(home)
     assert [finding.code for finding in format_.check(path, format_.read_options())] == [code]
     if words:
         with pytest.raises(FormatError, match=words), tokfmt.open(path) as dataset:
             list(dataset)
     if documents:
-        with tokfmt.open(path, drop=[drop] if drop else [], eos="none") as dataset:
+        with tokfmt.open(path, allow_loss=[allow_loss] if allow_loss else [], eos="none") as dataset:
             assert len(dataset) == documents
-            assert drop or dataset.info.notes
+            assert allow_loss or dataset.info.notes
 
 
 PACKERS = {
@@ -293,9 +293,9 @@ def test_zeros_are_left_out_all_or_none(count, cut, tmp_path):
     path.write_bytes(whole.read_bytes() + bytes(2 * count))
     if not cut:
         with pytest.raises(FormatError, match="cut them all off"):
-            tokfmt.open(path, drop=["tail"])
+            tokfmt.open(path, allow_loss=["tail"])
         return
-    with tokfmt.open(whole) as expected, tokfmt.open(path, drop=["tail"]) as found:
+    with tokfmt.open(whole) as expected, tokfmt.open(path, allow_loss=["tail"]) as found:
         assert found.info.tokens == expected.info.tokens
 
 

@@ -88,9 +88,9 @@ def test_without_separator(name):
 
 @pytest.mark.parametrize("name", ["shuffled", "new_shuffled"])
 def test_shuffled(name):
-    with pytest.raises(UnsupportedError, match="shuffled.*--drop order.*view=samples"):
+    with pytest.raises(UnsupportedError, match="shuffled.*--allow-loss order.*view=samples"):
         opened(name, eos=50256)
-    source = opened(name, eos=50256, drop=["order"])
+    source = opened(name, eos=50256, allow_loss=["order"])
     rows = [row for file in EXPECTED[name]["files"] for row in file["data"]]
     assert sequences(source.reader) == [inputs + labels[-1:] for inputs, _, labels in rows]
     assert source.reader.info.layout is Layout.SAMPLES

@@ -230,7 +230,7 @@ def test_shuffled_and_mixed(tmp_path):
     rng = np.random.default_rng(7)
     rows = samples(windows(stream_of(text(rng, 300)), 16, "overlap")[:-1], 16)
     shuffled = save(tmp_path / "s.h5", rng.permutation(rows))
-    with pytest.raises(UnsupportedError, match="were shuffled.*--drop order"):
+    with pytest.raises(UnsupportedError, match="were shuffled.*--allow-loss order"):
         opened(shuffled)
     mixed = rows.copy()
     half = len(rows) // 2

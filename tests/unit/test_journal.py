@@ -9,7 +9,7 @@ import pytest
 from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import ConversionError, DestinationExistsError
 from tokfmt.core.locks import take_lock
-from tokfmt.run.plan import WHOLE, Journal, NullJournal, Shard, read_journal
+from tokfmt.run.plan import WHOLE, Journal, NullJournal, Task, read_journal
 
 
 def filled(home, count=3):
@@ -106,15 +106,15 @@ def test_a_destination_half_made_is_made_afresh(tmp_path):
 
 
 def test_one_process_a_shard(tmp_path):
-    with Journal(tmp_path, Shard(1, 3)), Journal(tmp_path, Shard(0, 3)):
-        with pytest.raises(ConversionError, match="shard 1 of 3 is running already"):
-            Journal(tmp_path, Shard(1, 3))
+    with Journal(tmp_path, Task(1, 3)), Journal(tmp_path, Task(0, 3)):
+        with pytest.raises(ConversionError, match="task 1 of 3 is running already"):
+            Journal(tmp_path, Task(1, 3))
 
 
 @pytest.mark.parametrize(("count", "n"), [(0, 3), (2, 5), (10, 3), (7, 7), (100, 1)])
 def test_shares_cover(count, n):
     items = list(range(count))
-    shares = [list(Shard(k, n).of(items)) for k in range(n)]
+    shares = [list(Task(k, n).of(items)) for k in range(n)]
     assert sum(shares, []) == items
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
@@ -130,10 +130,10 @@ def test_kept_siblings_are_taken_over(tmp_path):
         assert staging.path.read_bytes() == b"half"
         with Staging(out) as plain:
             assert plain.removed == ()
-    with Staging(out, kept="shards"):
+    with Staging(out, kept="tasks"):
         assert (tmp_path / ".out.tokfmt-resume").exists()
     with Staging(out) as plain:
-        assert sorted(plain.removed) == [".out.tokfmt-resume", ".out.tokfmt-shards"]
+        assert sorted(plain.removed) == [".out.tokfmt-resume", ".out.tokfmt-tasks"]
     assert os.listdir(tmp_path) == []
 
 

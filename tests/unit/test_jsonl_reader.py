@@ -32,8 +32,8 @@ LINES = FIXTURES / "jsonl"
 INDEXES = json.loads((LINES / "expected.json").read_bytes())["idx"]
 
 
-def reader(*paths, drop=("fields",), **options):
-    return FORMAT.open(paths, ReadOptions(**options), Hints(drop=frozenset(drop)))
+def reader(*paths, allow_loss=("fields",), **options):
+    return FORMAT.open(paths, ReadOptions(**options), Hints(allow_loss=frozenset(allow_loss)))
 
 
 def texts(source, size=1 << 20, first=0, last=None):
@@ -130,7 +130,7 @@ def test_an_index_made_without_the_faulty_lines(name, tmp_path):
     assert len(texts(source)) == 3
     notes = ("x.idx leaves out 2 lines that are blank or no JSON; --from-opt index=none reads all",)
     assert source.info.notes == notes
-    dropping = reader(text, index="none", drop=("fields", "invalid-lines"))
+    dropping = reader(text, index="none", allow_loss=("fields", "invalid-lines"))
     assert texts(dropping) == texts(source)
     assert (invalid(dropping), dropping.count(), dropping.info.records) == (2 if name == "faulty" else 0, 3, None)
     assert blank(dropping) == 2 - invalid(dropping)
@@ -238,7 +238,7 @@ def test_the_first_record_decides(tmp_path):
     )
     assert texts(reader(tmp_path / "e.jsonl", kind="text")) == ["a"]
     assert texts(reader(put(tmp_path / "f.jsonl", '{"input_ids": "x", "text": "a"}'))) == ["a"]
-    dropping = reader(put(tmp_path / "g.jsonl", "{", "", '{"id": 3}', '{"text": "a"}'), drop=("invalid-lines",))
+    dropping = reader(put(tmp_path / "g.jsonl", "{", "", '{"id": 3}', '{"text": "a"}'), allow_loss=("invalid-lines",))
     assert (dropping.info.kind, texts(dropping), invalid(dropping)) == ("text", ["a"], 2)
 
 
@@ -276,7 +276,7 @@ def test_any_path_to_a_text(tmp_path_factory, keys, beside):
     assert source.record(1) == "the text"
     assert source.info.field == field
     alone = not beside and not any(isinstance(key, int) and key for key in keys)
-    strict = reader(path, kind="text", text_field=field, drop=())
+    strict = reader(path, kind="text", text_field=field, allow_loss=())
     if alone:
         assert texts(strict) == ["the text"] * 2
     else:
@@ -286,22 +286,23 @@ def test_any_path_to_a_text(tmp_path_factory, keys, beside):
 
 def test_other_fields_are_a_loss(tmp_path):
     path = put(tmp_path / "x.jsonl", '{"text": "a"}', '{"text": "b", "id": 1}')
-    source = reader(path, drop=())
+    source = reader(path, allow_loss=())
     with pytest.raises(
-        LossyConversionError, match=r'x\.jsonl: cannot carry fields beside "text" in line 2 \("id"\)\. .*--drop fields'
+        LossyConversionError,
+        match=r'x\.jsonl: cannot carry fields beside "text" in line 2 \("id"\)\. .*--allow-loss fields',
     ):
         texts(source)
     assert raw(source) == path.read_bytes().splitlines()  # copied lines keep their fields
     assert source.record(1) == "b"
     with pytest.raises(LossyConversionError):
-        texts(reader(path, drop=("invalid-lines",)))
+        texts(reader(path, allow_loss=("invalid-lines",)))
 
 
 def test_an_id_beyond_32_bits_is_never_dropped(tmp_path):
     path = put(tmp_path / "x.jsonl", '{"input_ids": [1]}', '{"input_ids": [4294967296]}')
-    for drop in ((), ("invalid-lines",)):
+    for allow_loss in ((), ("invalid-lines",)):
         with pytest.raises(TokenRangeError, match="line 2: token id 4,294,967,296 at position 0"):
-            ids(reader(path, drop=drop))
+            ids(reader(path, allow_loss=allow_loss))
 
 
 # lines
@@ -340,7 +341,7 @@ def test_any_lines_in_any_blocks(tmp_path_factory, data):
     size = data.draw(st.sampled_from([1, 7, 30, 1000]))
     first, last = sorted(data.draw(st.tuples(*[st.integers(0, len(expected))] * 2)))
     for name in ("x.jsonl", "x.jsonl.gz"):
-        source = reader(home / name, kind="text", drop=("invalid-lines", "fields"))
+        source = reader(home / name, kind="text", allow_loss=("invalid-lines", "fields"))
         assert source.count() == len(expected)
         assert texts(source, size) == expected
         assert raw(source, size) == kept
@@ -380,7 +381,7 @@ def test_errors_name_the_line_and_the_byte(tmp_path):
         ) as caught:
             texts(source, size)
         assert caught.value.offset == 15_001
-    with pytest.raises(CorruptError, match=r"line 1,001 .*--drop invalid-lines"):
+    with pytest.raises(CorruptError, match=r"line 1,001 .*--allow-loss invalid-lines"):
         source.record(1000)
     assert source.record(1001) == "ä"
 
@@ -520,7 +521,7 @@ def test_a_byte_order_mark_an_index_and_invalid_lines_together(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'\xef\xbb\xbf{"text": "a"}\n{\n{"text": "b"}\n')
     path.with_suffix(".idx").write_bytes(pickle.dumps([(0, 16), (17, 1), (19, 13)], protocol=4))
-    source = reader(path, drop=("invalid-lines",))
+    source = reader(path, allow_loss=("invalid-lines",))
     assert texts(source, 1, 0, 2) == texts(source, 99) == ["a", "b"]
     assert texts(source, 99, 0, 1) == ["a"]
     assert [source.record(i) for i in range(2)] == ["a", "b"]

@@ -9,7 +9,7 @@ import pytest
 
 import tokfmt
 from tokfmt.core.errors import DestinationExistsError, FormatError, Loss, LossyConversionError, OptionError
-from tokfmt.core.messages import Message, Option, allow_loss, from_option, python_words, recipe_words, reword, to_option
+from tokfmt.core.messages import Message, Option, allowing, from_option, python_words, recipe_words, reword, to_option
 
 CONVERT = python_words({"from": "from_format", "from-opt": "from_options", "to": "to_format", "to-opt": "to_options"})
 
@@ -29,8 +29,8 @@ CONVERT = python_words({"from": "from_format", "from-opt": "from_options", "to":
         (from_option("width", 4), "--from-opt width=4", 'from_options={"width": 4}'),
         (from_option("stride"), "--from-opt stride=", 'from_options={"stride": ...}'),
         (to_option("samples", "N"), "--to-opt samples=N", 'to_options={"samples": N}'),
-        (allow_loss("fields"), "--drop fields", 'drop="fields"'),
-        (allow_loss("fields", "tail"), "--drop fields --drop tail", 'drop=["fields", "tail"]'),
+        (allowing("fields"), "--allow-loss fields", 'allow_loss="fields"'),
+        (allowing("fields", "tail"), "--allow-loss fields --allow-loss tail", 'allow_loss=["fields", "tail"]'),
     ],
 )
 def test_an_option_in_the_words_of_each_interface(option, command_line, python):
@@ -70,15 +70,15 @@ def test_a_message_about_an_option():
 
 
 def test_errors_are_worded_again():
-    error = FormatError("x.bin", "is cut", expected=4, found=3, remedy=f"{allow_loss('tail')} reads the rest")
+    error = FormatError("x.bin", "is cut", expected=4, found=3, remedy=f"{allowing('tail')} reads the rest")
     error.advise(f"{Option('eos', 'ID')} names the separator")
-    assert str(error).endswith("found 3. --drop tail reads the rest. --eos ID names the separator")
+    assert str(error).endswith("found 3. --allow-loss tail reads the rest. --eos ID names the separator")
     error.reword(CONVERT)
-    assert str(error).endswith('found 3. drop="tail" reads the rest. eos=ID names the separator')
-    assert error.remedy == 'drop="tail" reads the rest. eos=ID names the separator'
+    assert str(error).endswith('found 3. allow_loss="tail" reads the rest. eos=ID names the separator')
+    assert error.remedy == 'allow_loss="tail" reads the rest. eos=ID names the separator'
     lossy = LossyConversionError("o.h5", [Loss("fields", "2 fields"), Loss("tail", "3 bytes")])
     lossy.reword(CONVERT)
-    assert str(lossy).endswith('To accept that, add drop=["fields", "tail"]')
+    assert str(lossy).endswith('To accept that, add allow_loss=["fields", "tail"]')
     there = pickle.loads(pickle.dumps(DestinationExistsError("o.h5")))
     there.reword(CONVERT)
     assert str(there) == "o.h5: already exists. overwrite=True replaces it"

@@ -162,7 +162,7 @@ def test_hdf5(name, view):
     reader = None
     for path in (home, *sorted(home.rglob("*.h5"))):
         try:
-            source = open_source([path], eos=50256, options=[f"view={view}"], drop=["order"])
+            source = open_source([path], eos=50256, options=[f"view={view}"], allow_loss=["order"])
         except TokfmtError:
             continue
         reader = source.reader
@@ -253,7 +253,7 @@ def test_jsonl(tmp_path, indexed, end, bom):
 def test_jsonl_without_its_invalid_lines(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"input_ids": [1]}\n{broken\n{"input_ids": [2]}\n')
-    records = open_source([path], drop=["invalid-lines"]).reader
+    records = open_source([path], allow_loss=["invalid-lines"]).reader
     assert [records.record_place(i).offset for i in range(2)] == [0, 27]
     assert [records.record_at(path, at) for at in (0, 20, 30)] == [0, None, 1]
 

@@ -106,8 +106,8 @@ def test_conversions_where_there_are_no_locks(tmp_path, monkeypatch):
     with Staging(tmp_path / "e.zarr"), Scratch() as scratch:
         tokfmt.convert(source, tmp_path / "b.zarr")
         assert scratch.is_dir()
-    for shard in ((0, 2), (1, 2)):
-        tokfmt.convert(source, tmp_path / "c.zarr", shard=shard)
+    for task in ((0, 2), (1, 2)):
+        tokfmt.convert(source, tmp_path / "c.zarr", task=task)
     finish(tmp_path / "c.zarr")
     assert {name for name in os.listdir(tmp_path) if not name.endswith(".json")} == {"a.zarr", "b.zarr", "c.zarr"}
     with Staging(tmp_path / "d.zarr", kept="resume"), pytest.raises(ConversionError, match=f"locked by {ME}"):

@@ -445,7 +445,7 @@ def test_bytes_that_are_not_utf8(own):
     assert (error.position, error.token, error.found, error.exit_code) == (2, lead, "e2 61", 4)
     assert str(error) == (
         f"token 2 of the sequence (id {lead}) gives bytes that are not UTF-8 here (e2 61). "
-        "--drop invalid-utf8 writes U+FFFD in their place"
+        "--allow-loss invalid-utf8 writes U+FFFD in their place"
     )
     assert isinstance(error, TokfmtError)
     assert own.decoder(lenient=True).decode([letter, lead, letter]) == "a\ufffda"

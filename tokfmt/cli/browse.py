@@ -237,9 +237,12 @@ def _preview(requests: list[Any], given: dict[str, Any], unfit: str) -> None:
     of = f" of {printable(path)}, the first of {len(requests):,} datasets" if len(requests) > 1 else ""
     click.echo(f"note: {unfit}, so this is what tokfmt show prints{of}", err=True)
     names = ("from_format", "from_options", "tokenizer", "text_field", "eos", "split", "ignore_manifest")
-    drop = (*given["drop"], *(("other-files",) if given["recursive"] else ()))  # those below are datasets of their own
+    allow_loss = (
+        *given["allow_loss"],
+        *(("other-files",) if given["recursive"] else ()),
+    )  # those below are datasets of their own
     try:
-        print_preview(show(path, **{name: given[name] for name in names}, drop=drop))
+        print_preview(show(path, **{name: given[name] for name in names}, allow_loss=allow_loss))
     except TokfmtError as error:
         if error.exit_code == TokfmtError.exit_code and os.path.lexists(path):
             with contextlib.suppress(TokfmtError):

@@ -58,7 +58,9 @@ _WIDTH = 100
 @click.option("--overwrite", is_flag=True, help="Replace the OUT of --fix.")
 @click.option("--explain", type=CODE, metavar="CODE", help="Explain a code and its remedy; all lists every code.")
 @output_format("Lines, one JSON document, or annotations for GitHub Actions")
-@click.option("--most", type=Count(0), default=100, help="Findings to print per code; more are counted (default: 100).")
+@click.option(
+    "--limit", type=Count(0), default=100, help="Findings to print per code; more are counted (default: 100)."
+)
 @workers()
 @reading
 @common
@@ -76,7 +78,7 @@ def command(
     overwrite: bool,
     explain: str | None,
     output_format: str,
-    most: int,
+    limit: int,
     jobs: int | None,
     as_json: bool,
     quiet: bool,
@@ -103,7 +105,7 @@ def command(
 
     request = CheckRequest(
         requested(paths, reading), deep=deep, tokenizer=tokenizer, against=against, ignore_order=ignore_order,
-        jobs=jobs, executor="auto", most=most,
+        jobs=jobs, executor="auto", most=limit,
     )  # fmt: skip
     return _check(request, output, fix_to, overwrite=overwrite, quiet=quiet)
 

@@ -74,7 +74,7 @@ _EPILOG = examples(
          help="Where tasks run; auto: processes for much text or many HDF5 samples, else threads; "
          "dask:ADDRESS: a cluster (default: auto).")  # fmt: skip
 @running("--resume", is_flag=True, help="Continue what an interrupted --resume left, or start over.")
-@running("--shard", type=Part(), help="Run only task I of N (0 <= I < N); other runs do the rest.")
+@running("--task", type=Part(), help="Run only task I of N (0 <= I < N); other runs do the rest.")
 @running("--finish", is_flag=True, help="Publish DST once all tasks are done; takes no SRC.")
 @click.option("--rejects", type=PLACE, metavar="FILE.jsonl", help="Write the texts that a recipe leaves out, and why.")
 @click.option("--ledger", is_flag=True, help="Write DST.ledger: the origin of each sequence.")
@@ -92,7 +92,7 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
     The format of a SRC is detected from its content. That of DST follows from its name. Several sources are joined in
     order. A quoted pattern ('part-*.jsonl') stands for the files that it matches, part-2 before part-10.
 
-    DST is complete, or not written. Nothing is dropped, repeated or changed unless --drop accepts it.
+    DST is complete, or not written. Nothing is dropped, repeated or changed unless --allow-loss accepts it.
 
     A SRC of - is JSON Lines from stdin. A DST of - is stdout, as jsonl or as the blocks of --to stage1. Both go through
     $TMPDIR.
@@ -114,9 +114,9 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
         document("convert", dataclasses.asdict(done))
     elif done.dry_run:
         click.echo(_plan(done))
-    elif not quiet and given.get("shard"):
-        index, count = given["shard"]
-        click.echo(f"shard {index} of {count} is written; --finish publishes when all are", err=True)
+    elif not quiet and given.get("task"):
+        index, count = given["task"]
+        click.echo(f"task {index} of {count} is written; --finish publishes when all are", err=True)
     elif not quiet:
         for line in _prepared(done.prepared):
             click.echo(line)
@@ -132,14 +132,14 @@ def _convert(context: click.Context, sources: tuple[str, ...]) -> Callable[..., 
 
 
 def _finish(context: click.Context, sources: tuple[str, ...], given: dict[str, Any]) -> Callable[..., Any]:
-    """The function that publishes shards; leaves in `given` what it takes."""
+    """The function that publishes tasks; leaves in `given` what it takes."""
     from tokfmt.ops.convert.convert import finish
 
     if sources:
-        context.fail("--finish takes DST alone: its shards know the sources.")
+        context.fail("--finish takes DST alone: its tasks know the sources.")
     for name in set(given) - {"jobs", "executor", "overwrite", "verify", "manifest", "checksums"}:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            context.fail(f"--finish takes no --{name.removesuffix('_options').replace('_', '-')}: its shards know it.")
+            context.fail(f"--finish takes no --{name.removesuffix('_options').replace('_', '-')}: its tasks know it.")
         del given[name]
     return finish
 

@@ -130,10 +130,10 @@ def _formats(ctx: click.Context) -> Iterable[str]:
     return registry.names()
 
 
-def _drops(ctx: click.Context) -> Iterable[str]:
-    from tokfmt.ops.source.request import drop_words
+def _loss_words(ctx: click.Context) -> Iterable[str]:
+    from tokfmt.ops.source.request import loss_words
 
-    return drop_words()
+    return loss_words()
 
 
 def _codes(ctx: click.Context) -> Iterable[str]:
@@ -163,7 +163,7 @@ def _options_of(parameter: str, kind: str) -> Callable[[click.Context], Iterable
 
 
 FORMAT = Known("format", _formats)
-DROP = Known("name", _drops)
+DROP = Known("name", _loss_words)
 CODE = Known("code", _codes)
 THEME = Known("name", _themes)
 READ_OPTION = Known("key=value", _options_of("from_format", "read_options"))
@@ -226,7 +226,7 @@ def requested(paths: Iterable[Any], given: Mapping[str, Any], **other: Any) -> S
     """
     from tokfmt.ops.source.request import SourceRequest
 
-    names = ("eos", "text_field", "split", "drop", "recursive", "ignore_manifest")
+    names = ("eos", "text_field", "split", "allow_loss", "recursive", "ignore_manifest")
     said = {"format": given["from_format"], "options": given["from_options"], **{name: given[name] for name in names}}
     return SourceRequest.of(tuple(paths), **{**said, **other})
 
@@ -237,7 +237,7 @@ def reading(function: F) -> F:
         source("--ignore-manifest", is_flag=True, help="Ignore a manifest that contradicts its dataset."),
         source("--recursive", is_flag=True, help="Read the directories below a directory too."),
         source(
-            "--drop",
+            "--allow-loss",
             multiple=True,
             type=DROP,
             metavar="NAME",

@@ -62,7 +62,7 @@ _WRITTEN = (
 @click.option("--bos", type=Count(0), help="ID before each document, with --labels starts (default: 0).")
 @click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Tokenizer of texts and IDs, compared with manifests.")
 @click.option(
-    "--drop", multiple=True, type=DROP, metavar="NAME",
+    "--allow-loss", multiple=True, type=DROP, metavar="NAME",
     help="Loss to accept with --explain, as the error names it; repeatable.",
 )  # fmt: skip
 @common
@@ -72,7 +72,7 @@ def command(
     *,
     explain: bool,
     overwrite: bool,
-    drop: tuple[str, ...],
+    allow_loss: tuple[str, ...],
     as_json: bool,
     quiet: bool,
     debug: bool,
@@ -93,9 +93,9 @@ def command(
     if given and output is not None:
         raise OptionError("--output: this is a recipe already; copy it")
     if explain or given:
-        _explain(file, drop, as_json=as_json)
-    elif drop:
-        raise OptionError("--drop: is of use with --explain only; commands that read the recipe take it as well")
+        _explain(file, allow_loss, as_json=as_json)
+    elif allow_loss:
+        raise OptionError("--allow-loss: is of use with --explain only; commands that read the recipe take it as well")
     if output is not None:
         publish_text(output, written(file), overwrite=overwrite)
         if not quiet:
@@ -123,15 +123,15 @@ def _file(words: Sequence[str], output: str | None, keys: dict[str, Any]) -> tup
     return parse_recipe({**keys, "source": entries_of(words, where.parent)}, where), False
 
 
-def _explain(file: RecipeFile, drop: Sequence[str], *, as_json: bool) -> None:
+def _explain(file: RecipeFile, allow_loss: Sequence[str], *, as_json: bool) -> None:
     from tokfmt.core.format import Hints
     from tokfmt.ops.source.draft import TextRecipe
     from tokfmt.ops.source.open import open_recipe
-    from tokfmt.ops.source.request import check_drops
+    from tokfmt.ops.source.request import check_losses
     from tokfmt.recipes.samples import Samples
     from tokfmt.recipes.tree import explain
 
-    reader, _ = open_recipe(file, Hints(drop=check_drops(drop), collect=True))
+    reader, _ = open_recipe(file, Hints(allow_loss=check_losses(allow_loss), collect=True))
     if isinstance(reader, TextRecipe):
         _explain_draft(reader, as_json=as_json)
         return

@@ -39,7 +39,7 @@ _EPILOG = examples(
 )
 
 
-_OF_STEPS = ("step", "batch_size", "rank", "world", "sample")
+_OF_STEPS = ("step", "batch_size", "rank", "world_size", "sample")
 
 
 def _of_recipe(name: str, kind: Count, metavar: str, told: str) -> Callable[[F], F]:
@@ -75,7 +75,7 @@ class _Selecting(Command):
 @_of_recipe("--step", Count(0), "S", "Step whose samples to print, from 0.")
 @_of_recipe("--batch-size", Count(1), "B", "Samples per step, over all ranks.")
 @_of_recipe("--rank", Count(0), "R", "Rank whose samples to print (default: all).")
-@_of_recipe("--world", Count(1), "W", "Number of ranks.")
+@_of_recipe("--world-size", Count(1), "W", "Number of ranks.")
 @_of_recipe("--sample", Count(), "K", "Sample to print, with its sources.")
 @reading
 @common

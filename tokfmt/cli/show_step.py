@@ -44,7 +44,7 @@ def show_step(path: str, selection: str | None, asked: dict[str, Any], given: di
             raise click.UsageError(f"{word} does not go with --step, --sample and what they need")
     if how.only_text and not given["tokenizer"]:
         raise click.UsageError("--text needs --tokenizer")
-    names = ("from_format", "from_options", "tokenizer", "eos", "drop")
+    names = ("from_format", "from_options", "tokenizer", "eos", "allow_loss")
     asked = {name: value for name, value in asked.items() if value is not None}
     found = find(path, **asked, **{name: given[name] for name in names})
     if how.as_json:
@@ -108,7 +108,7 @@ def _heading(found: Step) -> str:
     what = f"{printable(found.path)}: recipe: {counted(found.samples, 'sample')} of {counted(found.seq_len, 'token')}"
     if found.step is None:
         return what
-    of_rank = f", rank {found.rank} of {found.world}" if found.world > 1 else ""
+    of_rank = f", rank {found.rank} of {found.world_size}" if found.world_size > 1 else ""
     one = found.last - found.first == 1
     samples = f"sample {found.first:,}" if one else f"samples {found.first:,} to {found.last - 1:,}"
     return f"{what}; step {found.step:,} of batches of {found.batch_size:,}{of_rank}: {samples}"

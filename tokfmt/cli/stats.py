@@ -167,7 +167,7 @@ def _write_page(report: Report, place: Staging, request: StatsRequest, watcher: 
     from tokfmt.ops.source.manifest import read_manifest
 
     paths = tuple(one.path for one in report.datasets)
-    source = dataclasses.replace(request.source, paths=paths, drop=frozenset(), recursive=False)
+    source = dataclasses.replace(request.source, paths=paths, allow_loss=frozenset(), recursive=False)
     findings = {}
     watcher.phase("checking", len(paths), "datasets")
     for verdict in check(CheckRequest(source, tokenizer=request.tokenizer, jobs=request.jobs)):

@@ -19,7 +19,7 @@ from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, Truncated
 from tokfmt.core.fields import Field, Fields, Section
 from tokfmt.core.files import File
 from tokfmt.core.findings import Problem, fatal
-from tokfmt.core.messages import allow_loss
+from tokfmt.core.messages import allowing
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import U8, U16, U32, U64, Damage, Separators
 from tokfmt.core.text_format import counted, printable, shortened
@@ -363,7 +363,7 @@ def first_tokens(extents: Sequence[Extent], tokens: int) -> list[Extent]:
 def whole_tokens(file: File, dtype: np.dtype[Any], code: str, what: str = "a stream") -> tuple[Extent, list[Problem]]:
     """The tokens of a file (of what that is called) that holds nothing else, and says nowhere how many they are.
 
-    What is left over behind the last whole one is a problem of that code, which `--drop tail` accepts.
+    What is left over behind the last whole one is a problem of that code, which `--allow-loss tail` accepts.
     """
     count, rest = divmod(file.size, dtype.itemsize)
     problems = []
@@ -371,7 +371,7 @@ def whole_tokens(file: File, dtype: np.dtype[Any], code: str, what: str = "a str
         what = f"{what} is whole {dtype} tokens, but the file ends inside one"
         size, remedy = (
             f"a size that is a multiple of {dtype.itemsize}",
-            f"{allow_loss('tail')} reads up to the last whole token",
+            f"{allowing('tail')} reads up to the last whole token",
         )
         error = TruncatedError(file.path, what, offset=file.size - rest, expected=size, found=file.size, remedy=remedy)
         problems.append(fatal(code, error, "tail", cut=True))
@@ -383,14 +383,15 @@ def told_tokens(
 ) -> tuple[Extent, list[Problem]]:
     """As many tokens as a header or an index tells, of a file that ends with them.
 
-    Another size is a problem of that code. `--drop tail` accepts a file that is longer, and with `short` a shorter one.
+    Another size is a problem of that code. `--allow-loss tail` accepts a file that is longer, and with `short` a
+    shorter one.
     """
     size, stored, problems = told * dtype.itemsize, file.size - begin, list[Problem]()
     if size != stored:
         accepted = "tail" if short or stored > size else ""
-        remedy = f"{allow_loss('tail')} reads the tokens that are there" if accepted else "Copy or write it again"
+        remedy = f"{allowing('tail')} reads the tokens that are there" if accepted else "Copy or write it again"
         if stored > size:
-            remedy = f"{allow_loss('tail')} leaves out the last {counted(stored - size, 'byte')}"
+            remedy = f"{allowing('tail')} leaves out the last {counted(stored - size, 'byte')}"
         error = CorruptError(file.path, "bytes of tokens", expected=size, found=stored, remedy=remedy)
         problems.append(fatal(code, error, accepted, cut=stored < size))
     return Extent(file, begin, max(0, min(told, stored // dtype.itemsize)), dtype), problems
@@ -399,7 +400,8 @@ def told_tokens(
 def written_tokens(extent: Extent, code: str) -> tuple[Extent, list[Problem]]:
     """An extent without the zeros at its end that a writer leaves which makes a file at full size, and is killed.
 
-    From 64 of the last 32,768 tokens on they are a problem of that code, which `--drop tail` accepts if all are seen.
+    From 64 of the last 32,768 tokens on they are a problem of that code, which `--allow-loss tail` accepts if all are
+    seen.
     """
     width, looked = extent.dtype.itemsize, min(extent.tokens, _LOOKED_AT)
     tail = extent.file.array(extent.begin + (extent.tokens - looked) * width, looked, extent.dtype)
@@ -411,9 +413,7 @@ def written_tokens(extent: Extent, code: str) -> tuple[Extent, list[Problem]]:
     at = extent.begin + kept.tokens * width
     seen = zeros < looked or looked == extent.tokens
     remedy = (
-        f"{allow_loss('tail')} leaves them out"
-        if seen
-        else "Write it again, or cut them all off: truncate -s BYTES PATH"
+        f"{allowing('tail')} leaves them out" if seen else "Write it again, or cut them all off: truncate -s BYTES PATH"
     )
     return kept, [fatal(code, TruncatedError(extent.file.path, what, offset=at, remedy=remedy), "tail" if seen else "")]
 

@@ -10,7 +10,7 @@ A destination `DST` is built inside a hidden sibling directory and appears by on
 `renameat2` publishes without replacing (RENAME_NOREPLACE), or swaps old and new in one step (RENAME_EXCHANGE) so that
 the path is never missing. Siblings whose process is dead are removed at the next start.
 
-A sibling of a fixed name (`.DST.tokfmt-resume`, `.DST.tokfmt-shards`) may outlive its process, to be taken over by the
+A sibling of a fixed name (`.DST.tokfmt-resume`, `.DST.tokfmt-tasks`) may outlive its process, to be taken over by the
 next one; only a run that keeps nothing removes it. The lock is a file, because a directory cannot be locked on NFS.
 Siblings are private (`core.locks`): nobody else can read, make or change one that is used. What may be replaced is
 said in `core.output`, and looked at again right before and after the rename. Several destinations that appear together:
@@ -60,7 +60,7 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EI
 _Seen = TypeVar("_Seen")
 Beside = Mapping[str, bytes | Path | None]
 Belonging = Mapping[Path, Path | None]
-KEPT = ("resume", "shards")
+KEPT = ("resume", "tasks")
 """Siblings that may outlive their process."""
 finished: deque[str | os.PathLike[str]] = deque(maxlen=1000)
 """What this process published last: a signal that comes when nothing is under way any more may say what stands."""
@@ -100,7 +100,7 @@ class Staging:
             objection: Why not one that is there. By default directories are not replaced.
             readable: Permissions that a new output may have at most: those of its sources. What replaces something has
                 that one's.
-            kept: Name ("resume", "shards") of a sibling that outlives its process and is taken over when it is there.
+            kept: Name ("resume", "tasks") of a sibling that outlives its process and is taken over when it is there.
             shared: Several processes work in it at the same time.
             companions: Names of files that belong to the destination and appear after it, if they were built; one that
                 was not goes.

@@ -35,7 +35,7 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, NamedTuple, Protocol
 
-from tokfmt.core.messages import Message, Option, Words, allow_loss, marked
+from tokfmt.core.messages import Message, Option, Words, allowing, marked
 from tokfmt.core.text_format import grouped, printable
 
 
@@ -61,7 +61,7 @@ class TokfmtError(Exception):
     """Any failure that tokfmt words itself. `exit_code` is what the command line leaves with.
 
     Attributes:
-        accepted_by: The word of `--drop` with which it is none; "" for most.
+        accepted_by: The word of `--allow-loss` with which it is none; "" for most.
     """
 
     exit_code = 3
@@ -236,7 +236,7 @@ class Loss(NamedTuple):
     """Something a target cannot carry.
 
     Attributes:
-        name: The word that `--drop` accepts, e.g. `empty-sequences`.
+        name: The word that `--allow-loss` accepts, e.g. `empty-sequences`.
         what: What would be lost, with counts and first position, e.g. `3 empty sequences (first: sequence 7)`.
     """
 
@@ -250,7 +250,7 @@ class LossyConversionError(ConversionError):
     def __init__(self, target: str, losses: Sequence[Loss]) -> None:
         self.target, self.losses = target, [loss.name for loss in losses]
         what = "; ".join(marked(loss.what) for loss in losses)
-        super().__init__(f"{printable(target)}: cannot carry {what}. To accept that, add {allow_loss(*self.losses)}")
+        super().__init__(f"{printable(target)}: cannot carry {what}. To accept that, add {allowing(*self.losses)}")
 
 
 class TokenRangeError(ConversionError):
@@ -289,7 +289,7 @@ class TokenizerMismatchError(ConversionError):
     def __init__(self, path: Path, what: str, expected: str, found: str) -> None:
         self.path, self.what, self.expected, self.found = str(path), what, expected, found
         wrong = f"{printable(path)}: {what}{_contrast(expected, found)}"
-        super().__init__(f"{wrong}. To accept that, add {allow_loss('tokenizers')}")
+        super().__init__(f"{wrong}. To accept that, add {allowing('tokenizers')}")
 
 
 class DestinationExistsError(ConversionError):

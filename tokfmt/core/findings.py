@@ -51,7 +51,7 @@ class Problem(NamedTuple):
         error: The error, as it is raised when the dataset cannot be read because of it.
         fatal: It cannot be read because of it.
         note: What a reader says of it when it goes on; "" for nothing.
-        accepted: The word of `--drop` with which the dataset can be read all the same.
+        accepted: The word of `--allow-loss` with which the dataset can be read all the same.
         cut: A file ends too early: what it holds of the dataset is as it was written, and complete up to there.
     """
 
@@ -69,7 +69,7 @@ class Problem(NamedTuple):
 
 
 def fatal(code: str, error: FormatError, accepted: str = "", *, cut: bool = False) -> Problem:
-    """A problem because of which a dataset cannot be read, but for a word of `--drop` that accepts it."""
+    """A problem because of which a dataset cannot be read, but for a word of `--allow-loss` that accepts it."""
     return Problem(code, "error", error, fatal=True, accepted=accepted, cut=cut)
 
 
@@ -83,7 +83,7 @@ def raise_fatal(problems: Iterable[Problem], accepted: frozenset[str]) -> None:
 
     Args:
         problems: In the order in which they were met.
-        accepted: Words of `--drop` that the user gave.
+        accepted: Words of `--allow-loss` that the user gave.
 
     Raises:
         FormatError: Of the first fatal problem that no word accepts.

@@ -140,7 +140,7 @@ class Hints(NamedTuple):
 
     Attributes:
         eos_id: The separator, when --eos or a manifest tells it: a fact.
-        drop: What the user said may be given up.
+        allow_loss: What the user said may be given up.
         no_eos: `--eos none`: nothing is a separator, whatever the dataset itself says.
         jobs: Threads that opening may use; None: as many as there are cores.
         collect: Records with trouble are set aside and told by their batches (`records.SkippedRecords`), not raised.
@@ -154,7 +154,7 @@ class Hints(NamedTuple):
     """
 
     eos_id: int | None = None
-    drop: frozenset[str] = frozenset()
+    allow_loss: frozenset[str] = frozenset()
     no_eos: bool = False
     jobs: int | None = None
     collect: bool = False
@@ -193,7 +193,7 @@ class Target(NamedTuple):
     Attributes:
         eos_id: The separator to write, None when none is known.
         decoder: Set when the user asked for text.
-        drop: What the user said may be given up.
+        allow_loss: What the user said may be given up.
         keep_parts: `commit` may be cut off and called again, so it leaves parts of regions where they are; whoever
             asked for that removes them.
         jobs: Threads that `commit` may use.
@@ -201,7 +201,7 @@ class Target(NamedTuple):
 
     eos_id: int | None = None
     decoder: Decoder | None = None
-    drop: frozenset[str] = frozenset()
+    allow_loss: frozenset[str] = frozenset()
     keep_parts: bool = False
     jobs: int = 1
 
@@ -238,7 +238,7 @@ class Receipt(NamedTuple):
     details: Any = None
 
 
-def lost_nothing(source: TokenReader, drop: frozenset[str]) -> Sequence[Loss]:  # noqa: ARG001
+def lost_nothing(source: TokenReader, allow_loss: frozenset[str]) -> Sequence[Loss]:  # noqa: ARG001
     """See `WriterTraits.lost`: the format carries every sequence."""
     return ()
 
@@ -257,7 +257,7 @@ class WriterTraits:
         gathers: They are `protocols.Gatherer`s, which put parts together under the interpreter's lock.
         file_suffixes: Suffixes of a destination that is one file; others are folders.
         lost: What they cannot carry of a source, apart from embedded separators; called with the source and the words
-            of `--drop`. Reads offsets, never tokens.
+            of `--allow-loss`. Reads offsets, never tokens.
     """
 
     separators: Separators = Separators.NONE
@@ -340,7 +340,7 @@ class Format(ABC):
         stores_rows: Its samples can store the rows of a recipe as they are; see `row_writer`.
         packages: What reading it needs beside numpy, as pip knows it.
         carries, cannot: What it keeps and what it cannot, for `tokfmt formats`.
-        drops: Words of `--drop` of its own.
+        drops: Words of `--allow-loss` of its own.
         read_options, write_options: Frozen dataclasses; see `core.options`. A write option `split` says that one
             destination holds several splits: each is written by a writer of its own, one after the other, to one path.
     """

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError
-from tokfmt.core.messages import allow_loss
+from tokfmt.core.messages import allowing
 from tokfmt.core.protocols import Sampled, Segmented
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import TokenReader, sequence_at
@@ -89,7 +89,7 @@ def other_label(position: int, expected: int, label: int) -> ConversionError:
     """A label that is another id than the token that it should be."""
     what = f"the label at token position {position:,} is {label}, and the next token is {expected}"
     return ConversionError(
-        f"{what}: a loss mask cannot say that. {allow_loss('loss-mask')} does without masks and labels"
+        f"{what}: a loss mask cannot say that. {allowing('loss-mask')} does without masks and labels"
     )
 
 

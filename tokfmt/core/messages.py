@@ -4,8 +4,8 @@ A message is written once, where its fact is known, and names each option by a v
 
     FormatError(path, "ends inside a token", remedy=f"{allow_loss('tail')} leaves the last bytes out")
 
-    on the command line     --drop tail leaves the last bytes out
-    of `tokfmt.open`        drop="tail" leaves the last bytes out
+    on the command line     --allow-loss tail leaves the last bytes out
+    of `tokfmt.open`        allow_loss="tail" leaves the last bytes out
 
 In an f-string an `Option` stands between marks, which are code points that no text holds, until a `Message` is made of
 the text. Errors, findings and notes of datasets make one of every text that they get. As a `str`, a `Message` has the
@@ -61,9 +61,9 @@ def to_option(name: str, value: object = "") -> Option:
     return Option("to-opt", f"{name}={value}")
 
 
-def allow_loss(*losses: str) -> Option:
-    """Return the option that accepts losses by their names: `--drop fields --drop tail`."""
-    return Option("drop", *losses)
+def allowing(*losses: str) -> Option:
+    """Return the option that accepts losses by their names: `--allow-loss fields --allow-loss tail`."""
+    return Option("allow-loss", *losses)
 
 
 Words = Callable[[Option], "str | Option"]

@@ -109,7 +109,7 @@ class RecordBatch(NamedTuple):
         ragged: The ids of the records (`RecordReader.ids`).
         lines: The records as JSON lines, without line end (`json_lines`).
         tokens: How many ids `lines` hold together, where the reader knows.
-        aside: Lines left out, because the user said `--drop invalid-lines`; with `Hints.collect` fields as well.
+        aside: Lines left out, because the user said `--allow-loss invalid-lines`; with `Hints.collect` fields as well.
         begins: int64, at which byte of its file's text, decompressed, each of `texts` has its line; None where records
             are no lines.
     """

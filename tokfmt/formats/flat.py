@@ -208,7 +208,7 @@ class FlatReader:
 
         Args:
             laid: What its files hold.
-            accepted: Words of `--drop` that the user gave.
+            accepted: Words of `--allow-loss` that the user gave.
 
         Raises:
             FormatError: A problem is fatal, and nothing accepts it.
@@ -511,7 +511,9 @@ class FlatWriter:
         """The files, at least one."""
         if self._cuts is None:
             self.masked = (
-                self.mask_file is not None and "loss-mask" not in self.target.drop and marks_of(stored) is not None
+                self.mask_file is not None
+                and "loss-mask" not in self.target.allow_loss
+                and marks_of(stored) is not None
             )
             most = self.file_tokens()
             total = self.padded(stored.info.tokens)
@@ -684,7 +686,7 @@ class FlatFormat(Format):
         files = self.all_files(paths)
         if hints.partial:
             parts = self.certain_parts(
-                files, lambda path: self.examine_file(open_file(path), options, hints), hints.drop
+                files, lambda path: self.examine_file(open_file(path), options, hints), hints.allow_loss
             )
         else:
             parts = [self.examine_file(open_file(path), options, hints) for path in files]
@@ -779,7 +781,7 @@ class FlatFormat(Format):
 
     def open(self, paths: Sequence[Path], options: Any, hints: Hints) -> FlatReader:
         """See `Format.open`."""
-        return FlatReader(self.laid(paths, options, hints), hints.drop)
+        return FlatReader(self.laid(paths, options, hints), hints.allow_loss)
 
     def laid(self, paths: Sequence[Path], options: Any, hints: Hints) -> FileLayout:
         """What is read of the files of a dataset: of damaged ones, with `Hints.partial`, what is certain."""

@@ -137,7 +137,7 @@ class Levanter(FlatFormat):
         raise OptionError(f"{path}: caches of Levanter are read, not written. Write jsonl or parquet, and build one")
 
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Reader:
-        return Reader(self.laid(paths, options, hints), hints.drop)
+        return Reader(self.laid(paths, options, hints), hints.allow_loss)
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FileLayout:
         path = paths[0] / LEDGER

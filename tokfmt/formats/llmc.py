@@ -107,7 +107,7 @@ class Llmc(FlatFormat):
         "TF621": Code("not a token file of llm.c", "The header is none that is known: a newer version, an "
                        "evaluation file, a model; or the file is damaged or cannot be read. Name its real format."),
         "TF622": Code("the size contradicts the header", "The file was cut, or its writer was killed: write it again. "
-                       "--drop tail reads the whole tokens that are there, as many as the header says at most."),
+                       "--allow-loss tail reads the whole tokens that are there, as many as the header says at most."),
     }  # fmt: skip
 
     def recognise(self, probe: Probe) -> Confidence | None:

@@ -165,7 +165,7 @@ class Megatron(FlatFormat):
         "TF605": Code("document indices do not end at the sequences", "Merging left them out (Megatron-LM#81), or "
                        "end_document() was never called. --from-opt unit=sequences reads each sequence by itself."),
         "TF606": Code("multimodal", "Each sequence has a mode (text, image), which no other format carries: "
-                       "--drop modes reads the tokens alone."),
+                       "--allow-loss modes reads the tokens alone."),
         "TF607": Code("a sequences file that contradicts its prefixes", "With --per-dataset-sequences-path Megatron "
                        "opens no header: it trusts these counts, and reads all prefixes as uint16, or all as int32, "
                        "by the vocabulary. Make it again with tools/build_sequences_per_dataset.py."),

@@ -75,9 +75,9 @@ class NanoGpt(FlatFormat):
         "TF641": Code("raw tokens cannot be read", "No regular file, no such split in the folder, no permission, "
                        "or a read error of the disk. The message says which."),
         "TF642": Code("the file ends inside a token", "Its size is no multiple of the token width: a cut copy, or "
-                       "another width (--from-opt width=N). --drop tail reads up to the last whole token."),
+                       "another width (--from-opt width=N). --allow-loss tail reads up to the last whole token."),
         "TF643": Code("zeros at the end", "The writer makes the file at full size, and was killed before it filled "
-                       "it; or a copy was cut. Write it again; --drop tail reads what is before the zeros."),
+                       "it; or a copy was cut. Write it again; --allow-loss tail reads what is before the zeros."),
         "TF644": Code("bytes in the other order", "Ids are only plausible with their bytes swapped: a big-endian "
                        "machine wrote them, and nanoGPT would train on other ids. --from-opt width=N reads them all "
                        "the same."),

@@ -38,7 +38,7 @@ from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, Unsafe
 from tokfmt.core.files import File, matching, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
-from tokfmt.core.messages import Option, allow_loss, from_option
+from tokfmt.core.messages import Option, allowing, from_option
 from tokfmt.core.options import option
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Layout, Separators, TokenReader, windows
@@ -115,20 +115,37 @@ class Olmo(FlatFormat):
     other_index = "TF707"
     suffixes, member = (".npy", ".csv.gz"), "X.npy with raw tokens"
     meanings = {
-        "TF701": Code("no raw tokens of OLMo", "A label mask, a real numpy array, a run of open-instruct that was "
-                       "stopped (_tokens.partial.bin), or no .csv.gz beside the tokens and no width=N given."),
-        "TF702": Code("rows that contradict the tokens", "Rows of the .csv.gz overlap, or end beyond the file: it was "
-                       "cut, or belongs to other tokens. OLMo-core would read past the end. Copy both again."),
-        "TF703": Code("tokens of no document", "A row of the .csv.gz is missing (OLMo-core#843). --drop gaps reads "
-                       "the documents that have rows."),
-        "TF704": Code("zeros behind the last row", "dolma makes files at full size and was killed before it cut them "
-                       "(dolma#272). --drop tail leaves the zeros out."),
-        "TF705": Code("rows and a scan differ", "OLMo-core finds documents of local files by a scan for EOS, so that "
-                       "those without one run together, and those with one inside fall apart. tokfmt reads the rows."),
-        "TF706": Code("a label mask does not fit", "Another number of bytes than tokens, or bytes other than 0 and 1: "
-                       "OLMo-core stops, or trains on wrong tokens. Write the mask again."),
+        "TF701": Code(
+            "no raw tokens of OLMo",
+            "A label mask, a real numpy array, a run of open-instruct that was "
+            "stopped (_tokens.partial.bin), or no .csv.gz beside the tokens and no width=N given.",
+        ),
+        "TF702": Code(
+            "rows that contradict the tokens",
+            "Rows of the .csv.gz overlap, or end beyond the file: it was "
+            "cut, or belongs to other tokens. OLMo-core would read past the end. Copy both again.",
+        ),
+        "TF703": Code(
+            "tokens of no document",
+            "A row of the .csv.gz is missing (OLMo-core#843). --allow-loss gaps reads the documents that have rows.",
+        ),
+        "TF704": Code(
+            "zeros behind the last row",
+            "dolma makes files at full size and was killed before it cut them "
+            "(dolma#272). --allow-loss tail leaves the zeros out.",
+        ),
+        "TF705": Code(
+            "rows and a scan differ",
+            "OLMo-core finds documents of local files by a scan for EOS, so that "
+            "those without one run together, and those with one inside fall apart. tokfmt reads the rows.",
+        ),
+        "TF706": Code(
+            "a label mask does not fit",
+            "Another number of bytes than tokens, or bytes other than 0 and 1: "
+            "OLMo-core stops, or trains on wrong tokens. Write the mask again.",
+        ),
         "TF707": OTHER_INDEX,
-    }  # fmt: skip
+    }
 
     def sniff(self, probe: Probe) -> Confidence | None:
         stopped = probe.is_directory and "_tokens.partial.bin" in probe.entries
@@ -170,7 +187,7 @@ class Olmo(FlatFormat):
             looks = self.certain_parts(
                 tokens,
                 lambda path: _look_partly(open_file(path), masked[path], options.width, hints.eos_id),
-                hints.drop,
+                hints.allow_loss,
             )
             looks = _closed(looks, hints.eos_id)
         else:
@@ -235,14 +252,14 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> Fi
     gaps = np.flatnonzero(spans[:, 0] > before)
     for k in gaps[:1].tolist():
         error = CorruptError(path, f"row {k + 1:,} begins", expected=int(before[k]), found=int(spans[k, 0]),
-                             remedy=f"{allow_loss('gaps')} leaves out tokens that are of no document")  # fmt: skip
+                             remedy=f"{allowing('gaps')} leaves out tokens that are of no document")  # fmt: skip
         problems.append(fatal("TF703", error, "gaps"))
     if left := file.size - end * width if rows else 0:
         zeros = _zeros(file, end * width)
         what = "zeros behind the last row" if zeros else "tokens behind the last row"
         word, code = ("tail", "TF704") if zeros else ("gaps", "TF703")
         error = CorruptError(file.path, what, offset=end * width, found=f"{left:,} bytes",
-                               remedy=f"{allow_loss(word)} leaves them out")  # fmt: skip
+                               remedy=f"{allowing(word)} leaves them out")  # fmt: skip
         problems.append(fatal(code, error, word))
     runs = np.split(spans, gaps[gaps > 0])
     covered = [(int(run[0, 0]), int(run[-1, 1] - run[0, 0])) for run in runs if len(run)]
@@ -354,7 +371,7 @@ def _rows_there(path: Path, most: int) -> tuple[Offsets, str]:
     ends = np.concatenate([np.zeros(1, np.int64), rows[:, 1]])
     if not np.array_equal(rows[:, 0], ends[:-1]) or (np.diff(ends) < 0).any():
         raise CorruptError(
-            path, "rows overlap, or leave tokens out", remedy=f"{allow_loss('gaps')} reads a file that is whole"
+            path, "rows overlap, or leave tokens out", remedy=f"{allowing('gaps')} reads a file that is whole"
         )
     return ends, lost
 

@@ -39,7 +39,7 @@ from tokfmt.ops.prepare.prepare import selected_records
 from tokfmt.ops.source.draft import TextRecipe, TextSource
 from tokfmt.ops.source.manifest import extent, manifest_path, read_manifest
 from tokfmt.ops.source.open import open_sources
-from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, check_drops, several
+from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, check_losses, several
 from tokfmt.ops.source.stored import Source, tokenizer_of
 
 try:
@@ -121,7 +121,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependen
         text_field: str | None = None,
         split: str | None = None,
         eos: EosChoice = None,
-        drop: str | Iterable[str] = (),
+        allow_loss: str | Iterable[str] = (),
         recursive: bool = False,
         **reading: Any,
     ) -> None:
@@ -131,7 +131,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependen
             paths: Files, directories and patterns, one after the other.
             format, options, text_field, split, eos, recursive: How to read them, as for `tokfmt.convert`.
             tokenizer: Decodes ids; not needed for text. A recipe with text names its own.
-            drop: What may be given up, by name; "invalid-utf8" writes U+FFFD where ids are no text.
+            allow_loss: What may be given up, by name; "invalid-utf8" writes U+FFFD where ids are no text.
             reading: Of datatrove's readers: `limit` and `skip` for each task, `adapter`, `text_key`, `id_key`,
                 `default_metadata`.
         """
@@ -139,7 +139,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependen
         self.paths = [os.path.abspath(path) for path in several(paths)]  # tasks may run elsewhere
         self.format, self.options, self.tokenizer = format, given_options(options), tokenizer
         self.text_field, self.split, self.eos = text_field, split, eos
-        self.drop, self.recursive = sorted(check_drops(drop)), recursive
+        self.allow_loss, self.recursive = sorted(check_losses(allow_loss)), recursive
 
     def run(
         self, data: Iterable[Document] | None = None, rank: int = 0, world_size: int = 1
@@ -160,14 +160,14 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependen
     def _documents(self, rank: int, world: int) -> Iterator[Document]:
         request = SourceRequest(
             tuple(self.paths), self.format, self.eos, self.options, self.text_field, self.split,
-            frozenset(self.drop) | {"fields"}, self.recursive,
+            frozenset(self.allow_loss) | {"fields"}, self.recursive,
         )  # fmt: skip
         handle = tokenizer_of(self.tokenizer)
         sources = open_sources(request, handle)
         try:
             recipe = next((source.reader for source in sources if isinstance(source.reader, TextRecipe)), None)
             handle = handle or (recipe.tokenizer if recipe is not None else None)
-            decoder = handle.decoder(lenient="invalid-utf8" in self.drop) if handle is not None else None
+            decoder = handle.decoder(lenient="invalid-utf8" in self.allow_loss) if handle is not None else None
             pieces = [piece for source in sources for piece in _pieces(source)]
             for piece in pieces[len(pieces) * rank // world : len(pieces) * (rank + 1) // world]:
                 for k, (number, fields) in enumerate(self._records(piece, decoder)):
@@ -295,7 +295,7 @@ class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is no depend
             with self.track_time():
                 convert(
                     texts, part, from_format="jsonl", to_format="jsonl", text_field="text", tokenizer=self.tokenizer,
-                    from_options={"kind": "text"}, drop="fields", overwrite=True, jobs=1, executor="serial",
+                    from_options={"kind": "text"}, allow_loss="fields", overwrite=True, jobs=1, executor="serial",
                     **self.encoding,
                 )  # fmt: skip
 

@@ -29,7 +29,7 @@ from tokfmt import registry
 from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Format
-from tokfmt.core.messages import Option, allow_loss
+from tokfmt.core.messages import Option, allowing
 from tokfmt.core.options import given_options
 from tokfmt.core.output import whole
 from tokfmt.core.protocols import LocatedRecords
@@ -89,17 +89,22 @@ class Tracer:
     """Follows spans of a recipe's sources to datasets of ids and files of text, through recipes among them."""
 
     def __init__(
-        self, recipe: Documents | Samples, drop: frozenset[str], listed: list[dict[str, Any]], outer: str = ""
+        self, recipe: Documents | Samples, allow_loss: frozenset[str], listed: list[dict[str, Any]], outer: str = ""
     ) -> None:
         """Add what the recipe is made of to `listed`; `outer`: begins the names of its sources."""
-        self.recipe, self.drop = recipe, drop
+        self.recipe, self.allow_loss = recipe, allow_loss
         self._sources = [self._list(k, listed, outer) for k in range(len(recipe.sources))]
 
     def _list(self, number: int, listed: list[dict[str, Any]], outer: str) -> Listed:
         source, file = self.recipe.sources[number], self.recipe.file
         entry, targets = file.sources[number], list[int | Tracer]()
         found: list[tuple[list[Path], str | None, TokenReader | None]]
-        said: dict[str, object] = {"text": entry.text, "split": None, "eos": None, "drop": sorted(self.drop)}
+        said: dict[str, object] = {
+            "text": entry.text,
+            "split": None,
+            "eos": None,
+            "allow_loss": sorted(self.allow_loss),
+        }
         if source.files:
             found = [([part.path], part.format, None) for part in source.files]
             firsts = [part.first for part in source.files]
@@ -115,7 +120,7 @@ class Tracer:
         options = given_options(entry.options)
         for named, name, leaf in found:
             if isinstance(leaf, (Documents, Samples)):
-                targets.append(Tracer(leaf, self.drop, listed, f"{outer}{source.name}/"))
+                targets.append(Tracer(leaf, self.allow_loss, listed, f"{outer}{source.name}/"))
                 continue
             format_ = format_of(named[0], name)
             places = [format_.canonical(path) for path in named]  # beside these their manifests stand
@@ -198,7 +203,7 @@ def write_rows(
         opened: The recipe's reader; of a recipe of text it is `axis`, which exists once it is prepared.
         axis: All its sequences.
         written: The sequences as they are written.
-        dropped: Words of --drop for what was given up.
+        dropped: Words of --allow-loss for what was given up.
         progress: Told how far it is.
 
     Returns:
@@ -207,14 +212,14 @@ def write_rows(
     Raises:
         OptionError: Sequences were told to be split, so that no row would be of one.
     """
-    recipe, drop = opened if isinstance(opened, (Documents, Samples)) else axis, frozenset(dropped)
-    if not isinstance(recipe, (Documents, Samples)) or "embedded-separators" in drop:
+    recipe, allow_loss = opened if isinstance(opened, (Documents, Samples)) else axis, frozenset(dropped)
+    if not isinstance(recipe, (Documents, Samples)) or "embedded-separators" in allow_loss:
         raise OptionError(
-            f"{allow_loss('embedded-separators')} does not go with {Option('ledger')}: it splits sequences that "
+            f"{allowing('embedded-separators')} does not go with {Option('ledger')}: it splits sequences that "
             "rows are of"
         )
     listed = list[dict[str, Any]]()
-    tracer = Tracer(recipe, drop, listed)
+    tracer = Tracer(recipe, allow_loss, listed)
     count, sequences, rows = axis.info.sequences, 0, 0
     step = _AT_ONCE if isinstance(recipe, Documents) else max(1, _AT_ONCE // recipe.seq_len)
     progress.phase("writing the ledger", count, "sequences")
@@ -223,7 +228,7 @@ def write_rows(
         for first, last in windows(0, count, step):
             numbers = np.arange(first, last)
             there = np.ones(last - first, np.bool_)
-            if "empty-sequences" in drop:
+            if "empty-sequences" in allow_loss:
                 there = np.diff(written.offsets(first, last)) > 0
             table = _table(recipe, numbers)
             table = tracer.follow(_those(table, there[table.row]))
@@ -501,7 +506,7 @@ def _opened(ledger: Ledger, told: Mapping[str, Any]) -> Opened:
         format_ = registry.get(told["format"])
         request = SourceRequest(
             tuple(paths), told["format"], told["eos"], given_options(told["options"]), told["text"], told["split"],
-            frozenset(told["drop"]),
+            frozenset(told["allow_loss"]),
         )  # fmt: skip
         expected, text = int(told["bytes"]), told["kind"] == "text"
     except (KeyError, TypeError, ValueError) as error:

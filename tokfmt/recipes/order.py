@@ -195,18 +195,18 @@ class EvenTree:
         return low
 
 
-def numbers(step: int, batch_size: int, rank: int = 0, world: int = 1, start: int = 0) -> range:
+def numbers(step: int, batch_size: int, rank: int = 0, world_size: int = 1, start: int = 0) -> range:
     """The samples that a rank takes at a step, of global batches from sample `start` on.
 
     Raises:
         ValueError: The batch cannot be dealt to so many ranks, or there is no such rank.
     """
-    if batch_size < 1 or world < 1 or batch_size % world:
-        raise ValueError(f"a global batch of {batch_size:,} samples cannot be dealt to {world:,} ranks alike")
-    if not 0 <= rank < world:
-        raise ValueError(f"rank {rank} of {world:,}: ranks are 0 to {world - 1}")
+    if batch_size < 1 or world_size < 1 or batch_size % world_size:
+        raise ValueError(f"a global batch of {batch_size:,} samples cannot be dealt to {world_size:,} ranks alike")
+    if not 0 <= rank < world_size:
+        raise ValueError(f"rank {rank} of {world_size:,}: ranks are 0 to {world_size - 1}")
     if step < 0 or start < 0:
         raise ValueError(f"step {step} from sample {start}: neither is negative")
-    share = batch_size // world
+    share = batch_size // world_size
     first = start + step * batch_size + rank * share
     return range(first, first + share)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError, FormatError, OptionError, ShortfallError, TokenizerMismatchError
 from tokfmt.core.loss_mask import BEGINS, IGNORED, TARGET, beside_samples, other_label
-from tokfmt.core.messages import allow_loss, marked
+from tokfmt.core.messages import allowing, marked
 from tokfmt.core.protocols import Sampled, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import Info, Layout, TokenReader, check_interval, check_position, smallest, windows
@@ -383,14 +383,14 @@ class Samples:
         spans = [span for a, b in packing.intervals(number) for span in packing.axis.spans(a, b)]
         return Where(sample, source, epoch, tuple(spans))
 
-    def where_at(self, step: int, batch_size: int, rank: int = 0, world: int = 1, start: int = 0) -> list[Where]:
+    def where_at(self, step: int, batch_size: int, rank: int = 0, world_size: int = 1, start: int = 0) -> list[Where]:
         """Where the samples come from that a rank takes at a step, with one batch size from sample `start` on.
 
         Raises:
-            OptionError: There is no such step or rank, or the batch is no multiple of the world.
+            OptionError: There is no such step or rank, or the batch is no multiple of the world_size.
         """
         try:
-            taken = numbers(step, batch_size, rank, world, start)
+            taken = numbers(step, batch_size, rank, world_size, start)
         except ValueError as error:
             raise OptionError(str(error)) from error
         if (start + (step + 1) * batch_size) > self.count:
@@ -658,7 +658,7 @@ def _check_rows(source: Source, width: int, labels: str | None) -> None:
         what, found = "its samples have another length", info.sample_length
         raise FormatError(path, what, expected=width, found=found, remedy=remedy)
     if not own and (info.loss_masks or info.nonstandard_masks or marks_of(source.reader) is not None):
-        what, remedy = 'pack = "stored" takes masks of HDF5 alone', f"{allow_loss('loss-mask')} does without"
+        what, remedy = 'pack = "stored" takes masks of HDF5 alone', f"{allowing('loss-mask')} does without"
         raise FormatError(path, f"has masks beside its sequences, and {what}", remedy=remedy)
     for a, b in () if info.sample_length == width else windows(0, info.sequences, _WINDOW):
         lengths = np.diff(source.reader.offsets(a, b))

@@ -5,7 +5,7 @@ that is kept (`core.atomic_output.Staging`):
 
     setup                 locked while something is done once for all
     created.json ...      what was done once: the value that came of it (created-train.json: of one split)
-    journal-3-of-8        what shard 3 of 8 has finished, a line each (0 of 1: all of it)
+    journal-3-of-8        what task 3 of 8 has finished, a line each (0 of 1: all of it)
     lock-of-journal-...   held while it is written
 
     line = crc32 of the rest, 8 hex digits; a space; JSON [kind, number, facts]; newline
@@ -51,7 +51,7 @@ Done = Mapping[int, Any]
 
 _CREATED = "created"
 _SHARE = 9  # syncing may take one part of ten
-_PATIENCE = 600  # seconds until whoever prepares the destination, another shard at most, must be done
+_PATIENCE = 600  # seconds until whoever prepares the destination, another task at most, must be done
 
 
 class NullJournal:
@@ -81,13 +81,13 @@ class NullJournal:
         """Make the destination, or one part of it after another, once."""
         create()
 
-    def durable(self, task: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
-        """A task for another machine, which has to bring to its disk what it wrote there."""
-        return task
+    def durable(self, function: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
+        """A function for another machine, which has to bring to its disk what it wrote there."""
+        return function
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
+class Task:
     """One of several invocations that share a conversion: number `index` of `count`, from 0."""
 
     index: int = 0
@@ -106,49 +106,49 @@ class Shard:
         return items[len(items) * self.index // self.count : len(items) * (self.index + 1) // self.count]
 
 
-WHOLE = Shard()
+WHOLE = Task()
 
 
 class Share:
-    """What a shard does of several lists of items: every n-th of all, so that lists of one are dealt out as well."""
+    """What a task does of several lists of items: every n-th of all, so that lists of one are dealt out as well."""
 
-    def __init__(self, shard: Shard) -> None:
-        self.shard, self._before = shard, 0
+    def __init__(self, task: Task) -> None:
+        self.task, self._before = task, 0
 
     def of(self, items: Sequence[T]) -> Sequence[T]:
-        """Its part of the next list; all shards have to come with the same lists in the same order."""
-        first = (self.shard.index - self._before) % self.shard.count
+        """Its part of the next list; all tasks have to come with the same lists in the same order."""
+        first = (self.task.index - self._before) % self.task.count
         self._before += len(items)
-        return items[first :: self.shard.count]
+        return items[first :: self.task.count]
 
 
 class Journal(NullJournal):
-    """The journal of one shard, open for writing; a context manager. Not for several threads."""
+    """The journal of one task, open for writing; a context manager. Not for several threads."""
 
     keeps = True
 
-    def __init__(self, home: Path, shard: Shard = WHOLE, also: Sequence[Shard] = ()) -> None:
+    def __init__(self, home: Path, task: Task = WHOLE, also: Sequence[Task] = ()) -> None:
         """Open it, made if need be.
 
         Args:
             home: The hidden sibling.
-            shard: Whose journal it is.
-            also: Shards whose journals are read as well.
+            task: Whose journal it is.
+            also: Tasks whose journals are read as well.
 
         Raises:
             ConversionError: Another process writes it.
         """
-        self.home, self.shard = home, shard
-        place = home / f"lock-of-{shard.journal}"
+        self.home, self.task = home, task
+        place = home / f"lock-of-{task.journal}"
         self._lock = take_lock(place)
         if self._lock < 0:
-            raise ConversionError(f"shard {shard} is running already ({holder(place)})")
+            raise ConversionError(f"task {task} is running already ({holder(place)})")
         try:
-            self._fd = os.open(home / shard.journal, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self._fd = os.open(home / task.journal, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except BaseException:
             release(self._lock)
             raise
-        entries, self._size = read_journal(home / shard.journal)
+        entries, self._size = read_journal(home / task.journal)
         os.ftruncate(self._fd, self._size)
         self._done: dict[str, dict[int, Any]] = {}
         for other in also:
@@ -210,8 +210,8 @@ class Journal(NullJournal):
 
         self.once(of_part(_CREATED, part), afresh)
 
-    def durable(self, task: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
-        return _Durable(task, self.home)
+    def durable(self, function: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
+        return _Durable(function, self.home)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -251,11 +251,11 @@ def of_part(name: str, part: str) -> str:
 
 
 class _Durable:
-    def __init__(self, task: Callable[[Any, Any], Any], home: Path) -> None:
-        self.task, self.home = task, home
+    def __init__(self, function: Callable[[Any, Any], Any], home: Path) -> None:
+        self.function, self.home = function, home
 
     def __call__(self, shared: object, item: object) -> Any:
-        result = self.task(shared, item)
+        result = self.function(shared, item)
         sync_file_system(self.home)
         return result
 
@@ -299,8 +299,8 @@ class Workers:
         executor, jobs: What carries them out, and how many at a time.
         scratch: A directory that they share.
         journal: What earlier runs have done.
-        texts: The directory of tokenised text where all shards of a conversion share one; None: `scratch`.
-        share: Of text only this is tokenised: the rest is for other shards.
+        texts: The directory of tokenised text where all tasks of a conversion share one; None: `scratch`.
+        share: Of text only this is tokenised: the rest is for other tasks.
     """
 
     executor: Executor
@@ -311,9 +311,9 @@ class Workers:
     share: Share | None = None
 
     @property
-    def shards(self) -> int:
-        """How many shards tokenise the text."""
-        return 1 if self.share is None else self.share.shard.count
+    def tasks(self) -> int:
+        """How many tasks tokenise the text."""
+        return 1 if self.share is None else self.share.task.count
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,8 +347,8 @@ def journaled(
             left.append(item)
         else:
             yield result
-    task = journal.durable(function) if isinstance(workers.executor, ClusterExecutor) else function
-    for result in run_tasks(task, shared, left, workers.executor, workers.jobs, workers.scratch):
+    call = journal.durable(function) if isinstance(workers.executor, ClusterExecutor) else function
+    for result in run_tasks(call, shared, left, workers.executor, workers.jobs, workers.scratch):
         journal.add(kind.name, kind.finished(result), kind.facts(result))
         yield result
 
@@ -385,7 +385,7 @@ def plan(source: TokenReader, writer: TokenWriter, size: int = REGION) -> Plan:
     return Plan(writer, source, regions)
 
 
-def run(job: Plan, workers: Workers, shard: Shard | None = None, part: str = "") -> Iterator[Receipt]:
+def run(job: Plan, workers: Workers, task: Task | None = None, part: str = "") -> Iterator[Receipt]:
     """Create the destination, write every region, yield receipts as they come, and commit.
 
     What the workers' journal has of it is not done again.
@@ -393,7 +393,7 @@ def run(job: Plan, workers: Workers, shard: Shard | None = None, part: str = "")
     Args:
         job: What to write.
         workers: Where.
-        shard: Write this share only, and leave the commit to a run that finds all shares journaled.
+        task: Write this share only, and leave the commit to a run that finds all shares journaled.
         part: Name of what is written, if it shares the journal with others.
 
     Raises:
@@ -402,7 +402,7 @@ def run(job: Plan, workers: Workers, shard: Shard | None = None, part: str = "")
     journal = workers.journal
     journal.begin(lambda: job.writer.create(job.source), part)
     receipts: list[Receipt] = []
-    regions = job.regions if shard is None else shard.of(job.regions)
+    regions = job.regions if task is None else task.of(job.regions)
     kind = replace(RECEIPTS, name=of_part(RECEIPTS.name, part))
     ready = None
     if isinstance(job.writer, Gatherer) and not journal.keeps:  # what is kept is committed in one go
@@ -413,10 +413,10 @@ def run(job: Plan, workers: Workers, shard: Shard | None = None, part: str = "")
             ready.add(receipt)
         yield receipt
     journal.sync()
-    if shard is None:
+    if task is None:
         journal.once(of_part("committed", part), lambda: commit(job, receipts))
     else:
-        journal.add("shard", shard.index, len(regions))
+        journal.add("task", task.index, len(regions))
 
 
 class _Ready:

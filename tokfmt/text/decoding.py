@@ -3,7 +3,7 @@
 A byte-level vocabulary (GPT-2, Llama 3, Qwen ...) is a table of byte strings: a sequence is their concatenation, and
 its text is that, read as UTF-8. Any other vocabulary is decoded by `tokenizers`, with nothing skipped and nothing
 cleaned up. Neither guesses: an id without a token and bytes that are no UTF-8 are errors, unless `lenient`, which is
-for display and for `--drop invalid-utf8`: bytes that are no UTF-8 become U+FFFD, an id without a token ⟨id⟩.
+for display and for `--allow-loss invalid-utf8`: bytes that are no UTF-8 become U+FFFD, an id without a token ⟨id⟩.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError, TokfmtError
 from tokfmt.core.format import Decoder
-from tokfmt.core.messages import allow_loss
+from tokfmt.core.messages import allowing
 from tokfmt.core.text_format import printable
 
 T = TypeVar("T")
@@ -215,7 +215,7 @@ class DecodeError(ConversionError):
     @staticmethod
     def not_utf8(position: int, token: int, found: bytes) -> DecodeError:
         """A token at which the bytes stop being UTF-8."""
-        remedy = f"{allow_loss('invalid-utf8')} writes U+FFFD in their place"
+        remedy = f"{allowing('invalid-utf8')} writes U+FFFD in their place"
         why = f"gives bytes that are not UTF-8 here ({found.hex(' ')}). {remedy}"
         return DecodeError(position, token, why, found)
 

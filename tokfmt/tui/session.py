@@ -96,7 +96,7 @@ def open_first(request: SourceRequest) -> Opened:
     """
     path = Path(request.paths[0])
     format_, small = format_of(path, request.format), is_small(path)
-    request = replace(request, drop=request.drop | LOOKING, ignore_manifest=True)
+    request = replace(request, allow_loss=request.allow_loss | LOOKING, ignore_manifest=True)
     rows = viewed(request, format_, "samples")
     first = _samples(rows, format_) if rows is not request else None if small else _glimpse(request, format_)
     if first is None:
@@ -116,7 +116,7 @@ def _tokens(opened: Opened) -> int:
 
 def _stored(request: SourceRequest, format_: Format) -> Source:
     """As it is stored; its files are not listed yet, which may take long."""
-    wanted = replace(request, drop=request.drop | {"tail"})
+    wanted = replace(request, allow_loss=request.allow_loss | {"tail"})
     return open_stored([SourceFiles(Path(path), format_, ()) for path in request.paths], wanted)
 
 
@@ -138,7 +138,9 @@ def _glimpse(request: SourceRequest, format_: Format) -> Opened | None:
     """The tokens in rows, before the index is read."""
     asked, _ = found_as_written(SourceFiles(Path(request.paths[0]), format_, ()), request)
     options = read_options(format_, asked)
-    reader = format_.glimpse([Path(path) for path in request.paths], options, Hints(drop=request.drop | {"tail"}))
+    reader = format_.glimpse(
+        [Path(path) for path in request.paths], options, Hints(allow_loss=request.allow_loss | {"tail"})
+    )
     return None if reader is None else Opened(format_, (_rows(reader),), Separator(None), pending="index")
 
 
@@ -179,7 +181,10 @@ def open_in_full(
         TokfmtError: It cannot be read, or nothing tells where its documents end.
     """
     wanted = replace(
-        request, format=format_.name if format_ else request.format, drop=request.drop | LOOKING, ignore_manifest=True
+        request,
+        format=format_.name if format_ else request.format,
+        allow_loss=request.allow_loss | LOOKING,
+        ignore_manifest=True,
     )
     source = open_one(wanted, tokenizer, progress=progress)
     reader, format_ = source.reader, source.format

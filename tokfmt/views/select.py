@@ -92,7 +92,7 @@ def empty_sequences(source: TokenReader) -> tuple[int, int]:
     return count, first
 
 
-def lost_empties(source: TokenReader, drop: frozenset[str] = frozenset()) -> list[Loss]:  # noqa: ARG001
+def lost_empties(source: TokenReader, allow_loss: frozenset[str] = frozenset()) -> list[Loss]:  # noqa: ARG001
     """See `WriterTraits.lost`: empty sequences, of a format whose separators alone mark boundaries."""
     count, first = empty_sequences(source)
     if not count:

@@ -16,13 +16,14 @@
 
 - A label of the first token of a document counts, unless rows are read as samples (`view=samples`): where documents
   are joined, that token is the target of the one before it. So -100 there is a mask, as in formats of flat tokens.
-- NULL is no empty row: refused with its number, or read as an empty one, which is said with their count (--drop
+- NULL is no empty row: refused with its number, or read as an empty one, which is said with their count (--allow-loss
   null-rows).
 - Masks of the source are written as labels; rows that hold several documents, or `pack_size`, as packed rows, whose
   mask speaks of the next token: the first of a document is no target there, and none has a separator of its own.
 - Samples of a recipe become packed rows by `pack_size=SEQ_LEN`: pieces as the recipe cuts them, no padding, each with
   the token that its last label is, if that counts; as documents, such pieces overlap by it.
-  Separators that do not count are refused (--drop masked-separators); with `seq_len` they have labels like all else.
+  Separators that do not count are refused (--allow-loss masked-separators); with `seq_len` they have labels like all
+  else.
 - Beside the column that is read nothing is decoded, so that it may be of any type.
 - The end marker of a stream is demanded: without it, batches that a cut took away would not be missed.
 - Written: int32 (or `dtype`), row groups of 1 Mi tokens, zstd; a folder of streams as `save_to_disk` makes it. The

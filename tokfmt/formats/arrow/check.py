@@ -31,21 +31,35 @@ if TYPE_CHECKING:
 
 _SHOWN = 64  # row groups, and columns, whose pages are listed
 _MEANINGS = {
-    1: Code("cut or damaged", "The footer or the end marker is missing, a part cannot be decoded or contradicts "
-            "another, or a file that the folder names is not there: a cut copy, or an unfinished download."),
-    2: Code("no column that is read", "Ids are a list of integers called input_ids, tokens, token_ids or ids; text is "
-            "a string. Others are read when they are named: --from-opt column=NAME, --text-field NAME."),
-    3: Code("NULL rows", "A row is NULL, which is no empty sequence: whoever wrote it had nothing to write. --drop "
-            "null-rows reads it as empty."),
+    1: Code(
+        "cut or damaged",
+        "The footer or the end marker is missing, a part cannot be decoded or contradicts "
+        "another, or a file that the folder names is not there: a cut copy, or an unfinished download.",
+    ),
+    2: Code(
+        "no column that is read",
+        "Ids are a list of integers called input_ids, tokens, token_ids or ids; text is "
+        "a string. Others are read when they are named: --from-opt column=NAME, --text-field NAME.",
+    ),
+    3: Code(
+        "NULL rows",
+        "A row is NULL, which is no empty sequence: whoever wrote it had nothing to write. --allow-loss "
+        "null-rows reads it as empty.",
+    ),
     4: Code("ids that are none", "An id is NULL, negative or 2^32 and more. -100 belongs to labels. Write it again."),
-    5: Code("packed rows that contradict themselves", "What upstream's own check (validate_row) finds, which training "
-            "does not run: loss_mask is of another length, or seq_start_id does not begin with 0, decreases, or "
-            "reaches the end. Pack them again."),
-    6: Code("not UTF-8", "A text holds bytes that are not UTF-8. Nothing is replaced: write it again, or leave the "
-            "row out."),
-    7: Code("unsafe", "The file claims what its bytes cannot hold (a bomb), or names files out of its folder.",
-            unsafe=True),
-}  # fmt: skip
+    5: Code(
+        "packed rows that contradict themselves",
+        "What upstream's own check (validate_row) finds, which training "
+        "does not run: loss_mask is of another length, or seq_start_id does not begin with 0, decreases, or "
+        "reaches the end. Pack them again.",
+    ),
+    6: Code(
+        "not UTF-8", "A text holds bytes that are not UTF-8. Nothing is replaced: write it again, or leave the row out."
+    ),
+    7: Code(
+        "unsafe", "The file claims what its bytes cannot hold (a bomb), or names files out of its folder.", unsafe=True
+    ),
+}
 
 
 def codes() -> Mapping[str, Code]:

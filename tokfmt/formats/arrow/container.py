@@ -26,7 +26,7 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.files import Stream, open_file
 from tokfmt.core.findings import Problem, noted
-from tokfmt.core.messages import Option, allow_loss, from_option
+from tokfmt.core.messages import Option, allowing, from_option
 from tokfmt.core.records import CHATS, are_chats
 from tokfmt.core.text_format import counted, printable
 
@@ -458,7 +458,7 @@ class ArrowContainer:
             error = CorruptError(path, "goes on behind its end marker", offset=self.end + 8, found=found, remedy=remedy)
             self.problems = [noted("TF681", error, f"{path.name}: {error.statement}")]
         if not self.ended and not tail:
-            remedy = f"Copy or write it again; {allow_loss('tail')} reads the whole batches that are there"
+            remedy = f"Copy or write it again; {allowing('tail')} reads the whole batches that are there"
             raise TruncatedError(path, "has no end marker: batches may be missing", offset=self.end, remedy=remedy)
         self.groups = [Group(k, m.rows, m.begin, m.head + m.body) for k, m in enumerate(batches)]
         check_rows(path, sum(group.rows for group in self.groups), self.file.size)
@@ -469,7 +469,7 @@ class ArrowContainer:
         """What is wrong with the footer of a file: it repeats what the messages before it say."""
         if not self._is_file:
             return None
-        remedy = f"Copy or write it again; {allow_loss('tail')} reads the batches that stand before it"
+        remedy = f"Copy or write it again; {allowing('tail')} reads the batches that stand before it"
         try:
             with worded(self.path, _UNREADABLE, remedy):
                 count = arrow().ipc.open_file(arrow().PythonFile(Stream(self.file), "r")).num_record_batches
@@ -789,7 +789,7 @@ def unread(containers: Sequence[Container], column: Column, *, nulls: bool) -> t
                 known = sum(values_of(batch, column.name).null_count for batch in batches)
             count += known
     if count:
-        notes.append(f"{counted(count, 'row')} of NULL read as empty ({allow_loss('null-rows')})")
+        notes.append(f"{counted(count, 'row')} of NULL read as empty ({allowing('null-rows')})")
     own = {column.name.split(".")[0], *column.beside}
     if others := [name for name in containers[0].schema.names if name not in own]:
         notes.append(f'columns beside "{printable(column.name)}" are not read: {printable(", ".join(others[:12]))}')

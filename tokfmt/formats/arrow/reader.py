@@ -24,7 +24,7 @@ from tokfmt.core.errors import CorruptError
 from tokfmt.core.findings import Problem, fatal, raise_fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.loss_mask import BEGINS, IGNORED, TARGET, other_label
-from tokfmt.core.messages import Option, allow_loss
+from tokfmt.core.messages import Option, allowing
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 _OTHER = 8
 _AT_ONCE = 1 << 22  # characters of texts that are given at once
-_NULLS = f"{allow_loss('null-rows')} reads NULL as empty"
+_NULLS = f"{allowing('null-rows')} reads NULL as empty"
 _HELD = 3 << 20  # tokens and rows that each thread keeps: those of the sequences that were looked up last
 _FEW = 16  # pieces of tiny files that are held: each look goes through them
 
@@ -112,11 +112,13 @@ def open_reader(
     if hints.partial:
         containers, damage = readable_files(format_, files)
     else:
-        containers = open_containers(format_, files, tail="tail" in hints.drop)
+        containers = open_containers(format_, files, tail="tail" in hints.allow_loss)
     column = agreed(containers, options)
     if hints.partial:
         rows = Rows(0, column, samples=options.view == "samples")
-        decode = partial(_decode_text, column.name) if column.kind == TEXT else partial(_decode_rows, rows, hints.drop)
+        decode = (
+            partial(_decode_text, column.name) if column.kind == TEXT else partial(_decode_rows, rows, hints.allow_loss)
+        )
         fixed = arrow().types.is_fixed_size_list(plain(typed(containers[0].schema, column.name)))
         blocks = options.rows == "blocks" or own_blocks(containers[0]) or (fixed and options.rows is None)
         damage += keep_readable(containers, decode, first_only=blocks)
@@ -176,7 +178,7 @@ class Rows:
             code: int, row: int, what: str, expected: object = None, found: object = None, word: str = ""
         ) -> None:
             where = f"row {base + row:,} of {container.unit} {group.number:,} {what}"
-            remedy = f"{allow_loss(word)} reads it as an empty row" if word else None
+            remedy = f"{allowing(word)} reads it as an empty row" if word else None
             error = CorruptError(container.path, where, expected=expected, found=found, remedy=remedy)
             problems.append(fatal(f"TF{self.hundred + code}", error, word))
 
@@ -301,7 +303,7 @@ class ColumnReader:
         hundred = 660 if isinstance(containers[0], ParquetContainer) else 680
         self.samples = options.view == "samples"
         self.rows = Rows(hundred, column, samples=self.samples)
-        self.drop = hints.drop
+        self.allow_loss = hints.allow_loss
         self.vouched = hints.partial  # what cannot be decoded was left out
         self.groups = [(container, group) for container in containers for group in container.groups]
         self._local = threading.local()
@@ -338,7 +340,7 @@ class ColumnReader:
                 f"rows are blocks of a stream, where documents begin is not known; {Option('eos', 'ID')} splits "
                 "it there"
             )
-        notes += unread(containers, column, nulls="null-rows" in hints.drop)
+        notes += unread(containers, column, nulls="null-rows" in hints.allow_loss)
         layout = Layout.STREAM if stream else Layout.SAMPLES if self.samples or blocks else Layout.DOCUMENTS
         return Info(
             layout, max(dtype_of(kind) for kind in kinds),
@@ -371,7 +373,7 @@ class ColumnReader:
     def _decode(self, number: int) -> Iterator[Decoded]:
         container, group = self.groups[number]
         for piece, problems in self.rows.decode(container, group):
-            raise_fatal(problems, self.drop)
+            raise_fatal(problems, self.allow_loss)
             yield piece
 
     def _pieces(self, number: int) -> Iterator[Decoded]:
@@ -546,12 +548,12 @@ class TextReader(TextRecords):
         self, containers: Sequence[Container], column: Column, hints: Hints, found: Found,
         damage: tuple[Damage, ...] = (),
     ) -> None:  # fmt: skip
-        self.containers, self.column, self.drop = containers, column, hints.drop
+        self.containers, self.column, self.allow_loss = containers, column, hints.allow_loss
         self._firsts = offsets_of([sum(group.rows for group in one.groups) for one in containers])
         sizes = [sum(one.text_bytes(group, column.name) for group in one.groups) for one in containers]
-        if "null-rows" not in hints.drop:
+        if "null-rows" not in hints.allow_loss:
             self._refuse_nulls()
-        notes = unread(containers, column, nulls="null-rows" in hints.drop)
+        notes = unread(containers, column, nulls="null-rows" in hints.allow_loss)
         self.info = RecordInfo(
             TEXT, sum(sizes), int(self._firsts[-1]), random_access=True, notes=notes,
             field=column.name, split=found.split, other_splits=found.others, extras={"files": len(containers)},
@@ -627,7 +629,7 @@ class TextReader(TextRecords):
     def _texts(self, array: Any, where: tuple[Container, Group, int]) -> Iterator[list[str]]:
         container, group, row = where
         with worded(container.path, f"{container.unit} {group.number:,} cannot be read"):
-            if array.null_count and "null-rows" not in self.drop:
+            if array.null_count and "null-rows" not in self.allow_loss:
                 at = row + int(np.argmax(array.is_null().to_numpy(zero_copy_only=False)))
                 raise NullRowError(
                     container.path, f"row {at:,} of {container.unit} {group.number:,} is NULL", remedy=_NULLS

@@ -104,12 +104,12 @@ def traits(options: WriteOptions, suffixes: tuple[str, ...]) -> WriterTraits:
     )
 
 
-def _lost(options: WriteOptions, source: TokenReader, drop: frozenset[str]) -> Sequence[Loss]:
+def _lost(options: WriteOptions, source: TokenReader, allow_loss: frozenset[str]) -> Sequence[Loss]:
     info = source.info
     if options.pack_size is not None and info.layout is Layout.SAMPLES and "pack_size" not in info.extras:
         what = "pack_size packs documents, and these are samples, padding and all"
         raise OptionError(f"{what}. Leave view=samples away, or name one recipe", name="pack_size")
-    if not _packs(options, source, drop):
+    if not _packs(options, source, allow_loss):
         return []
     if options.column != PACKED[0]:
         what = f"column={options.column}: packed rows are the columns {', '.join(PACKED)}. Leave it out"
@@ -117,9 +117,9 @@ def _lost(options: WriteOptions, source: TokenReader, drop: frozenset[str]) -> S
     return lost_empties(source)
 
 
-def _packs(options: WriteOptions, source: TokenReader, drop: frozenset[str]) -> bool:
+def _packs(options: WriteOptions, source: TokenReader, allow_loss: frozenset[str]) -> bool:
     """Whether rows hold several documents and say where each begins."""
-    within = source.info.segmented and "inner-boundaries" not in drop
+    within = source.info.segmented and "inner-boundaries" not in allow_loss
     return options.pack_size is not None or (within and options.seq_len is None)
 
 
@@ -175,8 +175,8 @@ class ColumnWriter(ABC):
 
     def _rows(self, source: TokenReader) -> TokenReader:
         if self._made is None:
-            packs = _packs(self.options, source, self.target.drop)
-            masked = marks_of(source) is not None and "loss-mask" not in self.target.drop
+            packs = _packs(self.options, source, self.target.allow_loss)
+            masked = marks_of(source) is not None and "loss-mask" not in self.target.allow_loss
             self.beside = ("loss_mask", "seq_start_id") if packs else ("labels",) if masked else ()
             self.masked = masked
             self._made = self._arranged(source)

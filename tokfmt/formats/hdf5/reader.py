@@ -38,7 +38,7 @@ from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, Unsupp
 from tokfmt.core.files import names_in, open_file
 from tokfmt.core.findings import Problem, fatal, noted, raise_fatal
 from tokfmt.core.format import Hints
-from tokfmt.core.messages import Option, allow_loss, from_option
+from tokfmt.core.messages import Option, allowing, from_option
 from tokfmt.core.reader import INT32_MAX, Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.rows import ROWS, Continuation, continuation
 from tokfmt.formats.hdf5.beginning import FIRST, LONG, Some, looked_at, row_bytes
@@ -426,7 +426,7 @@ def open_reader(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> To
     opening = _opening(paths, options, hints)
     _check_alike(opening)
     found = list(gaps(opening.place, opening.files, accepted=options.gaps == "accept"))
-    raise_fatal(found, hints.drop)
+    raise_fatal(found, hints.allow_loss)
     opening.notes.extend(problem.note for problem in found)
     first = opening.files[0]
     rows = Rows([stored.table for stored in opening.files], hints.jobs)
@@ -499,7 +499,7 @@ def _check_alike(opening: Opening) -> None:
     for stored in opening.files:
         problems = [misfit(stored, first), examples_problem(stored) if stored.rank == 3 else None]
         found = [problem for problem in problems if problem is not None]
-        raise_fatal(found, opening.hints.drop)
+        raise_fatal(found, opening.hints.allow_loss)
         opening.notes.extend(problem.note for problem in found)
         row_bytes = stored.table.shape[1] * stored.table.shape[2] * stored.table.dtype.itemsize
         if not 0 < row_bytes <= LARGEST_CHUNK:
@@ -747,11 +747,11 @@ def _stride(opening: Opening, rows: Rows | Some, scan: Scan, groups: NDArray[np.
     found = continuation(asked, None, lambda: judge(rows, scan, groups))
     if asked is not None:
         return asked
-    if found.how == "shuffled" and "order" not in opening.hints.drop:
+    if found.how == "shuffled" and "order" not in opening.hints.allow_loss:
         raise UnsupportedError(
             opening.place,
             f"its samples were shuffled ({found.why}), so documents cannot be put together again",
-            remedy=f"{allow_loss('order')} reads each sample's tokens as they lie, "
+            remedy=f"{allowing('order')} reads each sample's tokens as they lie, "
             f"{from_option('view', 'samples')} the rows",
         )
     if found.how in ("few", "mixed"):

@@ -232,7 +232,7 @@ class SampleWriter:
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         self.path, self.options, self.eos_id = path, options, target.eos_id or 0
-        self.keep_parts, self.drop = target.keep_parts, target.drop
+        self.keep_parts, self.allow_loss = target.keep_parts, target.allow_loss
         if self.eos_id > INT32_MAX:
             raise TokenRangeError("hdf5", self.eos_id, INT32_MAX, 0, "The separator does not fit an int32")
         self.pad_id = self.eos_id if options.pad is None else options.pad
@@ -242,7 +242,7 @@ class SampleWriter:
 
     def _masked(self, source: TokenReader) -> bool:
         """In windows side by side the first token of each is no label, and has no place in the mask."""
-        return traits(self.options).keeps_masks and "loss-mask" not in self.drop and marks_of(source) is not None
+        return traits(self.options).keeps_masks and "loss-mask" not in self.allow_loss and marks_of(source) is not None
 
     def _length(self, source: TokenReader) -> int:
         """Tokens of the stream that are written.

@@ -20,7 +20,7 @@ from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.format import Hints
-from tokfmt.core.messages import Message, Option, allow_loss
+from tokfmt.core.messages import Message, Option, allowing
 from tokfmt.core.text_format import counted
 from tokfmt.formats.jsonl.index import IndexAudit, has_index, index_path, misplaced, out_of_order, unreadable
 from tokfmt.formats.jsonl.lines import BOM, Lines, TextFile, border, lines_of, walk
@@ -29,7 +29,7 @@ from tokfmt.formats.jsonl.parse import Fault, IdTooLarge, Parsed, Parser, Proble
 from tokfmt.formats.jsonl.reader import JsonlReader, files_of
 from tokfmt.formats.pickled_index import EntryTable, start_fields
 
-_OMIT = Message(f"{allow_loss('invalid-lines')} leaves such lines out of a conversion and counts them.")
+_OMIT = Message(f"{allowing('invalid-lines')} leaves such lines out of a conversion and counts them.")
 
 CODES: Mapping[str, Code] = {
     "TF501": Code(
@@ -170,7 +170,7 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
 
 def _reader(path: Path, options: ReadOptions) -> JsonlReader:
     """A reader of all lines, whatever an index says and whatever is wrong with some."""
-    return JsonlReader([path], replace(options, index="none"), Hints(drop=frozenset({"invalid-lines"})))
+    return JsonlReader([path], replace(options, index="none"), Hints(allow_loss=frozenset({"invalid-lines"})))
 
 
 class _Look:

@@ -34,12 +34,12 @@ from tokfmt.core.errors import (
     TokfmtError,
     UnsafeError,
 )
-from tokfmt.core.messages import Option, allow_loss, from_option
+from tokfmt.core.messages import Option, allowing, from_option
 from tokfmt.core.records import CHATS, NAMED_FIELDS, are_chats
 from tokfmt.formats.jsonl.lines import BOM, Lines, line_number
 
 LARGEST_ID = (1 << 32) - 1
-DROP = f"{allow_loss('invalid-lines')} leaves such lines out"
+DROP = f"{allowing('invalid-lines')} leaves such lines out"
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,7 +225,12 @@ class JsonlReader:
     """
 
     def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> None:
-        self.options, self.drop, self.collect, self._partial = options, hints.drop, hints.collect, hints.partial
+        self.options, self.allow_loss, self.collect, self._partial = (
+            options,
+            hints.allow_loss,
+            hints.collect,
+            hints.partial,
+        )
         self._keys = {"text": dotted(options.text_field, "text_field"), "ids": dotted(options.ids_field, "ids_field")}
         self.parts, damage = list[Part](), list[Damage]()
         for path in files_of(paths):
@@ -315,14 +320,14 @@ class JsonlReader:
     @property
     def _lenient(self) -> bool:
         """Whether lines with trouble are left out."""
-        return "invalid-lines" in self.drop or self._partial
+        return "invalid-lines" in self.allow_loss or self._partial
 
     def _valid(self) -> Parser | None:
         return self.parser(others=True) if self._lenient else None
 
     def damaged_records(self) -> Sequence[Damage]:
         """See `protocols.Screened`."""
-        if "invalid-lines" in self.drop:  # counted and reported as such
+        if "invalid-lines" in self.allow_loss:  # counted and reported as such
             return ()
         found, parser, records, error = list[Damage](), self.parser(others=True), 0, None
         for part in self.parts:
@@ -398,7 +403,7 @@ class JsonlReader:
         """The records of a block by pieces; `whole`: as lines, so that other fields are no loss."""
         part, (skip, take) = self.parts[block.file], self._window(block)
         counted = self.collect and not whole
-        parser = self.parser(others=counted or whole or "fields" in self.drop)
+        parser = self.parser(others=counted or whole or "fields" in self.allow_loss)
         strict = self.parser(others=False)
         for lines in part.lines(block.start, None if part.text.compression else block.stop):
             plain = strict.at_once(lines) if counted else None
@@ -415,7 +420,7 @@ class JsonlReader:
                 return
 
     def _invalid(self, file: int, lines: Lines, parsed: Parsed) -> SkippedRecords:
-        told = self._partial and "invalid-lines" not in self.drop  # by `damaged_records`
+        told = self._partial and "invalid-lines" not in self.allow_loss  # by `damaged_records`
         problems = [index for index, problem in parsed.problems if not (told and _is_damage(problem))]
         if not problems:
             return SkippedRecords(blank=lines.blank) if lines.blank else SkippedRecords()
@@ -430,7 +435,7 @@ class JsonlReader:
 
     def _raise(self, lines: Lines, parsed: Parsed) -> None:
         for index, problem in parsed.problems:
-            left_out = "invalid-lines" in self.drop or (self._partial and _is_damage(problem))
+            left_out = "invalid-lines" in self.allow_loss or (self._partial and _is_damage(problem))
             if not isinstance(problem, Fault) or not (self.collect or left_out):
                 raise line_error(lines, index, problem)
 

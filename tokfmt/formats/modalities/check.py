@@ -20,7 +20,7 @@ from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, Unsafe
 from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
-from tokfmt.core.messages import allow_loss
+from tokfmt.core.messages import allowing
 from tokfmt.core.reader import windows
 from tokfmt.formats.flat import FlatReader
 from tokfmt.formats.modalities.header import LONGEST, Header, headers, token_dtype, twelve
@@ -295,7 +295,7 @@ def _insides(reader: FlatReader, name: str, inside: int, first: int) -> Iterator
         return
     document = int(np.searchsorted(reader.offsets(0, reader.info.sequences), first, side="right")) - 1
     what = f"{name} stands inside documents {inside:,}x (first: document {document:,})"
-    remedy = f"Formats that split at it cannot hold these documents: {allow_loss('embedded-separators')} splits there"
+    remedy = f"Formats that split at it cannot hold these documents: {allowing('embedded-separators')} splits there"
     yield Finding("TF121", "info", str(reader.extents[0].file.path), what, remedy, reader.place(first).offset)
 
 

@@ -20,7 +20,7 @@ from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, Unsafe
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Problem
 from tokfmt.core.format import Hints
-from tokfmt.core.messages import Option, allow_loss, from_option
+from tokfmt.core.messages import Option, allowing, from_option
 from tokfmt.core.reader import Damage, Separators, windows
 from tokfmt.formats.flat import Extent, FileLayout, FlatReader
 from tokfmt.formats.modalities.header import (
@@ -193,7 +193,7 @@ def _stream(file: File, options: ReadOptions) -> Anatomy:
     if rest := file.size % width:
         error = TruncatedError(
             file.path, f"a stream of {width}-byte tokens ends inside one", offset=file.size - rest,
-            remedy=f"{allow_loss('tail')} reads up to the last whole token",
+            remedy=f"{allowing('tail')} reads up to the last whole token",
         )  # fmt: skip
         problems.append(Problem("TF103", "error", error, fatal=True, accepted="tail"))
     return Anatomy(file, "P", header, width, None, file.size // width, problems=tuple(problems))

@@ -10,7 +10,7 @@
 - Samples of a recipe are stored as they are; then only the manifest says that each is a sequence (see `core.rows`), and
   without it they are read as the stream that blocks are.
 - Runs of EOS are padding or empty documents, which cannot be told apart: reading drops them, writing refuses empty
-  sequences (`--drop empty-sequences`).
+  sequences (`--allow-loss empty-sequences`).
 
 Source: the public dataset card of a stage-1 packed pretraining dataset.
 """
@@ -33,7 +33,7 @@ from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Problem, fatal, noted
 from tokfmt.core.format import Confidence, Hints, Probe, Target, WriterTraits
-from tokfmt.core.messages import Message, Option, allow_loss, from_option
+from tokfmt.core.messages import Message, Option, allowing, from_option
 from tokfmt.core.options import LazyAttribute, option
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Tokens
@@ -174,7 +174,7 @@ class Stage1(FlatFormat):
             return replace(laid, problems=problems)
         if rest := sum(extent.tokens for extent in laid.extents) % options.seq_len:
             remedy = f"{from_option('seq_len', 'N')} names the length of its samples; "
-            remedy += f"{allow_loss('tail')} leaves out the rest"
+            remedy += f"{allowing('tail')} leaves out the rest"
             what = f"the last sample has {rest:,} tokens"
             error = TruncatedError(blocks[-1], what, expected=options.seq_len, remedy=remedy)
             problems.append(fatal("TF207", error, "tail", cut=True))
@@ -192,7 +192,7 @@ class Stage1(FlatFormat):
         )
 
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Stage1Reader:
-        reader = Stage1Reader(self.laid(paths, options, hints), hints.drop)
+        reader = Stage1Reader(self.laid(paths, options, hints), hints.allow_loss)
         reader.seq_len = options.seq_len
         return reader
 

@@ -278,7 +278,7 @@ CODES: Mapping[str, Code] = {
                   "to write. Copy it again, or remove it if it is the last one."),
     "TF206": Code("a block ends inside a token", "A block is whole int32 tokens, and the size is no multiple of 4: "
                   "a copy was cut. Nothing in a block tells what is missing, so tokfmt does not repair it. Copy it "
-                  "again; --drop tail reads up to the last whole token."),
+                  "again; --allow-loss tail reads up to the last whole token."),
     "TF207": Code("a block ends with a partial sample", "A block is whole samples of 8,192 tokens. This one ends "
                   "within one: it was cut at a token border, or its samples have another length (--from-opt "
                   "seq_len=N)."),

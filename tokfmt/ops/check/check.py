@@ -198,7 +198,9 @@ def _corpus(request: CheckRequest, handle: TokenizerHandle | None, jobs: int, pr
     if request.against is None:
         return None
     asked = request.source
-    source = SourceRequest((request.against,), text_field=asked.text_field, drop=asked.drop, recursive=asked.recursive)
+    source = SourceRequest(
+        (request.against,), text_field=asked.text_field, allow_loss=asked.allow_loss, recursive=asked.recursive
+    )
     processes = request.executor == "auto"
     return Corpus(source, handle, jobs, progress, ignore_order=request.ignore_order, processes=processes)
 
@@ -219,7 +221,7 @@ class _Checking:
         self.jobs, self.progress = jobs, progress
         self.found = Verdict(os.fspath(path), deep=request.deep, most=request.most)
         asked = request.source
-        self.request = replace(asked, paths=(path,), drop=asked.drop | _SAID, ignore_manifest=True)
+        self.request = replace(asked, paths=(path,), allow_loss=asked.allow_loss | _SAID, ignore_manifest=True)
 
     def verdict(self) -> Verdict:
         """Everything that is wrong."""
@@ -494,12 +496,12 @@ class _Job:
     progress: Progress
     overwrite: bool
 
-    def _source(self, path: Path, eos: EosChoice, drop: frozenset[str] = frozenset()) -> SourceRequest:
+    def _source(self, path: Path, eos: EosChoice, allow_loss: frozenset[str] = frozenset()) -> SourceRequest:
         """The dataset, or its copy, with the read options that were given and those that the repairs need."""
         given = given_to(self.format, self.request.source)
         for repair in self.chosen.values():
             given |= repair.options
-        return SourceRequest((path,), self.format.name, eos, given, drop=drop)
+        return SourceRequest((path,), self.format.name, eos, given, allow_loss=allow_loss)
 
     def rewritten(self, format_: Format) -> Verdict:
         """Read, which makes good what is wrong, and written again by the normal conversion."""
@@ -530,7 +532,7 @@ class _Job:
             ConversionError: Nothing is certain to be whole, or the damage is none that a part is saved of.
         """
         asked = self.request.source
-        source = replace(self._source(self.path, asked.eos, asked.drop | {"other-files"}), allow_partial=True)
+        source = replace(self._source(self.path, asked.eos, asked.allow_loss | {"other-files"}), allow_partial=True)
         verdicts = list[Verdict]()
 
         def prove(staging: Staging) -> Mapping[str, Path]:

@@ -69,8 +69,8 @@ _MANIFEST = {
     "TF915": Code(
         "a directory holds more than its dataset",
         "Files of another kind or spelling, or directories below, which are not read with it. Commands that read "
-        "refuse such a directory: --recursive reads the directories below as well, --drop other-files leaves out what "
-        "is no file of the dataset.",
+        "refuse such a directory: --recursive reads the directories below as well, --allow-loss other-files leaves out "
+        "files that do not belong to the dataset.",
     ),
 }
 

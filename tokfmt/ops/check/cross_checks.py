@@ -429,7 +429,9 @@ class Corpus:
         self.handle, self.jobs, self.progress = handle, jobs, progress
         self.ignore_order, self.processes = ignore_order, processes
         # fields beside the documents are not compared, so nobody has to give them up
-        self.source = open_one(replace(request, drop=request.drop | {"fields"}), jobs=jobs, progress=progress)
+        self.source = open_one(
+            replace(request, allow_loss=request.allow_loss | {"fields"}), jobs=jobs, progress=progress
+        )
         reader = self.source.reader
         if handle is None and isinstance(reader, RecordReader) and reader.info.kind == "text":
             raise OptionError(

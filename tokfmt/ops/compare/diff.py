@@ -13,7 +13,7 @@ from typing import Any, Literal
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Encoder, Format
 from tokfmt.core.locks import Scratch
-from tokfmt.core.messages import Option, allow_loss
+from tokfmt.core.messages import Option, allowing
 from tokfmt.core.protocols import Marked, Sampled
 from tokfmt.core.reader import Info, Layout, TokenReader
 from tokfmt.core.records import RecordReader
@@ -191,9 +191,9 @@ def diff(
     watched = progress or NullProgress()
     if ignore_order and samples:
         raise OptionError(f"{Option('samples')} compares rows as they lie, so not with {Option('ignore-order')}")
-    if unread := sorted((a.drop | b.drop) & WRITTEN):
+    if unread := sorted((a.allow_loss | b.allow_loss) & WRITTEN):
         why = "every sequence is compared as it is, and what a conversion gave up is a difference"
-        raise OptionError(f"{allow_loss(unread[0])}: {why}. Leave the option out", name=unread[0])
+        raise OptionError(f"{allowing(unread[0])}: {why}. Leave the option out", name=unread[0])
     jobs = worker_count(jobs)
     both = open_both(a, b, watched, tokenizer=tokenizer, samples=samples, jobs=jobs, executor=executor)
     try:
@@ -304,7 +304,7 @@ def _asked(one: SourceRequest, mine: Format, formats: list[Format], *, samples: 
     known = option_names(mine.read_options)
     others = set().union(*(option_names(format_.read_options) for format_ in formats)) - known
     options = {name: value for name, value in one.options.items() if name.replace("-", "_") not in others}
-    wanted = replace(one, format=mine.name, options=options, drop=one.drop | {"fields"})
+    wanted = replace(one, format=mine.name, options=options, allow_loss=one.allow_loss | {"fields"})
     return viewed(wanted, mine, "samples") if samples else wanted
 
 

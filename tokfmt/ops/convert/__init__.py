@@ -28,6 +28,6 @@ publish      stage 4: describe what was written, and make it visible in one step
 pipes        standard input and output
 convert      the functions that the command line and Python call
 
-A task of a cluster (`--shard I/N`) goes through the same stages: of text it ends with prepare, of IDs with write; a run
+A task of a cluster (`--task I/N`) goes through the same stages: of text it ends with prepare, of IDs with write; a run
 with --finish publishes. A destination elsewhere is a matter of workplace and publish, a source elsewhere of resolve.
 """

@@ -1,4 +1,4 @@
-"""`tokfmt convert`: any format to any format, whole or not at all; the shards of a conversion, put together.
+"""`tokfmt convert`: any format to any format, whole or not at all; the tasks of a conversion, put together.
 
 `-` is standard input as a source, standard output as a destination; FIFOs (`<(...)`) are sources as well. Sources are
 read more than once, and output is whole or absent; so both go by way of private scratch in $TMPDIR.
@@ -26,10 +26,10 @@ from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.pipes import piped, print_files, renamed
 from tokfmt.ops.convert.prepare import prepare
 from tokfmt.ops.convert.publish import Proof, publish
-from tokfmt.ops.convert.request import Conversion, Request, shard_of
+from tokfmt.ops.convert.request import Conversion, Request, task_of
 from tokfmt.ops.convert.resolve import Given, resolve
 from tokfmt.ops.convert.results import finished_before
-from tokfmt.ops.convert.resume import facts_of, request_of_shards
+from tokfmt.ops.convert.resume import facts_of, request_of_tasks
 from tokfmt.ops.convert.workplace import workers_of, workplace
 from tokfmt.ops.convert.write import write
 from tokfmt.ops.source.open import with_remedy
@@ -65,7 +65,7 @@ def convert(
     seed: int | None = None,
     shuffle: int | None = None,
     select: Selection = None,
-    drop: Iterable[str] = (),
+    allow_loss: Iterable[str] = (),
     jobs: int | None = None,
     executor: str = "auto",
     overwrite: bool = False,
@@ -77,7 +77,7 @@ def convert(
     ignore_manifest: bool = False,
     allow_partial: bool = False,
     resume: bool = False,
-    shard: tuple[int, int] | None = None,
+    task: tuple[int, int] | None = None,
     rejects: Path_ | None = None,
     ledger: bool = False,
     progress: Progress | None = None,
@@ -97,7 +97,8 @@ def convert(
         seq_len: Tokens a sample, for formats that have samples.
         split, seed: Which split to read, and to write; or `NAME=SHARE,...`: splits that a seed (0) deals sequences to.
         shuffle: Seed of a global shuffle of the sequences (of each split by itself).
-        select: Sequence numbers `A:B`, a number, or a slice or range without step; drop: what may be given up, by name.
+        select: Sequence numbers `A:B`, a number, or a slice or range without step.
+        allow_loss: Losses that are accepted, by name.
         jobs: Workers, by default one a core.
         executor: "threads", "processes", "serial", "dask", "dask:ADDRESS", or "auto": processes for much text or
             many HDF5 samples, which do not run the script that calls; else threads, as for readers of classes that
@@ -107,7 +108,7 @@ def convert(
         recursive: Read directories below a directory; ignore_manifest: go on where one contradicts its source.
         allow_partial: Of a damaged source save the sequences that are certain to be whole.
         resume: Continue what an interrupted run with `resume` has left, or leave it when this one is interrupted.
-        shard: (i, n): write only share i of n, 0 <= i < n; `finish` publishes. progress: Told how far it is.
+        task: (i, n): write only share i of n, 0 <= i < n; `finish` publishes. progress: Told how far it is.
         rejects: A file of JSON lines for the texts that a recipe leaves out: where each is, why, and its twin.
         ledger: Write `DST.ledger`: from which record of which file each sequence of a recipe is.
 
@@ -117,14 +118,14 @@ def convert(
     arrangement = arrangement_of(shuffle, split, seed)
     read = None if arrangement.shares else split
     source = SourceRequest.of(
-        sources, from_format, eos, from_options, text_field, read, drop, recursive, ignore_manifest, allow_partial
+        sources, from_format, eos, from_options, text_field, read, allow_loss, recursive, ignore_manifest, allow_partial
     )
     request = Request(
         source=source, destination=Path(destination), to=to_format, to_options=given_options(to_options),
         tokenizer=tokenizer, special_tokens=special_tokens, engine=engine, seq_len=seq_len, arrangement=arrangement,
         select=selection_words(select), jobs=worker_count(jobs), executor=executor, overwrite=overwrite, verify=verify,
         dry_run=dry_run, manifest=manifest, checksums=checksums, resume=resume, ledger=ledger,
-        shard=None if shard is None else shard_of(shard), rejects=None if rejects is None else Path(rejects),
+        task=None if task is None else task_of(task), rejects=None if rejects is None else Path(rejects),
     )  # fmt: skip
     return _convert(request, progress or NullProgress())
 
@@ -171,7 +172,7 @@ def carry_out(
             if request.dry_run:
                 return dry_run(resolved, notes)
             facts = facts_of(resolved.request, resolved.facts(), resolved.before) if request.kept else {}
-            again = request.resume and request.shard is None
+            again = request.resume and request.task is None
             if again and (done := finished_before(resolved, facts, notes)):
                 return done
             with workplace(resolved, facts, notes) as place:
@@ -203,19 +204,19 @@ def finish(
     checksums: bool = False,
     progress: Progress | None = None,
 ) -> Conversion:
-    """Publish a destination whose shards (`convert(..., shard=(i, n))`) are all written.
+    """Publish a destination whose tasks (`convert(..., task=(i, n))`) are all written.
 
     Args:
-        destination: As the shards were given it.
+        destination: As the tasks were given it.
         jobs, executor, overwrite, verify, manifest, checksums, progress: As for `convert`. What is converted, and how,
-            the shards know.
+            the tasks know.
 
     Raises:
-        ConversionError: Shards are missing (they are named), or are being written.
-        TokfmtError: As for `convert`. What the shards have written stays.
+        ConversionError: Tasks are missing (they are named), or are being written.
+        TokfmtError: As for `convert`. What the tasks have written stays.
     """
     request = replace(
-        request_of_shards(destination), jobs=worker_count(jobs),
+        request_of_tasks(destination), jobs=worker_count(jobs),
         executor=executor, overwrite=overwrite, verify=verify, manifest=manifest, checksums=checksums,
     )  # fmt: skip
     return carry_out(request, progress or NullProgress())
@@ -233,7 +234,7 @@ def _to_stdout(request: Request, progress: Progress) -> Conversion:
         raise OptionError(
             f"-: {format_.name} is no stream that could be piped; jsonl is, and the raw blocks of stage1. Name a file"
         )
-    kept = f"{Option('resume')}" if request.resume else f"{Option('shard')}" if request.shard else ""
+    kept = f"{Option('resume')}" if request.resume else f"{Option('task')}" if request.task else ""
     if kept or request.arrangement.shares is not None:
         kept = kept or f"shares in {Option('split')}"
         raise OptionError(f"-: {kept} needs a place to write to. Name a file")

@@ -36,7 +36,7 @@ class Content:
     Attributes:
         reader: What is to be written, empty sequences included.
         embedded: Separators stand inside sequences: what they mean where the target splits there; None: there are none.
-        dropped: What was given up, in words, by its --drop name.
+        dropped: What was given up, in words, by its --allow-loss name.
     """
 
     reader: TokenReader
@@ -91,16 +91,16 @@ class Losses:
     notes: list[str] = field(default_factory=list)
     fault: TokfmtError | None = None
 
-    def accepted(self, drop: frozenset[str], target: str) -> dict[str, str]:
-        """What is given up, in words, by its --drop name.
+    def accepted(self, allow_loss: frozenset[str], target: str) -> dict[str, str]:
+        """What is given up, in words, by its --allow-loss name.
 
         Raises:
-            LossyConversionError: With every loss that is not in `drop`.
+            LossyConversionError: With every loss that is not in `allow_loss`.
             FormatError: Of the first invalid line, if such lines are not to be left out; its notes tell all the rest.
         """
         if not self.found:
             return {}
-        refused = [loss for loss in self.found if loss.name not in drop]
+        refused = [loss for loss in self.found if loss.name not in allow_loss]
         if self.fault is not None and any(loss.name == "invalid-lines" for loss in refused):
             raise self._with_rest(self.fault, refused, target)
         if refused:
@@ -134,13 +134,13 @@ def known_losses(
     Args:
         request: What the user said of the sources: what is given up, which split is read.
     """
-    drop = request.drop
-    masks = traits.keeps_masks and "loss-mask" not in drop and marks_of(axis) is not None
-    kept = {"loss-mask": masks, "inner-boundaries": traits.keeps_boundaries and "inner-boundaries" not in drop}
+    allow_loss = request.allow_loss
+    masks = traits.keeps_masks and "loss-mask" not in allow_loss and marks_of(axis) is not None
+    kept = {"loss-mask": masks, "inner-boundaries": traits.keeps_boundaries and "inner-boundaries" not in allow_loss}
     found = _of_sources(sources, masks=traits.keeps_masks, split_chosen=request.one_split)
     lost = [loss for loss in found if not kept.get(loss.name)]
     unmarked = _unmarked(axis, sources, traits) if masks and not traits.keeps_labels else ()
-    return [*lost, *unmarked, *traits.lost(axis, drop)]
+    return [*lost, *unmarked, *traits.lost(axis, allow_loss)]
 
 
 def left_out(sources: Sequence[Source], traits: WriterTraits) -> list[str]:
@@ -236,7 +236,7 @@ def _masked_empties(sources: Sequence[Source]) -> Iterator[Loss]:
 
 
 def names_lost(source: Source, aside: SkippedRecords, target: Format) -> set[str]:
-    """The words of --drop that what was set aside of a source asks for."""
+    """The words of --allow-loss that what was set aside of a source asks for."""
     return {name for name, count in _counts(source, aside, target).items() if count}
 
 
@@ -247,7 +247,9 @@ def _counts(source: Source, aside: SkippedRecords, target: Format) -> dict[str, 
     return {"invalid-lines": aside.invalid, "fields": aside.others if asked else 0}
 
 
-def record_losses(asides: Sequence[tuple[Source, SkippedRecords]], target: Format, drop: frozenset[str]) -> Losses:
+def record_losses(
+    asides: Sequence[tuple[Source, SkippedRecords]], target: Format, allow_loss: frozenset[str]
+) -> Losses:
     """What records do not take along, in words, with the first places."""
     losses = Losses()
     fault: TokfmtError | None = None
@@ -261,7 +263,7 @@ def record_losses(asides: Sequence[tuple[Source, SkippedRecords]], target: Forma
             losses.found.append(Loss("invalid-lines", counted(aside.invalid, "invalid line")))
         if aside.others:
             what = _fields(source, aside)
-            if "fields" in asked or "fields" in drop:
+            if "fields" in asked or "fields" in allow_loss:
                 losses.found.append(Loss("fields", what))
             else:
                 losses.notes.append(f"{source.paths[0]}: {what} do not go along")

@@ -31,7 +31,7 @@ class Prepared:
         writers: One for each portion.
         axis: All sources, without separators, before anything of it was given up.
         content: What is written of it; None if this task has tokenized its share of the text, and writes nothing.
-        dropped: What was given up, in words, by its --drop name.
+        dropped: What was given up, in words, by its --allow-loss name.
         report: Of a recipe, what each source gives; see `tokfmt.ops.prepare.report`.
         padded: Positions of samples that hold padding.
     """
@@ -52,9 +52,9 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
     Raises:
         TokfmtError: Nothing was published.
     """
-    request, destination, drop = resolved.request, resolved.destination, resolved.request.source.drop
+    request, destination, allow_loss = resolved.request, resolved.destination, resolved.request.source.allow_loss
     eos_id = resolved.separator.eos_id
-    target = Target(eos_id, _decoder(resolved), drop, keep_parts=bool(request.kept), jobs=request.jobs)
+    target = Target(eos_id, _decoder(resolved), allow_loss, keep_parts=bool(request.kept), jobs=request.jobs)
     writers = _writers(destination, place, target)  # before text is tokenized: options may contradict each other
     reading = token_axis(
         resolved.read,
@@ -62,12 +62,12 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
         request.select,
         workers,
         notes.progress,
-        lambda source, aside: not names_lost(source, aside, destination.format) <= drop,
+        lambda source, aside: not names_lost(source, aside, destination.format) <= allow_loss,
         stored_eos=eos_id if destination.traits.needs_eos else None,
-        rejects=None if request.shard or request.rejects is None else _rejects(workers),
+        rejects=None if request.task or request.rejects is None else _rejects(workers),
     )
-    losses = record_losses(reading.asides, destination.format, drop)
-    if request.shard is not None and resolved.holds_records:
+    losses = record_losses(reading.asides, destination.format, allow_loss)
+    if request.task is not None and resolved.holds_records:
         return Prepared(destination, target, (), reading.axis, None, resolved.accepted(losses))
     if reading.made and len(resolved.read) == 1:  # of a recipe of text, which has samples only now
         destination = with_rows(destination, reading.made[0], request)
@@ -82,7 +82,7 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
         losses.found.extend(found)
         embedded = traits.separators if found and traits.separators.alone else None
     dropped = resolved.accepted(losses)
-    if request.verify and request.shard is None:
+    if request.verify and request.task is None:
         from tokfmt.ops.convert.verify import verify_counts  # fingerprints need numpy.random and xxhash
 
         verify_counts(reading.counts)
@@ -101,7 +101,7 @@ def _decoder(resolved: Resolved) -> Any:
     readers = [source.reader for source in resolved.sources]
     if any(isinstance(reader, RecordReader) and reader.info.kind == "text" for reader in readers):
         return None
-    return tokenizer.decoder(lenient="invalid-utf8" in resolved.request.source.drop)
+    return tokenizer.decoder(lenient="invalid-utf8" in resolved.request.source.allow_loss)
 
 
 def _writers(destination: Destination, place: Workplace, target: Target) -> list[TokenWriter]:

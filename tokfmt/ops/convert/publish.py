@@ -33,7 +33,7 @@ def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes
     """
     request = resolved.request
     done = result_of(resolved, written, notes)
-    if request.shard is not None:
+    if request.task is not None:
         check_unchanged(resolved.before, resolved.files)
         return done
     texts = _manifests(resolved, written, place, done, notes) if request.manifest else {}

@@ -18,8 +18,8 @@ from tokfmt.ops.source.request import SourceFiles, parse_selection
 from tokfmt.ops.source.stored import Source
 
 
-def refuse_shards(request: Request) -> None:
-    """Refuse an order or shares with --shard: a shard writes its part without any other being there.
+def refuse_tasks(request: Request) -> None:
+    """Refuse an order or shares with --task: a task writes its part without any other being there.
 
     Raises:
         OptionError.
@@ -30,7 +30,7 @@ def refuse_shards(request: Request) -> None:
     if arrangement.shuffle is not None:
         what, why = (
             f"{Option('shuffle')}",
-            "in a shuffled order a part may need any sequence, so each shard would read all",
+            "in a shuffled order a part may need any sequence, so each task would read all",
         )
     else:
         what, why = (
@@ -38,7 +38,7 @@ def refuse_shards(request: Request) -> None:
             f"{Option('finish')} publishes one destination, and splits are several",
         )
     raise OptionError(
-        f"{Option('shard')} does not go with {what}: {why}. {Option('executor', 'dask')} spreads one "
+        f"{Option('task')} does not go with {what}: {why}. {Option('executor', 'dask')} spreads one "
         f"run over machines, and {Option('resume')} continues it"
     )
 
@@ -73,7 +73,7 @@ def refuse_text(sources: Sequence[Source], format_: Format) -> None:
 
 
 def refuse_undealt(sources: Sequence[Source], *, copies: bool) -> None:
-    """Refuse shards of a conversion that has nothing to deal out.
+    """Refuse tasks of a conversion that has nothing to deal out.
 
     Raises:
         OptionError: Its lines are copied, or it compares ids, both in one go.
@@ -85,7 +85,7 @@ def refuse_undealt(sources: Sequence[Source], *, copies: bool) -> None:
             why = "equal sequences of ids are looked for"
     if why:
         raise OptionError(
-            f"{Option('shard')}: {why}, which is done in one go. Leave it out; {Option('resume')} continues such a run"
+            f"{Option('task')}: {why}, which is done in one go. Leave it out; {Option('resume')} continues such a run"
         )
 
 

@@ -13,7 +13,7 @@ from tokfmt.core.format import REGION, Format
 from tokfmt.core.messages import Option
 from tokfmt.ops.convert.arrangement import AS_IT_IS, Arrangement
 from tokfmt.ops.source.request import SourceRequest, option_names
-from tokfmt.run.plan import Shard
+from tokfmt.run.plan import Task
 
 if TYPE_CHECKING:
     pass
@@ -48,7 +48,7 @@ class Request:
     checksums: bool = False
     region: int = REGION
     resume: bool = False
-    shard: Shard | None = None
+    task: Task | None = None
     finish: int = 0
     rejects: Path | None = None
     ledger: bool = False
@@ -57,7 +57,7 @@ class Request:
     @property
     def kept(self) -> str:
         """Name of the staging directory that outlives an interruption; empty: none does."""
-        return "shards" if self.shard or self.finish else "resume" if self.resume else ""
+        return "tasks" if self.task or self.finish else "resume" if self.resume else ""
 
     def given_to_writer(self, format_: Format) -> dict[str, object]:
         """The writer's options, as far as they were given.
@@ -86,7 +86,7 @@ class Conversion:
         sequences, tokens: What the destination holds, separators not counted; None before text is tokenised.
         max_id: Largest id written (separators included where they are stored); None if not known.
         separator: The id, how it is known, and whether that was inferred.
-        dropped: What was given up, by its --drop name.
+        dropped: What was given up, by its --allow-loss name.
         notes: What a person should know.
         plan: Tasks and executor.
         verified: The destination was read back and compared.
@@ -130,18 +130,18 @@ class Conversion:
     partial: list[Mapping[str, Any]] = field(default_factory=list)
 
 
-def shard_of(shard: tuple[int, int]) -> Shard:
-    """The value of --shard.
+def task_of(task: tuple[int, int]) -> Task:
+    """The value of --task.
 
     Raises:
         OptionError: There is no such share.
     """
     try:
-        index, count = map(operator.index, shard)
+        index, count = map(operator.index, task)
     except (TypeError, ValueError) as error:
-        raise OptionError(f"shard is {shard!r}: is a pair of whole numbers, (index, count)") from error
+        raise OptionError(f"task is {task!r}: is a pair of whole numbers, (index, count)") from error
     if not 0 <= index < count:
         raise OptionError(
-            f"{Option('shard', f'{index}/{count}')}: shards of {count} are 0/{count} to {count - 1}/{count}"
+            f"{Option('task', f'{index}/{count}')}: tasks of {count} are 0/{count} to {count - 1}/{count}"
         )
-    return Shard(index, count)
+    return Task(index, count)

@@ -29,8 +29,8 @@ from tokfmt.ops.convert.refusals import (
     refuse_ledger,
     refuse_rejects,
     refuse_selection_of_none,
-    refuse_shards,
     refuse_splits_of_one_file,
+    refuse_tasks,
     refuse_text,
     refuse_undealt,
 )
@@ -110,7 +110,7 @@ class Resolved:
 
     def accepted(self, losses: Losses) -> dict[str, str]:
         """See `Losses.accepted`."""
-        return losses.accepted(self.request.source.drop, str(self.request.destination))
+        return losses.accepted(self.request.source.allow_loss, str(self.request.destination))
 
     def facts(self) -> dict[str, object]:
         """Return what the output depends on besides the request; see `resume.facts_of`."""
@@ -129,8 +129,8 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
     Raises:
         TokfmtError: Nothing was written.
     """
-    if request.shard:
-        refuse_shards(request)
+    if request.task:
+        refuse_tasks(request)
     destination = Destination.of(request)
     request = replace(request, destination=destination.path)
     if len(destination.portions) > 1:
@@ -159,7 +159,7 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
     if request.ledger:
         refuse_ledger(request, sources)
     _pass_on(sources, notes)
-    made_by = agreed_tokenizer(sources, tokenizer, request.source.drop)
+    made_by = agreed_tokenizer(sources, tokenizer, request.source.allow_loss)
     copies = tokenizer is None and destination.format.takes_lines and _are_lines(sources)
     if not copies and tokenizer is None:
         refuse_text(sources, destination.format)
@@ -176,7 +176,7 @@ def _checked(resolved: Resolved, notes: Notes) -> Resolved:
     request, sources = resolved.request, resolved.sources
     if not resolved.copies:
         _need_separator(resolved)
-    if request.shard:
+    if request.task:
         refuse_undealt(sources, copies=resolved.copies)
     looked = [first_look(source) for source in sources]
     if not resolved.copies:
@@ -232,7 +232,7 @@ def _stagings(
             objection=strangers_in(path),
             readable=readable_by(before),
             kept=request.kept,
-            shared=request.shard is not None,
+            shared=request.task is not None,
             companions=[companion.name for companion in destination.format.companions(path)],
             by_name=is_cluster(request.executor),
         )
@@ -362,7 +362,7 @@ def _refuse_losses(resolved: Resolved, asides: Sequence[SkippedRecords]) -> None
     request, losses = resolved.request, Losses()
     if request.dry_run:
         pairs = list(zip(resolved.sources, asides, strict=True))
-        losses = record_losses(pairs, resolved.destination.format, request.source.drop)
+        losses = record_losses(pairs, resolved.destination.format, request.source.allow_loss)
     losses.found.extend(resolved.losses)
     try:
         resolved.accepted(losses)

@@ -25,7 +25,7 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
     counts, separator = written.portions, resolved.separator
     made, mixed = _made_by(resolved, counts)
     sequences, tokens = (total_of(one.sequences for one in counts), total_of(one.tokens for one in counts))
-    if counts and request.shard is None and sequences == 0:
+    if counts and request.task is None and sequences == 0:
         why = "the sources contain no sequences"
         if request.select is not None:
             why = f"{Option('select', request.select)} takes none of the sequences of the sources"
@@ -89,7 +89,8 @@ def _made_by(resolved: Resolved, counts: Sequence[PortionCounts]) -> tuple[Mappi
     """Return what the manifest may name as the tokenizer of the IDs, and what speaks against it and was accepted.
 
     Raises:
-        TokenizerMismatchError: There are IDs that the tokenizer in use does not have, and --drop does not accept that.
+        TokenizerMismatchError: There are IDs that the tokenizer in use does not have, and --allow-loss does not
+            accept that.
     """
     made, mixed = resolved.made_by
     largest = max((one.max_id for one in counts if one.max_id is not None), default=0)
@@ -97,7 +98,7 @@ def _made_by(resolved: Resolved, counts: Sequence[PortionCounts]) -> tuple[Mappi
     if made is None or not isinstance(size, int) or largest < size or largest == resolved.separator.eos_id:
         return made, mixed
     found, source = f"id {largest:,}", resolved.request.source
-    if resolved.tokenizer is not None and "tokenizers" not in source.drop:
+    if resolved.tokenizer is not None and "tokenizers" not in source.allow_loss:
         path = source.paths[0] if len(source.paths) == 1 else resolved.request.destination
         expected = f"ids below {size:,}, as {made.get('name')} has them"
         raise TokenizerMismatchError(path, "holds ids beyond the tokenizer's vocabulary", expected, found)

@@ -1,6 +1,6 @@
 """Resume: where a conversion is built, and whether an unfinished one that was kept may be continued or finished there.
 
-A conversion that may be continued (`--resume`, `--shard`) says in `conversion.json`, in the hidden sibling of its
+A conversion that may be continued (`--resume`, `--task`) says in `conversion.json`, in the hidden sibling of its
 destination, what it is: every option that its output depends on, and size, modification time and inode of each source
 file. Whoever continues it must ask for the same.
 """
@@ -46,7 +46,7 @@ from tokfmt.ops.convert.arrangement import AS_IT_IS
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.manifest import Manifest, extent, file_differences, read_manifest
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, words_of
-from tokfmt.run.plan import Journal, NullJournal, Shard, keep_only, read_journal
+from tokfmt.run.plan import Journal, NullJournal, Task, keep_only, read_journal
 
 SCHEMA = "tokfmt.conversion/1"
 Facts = Mapping[str, object]
@@ -62,7 +62,7 @@ _FREE = {
     "manifest",
     "checksums",
     "resume",
-    "shard",
+    "task",
     "finish",
     "destination",
     "piped",
@@ -105,8 +105,8 @@ def facts_of(request: Request, resolved: Facts, before: Snapshot) -> dict[str, o
     if asked["shares"]:
         del asked["shares"]["seeded"]
     facts = {_NAMES.get(key, (key.partition(".")[2] or key).replace("_", "-")): v for key, v in asked.items()}
-    shards = request.shard.count if request.shard else request.finish
-    facts |= {"the version of tokfmt": __version__, "the number of shards": shards, **resolved}
+    tasks = request.task.count if request.task else request.finish
+    facts |= {"the version of tokfmt": __version__, "the number of tasks": tasks, **resolved}
     facts |= {f"the source {os.path.abspath(path)}": list(status) for path, status in before.items()}
     return dict(json.loads(json.dumps(facts)))
 
@@ -194,36 +194,36 @@ def resumed(
         note: Told what a person should know.
 
     Raises:
-        ConversionError: What is kept there is another conversion, or somebody works on it; or shards are missing.
+        ConversionError: What is kept there is another conversion, or somebody works on it; or tasks are missing.
         DestinationExistsError.
     """
-    sharded = request.kept == "shards"
+    in_tasks = request.kept == "tasks"
     with place as staging:
         path = staging.home / "conversion.json"
         try:  # until there is something worth keeping; whoever else works here keeps it
             kept = read_conversion(path)
-            staging.keep = sharded or kept is not None
+            staging.keep = in_tasks or kept is not None
         except BaseException:  # a signal
-            staging.keep = sharded or path.exists()
+            staging.keep = in_tasks or path.exists()
             raise
         new = _agree(staging, request, facts, kept, note)
-        shard = request.shard or Shard()
-        also = [Shard(k, request.finish) for k in range(request.finish)]
-        with Journal(staging.home, shard, also) as journal:
+        task = request.task or Task()
+        also = [Task(k, request.finish) for k in range(request.finish)]
+        with Journal(staging.home, task, also) as journal:
             try:
-                _tidy(staging, shard, everything=sharded)
-                if not new and not sharded:
+                _tidy(staging, task, everything=in_tasks)
+                if not new and not in_tasks:
                     note(f"continuing what is in {staging.sibling.name}")
                 yield staging, journal
             except BaseException as error:
                 words = isinstance(error, _WORDS_MEND) or bool(getattr(error, "accepted_by", ""))
                 hopeless = not _text_kinds(staging) if words else isinstance(error, _HOPELESS)
                 staging.keep = (not hopeless and not journal.empty) or (
-                    sharded and not isinstance(error, VerificationError)
+                    in_tasks and not isinstance(error, VerificationError)
                 )
                 if staging.keep and not hopeless:
                     again = f"again with {Option('resume')}{' and these words' if words else ''}"
-                    _say_kept(error, staging.sibling.name, "the same again" if sharded else again)
+                    _say_kept(error, staging.sibling.name, "the same again" if in_tasks else again)
                 raise
         staging.keep = not staging.published
 
@@ -260,20 +260,20 @@ def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None,
         note(f"{change}{more}: what is tokenized stays, the rest is done again")
         return False
     again = f"run once without {Option('resume')}"
-    over = f"delete {staging.sibling.name}" if request.kept == "shards" else again
+    over = f"delete {staging.sibling.name}" if request.kept == "tasks" else again
     raise ConversionError(
         f"{printable(staging.given)}: an unfinished conversion is kept here, and {change}{more}. "
         f"Ask for the same to continue it; to start over, {over}"
     )
 
 
-_LATER = {"eos", "drop", "the separator", "to", "to-opt", "shuffle", "the shares of the splits", "region"}
+_LATER = {"eos", "allow-loss", "the separator", "to", "to-opt", "shuffle", "the shares of the splits", "region"}
 """Facts that tokenised text does not depend on."""
 
 
 def _renumbers(was: Facts, now: Facts) -> bool:
     """Whether records are counted otherwise, for a selection: those left out have no number."""
-    left_out = ["invalid-lines" in str(facts.get("drop")) for facts in (was, now)]
+    left_out = ["invalid-lines" in str(facts.get("allow-loss")) for facts in (was, now)]
     return now.get("select") is not None and left_out[0] != left_out[1]
 
 
@@ -286,7 +286,7 @@ def _text_kinds(staging: Staging) -> list[str]:
 def _forget_later(staging: Staging) -> None:
     """Take away what was done after tokenising; in an order that may be cut off anywhere and done again."""
     home, texts = staging.home, set(_text_kinds(staging))
-    keep_only(home / Shard().journal, texts.__contains__)
+    keep_only(home / Task().journal, texts.__contains__)
     for path in sorted(home.glob("*.json"), key=lambda path: not path.name.startswith("committed")):
         if path.name != "conversion.json" and not path.name.startswith("blocks-source-"):
             path.unlink()
@@ -326,38 +326,38 @@ def read_conversion(path: Path) -> dict[str, Any] | None:
     return content if ours else None
 
 
-def request_of_shards(destination: str | os.PathLike[str]) -> Request:
-    """What the shards of a destination were asked, which are all written.
+def request_of_tasks(destination: str | os.PathLike[str]) -> Request:
+    """What the tasks of a destination were asked, which are all written.
 
     Raises:
-        ConversionError: There are none, or of another version; or shards are missing (they are named).
+        ConversionError: There are none, or of another version; or tasks are missing (they are named).
     """
     by_prefix = (one.canonical(Path(destination)) for one in registry.formats() if one.prefix)
     for place in itertools.chain([Path(destination)], by_prefix):
-        home = hidden_sibling(resolve_link(place), "shards")
+        home = hidden_sibling(resolve_link(place), "tasks")
         if os.path.lexists(home):
             check_private(home)
             break
     kept = read_conversion(home / "conversion.json")
     if kept is None:
         raise ConversionError(
-            f"{printable(destination)}: there are no shards of it. Write them first, with {Option('shard', 'I/N')}"
+            f"{printable(destination)}: there are no tasks of it. Write them first, with {Option('task', 'I/N')}"
         )
     version = kept["facts"].get("the version of tokfmt")
     if version != __version__:
         raise ConversionError(
-            f"{printable(destination)}: its shards were written by tokfmt {version}, this is {__version__}"
+            f"{printable(destination)}: its tasks were written by tokfmt {version}, this is {__version__}"
         )
-    named = "given" if kept.get("here") == _here() else "request"  # as they would be named without shards
+    named = "given" if kept.get("here") == _here() else "request"  # as they would be named without tasks
     request = replace(_rebuilt(kept[named]), destination=Path(destination))
     _need_all(home, request.destination, request.finish)
     return request
 
 
 def _rebuilt(stored: Mapping[str, Any]) -> Request:
-    """The request that all shards shared, from JSON."""
+    """The request that all tasks shared, from JSON."""
     given = dict(stored["source"])
-    given |= {"paths": tuple(given["paths"]), "drop": frozenset(given["drop"])}
+    given |= {"paths": tuple(given["paths"]), "allow_loss": frozenset(given["allow_loss"])}
     given["options"] = given_options(given["options"])
     return Request(
         **{
@@ -365,30 +365,30 @@ def _rebuilt(stored: Mapping[str, Any]) -> Request:
             "source": SourceRequest(**given),
             "to_options": given_options(stored["to_options"]),
             "arrangement": AS_IT_IS,
-            "shard": None,
+            "task": None,
             "rejects": None if stored["rejects"] is None else Path(stored["rejects"]),
             "piped": {},
-            "finish": int(stored["shard"]["count"]),
+            "finish": int(stored["task"]["count"]),
         }
     )
 
 
 def _need_all(home: Path, destination: Path, count: int) -> None:
-    missing = [shard for shard in (Shard(k, count) for k in range(count)) if not _written(home, shard)]
+    missing = [task for task in (Task(k, count) for k in range(count)) if not _written(home, task)]
     if not missing:
         return
-    begun = [shard.index for shard in missing if (home / shard.journal).exists()]
-    listed = _listed([shard.index for shard in missing])
-    which = f"shard {missing[0]} is missing" if len(missing) == 1 else f"shards {listed} of {count} are missing"
+    begun = [task.index for task in missing if (home / task.journal).exists()]
+    listed = _listed([task.index for task in missing])
+    which = f"task {missing[0]} is missing" if len(missing) == 1 else f"tasks {listed} of {count} are missing"
     why = f" (begun, not finished: {_listed(begun)})" if begun else ""
     raise ConversionError(
         f"{printable(destination)}: {which}{why}. Run it with the same words and "
-        f"{Option('shard', f'{missing[0].index}/{count}')}"
+        f"{Option('task', f'{missing[0].index}/{count}')}"
     )
 
 
-def _written(home: Path, shard: Shard) -> bool:
-    return any(kind == "shard" for kind, _, _ in read_journal(home / shard.journal)[0])
+def _written(home: Path, task: Task) -> bool:
+    return any(kind == "task" for kind, _, _ in read_journal(home / task.journal)[0])
 
 
 def _listed(numbers: Sequence[int], most: int = 20) -> str:
@@ -396,10 +396,10 @@ def _listed(numbers: Sequence[int], most: int = 20) -> str:
     return ", ".join(map(str, numbers[:most])) + more
 
 
-def _tidy(staging: Staging, shard: Shard, *, everything: bool) -> None:
+def _tidy(staging: Staging, task: Task, *, everything: bool) -> None:
     """Remove what a killed process left in scratch, but for the results that its journal vouches for."""
-    if everything:  # of this shard; the others may be at work
-        staging.scratch /= f"{shard.index}-of-{shard.count}"
+    if everything:  # of this task; the others may be at work
+        staging.scratch /= f"{task.index}-of-{task.count}"
         shutil.rmtree(staging.scratch, ignore_errors=True)
         make_private(staging.scratch)
         return
@@ -422,7 +422,7 @@ _HOPELESS = (
     CorruptError, TruncatedError, UnsupportedError, UnsafeError, SourceChangedError, VerificationError,
     EngineDifferenceError, ShortfallError,
 )  # fmt: skip
-"""Errors that the same request would meet again, however often it is continued; other shards may yet be of use.
+"""Errors that the same request would meet again, however often it is continued; other tasks may yet be of use.
 
 After an EngineDifferenceError all ids are in doubt: with --engine tokenizers they are made anew.
 """

@@ -71,7 +71,7 @@ def workers_of(resolved: Resolved, place: Workplace) -> Iterator[Workers]:
     """Start the workers of a conversion, which share the scratch of its first destination."""
     request, first = resolved.request, place.first
     with make_executor(request.executor, request.jobs) as executor:
-        share = None if request.shard is None else Share(request.shard)
-        texts = first.home / "scratch"  # which shards share
+        share = None if request.task is None else Share(request.task)
+        texts = first.home / "scratch"  # which tasks share
         journal = next(iter(place.journals.values()))
         yield Workers(executor, slots(executor, request.jobs), first.scratch, journal, texts, share)

@@ -24,7 +24,7 @@ from tokfmt.ops.convert.space import least_bytes, need_room
 from tokfmt.ops.convert.workplace import Workplace
 from tokfmt.ops.source.request import EosChoice, option_names
 from tokfmt.run.execute import Progress
-from tokfmt.run.plan import Shard, Workers, plan, run
+from tokfmt.run.plan import Task, Workers, plan, run
 
 _KEPT, _SPREAD = 1 << 20, 64  # tokens of a region of what may be continued, at least; regions at most
 
@@ -59,7 +59,7 @@ class Written:
     Attributes:
         destination: In which form.
         portions: What was written of each.
-        dropped: What was given up, in words, by its --drop name.
+        dropped: What was given up, in words, by its --allow-loss name.
         compared: What was read back and compared, in numbers.
         report: Of a recipe, what each source gives; see `tokfmt.ops.prepare.report`.
         padded: Positions of samples that hold padding.
@@ -89,7 +89,7 @@ def write(resolved: Resolved, prepared: Prepared, place: Workplace, workers: Wor
     for portion, writer in zip(destination.portions, prepared.writers, strict=True):
         counts.append(_write_portion(resolved, prepared, content, portion, writer, place, workers, notes, compared))
     ledger = None
-    if request.ledger and request.shard is None:
+    if request.ledger and request.task is None:
         from tokfmt.ops.provenance import write_rows  # with all of recipes
 
         rows = destination.rows
@@ -109,14 +109,14 @@ def write_regions(
     size: int,
     workers: Workers,
     progress: Progress,
-    shard: Shard | None = None,
+    task: Task | None = None,
 ) -> PortionCounts:
-    """Write a reader, or one shard of it, in regions of about `size` tokens."""
+    """Write a reader, or one task of it, in regions of about `size` tokens."""
     job = plan(reader, writer, size)
     lengths = {region.index: len(region.tokens) for region in job.regions}
     progress.phase(" ".join(filter(None, ("writing", portion.split))), sum(lengths.values()), "tokens")
     top = -1
-    for receipt in run(job, workers, shard, portion.split or ""):
+    for receipt in run(job, workers, task, portion.split or ""):
         top = max(top, receipt.max_id)
         progress.advance(lengths[receipt.region])
     info, merged = reader.info, getattr(writer, "merged", lambda source: 0)(reader)
@@ -135,7 +135,7 @@ def _share_written(prepared: Prepared, workers: Workers) -> Written:
     """Journal the share of text that this task has tokenized; --finish puts all shares together."""
     workers.journal.sync()
     if workers.share is not None:
-        workers.journal.add("shard", workers.share.shard.index, None)
+        workers.journal.add("task", workers.share.task.index, None)
     counts = PortionCounts(prepared.destination.portions[0], None, None)
     return Written(prepared.destination, [counts], prepared.dropped, {})
 
@@ -161,11 +161,11 @@ def _write_portion(
             need_room(portion.destination, path, least_bytes(writer, carried.reader))
         size = region_size(request, carried.reader)
         try:
-            counts = write_regions(carried.reader, writer, portion, size, workers, notes.progress, request.shard)
+            counts = write_regions(carried.reader, writer, portion, size, workers, notes.progress, request.task)
         except TokenRangeError as error:
             other = not arrangement.plain or request.select is not None
             raise carried.located(error, request.source.paths, other) from error
-        if request.verify and request.shard is None:
+        if request.verify and request.task is None:
             compared.update(_verify(request, prepared, carried, path, portion, workers, notes.progress))
         for note in getattr(writer, "notes", lambda source: ())(carried.reader):
             notes.add(f"{printable(portion.destination.name)}: {marked(note)}")

@@ -324,7 +324,7 @@ class Preparation:
 
     def _read(self, name: str, source: TextSource, ration: QuotaBudget | None) -> list[ShardReader]:
         """Tokenise all records, a part after the other, or as much of them as a ration lets."""
-        self.progress.phase(f"tokenizing {printable(source.name)}", source.size // self.workers.shards, "bytes")
+        self.progress.phase(f"tokenizing {printable(source.name)}", source.size // self.workers.tasks, "bytes")
         found = list[ShardReader]()
         for k, (records, window) in enumerate(zip(source.readers, selected_records(source), strict=True)):
             found.append(self._ingest(f"{name}-{k}", source, records, *window, ration))
@@ -364,7 +364,7 @@ class Preparation:
         """Records by their keys, read; their numbers and keys."""
         records = source.readers[0]
         numbers, keys = _between(self.draft.file.seed, records.count(), *bounds)
-        self.progress.phase(f"tokenizing {printable(source.name)}", len(numbers) // self.workers.shards, "documents")
+        self.progress.phase(f"tokenizing {printable(source.name)}", len(numbers) // self.workers.tasks, "documents")
         return self._ingest(f"{number}-part-{wave}", source, SomeRecords(records, numbers), 0, None), numbers, keys
 
     def _reject(self, rejects: Rejects, number: int, source: TextSource, read: Read, drawing: Drawing) -> None:

@@ -101,7 +101,7 @@ def show(
     split: str | None = None,
     seed: int = 0,
     limit: int | None = None,
-    drop: Iterable[str] = (),
+    allow_loss: Iterable[str] = (),
     recursive: bool = False,
     ignore_manifest: bool = False,
     progress: Progress | None = None,
@@ -115,7 +115,7 @@ def show(
         from_format, from_options, tokenizer, text_field, eos, split: As everywhere.
         seed: Of `random:5`: the same seed chooses the same sequences of datasets with as many.
         limit: At most so many sequences; by default ten of a search, all of any other selection. 0 for all.
-        drop, recursive, ignore_manifest: As everywhere.
+        allow_loss, recursive, ignore_manifest: As everywhere.
         progress: Who watches a search.
 
     Raises:
@@ -125,8 +125,10 @@ def show(
     query = _query(selection)
     handle = tokenizer_of(tokenizer)
     decoder = handle.decoder() if handle else None
-    said = SourceRequest.of(path, from_format, eos, from_options, text_field, split, drop, recursive, ignore_manifest)
-    request = replace(said, drop=said.drop | {"fields"})
+    said = SourceRequest.of(
+        path, from_format, eos, from_options, text_field, split, allow_loss, recursive, ignore_manifest
+    )
+    request = replace(said, allow_loss=said.allow_loss | {"fields"})
     most = None if query is not None or _is_random(selection) else needed(selection, DEFAULT)
     source = open_one(request, handle, progress=progress, most=most, few=query is None)
     reader = source.reader

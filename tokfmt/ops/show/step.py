@@ -86,7 +86,7 @@ class Step:
     Attributes:
         path, fingerprint, seq_len: The recipe's.
         samples: How many it has.
-        step, batch_size, rank, world: What was asked for; None: one sample was.
+        step, batch_size, rank, world_size: What was asked for; None: one sample was.
         first, last: The samples `first <= k < last`.
         notes: What a person should be told.
         shown: The samples; an iterator.
@@ -99,7 +99,7 @@ class Step:
     step: int | None
     batch_size: int | None
     rank: int
-    world: int
+    world_size: int
     first: int
     last: int
     notes: tuple[str, ...]
@@ -113,12 +113,12 @@ def show_step(
     batch_size: int | None = None,
     sample: int | None = None,
     rank: int = 0,
-    world: int = 1,
+    world_size: int = 1,
     tokenizer: str | None = None,
     from_format: str | None = None,
     from_options: Options = (),
     eos: EosChoice = None,
-    drop: Iterable[str] = (),
+    allow_loss: Iterable[str] = (),
 ) -> Step:
     """Open a recipe and find what a step, or one sample, is made of.
 
@@ -126,9 +126,9 @@ def show_step(
         path: A recipe of samples.
         step, batch_size: Step s of global batches of so many samples, from the first sample on.
         sample: A number, instead of a step; negative: from the end.
-        rank, world: The part of the batch that rank r of w takes.
+        rank, world_size: The part of the batch that rank r of w takes.
         tokenizer: Name, directory or tokenizer.json, for text.
-        from_format, from_options, eos, drop: As everywhere.
+        from_format, from_options, eos, allow_loss: As everywhere.
 
     Raises:
         OptionError: Not a recipe of samples; no such step, sample or rank.
@@ -140,7 +140,7 @@ def show_step(
         )
     handle = tokenizer_of(tokenizer)
     decoder = handle.decoder() if handle is not None else None
-    source = open_one(SourceRequest.of(path, from_format, eos, from_options, drop=drop))
+    source = open_one(SourceRequest.of(path, from_format, eos, from_options, allow_loss=allow_loss))
     reader = source.reader
     if isinstance(reader, TextRecipe):
         raise reader.unprepared()
@@ -149,8 +149,8 @@ def show_step(
             f"{printable(path)}: is no recipe of samples, and has no steps. `tokfmt recipe --seq-len N` writes one"
         )
     if step is not None and batch_size is not None:
-        found: Sequence[Where] = reader.where_at(step, batch_size, rank, world)
-        taken = numbers(step, batch_size, rank, world)
+        found: Sequence[Where] = reader.where_at(step, batch_size, rank, world_size)
+        taken = numbers(step, batch_size, rank, world_size)
     else:
         number = sample or 0
         if not -len(reader) <= number < len(reader):
@@ -159,7 +159,7 @@ def show_step(
         taken = range(found[0].sample, found[0].sample + 1)
     look, ledgers = Look(None, decoder, Spelling(decoder) if decoder is not None else None), Ledgers()
     return Step(
-        str(path), reader.fingerprint, reader.seq_len, len(reader), step, batch_size, rank, world, taken.start,
+        str(path), reader.fingerprint, reader.seq_len, len(reader), step, batch_size, rank, world_size, taken.start,
         taken.stop, source.notes, (_drawn(reader, where, look, ledgers) for where in found),
     )  # fmt: skip
 

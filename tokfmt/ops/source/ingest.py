@@ -73,7 +73,7 @@ def ingest(
     """
     home = (workers.texts or workers.scratch) / f"done-{name}"
     home.mkdir(exist_ok=True)
-    slots = workers.jobs * workers.shards
+    slots = workers.jobs * workers.tasks
     size = workers.journal.once(f"blocks-{name}", lambda: block_size(records.info.size, slots))
     blocks: Sequence[tuple[int, Block]] = list(enumerate(records.blocks(size, first, last)))
     serial = isinstance(workers.executor, SerialExecutor) and workers.share is None  # each is counted before the next

@@ -19,7 +19,7 @@ import numpy as np
 from tokfmt.core import listing
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, SeparatorUnknownError, TokfmtError
 from tokfmt.core.format import Format, Hints
-from tokfmt.core.messages import Option, allow_loss
+from tokfmt.core.messages import Option, allowing
 from tokfmt.core.options import given_options
 from tokfmt.core.protocols import Continuing, Screened, Underlying
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
@@ -55,16 +55,16 @@ _LITTLE = 1 << 22  # tokens of a stream that is scanned whole, whatever is asked
 _TRIED = 16  # sequences that are read to find whether any can be
 
 
-def _refuse_others(one: SourceFiles, drop: frozenset[str]) -> None:
+def _refuse_others(one: SourceFiles, allow_loss: frozenset[str]) -> None:
     """Refuse a directory that holds more than its dataset.
 
     Raises:
         FormatError: Nobody said what of that.
     """
-    if one.left_out and "other-files" not in drop:
+    if one.left_out and "other-files" not in allow_loss:
         deeper = f"{Option('recursive')} reads the directories below as well; " if one.below else ""
         what = f"is read as {one.format.name}, and holds {one.left_out}"
-        raise FormatError(one.path, what, remedy=f"{deeper}{allow_loss('other-files')} leaves out what is not read")
+        raise FormatError(one.path, what, remedy=f"{deeper}{allowing('other-files')} leaves out what is not read")
 
 
 @listing.kept()
@@ -210,7 +210,7 @@ def open_source(
     format: str | None = None,  # noqa: A002 - the word users know
     eos: EosChoice = None,
     options: Options = (),
-    drop: Iterable[str] = (),
+    allow_loss: Iterable[str] = (),
     jobs: int | None = None,
     collect: bool = False,
 ) -> Source:
@@ -219,7 +219,7 @@ def open_source(
     Raises:
         DetectionError, FormatError, OptionError, SeparatorUnknownError.
     """
-    request = SourceRequest(tuple(paths), format, eos, given_options(options), drop=frozenset(drop))
+    request = SourceRequest(tuple(paths), format, eos, given_options(options), allow_loss=frozenset(allow_loss))
     return open_found(find_sources(request), request, jobs=jobs, collect=collect)
 
 
@@ -315,18 +315,27 @@ def open_stored(
     said, ignored = manifests_beside(found, request)
     request, written = as_written(format_, request, said)
     options = read_options(format_, request)
-    known, drop = told(request.eos, places, said), request.drop
+    known, allow_loss = told(request.eos, places, said), request.allow_loss
     no_eos = known is not None and known.eos_id is None
     default = tokenizer.eos_id if tokenizer is not None else None
     recipes = partial(_recipe_reader, found[0].named)
     hints = Hints(
-        known.eos_id if known else None, drop, no_eos, jobs, collect, default, recipes, request.allow_partial, few, most
-    )  # fmt: skip
+        known.eos_id if known else None,
+        allow_loss,
+        no_eos,
+        jobs,
+        collect,
+        default,
+        recipes,
+        request.allow_partial,
+        few,
+        most,
+    )
     stored, damage = format_.open(places, options, hints), tuple[Damage, ...]()
     if request.allow_partial and checked:
         stored, damage = _readable(stored, found, said)
     for one in found:
-        _refuse_others(one, drop)
+        _refuse_others(one, allow_loss)
     info, left_out = stored.info, tuple(one.left_out for one in found if one.left_out)
     notes = (*ignored, *written, *info.inferred, *info.notes, *(f"left out: {what}" for what in left_out))
     tokenizers = tuple(manifest.tokenizer for manifest in said)
@@ -336,7 +345,7 @@ def open_stored(
         separator = _stated(stored, format_) or separator
         return Source(places, format_, stored, separator, notes, left_out=left_out, damage=damage)
     if tokenizer is not None:
-        notes += tuple(notes_on_tokenizers(places, tokenizers, tokenizer, drop))
+        notes += tuple(notes_on_tokenizers(places, tokenizers, tokenizer, allow_loss))
     if isinstance(stored, RecordReader):
         separator = _stated(stored, format_) or known or Separator(default, "tokenizer" if default is not None else "")
         return Source(places, format_, stored, separator, notes, None, tokenizers, left_out, damage)

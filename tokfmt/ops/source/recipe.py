@@ -22,7 +22,7 @@ from tokfmt import registry
 from tokfmt.core import listing
 from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokenizerMismatchError, TokfmtError
 from tokfmt.core.format import Hints
-from tokfmt.core.messages import Message, Option, allow_loss, marked, recipe_words, reword
+from tokfmt.core.messages import Message, Option, allowing, marked, recipe_words, reword
 from tokfmt.core.options import given_options
 from tokfmt.core.place import absolute
 from tokfmt.core.protocols import Piece, pieces_of, restored
@@ -120,7 +120,7 @@ def _laid(
                 raise
             found.append(source)
             opened += parts
-        vocabulary = _agreed_vocabulary(opened, handle, hints.drop)
+        vocabulary = _agreed_vocabulary(opened, handle, hints.allow_loss)
     of_ids = [source for source in found if isinstance(source, Source)]
     if len(of_ids) < len(found) or file.dedup != "none":
         return TextRecipe(file, found, handle), opened
@@ -137,15 +137,15 @@ def _vocabulary(handle: TokenizerHandle) -> Vocabulary:
 
 
 def _agreed_vocabulary(
-    opened: Sequence[Opened], handle: TokenizerHandle | None, drop: frozenset[str]
+    opened: Sequence[Opened], handle: TokenizerHandle | None, allow_loss: frozenset[str]
 ) -> Vocabulary | None:
     """The vocabulary of what made the IDs of all sources; None where that is not known, or accepted to be another.
 
     Raises:
         TokenizerMismatchError: Several tokenizers made them.
     """
-    made, _ = agreed_tokenizer(opened, handle, drop)
-    if made is None or "tokenizers" in drop:
+    made, _ = agreed_tokenizer(opened, handle, allow_loss)
+    if made is None or "tokenizers" in allow_loss:
         return None
     inner = [_vocabulary(handle)] if handle is not None else [_vocabulary_of(part) for part in opened]
     for known in inner:
@@ -160,7 +160,7 @@ def _vocabulary_of(part: Opened) -> Vocabulary | None:
     return part.reader.vocabulary if isinstance(part.reader, (Samples, Documents)) else None
 
 
-def _of_recipe(part: Opened, handle: TokenizerHandle | None, drop: frozenset[str]) -> Opened:
+def _of_recipe(part: Opened, handle: TokenizerHandle | None, allow_loss: frozenset[str]) -> Opened:
     """A part with the tokenizer that it knows of, if it is a recipe; others know it from a manifest.
 
     Raises:
@@ -169,7 +169,7 @@ def _of_recipe(part: Opened, handle: TokenizerHandle | None, drop: frozenset[str
     vocabulary = _vocabulary_of(part)
     if vocabulary is None:
         return part
-    if handle is not None and vocabulary.made["digest"] != handle.digest and "tokenizers" not in drop:
+    if handle is not None and vocabulary.made["digest"] != handle.digest and "tokenizers" not in allow_loss:
         what = "is a recipe of IDs that another tokenizer made"
         raise TokenizerMismatchError(part.paths[0], what, handle.name, vocabulary.name)
     return part._replace(tokenizers=(vocabulary.made,))
@@ -292,14 +292,14 @@ def _opened(
     """One source: all that its paths name, one after the other."""
     paths = expanded([file.where.parent / path for path in entry.path])
     request = SourceRequest(
-        tuple(paths), entry.format, file.eos, given_options(entry.options), entry.text, entry.split, hints.drop
+        tuple(paths), entry.format, file.eos, given_options(entry.options), entry.text, entry.split, hints.allow_loss
     )  # fmt: skip
     places = find_sources(request, named) if file.pack == "stored" else []
     if places:
         request = viewed(request, places[0].format, "samples")
     places_named = [str(absolute(Path(path))) for path in paths]
     read = [entry.format, entry.options, entry.split, entry.select, file.eos, file.pack == "stored"]
-    key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.drop))
+    key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.allow_loss))
     plain = file.pack != "stored" and handle is None and not entry.filter
     if plain and (known := _recalled(key, entry.name, request, entry.select, opener)):
         return known[0], [known[1]]
@@ -308,16 +308,16 @@ def _opened(
         parts = opener(request, handle, hints.jobs, found=places, collect=hints.collect)
     except SeparatorUnknownError as error:  # --eos of a command line changes no recipe
         raise SeparatorUnknownError(error.path, error.why, 'Say eos = ID or eos = "none" in the recipe') from error
-    parts = [_of_recipe(part, handle, hints.drop) for part in parts]
+    parts = [_of_recipe(part, handle, hints.allow_loss) for part in parts]
     kinds = _kinds(entry, parts)
     if "text" in kinds:
         return _text_source(file, entry, parts, places, handle), parts
-    if handle is not None and entry.select is None and "tokenizers" not in hints.drop:
+    if handle is not None and entry.select is None and "tokenizers" not in hints.allow_loss:
         _refuse_beyond(parts, handle)
     readers = [_axis(part) for part in parts]
     _refuse_samples(file, readers, parts)
     if file.pack != "stored":
-        _refuse_masks(readers, parts, hints.drop)
+        _refuse_masks(readers, parts, hints.allow_loss)
     separators = {part.separator.eos_id for part in parts}
     if len(separators) > 1 and file.eos is None:
         told = ", ".join(sorted(map(str, separators)))
@@ -433,18 +433,18 @@ def _refuse_samples(file: RecipeFile, readers: Sequence[TokenReader], parts: Seq
             )  # fmt: skip
 
 
-def _refuse_masks(readers: Sequence[TokenReader], parts: Sequence[Opened], drop: frozenset[str]) -> None:
+def _refuse_masks(readers: Sequence[TokenReader], parts: Sequence[Opened], allow_loss: frozenset[str]) -> None:
     """Refuse masks that are not plain, and borders inside of rows, where sequences are cut: they would be lost."""
     for reader, part in zip(readers, parts, strict=True):
         info = reader.info
-        if info.segmented and info.sample_length is None and "inner-boundaries" not in drop:
+        if info.segmented and info.sample_length is None and "inner-boundaries" not in allow_loss:
             raise FormatError(
                 part.paths[0],
                 "its rows are documents that were packed, and a recipe has no place for their borders",
                 remedy='Without options = { view = "samples" } each is a sequence; '
-                f"{allow_loss('inner-boundaries')} joins them",
+                f"{allowing('inner-boundaries')} joins them",
             )
-        if "loss-mask" in drop:
+        if "loss-mask" in allow_loss:
             continue
         what = info.loss_masks
         if info.nonstandard_masks:
@@ -453,7 +453,7 @@ def _refuse_masks(readers: Sequence[TokenReader], parts: Sequence[Opened], drop:
             raise FormatError(
                 part.paths[0],
                 f"has {what}",
-                remedy=f'Only pack = "stored" keeps them; {allow_loss("loss-mask")} does without',
+                remedy=f'Only pack = "stored" keeps them; {allowing("loss-mask")} does without',
             )
 
 

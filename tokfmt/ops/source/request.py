@@ -18,7 +18,7 @@ from tokfmt.core import listing
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import natural_key
 from tokfmt.core.format import Format
-from tokfmt.core.messages import allow_loss
+from tokfmt.core.messages import allowing
 from tokfmt.core.options import choices, given_options, nearest, parse_count, parse_options
 from tokfmt.core.place import Kind, path_of
 from tokfmt.core.text_format import printable
@@ -39,7 +39,7 @@ _DROPS = (
 WRITTEN = frozenset({
     "embedded-separators", "empty-sequences", "masked-separators", "last-labels", "inner-boundaries", "invalid-utf8",
 })  # fmt: skip
-"""Words of --drop that mean something to who writes, and nothing to who only reads."""
+"""Words of --allow-loss that mean something to who writes, and nothing to who only reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class SourceRequest:
         options: The formats' own read options, by name.
         text_field: Dotted path of the text in JSON records.
         split: Which split to read, for formats that have them.
-        drop: What may be given up.
+        allow_loss: What may be given up.
         recursive: Directories mean the datasets in the directories below them as well.
         ignore_manifest: A manifest that contradicts its dataset is left unread, not an error.
         allow_partial: Of a damaged source read the sequences that are certain to be whole; see `ops.source.partial`.
@@ -65,7 +65,7 @@ class SourceRequest:
     options: Mapping[str, object] = field(default_factory=dict)
     text_field: str | None = None
     split: str | None = None
-    drop: frozenset[str] = frozenset()
+    allow_loss: frozenset[str] = frozenset()
     recursive: bool = False
     ignore_manifest: bool = False
     allow_partial: bool = False
@@ -85,19 +85,19 @@ class SourceRequest:
         options: Options = (),
         text_field: str | None = None,
         split: str | None = None,
-        drop: str | Iterable[str] = (),
+        allow_loss: str | Iterable[str] = (),
         recursive: bool = False,
         ignore_manifest: bool = False,
         allow_partial: bool = False,
     ) -> SourceRequest:
-        """As users say it: a path by itself or several, options as words or a mapping, words of --drop.
+        """As users say it: a path by itself or several, options as words or a mapping, words of --allow-loss.
 
         Raises:
             OptionError: A word means nothing.
             TypeError: Something is no path.
         """
         return SourceRequest(
-            several(paths), format, eos, given_options(options), text_field, split, check_drops(drop), recursive,
+            several(paths), format, eos, given_options(options), text_field, split, check_losses(allow_loss), recursive,
             ignore_manifest, allow_partial,
         )  # fmt: skip
 
@@ -277,24 +277,24 @@ def needed(selection: str | None, default: int) -> int | None:
     return max(bounds) + (not colon)
 
 
-def drop_words() -> tuple[str, ...]:
-    """All words of --drop, those of formats from elsewhere too."""
+def loss_words() -> tuple[str, ...]:
+    """All words of --allow-loss, those of formats from elsewhere too."""
     theirs = [word for format_ in registry.formats() for word in format_.drops]
     return tuple(dict.fromkeys((*_DROPS, *theirs)))
 
 
-def check_drops(names: Iterable[str]) -> frozenset[str]:
-    """The words of --drop: tokfmt's own, and those of the formats installed.
+def check_losses(names: Iterable[str]) -> frozenset[str]:
+    """The words of --allow-loss: tokfmt's own, and those of the formats installed.
 
     Raises:
         OptionError: A word that means nothing; names the nearest.
     """
     words = frozenset([names] if isinstance(names, str) else names)
     if not words <= set(_DROPS):  # only then are all formats asked, which imports them
-        known = drop_words()
+        known = loss_words()
         for name in sorted(words - set(known)):
             raise OptionError(
-                f"{allow_loss(name)}: is none of {', '.join(known)}", name=name, nearest=nearest(name, known)
+                f"{allowing(name)}: is none of {', '.join(known)}", name=name, nearest=nearest(name, known)
             )
     return words
 

@@ -142,7 +142,7 @@ def notes_on_tokenizers(
     places: Sequence[Path],
     tokenizers: Sequence[Mapping[str, Any] | None],
     tokenizer: TokenizerHandle,
-    drop: frozenset[str],
+    allow_loss: frozenset[str],
 ) -> Iterator[str]:
     """Notes on sources that another tokenizer made, by their manifests.
 
@@ -151,7 +151,7 @@ def notes_on_tokenizers(
     """
     for path, made in zip(places, tokenizers, strict=True):
         if made is not None and made["digest"] != tokenizer.digest:
-            if "tokenizers" not in drop:
+            if "tokenizers" not in allow_loss:
                 what = (
                     f"{_OTHERWISE}: another file was at that path" if tokenizer.name == made.get("name") else _OTHERWISE
                 )
@@ -164,7 +164,7 @@ def _titled(made: Mapping[str, Any]) -> str:
 
 
 def agreed_tokenizer(
-    sources: Sequence[Source], tokenizer: TokenizerHandle | None, drop: frozenset[str]
+    sources: Sequence[Source], tokenizer: TokenizerHandle | None, allow_loss: frozenset[str]
 ) -> tuple[Mapping[str, Any] | None, str]:
     """What made the ids of all sources, None if that is not known or not the same; and what differs, in words.
 
@@ -182,7 +182,7 @@ def agreed_tokenizer(
                 made.setdefault(str(one["digest"]), (path, one))
     if len(made) > 1:
         (_, first), (path, other) = list(made.values())[:2]
-        if "tokenizers" not in drop:
+        if "tokenizers" not in allow_loss:
             raise TokenizerMismatchError(path, _OTHERWISE, _titled(first), _titled(other))
         return None, f"sources of {len(made)} tokenizers: {', '.join(_titled(one) for _, one in made.values())}"
     if unknown or not made:

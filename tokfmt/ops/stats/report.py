@@ -227,7 +227,7 @@ class TextFacts:
         characters: Code points.
         field: Dotted path of the text in a record.
         fields: Top-level fields, the most frequent first; at most 100.
-        invalid: Lines left out by --drop invalid-lines.
+        invalid: Lines left out by --allow-loss invalid-lines.
     """
 
     bytes: int

@@ -88,7 +88,7 @@ def stats(request: StatsRequest, progress: Progress | None = None, cancelled: Ca
     """
     jobs = worker_count(request.jobs)
     _check(request)
-    reading = replace(request.source, drop=request.source.drop | {"fields"})  # nothing is lost by looking
+    reading = replace(request.source, allow_loss=request.source.allow_loss | {"fields"})  # nothing is lost by looking
     handle = tokenizer_of(request.tokenizer)
     with Scratch() as scratch, make_executor(request.executor, jobs) as executor:
         workers = Workers(executor, jobs, scratch)

@@ -181,7 +181,7 @@ class FindingsTab(Working):
         request = session.asked or session.request  # of all splits, unless one was asked for
         used = session.choice is not None and session.vocabulary is not None and not session.of_text
         wanted = CheckRequest(
-            replace(request, paths=request.paths[:1], format=session.format_name, drop=frozenset()),
+            replace(request, paths=request.paths[:1], format=session.format_name, allow_loss=frozenset()),
             deep,
             session.choice.name if session.choice is not None and used else None,
         )

@@ -48,9 +48,9 @@ def _opened(session: Session) -> Source:
     if session.refused is not None or format_ is None:
         raise TokfmtError(session.failure)
     session.check_unchanged()
-    wanted = replace(request, drop=request.drop | LOOKING, ignore_manifest=True)
+    wanted = replace(request, allow_loss=request.allow_loss | LOOKING, ignore_manifest=True)
     if session.view.as_stored:
-        wanted = viewed(replace(wanted, drop=wanted.drop | {"tail"}), format_, "samples")
+        wanted = viewed(replace(wanted, allow_loss=wanted.allow_loss | {"tail"}), format_, "samples")
     elif request.eos is None:
         wanted = replace(wanted, eos=known.eos_id)
     handle = session.vocabulary.handle if session.vocabulary else None
