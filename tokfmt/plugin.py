@@ -1,6 +1,6 @@
 """What a format of another package is made of; every name here, and nothing else of tokfmt, is for plug-ins to import.
 
-    from tokfmt.plugin import Confidence, FlatFormat, FlatWriter, Laid
+    from tokfmt.plugin import Confidence, FileLayout, FlatFormat, FlatWriter
 
 `VERSION` counts the changes of this module because of which a plug-in must change: a plug-in that was written for
 another one may fail. `formats/README.md` explains how the names are used, `tokfmt plugin new NAME` writes a package

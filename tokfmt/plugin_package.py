@@ -53,9 +53,9 @@ from tokfmt.plugin import (
     Code,
     Confidence,
     CorruptError,
+    FileLayout,
     FlatFormat,
     FlatWriter,
-    Laid,
     Separators,
     Struct,
     told_tokens,
@@ -94,7 +94,7 @@ class Format(FlatFormat):
         if header["magic"] != MAGIC:
             raise CorruptError(file.path, "has another magic number", expected=MAGIC, found=header["magic"])
         extent, problems = told_tokens(file, TOKEN, header["tokens"], "@CODE@2", begin=HEADER.size, short=True)
-        return Laid(
+        return FileLayout(
             extents=[extent],
             separators=Separators.AFTER,
             eos_id=header["eos_id"],

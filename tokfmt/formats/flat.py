@@ -96,6 +96,7 @@ __all__ = [
     "FlatWriter",
     "Pieces",
     "Struct",
+    "files_named",
     "joined",
     "loss_mask",
     "mask_bytes",
@@ -628,6 +629,17 @@ def _follows(before: Path, path: Path) -> bool:
     return int(split[1][2]) == int(split[0][2]) + 1
 
 
+def files_named(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
+    """Return the files of a directory whose names match, in natural order of the first group, or of the whole name.
+
+    Raises:
+        FormatError: The directory cannot be listed.
+    """
+    found = [match for name in names_in(directory) if (match := pattern.fullmatch(name))]
+    found.sort(key=lambda match: (natural_key(match[pattern.groups and 1]), match[0]))
+    return [directory / match[0] for match in found]
+
+
 def _size_of(path: Path) -> int:
     return listing.status(path).size if listing.is_file(path) else 0
 
@@ -755,9 +767,7 @@ class FlatFormat(Format):
         """The file at a path, or those of a folder in the order of reading; of several of a prefix, that of tokens."""
         if not listing.is_dir(path):
             return [self.canonical(path)]
-        found = [match for name in names_in(path) if (match := re.fullmatch(self.pattern, name))]
-        found.sort(key=lambda match: (natural_key(match[match.re.groups and 1]), match[0]))
-        return list(dict.fromkeys(self.canonical(path / match[0]) for match in found))
+        return list(dict.fromkeys(map(self.canonical, files_named(path, re.compile(self.pattern)))))
 
     def files(self, path: Path) -> list[Path]:
         """See `Format.files`."""

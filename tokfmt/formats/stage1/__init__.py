@@ -17,59 +17,32 @@ Source: the public dataset card of a stage-1 packed pretraining dataset.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
-from tokfmt.core import listing
 from tokfmt.core.annotation import Numbered, Part
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
 from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import File, open_file
-from tokfmt.core.findings import Problem, fatal, noted
+from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe, Target, WriterTraits
-from tokfmt.core.messages import Message, Option, allowing, from_option
-from tokfmt.core.options import LazyAttribute, option
+from tokfmt.core.messages import Message, allowing, from_option
 from tokfmt.core.protocols import Place
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import LARGEST, kind_of, places
 from tokfmt.core.reader import INT32_MAX, Damage, Separators, TokenReader
 from tokfmt.core.text_format import counted, printable
-from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatReader, FlatWriter, whole_tokens
+from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatReader, FlatWriter
+from tokfmt.formats.stage1.blocks import GPT2_EOS, MEMBER, NAME, TOKEN, numbering, problems_of, short_blocks, suspicions
+from tokfmt.formats.stage1.check import CODES, findings
+from tokfmt.formats.stage1.options import SAMPLE, ReadOptions, WriteOptions
 
-GPT2_EOS = 50256
-SAMPLE = 8192
-TOKEN = np.dtype("<i4")
-LARGEST_SAMPLE = 1 << 24
-BLOCK_NAME = re.compile(r"stage1_block_(\d+)\.bin")
 _UPSTREAM = 4 * SAMPLE * 62_500  # bytes of a block before the last
-_LOOKED_AT = 1 << 11  # tokens, of each of a thousand blocks
-_MOST = 0.9
 _FIRST_IDS = 8  # of a sample, in --raw
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """How to read stage-1 blocks."""
-
-    view: Literal["documents", "samples"] = option("documents", "documents between separators, or rows as stored")
-    seq_len: int = option(SAMPLE, "tokens in a sample", least=1, most=LARGEST_SAMPLE)
-    gaps: Literal["refuse", "accept"] = option(
-        "refuse", "missing blocks of a directory are an error, or the stream continues without them"
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
-    """How to write stage-1 blocks."""
-
-    seq_len: int = option(SAMPLE, "tokens in a sample", least=1, most=LARGEST_SAMPLE)
-    samples: int = option(62_500, "samples per block (file)", least=1, most=1 << 40)
 
 
 class Stage1Reader(FlatReader):
@@ -129,10 +102,9 @@ class Stage1(FlatFormat):
     carries = "sequences in order; IDs up to 2^31-1"
     cannot = "empty sequences; sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
-    pattern, unreadable = BLOCK_NAME.pattern, "TF202"
-    member, counted = "stage1_block_NNNN.bin", "blocks"
-    audit = LazyAttribute("tokfmt.formats.stage1.check", "findings")
-    codes = LazyAttribute("tokfmt.formats.stage1.check", "CODES")
+    pattern, unreadable = NAME.pattern, "TF202"
+    member, counted, meanings = MEMBER, "blocks", CODES
+    audit = staticmethod(findings)
 
     def row_writer(self, path: Path, options: WriteOptions, target: Target, shifted: bool) -> RowWriter:  # noqa: ARG002
         """See `Format.row_writer`: labels are not stored, and follow from the rows."""
@@ -145,8 +117,8 @@ class Stage1(FlatFormat):
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if probe.is_directory:
-            return Confidence.CERTAIN if any(BLOCK_NAME.fullmatch(name) for name in probe.entries) else None
-        named = BLOCK_NAME.fullmatch(probe.path.name) is not None
+            return Confidence.CERTAIN if any(NAME.fullmatch(name) for name in probe.entries) else None
+        named = NAME.fullmatch(probe.path.name) is not None
         if not probe.size:
             return Confidence.STRUCTURE if named else None
         head = np.frombuffer(probe.head[: len(probe.head) // 4 * 4], "<i4")
@@ -167,7 +139,7 @@ class Stage1(FlatFormat):
             problems = list(numbering(paths[0], blocks, gaps_accepted=accepted))
             if hints.partial:  # what a block begins with may be the rest of a document
                 problems = [problem._replace(fatal=True) for problem in problems]
-        if len(paths) == 1 or all(BLOCK_NAME.fullmatch(path.name) for path in blocks):
+        if len(paths) == 1 or all(NAME.fullmatch(path.name) for path in blocks):
             problems += short_blocks([extent.file for extent in laid.extents], gaps_accepted=accepted)
         problems += laid.problems
         if options.view == "documents":
@@ -209,71 +181,6 @@ class Stage1(FlatFormat):
         return [Part("blocks", path, lambda: named), *samples]
 
 
-def problems_of(file: File, seq_len: int) -> Iterator[Problem]:
-    """What the size of a block tells."""
-    if not file.size:
-        yield Problem("TF205", "warning", FormatError(file.path, "is empty", remedy="Remove it, or copy it again"))
-    elif file.size % 4:
-        yield from whole_tokens(file, TOKEN, "TF206", "a block")[1]
-    elif rest := file.size // 4 % seq_len:
-        what, at = f"ends with a partial sample of {rest:,} of {seq_len:,} tokens", file.size - 4 * rest
-        remedy = f"Copy it again, or name its sample length with {from_option('seq_len', 'N')}"
-        yield noted("TF207", TruncatedError(file.path, what, offset=at, remedy=remedy), f"{file.path.name} {what}")
-
-
-_SAID = {
-    "zeros": "holds nothing but zeros: a sparse or unfinished copy?",
-    "big-endian int32": "looks big-endian: its ids are far too large as they stand",
-    "uint16": f"looks like uint16 ids read as int32: most of its ids are 65,536 or more ({Option('from', 'nanogpt')} "
-    "reads uint16)",
-    "big-endian uint16": "looks like big-endian uint16 ids read as int32: most of its ids are 65,536 or more",
-    "int64": "looks like int64 ids read as int32: every second id is 0",
-    "big-endian int64": "looks like big-endian int64 ids read as int32: every second id is 0",
-    "arange": "holds numbers that count up, not ids of tokens",
-}
-
-
-def suspicions(file: File) -> Iterator[str]:
-    """Notes on content that is not int32 as it should be. Only said, never acted on; too short a file says nothing."""
-    looked = min(_LOOKED_AT, file.size // 4)
-    if looked < _LOOKED_AT // 4:
-        return
-    ids = file.array(0, looked, np.dtype("<u4"))
-    if not ids.any():
-        yield f"{file.path.name} begins with {looked:,} zeros: a sparse or unfinished copy?"
-        return
-    kind = kind_of([ids.tobytes()], GPT2_EOS)
-    top = int(ids.max())
-    if kind in _SAID:
-        yield f"{file.path.name} {_SAID[kind]}"
-    elif top >= 1 << 16 and float(np.mean(ids >= 1 << 24)) > _MOST and int(ids.byteswap().max()) < 1 << 24:
-        yield f"{file.path.name} {_SAID['big-endian int32']}"
-    elif top >= 1 << 16 and float(np.mean(ids >= 1 << 16)) > _MOST and float(np.mean(ids < 1 << 22)) < 1 - _MOST:
-        yield f"{file.path.name} {_SAID['uint16']}"
-
-
-def numbering(home: Path, blocks: Sequence[Path], *, gaps_accepted: bool) -> Iterator[Problem]:
-    """What is wrong with the numbers of blocks sorted in numeric order."""
-    numbers = [int(match[1]) for path in blocks if (match := BLOCK_NAME.fullmatch(path.name))]
-    if numbers[:1] > [0] and not gaps_accepted:
-        fragment = "without those before it, its first document may be a fragment"
-        verb = "begins with" if listing.is_dir(home) else "is"
-        what = f"{verb} block {numbers[0]}: {fragment}"
-        remedy = f"Find them, or say {from_option('gaps', 'accept')}"
-        yield Problem("TF204", "warning", CorruptError(home, what, remedy=remedy), note=what)
-    for before, after in zip(numbers, numbers[1:], strict=False):
-        if after == before:
-            error = CorruptError(home, f"two blocks have the number {after}", remedy="Keep one of them")
-            yield Problem("TF203", "error", error, fatal=True)
-        elif after != before + 1:
-            one = after == before + 2
-            missing = f"block {before + 1} is" if one else f"blocks {before + 1} to {after - 1} are"
-            what = f"{missing} missing between {before} and {after}"
-            remedy = f"Find what is missing; {from_option('gaps', 'accept')} reads on without it"
-            severity = "warning" if gaps_accepted else "error"
-            yield Problem("TF204", severity, CorruptError(home, what, remedy=remedy), not gaps_accepted, what)
-
-
 def _unbroken(laid: FileLayout) -> FileLayout:
     """The blocks up to the first that may have been cut: one before the last that is shorter than others.
 
@@ -289,18 +196,6 @@ def _unbroken(laid: FileLayout) -> FileLayout:
     what = f"{printable(path)}: nothing tells that this block is whole, so that {counted(behind, 'block')} behind it "
     damage = Damage(f"{what}may begin inside a document", unused=sum(sizes[last + 1 :]))
     return replace(laid, extents=laid.extents[: last + 1], damage=(*laid.damage, damage))
-
-
-def short_blocks(files: Sequence[File], *, gaps_accepted: bool) -> Iterator[Problem]:
-    """Blocks before the last one that are shorter than another: the stream is broken at their ends."""
-    full = max((file.size for file in files), default=0)
-    for file in files[:-1]:
-        if file.size < full:
-            what = f"is not the last block, yet shorter than the others ({file.size:,} of {full:,} bytes)"
-            remedy = f"Copy it again; {from_option('gaps', 'accept')} reads on without what is missing"
-            error = TruncatedError(file.path, what, remedy=remedy)
-            severity = "warning" if gaps_accepted else "error"
-            yield Problem("TF208", severity, error, not gaps_accepted, f"{file.path.name} {what}")
 
 
 def _block(blocks: Sequence[Path], seq_len: int, number: int) -> Field:

@@ -18,7 +18,16 @@ from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.messages import Option
 from tokfmt.core.reader import WINDOW, windows
-from tokfmt.formats.stage1 import FORMAT, GPT2_EOS, ReadOptions, numbering, problems_of, short_blocks, suspicions
+from tokfmt.formats.stage1.blocks import (
+    GPT2_EOS,
+    MEMBER,
+    blocks_at,
+    numbering,
+    problems_of,
+    short_blocks,
+    suspicions,
+)
+from tokfmt.formats.stage1.options import ReadOptions
 
 LOOK = 1 << 14
 """Tokens looked at in each of three places of a block, when not all are."""
@@ -93,12 +102,12 @@ class Content:
 def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     """Every violation found in a block or a directory of blocks."""
     try:
-        blocks = FORMAT.files(path)
+        blocks = blocks_at(path)
     except FormatError as error:
         yield Finding.of("TF202", error)
         return
     if not blocks:
-        yield Finding("TF201", "error", str(path), f"holds no {FORMAT.member}", "Name the blocks themselves")
+        yield Finding("TF201", "error", str(path), f"holds no {MEMBER}", "Name the blocks themselves")
     accepted = options.gaps == "accept"
     yield from (problem.finding() for problem in numbering(path, blocks, gaps_accepted=accepted))
     files = []
