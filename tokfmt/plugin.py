@@ -58,6 +58,7 @@ from tokfmt.core.messages import Message, Option, allowing, from_option, to_opti
 from tokfmt.core.options import LazyAttribute, option
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.protocols import (
+    ByteOffset,
     Filled,
     Gatherer,
     Line,
@@ -66,7 +67,6 @@ from tokfmt.core.protocols import (
     Marked,
     PaddingCounts,
     Piece,
-    Place,
     RawCopyable,
     Sampled,
     Scattered,
@@ -105,6 +105,7 @@ __all__ = [
     "WINDOW",
     "Audit",
     "Block",
+    "ByteOffset",
     "Code",
     "Column",
     "Columns",
@@ -148,7 +149,6 @@ __all__ = [
     "Part",
     "Passed",
     "Piece",
-    "Place",
     "Pointer",
     "Probe",
     "Problem",

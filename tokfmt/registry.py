@@ -125,6 +125,7 @@ def _files_of(error: BaseException | None) -> Iterator[str]:
         error = error.__cause__
 
 
+@functools.cache  # `EntryPoint.module` parses the entry point by a regular expression, 2 per format and file otherwise
 def _signature(name: str) -> Signature | None:
     """The signature of a format, which is read without importing the format; None if it states none."""
     package = _points()[name].module.rpartition(".")[0]

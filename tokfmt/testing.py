@@ -62,7 +62,7 @@ from tokfmt.ops.source.request import EosChoice, SourceRequest
 from tokfmt.run.execute import NullProgress, SerialExecutor, make_executor
 from tokfmt.run.plan import Workers, commit, plan, run
 from tokfmt.views.memory import MemoryReader
-from tokfmt.views.view import place_of, position_of
+from tokfmt.views.view import byte_offset_of, position_of
 
 try:
     import pytest
@@ -520,7 +520,7 @@ class FormatContract:
                 total = stored.info.tokens
                 assert np.array_equal(again.tokens(0, total), stored.tokens(0, total))
                 for position in range(min(total, 64)):
-                    if (place := place_of(stored, position)) is None:
+                    if (place := byte_offset_of(stored, position)) is None:
                         break
                     found = position_of(stored, place.path, place.offset)
                     assert found == position or (place.width is None and found is not None and found <= position)

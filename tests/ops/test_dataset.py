@@ -133,7 +133,7 @@ def test_a_dataset_that_was_read_from_travels_closes_and_says_what_is_not_there(
 def test_a_file_that_was_cut_or_filled_with_other_ids_after_it_was_opened_is_no_mixture(tmp_path, name):
     """Documents of a stream are where their separators were: each has to have one behind it still."""
     dataset = flat(tmp_path, name)
-    place = dataset.reader.source.place(0)
+    place = dataset.reader.source.byte_offset(0)
     with open(place.path, "r+b") as file:
         file.seek(place.offset)
         file.write((7).to_bytes(place.width, "little") * 20 * 41)

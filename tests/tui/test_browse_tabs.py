@@ -33,7 +33,7 @@ from tokfmt.tui.tabs.statistics import (
     scatter,
 )
 from tokfmt.tui.widgets.outline import Outline, Row, first_open, fitted
-from tokfmt.views.view import place_of, position_of
+from tokfmt.views.view import byte_offset_of, position_of
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 BLOCKS = FIXTURES / "stage1" / "blocks"
@@ -295,7 +295,7 @@ def test_nothing_is_found_and_everything_is_checked():
         await press("s")
         row, unit = app.tab.where
         position = app.tab.session.port.peek_span(row).start + unit
-        assert place_of(app.session.view.reader, position).offset == finding.offset
+        assert byte_offset_of(app.session.view.reader, position).offset == finding.offset
 
     browse([PACK], steps)
 

@@ -65,7 +65,9 @@ def test_lookups_find_what_the_library_does(tmp_path, shape, chunk, libver):
     for first, last in ((shape[0] // 2, min(shape[0], shape[0] // 2 + 5)), (shape[0] - 1, shape[0]), (0, shape[0])):
         assert np.array_equal(table.read(first, last), rows[first:last])
     for row in {0, shape[0] - 1}:
-        assert open_stored(path, few=True).table.place(row, 0, 0) == open_stored(path).table.place(row, 0, 0)
+        assert open_stored(path, few=True).table.byte_offset(row, 0, 0) == open_stored(path).table.byte_offset(
+            row, 0, 0
+        )
 
 
 def chunked(path, **how):

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokfmt.core.protocols import Located, Place, Underlying
+from tokfmt.core.protocols import ByteOffset, Located, Underlying
 from tokfmt.core.ragged import Ragged
 from tokfmt.dataset import Dataset
 from tokfmt.testing import datasets
 from tokfmt.views.memory import MemoryReader
 from tokfmt.views.select import Chosen, Concat, Known, NonEmpty, Rows, Slice
-from tokfmt.views.view import SplitAt, WithoutTrailing, WithSeparators, place_of, position_of
+from tokfmt.views.view import SplitAt, WithoutTrailing, WithSeparators, byte_offset_of, position_of
 
 EOS = 9
 
@@ -23,8 +23,8 @@ class Placed(MemoryReader):
         super().__init__(ragged)
         self.name = name
 
-    def place(self, position):
-        return Place(self.name, 4 * position, 4)
+    def byte_offset(self, position):
+        return ByteOffset(self.name, 4 * position, 4)
 
     def position(self, path, offset):
         return offset // 4 if path == self.name and 0 <= offset < 4 * self.info.tokens else None
@@ -127,7 +127,7 @@ def test_places_through_all_views(top):
     tokens = top.tokens(0, top.info.tokens).tolist()
     files = {r.name: r for r in all_readers(top) if isinstance(r, Located)}  # type: ignore[attr-defined]
     for position, token in enumerate(tokens):
-        place = place_of(top, position)
+        place = byte_offset_of(top, position)
         if place is None:
             continue
         stored = files[place.path]

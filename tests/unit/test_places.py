@@ -16,7 +16,7 @@ from tokfmt.core.errors import TokfmtError
 from tokfmt.core.protocols import Located
 from tokfmt.ops.source.ingest import tokenized
 from tokfmt.ops.source.open import open_source
-from tokfmt.views.view import place_of, position_of
+from tokfmt.views.view import byte_offset_of, position_of
 
 PACKS = sorted(path.name for path in (FIXTURES / "modalities").glob("*.pbin"))
 STORES = sorted(path.name for path in (FIXTURES / "flat-tokens").glob("*.zarr"))
@@ -35,7 +35,7 @@ def there_and_back(reader, positions):
     """Each position with its token and its place; from every byte of the token back to the position."""
     tokens = reader.tokens(0, reader.info.tokens).tolist()
     for position in positions:
-        place = place_of(reader, position)
+        place = byte_offset_of(reader, position)
         if place.width is not None:
             for byte in range(place.width):
                 assert position_of(reader, place.path, place.offset + byte) == position
@@ -46,13 +46,13 @@ def outside(reader, path):
     total = reader.info.tokens
     for wrong in (-1, total):
         with pytest.raises(IndexError):
-            place_of(reader, wrong)
+            byte_offset_of(reader, wrong)
     assert position_of(reader, path, -1) is None
     assert position_of(reader, path, 1 << 40) is None
     assert position_of(reader, path.parent / "another", 0) is None
     again = pickle.loads(pickle.dumps(reader))
     if total:
-        assert place_of(again, total - 1) == place_of(reader, total - 1)
+        assert byte_offset_of(again, total - 1) == byte_offset_of(reader, total - 1)
 
 
 @pytest.mark.parametrize("name", PACKS)
@@ -123,12 +123,12 @@ def test_stores_of_other_kinds(name):
 
 
 def place_position(reader, place):
-    return next(p for p in range(reader.info.tokens) if place_of(reader, p) == place)
+    return next(p for p in range(reader.info.tokens) if byte_offset_of(reader, p) == place)
 
 
 def test_an_absent_chunk_lies_nowhere():
     reader = opened(FIXTURES / "bad" / "flat-tokens" / "control_absent_chunk_of_zeros", options={"holes": "fill"})
-    places = [place_of(reader, p) for p in range(reader.info.tokens)]
+    places = [byte_offset_of(reader, p) for p in range(reader.info.tokens)]
     absent = [place for place in places if "absent" in place.detail]
     assert absent and all(place.path.name == ".zarray" and place.width is None for place in absent)
 
@@ -176,8 +176,8 @@ def test_hdf5(name, view):
         first = position_of(reader, place.path, place.offset)
         assert first is not None and first <= position
         if place.width is None:
-            assert place_of(reader, first).offset == place.offset
-            before = place_of(reader, first - 1) if first else None
+            assert byte_offset_of(reader, first).offset == place.offset
+            before = byte_offset_of(reader, first - 1) if first else None
             assert before is None or (before.path, before.offset) != (place.path, place.offset)
     outside(reader, place.path)
 
@@ -198,7 +198,7 @@ def test_hdf5_chunks_of_every_kind(tmp_path):
             file.create_dataset("data", data=data, **given)
             file.attrs["n_examples"] = 6
         reader = opened(path, options=["view=samples"])
-        assert (place_of(reader, 9).width is None) == (name == "cut")
+        assert (byte_offset_of(reader, 9).width is None) == (name == "cut")
         for position, token, place in there_and_back(reader, range(48)):
             assert token == data[position // 8, 0, position % 8]
             if place.width:
@@ -210,7 +210,7 @@ def test_hdf5_chunks_of_every_kind(tmp_path):
                     assert file["data"].id.get_chunk_info_by_coord(at).byte_offset == place.offset
                 assert position_of(reader, path, place.offset) == at[0] * 8 + at[2]
         if name == "contiguous":
-            mask = place_of(reader, 0).offset + 8 * 4
+            mask = byte_offset_of(reader, 0).offset + 8 * 4
             assert position_of(reader, path, mask) is None
 
 
@@ -234,27 +234,27 @@ def test_jsonl(tmp_path, indexed, end, bom):
     assert isinstance(reader, Located)
     position = 0
     for number, ids in enumerate(lists):
-        line = records.record_place(number)
+        line = records.record_byte_offset(number)
         data = raw[line.offset : line.offset + line.width]
         assert json.loads(data.decode("utf-8-sig")) == {"input_ids": ids}
         for byte in (line.offset, line.offset + line.width, line.offset + line.width // 2):
             assert records.record_at(path, byte) == number
             assert position_of(reader, path, byte) == (position if ids else None)
         for k in range(len(ids)):
-            place = place_of(reader, position)
+            place = byte_offset_of(reader, position)
             assert (place.path, place.offset, place.width) == (path, line.offset, None)
             assert place.detail == f"token {k:,} of record {number}"
             position += 1
     assert records.record_at(path, len(raw)) is None
     with pytest.raises(IndexError):
-        records.record_place(len(lists))
+        records.record_byte_offset(len(lists))
 
 
 def test_jsonl_without_its_invalid_lines(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_text('{"input_ids": [1]}\n{broken\n{"input_ids": [2]}\n')
     records = open_source([path], allow_loss=["invalid-lines"]).reader
-    assert [records.record_place(i).offset for i in range(2)] == [0, 27]
+    assert [records.record_byte_offset(i).offset for i in range(2)] == [0, 27]
     assert [records.record_at(path, at) for at in (0, 20, 30)] == [0, None, 1]
 
 
@@ -264,11 +264,11 @@ def test_jsonl_of_several_files_and_compressed(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"input_ids": [1]}\n')
     (tmp_path / "b.jsonl").write_text('{"input_ids": [2]}\n{"input_ids": [3]}\n')
     records = opened(tmp_path)
-    assert [records.record_place(i).path.name for i in range(3)] == ["a.jsonl", "b.jsonl", "b.jsonl"]
+    assert [records.record_byte_offset(i).path.name for i in range(3)] == ["a.jsonl", "b.jsonl", "b.jsonl"]
     assert records.record_at(tmp_path / "b.jsonl", 20) == 2
     path = tmp_path / "c.jsonl.gz"
     path.write_bytes(gzip.compress(b'{"input_ids": [1]}\n'))
-    place = opened(path).record_place(0)
+    place = opened(path).record_byte_offset(0)
     assert (place.offset, place.width) == (0, None) and "decompressed" in place.detail
 
 
@@ -276,6 +276,6 @@ def test_a_golden_of_several_files():
     """Places name the file that holds the token."""
     home = FIXTURES / "hdf5" / "packed_overlap"
     reader = opened(home, eos=50256)
-    places = [place_of(reader, p) for p in np.linspace(0, reader.info.tokens - 1, 30).astype(int).tolist()]
+    places = [byte_offset_of(reader, p) for p in np.linspace(0, reader.info.tokens - 1, 30).astype(int).tolist()]
     assert len({place.path for place in places}) > 1
     assert all(os.path.getsize(place.path) > place.offset for place in places)

@@ -43,12 +43,12 @@ from tokfmt.core.reader import CachedProtocolMeta, Damage, TokenReader
 from tokfmt.core.records import Spot
 
 
-class Place(NamedTuple):
-    """Where a token lies.
+class ByteOffset(NamedTuple):
+    """The file that stores a token or a record, and the byte offset of it there.
 
     Attributes:
         path: The file.
-        offset: Of its first byte; for compressed data, of the first byte of the chunk that holds it.
+        offset: The byte offset of the first byte; of compressed data, of the first byte of the chunk that holds it.
         width: Bytes of the token in the file, or None when it lies inside a compressed chunk.
         detail: Where in the format's own terms, in words: which chunk, row and column.
     """
@@ -61,10 +61,10 @@ class Place(NamedTuple):
 
 @runtime_checkable
 class Located(Protocol):
-    """A stored reader that knows the places of its tokens."""
+    """A stored reader that knows the byte offsets of its tokens."""
 
-    def place(self, position: int) -> Place:
-        """Where the token at a position of this axis lies. 0 <= position < info.tokens.
+    def byte_offset(self, position: int) -> ByteOffset:
+        """The byte offset of the token at a position of this axis. 0 <= position < info.tokens.
 
         Raises:
             IndexError: The position leaves the axis.
@@ -108,8 +108,10 @@ class LocatedRecords(Protocol):
             IndexError: There is no such record.
         """
 
-    def record_place(self, index: int) -> Place:
-        """Where the line of a record begins; `width` is its length without line end. Counts records if nobody did.
+    def record_byte_offset(self, index: int) -> ByteOffset:
+        """The byte offset at which the line of a record begins; `width` is its length without the line end.
+
+        Counts the records if that was not done before.
 
         Raises:
             IndexError: There is no such record.

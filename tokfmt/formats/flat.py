@@ -63,7 +63,7 @@ from tokfmt.core.format import (
 )
 from tokfmt.core.messages import Option
 from tokfmt.core.output import Output, copy_region, preallocate
-from tokfmt.core.protocols import Piece, Place, marks_of
+from tokfmt.core.protocols import ByteOffset, Piece, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     U16,
@@ -353,7 +353,7 @@ class FlatReader:
             return np.arange(first, last + 1, dtype=np.int64) * (self._row or self.info.tokens)
         return self._starts[first : last + 1]
 
-    def place(self, position: int) -> Place:
+    def byte_offset(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
         k = bisect_right(self._begins, position) - 1
         extent = self.extents[k]
@@ -361,8 +361,8 @@ class FlatReader:
         at = extent.begin + (position - self._begins[k]) * width
         place = at if extent.file.plain else extent.file.lies_at(at)
         if place is None:
-            return Place(extent.file.path, 0, None, f"byte {at:,} of what is compressed there")
-        return Place(extent.file.path, place, width)
+            return ByteOffset(extent.file.path, 0, None, f"byte {at:,} of what is compressed there")
+        return ByteOffset(extent.file.path, place, width)
 
     def position(self, path: Path, offset: int) -> int | None:
         for k, extent in enumerate(self.extents):

@@ -32,7 +32,7 @@ from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
-from tokfmt.core.protocols import Place
+from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import Damage, Separators, check_position
 from tokfmt.core.text_format import printable
@@ -84,10 +84,10 @@ class Cells(File):
 class Reader(FlatReader):
     """The rows of a cache."""
 
-    def place(self, position: int) -> Place:
+    def byte_offset(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
         extent, at, _ = next(self._parts(self.extents, position, position + 1))
-        return extent.file.array_.place(at)  # type: ignore[attr-defined,no-any-return] # they are Cells
+        return extent.file.array_.byte_offset(at)  # type: ignore[attr-defined,no-any-return] # they are Cells
 
     def position(self, path: Path, offset: int) -> int | None:
         for base, extent in zip(self._begins, self.extents, strict=False):

@@ -43,7 +43,7 @@ from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import Confidence, Format, Hints, Probe
 from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
-from tokfmt.core.protocols import Line, Place
+from tokfmt.core.protocols import ByteOffset, Line
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import Damage, check_interval
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, TextRecords
@@ -317,11 +317,11 @@ class TextReader(TextRecords):
         text, begin = self._begin(index)
         return Line(text.path, line_number(text, begin), begin, text.compression is not None)
 
-    def record_place(self, index: int) -> Place:
+    def record_byte_offset(self, index: int) -> ByteOffset:
         text, begin = self._begin(index)
         if text.compression is not None:
-            return Place(text.path, 0, None, f"byte {begin:,} of the decompressed text")
-        return Place(text.path, begin, len(self.record(index).encode()))
+            return ByteOffset(text.path, 0, None, f"byte {begin:,} of the decompressed text")
+        return ByteOffset(text.path, begin, len(self.record(index).encode()))
 
     def record_at(self, path: Path, offset: int) -> int | None:
         if path not in self.files:
@@ -367,7 +367,7 @@ class Documents:
     def _field(self, number: int) -> Field:
         name = f"document {number:,}"
         try:
-            text, place = self.reader.record(number), self.reader.record_place(number)
+            text, place = self.reader.record(number), self.reader.record_byte_offset(number)
         except FormatError as error:
             return broken(error)._replace(name=name)
         said = f"{len(text):,} characters of {printable(place.path.name)}"

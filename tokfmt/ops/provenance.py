@@ -48,7 +48,7 @@ from tokfmt.recipes.documents import Documents, Source, SpanTable
 from tokfmt.recipes.samples import Samples
 from tokfmt.run.execute import Progress
 from tokfmt.views.select import Concat, Slice
-from tokfmt.views.view import place_of
+from tokfmt.views.view import byte_offset_of
 
 if TYPE_CHECKING:
     from tokfmt.core.atomic_output import Staging
@@ -476,7 +476,7 @@ class Ledgers:
                 raise CorruptError(ledger.path, f"names record {record:,} of {printable(path)}", found=f"{count:,}")
             line = reader.record_line(record)
             if line is None:
-                found = reader.record_place(record)
+                found = reader.record_byte_offset(record)
                 return [Origin(name, shown_path(found.path), record, *span, detail=found.detail)]
             return [Origin(name, shown_path(line.path), record, *span, line.number, line.offset, line.decompressed)]
         count = reader.info.sequences
@@ -487,7 +487,7 @@ class Ledgers:
             below = self.origins(inner, record, *span)
             return [replace(one, via=((shown_path(path), record), *one.via)) for one in below]
         begin, end = reader.offsets(record, record + 1).tolist()
-        place = place_of(reader, begin) if begin < end else None
+        place = byte_offset_of(reader, begin) if begin < end else None
         return [Origin(name, shown_path(path if place is None else place.path), record, *span)]
 
     def _source(self, ledger: Ledger, number: int) -> Opened:

@@ -34,7 +34,7 @@ _PIECEWISE = {"position_ids", "document_ids", "cu_seqlens"}
 Numbers = NDArray[np.int32]
 Ids = type[np.int32] | type[np.int64]
 """What input_ids and labels may be."""
-Place = tuple[Packing, int]
+PackedSample = tuple[Packing, int]
 """A packing, and which of its samples."""
 
 
@@ -68,7 +68,7 @@ class Grid:
         filled: Places of each row that are no padding.
     """
 
-    def __init__(self, places: Sequence[Place], recipe: RecipeFile, pad: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, places: Sequence[PackedSample], recipe: RecipeFile, pad: int, dtype: np.dtype[Any]) -> None:
         """Read. `dtype` is that of the files, where all have one, so that nothing is copied."""
         self.places, self.recipe, self.width, self.pad = places, recipe, recipe.seq_len or 1, pad
         self.tokens: NDArray[Any] = np.empty((len(places), self.width + 1), dtype)

@@ -29,7 +29,7 @@ from tokfmt.core.reader import Info, Layout, TokenReader, check_interval, check_
 from tokfmt.core.text_format import counted, printable
 from tokfmt.recipes.cache import key_of
 from tokfmt.recipes.documents import Axis, Source, Span, SpanTable, Vocabulary
-from tokfmt.recipes.fields import Grid, Ids, Place, arrays, check_fields, sampled_beneath
+from tokfmt.recipes.fields import Grid, Ids, PackedSample, arrays, check_fields, sampled_beneath
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_SAMPLES, EvenTree, Permutation, numbers, permutation
 from tokfmt.recipes.packing import Packing, Some, packed
@@ -341,7 +341,7 @@ class Samples:
             raise IndexError(f"sample {sample} of {self.count}")
         return sample % self.count
 
-    def _packings(self, samples: Iterable[int]) -> list[Place]:
+    def _packings(self, samples: Iterable[int]) -> list[PackedSample]:
         found = []
         for sample in samples:
             turn, _, number = self._place(self._check(sample))

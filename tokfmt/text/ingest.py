@@ -83,7 +83,7 @@ def _located(records: RecordReader, block: Block, batch: RecordBatch, before: in
 
     def place(number: int) -> tuple[Path, str]:
         if block.first >= 0:
-            path = located.record_place(block.first + before + number).path
+            path = located.record_byte_offset(block.first + before + number).path
             return path, f"record {block.first + before + number:,}"
         path = located.files[block.file]
         return path, "a text" if batch.begins is None else f"the text at byte {int(batch.begins[number]):,}"

@@ -46,7 +46,7 @@ from tokfmt.tui.state import recall, remember
 from tokfmt.tui.workers import Job
 from tokfmt.views.memory import MemoryReader
 from tokfmt.views.select import Rows
-from tokfmt.views.view import place_of, position_of
+from tokfmt.views.view import byte_offset_of, position_of
 
 if TYPE_CHECKING:
     from tokfmt.ops.check import Verdict
@@ -498,7 +498,7 @@ def carried(before: View, where: Where, after: View) -> Where:
     at, total = span.start + where[1], before.reader.info.tokens
     position = None
     try:
-        place = place_of(before.reader, at) if at < total else None
+        place = byte_offset_of(before.reader, at) if at < total else None
         if place is not None and place.width is not None:
             position = position_of(after.reader, place.path, place.offset)
     except TokfmtError:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import ConversionError, CorruptError, IncompleteWriteError
 from tokfmt.core.findings import ignore
 from tokfmt.core.messages import Option
-from tokfmt.core.protocols import Located, Piece, Place, Underlying, marks_of, pieces_of, restored
+from tokfmt.core.protocols import ByteOffset, Located, Piece, Underlying, marks_of, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import (
     U8,
@@ -105,14 +105,14 @@ class Indexed(View):
         return self._offsets[first : last + 1]
 
 
-def place_of(reader: TokenReader, position: int) -> Place | None:
-    """Where the token at a position of any axis lies, through all views; None when nobody knows."""
+def byte_offset_of(reader: TokenReader, position: int) -> ByteOffset | None:
+    """The byte offset of the token at a position of any axis, through all views; None if no reader knows it."""
     while isinstance(reader, Underlying):
         found = reader.to_source(position)
         if found is None:
             return None
         reader, position = found
-    return reader.place(position) if isinstance(reader, Located) else None
+    return reader.byte_offset(position) if isinstance(reader, Located) else None
 
 
 def position_of(reader: TokenReader, path: Path, offset: int) -> int | None:

@@ -25,7 +25,7 @@ from tokfmt.core.findings import Problem, fatal, raise_fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.loss_mask import BEGINS, IGNORED, TARGET, other_label
 from tokfmt.core.messages import Option, allowing
-from tokfmt.core.protocols import Place
+from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     U8,
@@ -477,12 +477,12 @@ class ColumnReader:
                 self._hold(piece)
         return start + self._known[number][first : last + 1]
 
-    def place(self, position: int) -> Place:
+    def byte_offset(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
         number = int(np.searchsorted(self._starts, position, side="right")) - 1
         container, group = self.groups[number]
         detail = f"id {position - int(self._starts[number]):,} of {container.unit} {group.number:,}"
-        return Place(container.path, group.begin, None, detail)
+        return ByteOffset(container.path, group.begin, None, detail)
 
     def position(self, path: Path, offset: int) -> int | None:
         for number, (container, group) in enumerate(self.groups):
@@ -673,7 +673,7 @@ class TextReader(TextRecords):
     def record_line(self, index: int) -> None:  # noqa: ARG002 - a row is no line
         return None
 
-    def record_place(self, index: int) -> Place:
+    def record_byte_offset(self, index: int) -> ByteOffset:
         """See `protocols.LocatedRecords`: the group that a row is in."""
         check_interval(index, index + 1, self.count(), "records")
         number = int(np.searchsorted(self._firsts, index, side="right")) - 1
@@ -682,7 +682,7 @@ class TextReader(TextRecords):
             if row < group.rows:
                 break
             row -= group.rows
-        return Place(container.path, group.begin, None, f"row {row:,} of {container.unit} {group.number:,}")
+        return ByteOffset(container.path, group.begin, None, f"row {row:,} of {container.unit} {group.number:,}")
 
     def record_at(self, path: Path, offset: int) -> int | None:
         """The first row of the group that holds a byte."""

@@ -21,7 +21,7 @@ from tokfmt.core.errors import (
 from tokfmt.core.files import natural_key
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import from_option
-from tokfmt.core.protocols import Place
+from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import (
     INT32_MAX,
@@ -256,9 +256,9 @@ class FlatTokensReader:
             raise above_bound(self._array, items, start, self._bound)
         return items
 
-    def place(self, position: int) -> Place:
+    def byte_offset(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
-        return self._array.place(position)
+        return self._array.byte_offset(position)
 
     def position(self, path: Path, offset: int) -> int | None:
         return self._array.position(path, offset)

@@ -15,7 +15,7 @@ from tokfmt.core.annotation import Listed, Part, broken, shown
 from tokfmt.core.errors import FormatError, TokfmtError
 from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import natural_key
-from tokfmt.core.protocols import Place
+from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.reader import INT32_MAX
 from tokfmt.core.text_format import counted
 from tokfmt.formats.flat_tokens.options import ReadOptions
@@ -209,10 +209,10 @@ class _Contents:
         return self._arrays[name]
 
     @cached_property
-    def _first(self) -> Place | None:
+    def _first(self) -> ByteOffset | None:
         try:
             tokens = self.array(TOKENS)
-            return tokens.place(0) if tokens.layout.length else None
+            return tokens.byte_offset(0) if tokens.layout.length else None
         except FormatError:
             return None
 
@@ -233,7 +233,7 @@ class _Tokens:
         if first >= last:
             return fields
         for item, value in enumerate(self.array.read(first, last).tolist(), first):
-            place = self.array.place(item)
+            place = self.array.byte_offset(item)
             length = place.width or 0
             meaning = "begins a sequence" if value & 1 else ""
             fields.append(
@@ -265,7 +265,7 @@ class _Starts:
         fields = []
         for k in range(last - first):
             here, after = values[k], values[k + 1] if k + 1 < len(values) else None
-            place = self.array.place(first + k)
+            place = self.array.byte_offset(first + k)
             length = place.width or 0
             wrong = self._wrong(first + k, here, after, bits)
             told = "the end of the last" if after is None else f"{after - here:,} tokens"

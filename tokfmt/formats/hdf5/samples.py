@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.messages import Option, from_option
-from tokfmt.core.protocols import Filled, PaddingCounts, Place
+from tokfmt.core.protocols import ByteOffset, Filled, PaddingCounts
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import Info, Separators, TokenReader, check_interval, check_position, smallest, windows
 from tokfmt.formats.hdf5.beginning import Some
@@ -371,15 +371,15 @@ class Runs:
                 offset=offset, remedy=f"{from_option('stride', 'overlap')} or stride=disjoint reads it without them",
             )  # fmt: skip
 
-    def place(self, position: int) -> Place:
+    def byte_offset(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
         piece = int(np.searchsorted(self._offsets, position, side="right")) - 1
         begin, within = self._begin(piece), position - int(self._offsets[piece])
         row, column = divmod(begin + within, self.rows.width)
         if self._tail[piece] and position + 1 == int(self._offsets[piece + 1]):
             row, column = divmod(begin + within - 1, self.rows.width)
-            return self.rows.value_place(row, 2, column)
-        return self.rows.value_place(row, 0, column)
+            return self.rows.value_offset(row, 2, column)
+        return self.rows.value_offset(row, 0, column)
 
     def position(self, path: Path, offset: int) -> int | None:
         region = self.rows.region(path, offset)
@@ -501,9 +501,9 @@ class Corpus:
         check_ids_of(self.rows, start, values[:, 0])
         return unsigned(values.reshape(-1))
 
-    def place(self, position: int) -> Place:
+    def byte_offset(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
-        return self.rows.value_place(position, 0, 0)
+        return self.rows.value_offset(position, 0, 0)
 
     def position(self, path: Path, offset: int) -> int | None:
         region = self.rows.region(path, offset)
@@ -558,10 +558,10 @@ class Samples:
             kept = self._kept = first, self.rows.read(first, last)
         return kept[1][first - kept[0] : last - kept[0]]
 
-    def place(self, position: int) -> Place:
+    def byte_offset(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
         row, column = divmod(position, self.rows.width)
-        return self.rows.value_place(row, 0, column)
+        return self.rows.value_offset(row, 0, column)
 
     def position(self, path: Path, offset: int) -> int | None:
         found = self.rows.region(path, offset)

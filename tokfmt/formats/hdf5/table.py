@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.protocols import Place
+from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import WINDOW, check_interval, windows
 from tokfmt.core.resources import Recent, cpus
@@ -389,20 +389,20 @@ class Table:
         chunks.know(chunk, chunk + 1)
         return int(chunks.places[chunk])
 
-    def place(self, row: int, field: int, column: int) -> Place:
+    def byte_offset(self, row: int, field: int, column: int) -> ByteOffset:
         """Where a value lies."""
         where, size = self._where, self.dtype.itemsize
         name = f"value {row:,}" if self.shape[1:] == (1, 1) else f"row {row:,}, {field_name(field)}, column {column:,}"
         if isinstance(where, int):
             at = where + ((row * self.shape[1] + field) * self.shape[2] + column) * size
-            return Place(self.file.path, at, size, name)
+            return ByteOffset(self.file.path, at, size, name)
         (deep, fields, width), grid = where.shape, where.grid
         chunk = (row // deep * grid[1] + field // fields) * grid[2] + column // width
         where.know(chunk, chunk + 1)
         at = int(where.places[chunk])
         if where.plain(chunk):
             at += ((row % deep * fields + field % fields) * width + column % width) * size
-        return Place(self.file.path, at, size if where.plain(chunk) else None, f"chunk {chunk:,} of /data, {name}")
+        return ByteOffset(self.file.path, at, size if where.plain(chunk) else None, f"chunk {chunk:,} of /data, {name}")
 
     def region(self, offset: int) -> Region | None:
         """The values stored at a byte of the file: one, or those of the chunk that holds it."""
@@ -689,10 +689,10 @@ class Rows:
         local = row - int(self.starts[k])
         return self.tables[k].file.path, local, self.tables[k].offset(local)
 
-    def value_place(self, row: int, field: int, column: int) -> Place:
+    def value_offset(self, row: int, field: int, column: int) -> ByteOffset:
         """Where a value lies."""
         k = int(np.searchsorted(self.starts, row, side="right")) - 1
-        return self.tables[k].place(row - int(self.starts[k]), field, column)
+        return self.tables[k].byte_offset(row - int(self.starts[k]), field, column)
 
     def region(self, path: Path, offset: int) -> Region | None:
         """The values at a byte of a file, by the numbers of rows here; None when there are none."""

@@ -16,7 +16,7 @@ from tokfmt.core.errors import NO_DAMAGE, FormatError, SourceChangedError, Tokfm
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import from_option
-from tokfmt.core.protocols import Line, Place
+from tokfmt.core.protocols import ByteOffset, Line
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.reader import Damage, check_interval
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, SkippedRecords, Spot
@@ -160,15 +160,15 @@ class Part:
             at -= count
         raise IndexError(f"record {record}")
 
-    def place(self, record: int) -> Place:
+    def byte_offset(self, record: int) -> ByteOffset:
         """The line of a record."""
         text = self.text
         if text.compression is not None:
-            return Place(text.path, 0, None, f"record {record:,} of the decompressed text")
+            return ByteOffset(text.path, 0, None, f"record {record:,} of the decompressed text")
         start, _ = self.span(record, record + 1)
         stop = border(text, start + 1, self._longest)
         tail = text.file.read(max(start, stop - 2), stop - max(start, stop - 2))
-        return Place(text.path, start, stop - start - (len(tail) - len(tail.rstrip(b"\r\n"))))
+        return ByteOffset(text.path, start, stop - start - (len(tail) - len(tail.rstrip(b"\r\n"))))
 
     def line(self, record: int) -> Line:
         """The same by its number, which takes the text before it."""
@@ -478,9 +478,9 @@ class JsonlReader:
         number = int(np.searchsorted(firsts, index, side="right")) - 1
         return self.parts[number], index - int(firsts[number])
 
-    def record_place(self, index: int) -> Place:
+    def record_byte_offset(self, index: int) -> ByteOffset:
         part, record = self._part(index)
-        return part.place(record)
+        return part.byte_offset(record)
 
     def record_line(self, index: int) -> Line:
         part, record = self._part(index)

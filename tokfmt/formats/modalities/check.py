@@ -171,7 +171,7 @@ def ending_findings(reader: FlatReader, eos_id: int, ends: Endings) -> Iterator[
                           f"({eos_id:,})", "Documents may have been cut by a program that used shifted offsets: "
                           "compare some with their source")  # fmt: skip
     elif ends.first >= 0:
-        at = reader.place(int(reader.offsets(ends.first + 1, ends.first + 1)[0]) - 1).offset
+        at = reader.byte_offset(int(reader.offsets(ends.first + 1, ends.first + 1)[0]) - 1).offset
         what = (
             f"{ends.count - ends.usual:,} of {ends.of} do not end with {eos_id:,}, as most do "
             f"(first: document {ends.first:,})"
@@ -202,7 +202,7 @@ def length_findings(reader: FlatReader) -> Iterator[Finding]:
             top, same, first = here, 0, a + int(np.argmax(lengths))
         same += int(np.count_nonzero(lengths == top))
     if top >= _LONG and least < top and same >= max(_FEW, _SHARE * reader.info.sequences):
-        at = reader.place(int(reader.offsets(first, first)[0])).offset
+        at = reader.byte_offset(int(reader.offsets(first, first)[0])).offset
         what = f"{same:,} documents have exactly the greatest length, {top:,} tokens (first: document {first:,})"
         yield Finding("TF122", "warning", str(reader.extents[0].file.path), what,
                       "A tokenizer with truncation=True cut them: compare them with their source", at)  # fmt: skip
@@ -296,7 +296,7 @@ def _insides(reader: FlatReader, name: str, inside: int, first: int) -> Iterator
     document = int(np.searchsorted(reader.offsets(0, reader.info.sequences), first, side="right")) - 1
     what = f"{name} stands inside documents {inside:,}x (first: document {document:,})"
     remedy = f"Formats that split at it cannot hold these documents: {allowing('embedded-separators')} splits there"
-    yield Finding("TF121", "info", str(reader.extents[0].file.path), what, remedy, reader.place(first).offset)
+    yield Finding("TF121", "info", str(reader.extents[0].file.path), what, remedy, reader.byte_offset(first).offset)
 
 
 def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:

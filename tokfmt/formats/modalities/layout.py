@@ -384,10 +384,10 @@ def _of_header(file: File, header: Header, index: Index, shape: Shape) -> Iterat
 
 
 def _of_lengths(file: File, header: Header, index: Index, shape: Shape) -> Iterator[Problem]:
-    if place := index.uneven(shape.width):
+    if wrong := index.uneven(shape.width):
         yield _corrupt(
-            "TF110", file, f"the length in index entry {place.entry:,}", offset=index.position(file, place.entry),
-            expected=f"a multiple of {shape.width} bytes a token", found=place.found,
+            "TF110", file, f"the length in index entry {wrong.entry:,}", offset=index.position(file, wrong.entry),
+            expected=f"a multiple of {shape.width} bytes a token", found=wrong.found,
             remedy=_DAMAGED if header.width else f"Name the right width with {from_option('width', 'N')}",
         )  # fmt: skip
     if index.empty is not None:
@@ -404,7 +404,7 @@ def _of_offsets(file: File, header: Header, index: Index, shape: Shape) -> Itera
     known = {12: (SHIFT, 0), 8: (8,), 4: (1, 4)}[header.size]
     mergeable = header.size == 12 and index.base <= SHIFT and not index.base % SHIFT
     if index.base not in known and not mergeable:
-        yield _misplaced(file, index, Place(0, first, index.base))
+        yield _misplaced(file, index, WrongEntry(0, first, index.base))
     elif shape.layout == "A-broken":
         if index.shifted:
             yield _corrupt(
@@ -419,28 +419,28 @@ def _of_offsets(file: File, header: Header, index: Index, shape: Shape) -> Itera
             remedy="No Modalities program writes this; sort the index by offset",
         )  # fmt: skip
     elif index.odd or (index.shifted and header.size != 12):
-        yield _misplaced(file, index, index.odd or index.shifted or Place(0, first, index.base))
+        yield _misplaced(file, index, index.odd or index.shifted or WrongEntry(0, first, index.base))
     elif shape.layout.startswith("E"):
-        yield _merged(file, index, index.shifted or Place(0, first, index.base))
+        yield _merged(file, index, index.shifted or WrongEntry(0, first, index.base))
 
 
-def _misplaced(file: File, index: Index, place: Place) -> Problem:
+def _misplaced(file: File, index: Index, wrong: WrongEntry) -> Problem:
     return _corrupt(
-        "TF108", file, f"documents overlap or leave a gap: index entry {place.entry:,}",
-        offset=index.position(file, place.entry), expected=f"offset {place.expected:,}", found=place.found,
+        "TF108", file, f"documents overlap or leave a gap: index entry {wrong.entry:,}",
+        offset=index.position(file, wrong.entry), expected=f"offset {wrong.expected:,}", found=wrong.found,
         remedy=_DAMAGED,
     )  # fmt: skip
 
 
-def _merged(file: File, index: Index, place: Place) -> Problem:
+def _merged(file: File, index: Index, wrong: WrongEntry) -> Problem:
     cause = f"merged by a tool that shifts later files by {SHIFT} bytes"
     if index.base < 0:
-        place = Place(0, 0, index.base)
+        wrong = WrongEntry(0, 0, index.base)
     return _corrupt(
-        "TF107", file, f"index entry {place.entry:,}", offset=index.position(file, place.entry),
-        expected=f"offset {place.expected:,}", found=f"{place.found:,} ({cause})",
+        "TF107", file, f"index entry {wrong.entry:,}", offset=index.position(file, wrong.entry),
+        expected=f"offset {wrong.expected:,}", found=f"{wrong.found:,} ({cause})",
         remedy="Documents can be read by length, as tokfmt does; Modalities reads shifted ones: convert it",
-        note=f"index offsets are shifted from entry {place.entry:,} on ({cause}); documents were read by length",
+        note=f"index offsets are shifted from entry {wrong.entry:,} on ({cause}); documents were read by length",
     )  # fmt: skip
 
 
@@ -497,7 +497,7 @@ _BLOCK = 1 << 20
 Ints = NDArray[np.int64]
 
 
-class Place(NamedTuple):
+class WrongEntry(NamedTuple):
     """An entry whose stored offset is not what the lengths before it lead to."""
 
     entry: int
@@ -526,8 +526,8 @@ class Index(NamedTuple):
     starts: Ints
     base: int
     last_length: int
-    shifted: Place | None
-    odd: Place | None
+    shifted: WrongEntry | None
+    odd: WrongEntry | None
     constant: bool
     reordered: bool
     bits: int
@@ -542,7 +542,7 @@ class Index(NamedTuple):
         """Bytes of all documents."""
         return int(self.starts[-1])
 
-    def uneven(self, width: int) -> Place | None:
+    def uneven(self, width: int) -> WrongEntry | None:
         """The first document whose length is not a multiple of `width`: `found` is its length."""
         if width in {1, 2, 4} and not self.bits & width - 1:
             return None
@@ -550,7 +550,7 @@ class Index(NamedTuple):
             lengths = np.diff(self.starts[a : b + 1])
             wrong = np.flatnonzero(lengths % width)
             if len(wrong):
-                return Place(a + int(wrong[0]), width, int(lengths[wrong[0]]))
+                return WrongEntry(a + int(wrong[0]), width, int(lengths[wrong[0]]))
         return None
 
     def position(self, file: File, entry: int) -> int:
@@ -580,8 +580,8 @@ class _Survey:
         self.starts[0] = 0
         self.count, self.total, self.bits, self.last_length = 0, 0, 0, 0
         self.base, self.last_shift, self.constant = 0, 0, True
-        self.shifted: Place | None = None
-        self.odd: Place | None = None
+        self.shifted: WrongEntry | None = None
+        self.odd: WrongEntry | None = None
         self.empty: int | None = None
         self.least = 0
         self.balance = 0  # of hashes of where runs of entries begin and end
@@ -617,16 +617,16 @@ class _Survey:
         if not len(steps):
             return
         self.least = min(self.least, int(offsets[steps].min()))
-        self.shifted = self.shifted or self._place(first, int(steps[0]), offsets, window)
+        self.shifted = self.shifted or self._wrong_entry(first, int(steps[0]), offsets, window)
         odd = np.flatnonzero((shifts - self.base) % SHIFT)
         if len(odd):
-            self.odd = self.odd or self._place(first, int(odd[0]), offsets, window)
+            self.odd = self.odd or self._wrong_entry(first, int(odd[0]), offsets, window)
         ends = window[steps] + np.concatenate(([self.last_shift], shifts))[steps]  # where the runs before end
         self.balance += int(_mixed(offsets[steps]).sum()) - int(_mixed(ends).sum())
         self.last_shift = int(shifts[-1])
 
-    def _place(self, first: int, at: int, offsets: Ints, window: Ints) -> Place:
-        return Place(first + at, int(window[at]) + max(self.base, 0), int(offsets[at]))
+    def _wrong_entry(self, first: int, at: int, offsets: Ints, window: Ints) -> WrongEntry:
+        return WrongEntry(first + at, int(window[at]) + max(self.base, 0), int(offsets[at]))
 
     def index(self) -> Index:
         self.starts.resize(self.count + 1, refcheck=False)

@@ -31,7 +31,7 @@ from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe, Target, WriterTraits
 from tokfmt.core.messages import Message, allowing, from_option
-from tokfmt.core.protocols import Place
+from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import LARGEST, kind_of, places
 from tokfmt.core.reader import INT32_MAX, Damage, Separators, TokenReader
@@ -60,8 +60,8 @@ class Stage1Reader(FlatReader):
                 path, error.what, offset=error.offset, expected=error.expected, found=error.found, remedy=seems
             ) from error
 
-    def place(self, position: int) -> Place:
-        place = super().place(position)
+    def byte_offset(self, position: int) -> ByteOffset:
+        place = super().byte_offset(position)
         sample, column = divmod(place.offset // 4, self.seq_len)
         return place._replace(detail=f"sample {sample:,}, column {column:,}")
 

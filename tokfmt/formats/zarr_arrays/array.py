@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import CorruptError, FormatError, SourceChangedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.messages import from_option
-from tokfmt.core.protocols import Place
+from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.resources import Recent
 from tokfmt.formats.zarr_arrays import codecs
 from tokfmt.formats.zarr_arrays.codecs import AGAIN, CHUNK_BYTES, COMPRESSORS
@@ -553,21 +553,21 @@ class Array:
             self._indexes.put(number, index, index.nbytes)
         return index
 
-    def place(self, item: int) -> Place:
+    def byte_offset(self, item: int) -> ByteOffset:
         """Where an item lies."""
         layout = self.layout
         number, within = divmod(item, layout.chunk)
         blob = self.blob(number)
         said = f"chunk {number:,} of {self.key}"
         if blob is None:
-            return Place(layout.where, 0, None, f"{said} is absent and reads as its fill value {layout.fill or 0}")
+            return ByteOffset(layout.where, 0, None, f"{said} is absent and reads as its fill value {layout.fill or 0}")
         origin = self.origin(number)
         said = f"{said}, item {within:,}"
         if not origin.exact:
-            return Place(origin.path, origin.start, None, f"{said}, in a compressed member of the zip")
+            return ByteOffset(origin.path, origin.start, None, f"{said}, in a compressed member of the zip")
         if not layout.plain:
-            return Place(origin.path, origin.start + blob.start, None, said)
-        return Place(origin.path, origin.start + blob.start + within * layout.itemsize, layout.itemsize, said)
+            return ByteOffset(origin.path, origin.start + blob.start, None, said)
+        return ByteOffset(origin.path, origin.start + blob.start + within * layout.itemsize, layout.itemsize, said)
 
     def origin(self, chunk: int) -> Origin:
         """Where the file of a chunk that is there lies."""

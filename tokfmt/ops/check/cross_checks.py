@@ -43,7 +43,7 @@ from tokfmt.ops.source.open import open_one
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, viewed
 from tokfmt.ops.source.stored import Source
 from tokfmt.run.execute import Progress
-from tokfmt.views.view import place_of
+from tokfmt.views.view import byte_offset_of
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -313,7 +313,7 @@ def _beyond(name: str, reader: TokenReader, handle: TokenizerHandle, vocabulary:
         return
     _, position, token = found[0]
     sequence = sequence_at(reader, position)
-    place = place_of(reader, position)
+    place = byte_offset_of(reader, position)
     at = position - int(reader.offsets(sequence, sequence)[0])
     where = "" if vocabulary.whole else " where it was looked at"
     count = sum(part.number for part in found)
@@ -623,7 +623,7 @@ def _place(name: str, here: Side, sequence: int, token: int) -> tuple[str, int |
     if not isinstance(here, AxisSide) or not here.tokens:
         return name, None
     start = int(here.reader.offsets(sequence, sequence)[0])
-    place = place_of(here.reader, min(start + token, here.tokens - 1))
+    place = byte_offset_of(here.reader, min(start + token, here.tokens - 1))
     return (name, None) if place is None else (str(place.path), place.offset)
 
 

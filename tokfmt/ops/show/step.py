@@ -29,7 +29,7 @@ from tokfmt.recipes.documents import Documents, Source, Span
 from tokfmt.recipes.order import numbers
 from tokfmt.recipes.samples import Samples, Where
 from tokfmt.views.select import Chosen, Concat, Slice
-from tokfmt.views.view import place_of
+from tokfmt.views.view import byte_offset_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +223,9 @@ def _part(traced: Traced, look: Look, ledgers: Ledgers) -> Part:
     text = look.spelled(ids).decode("utf-8", "backslashreplace") if look.decoder is not None else None
     if span.stop > length and eos_id is not None:
         ids = np.append(ids, np.array(eos_id, np.promote_types(ids.dtype, np.min_scalar_type(eos_id))))
-    found = place_of(source.reader, begin + min(span.start, length - 1))  # a separator lies where the last token does
+    found = byte_offset_of(
+        source.reader, begin + min(span.start, length - 1)
+    )  # a separator lies where the last token does
     path = found.path if found is not None else source.paths[0]
     short = os.path.normpath(path)  # a recipe's ../web.pbin; another file where a directory of it is a link
     shown = short if os.path.exists(short) and os.path.samefile(short, path) else str(path)

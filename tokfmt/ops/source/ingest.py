@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from tokfmt.core.errors import SourceChangedError
 from tokfmt.core.format import Encoder
 from tokfmt.core.locks import Scratch
-from tokfmt.core.protocols import LocatedRecords, Place
+from tokfmt.core.protocols import ByteOffset, LocatedRecords
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.reader import Info, TokenReader, check_position, sequence_at
 from tokfmt.core.records import Block, RecordReader, SkippedRecords
@@ -150,12 +150,12 @@ class _OfRecords(_Temporary):
         super().__init__(reader, home)
         self.records = records
 
-    def place(self, position: int) -> Place:
+    def byte_offset(self, position: int) -> ByteOffset:
         """The line of the record that a token comes from."""
         check_position(position, self.info.tokens)
         record = sequence_at(self, position)
         token = position - int(self.offsets(record, record)[0])
-        line = self.records.record_place(record)
+        line = self.records.record_byte_offset(record)
         detail = ", ".join(filter(None, (f"token {token:,} of record {record:,}", line.detail)))
         return line._replace(width=None, detail=detail)
 

@@ -20,7 +20,7 @@ from textual.containers import Horizontal, Vertical
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.fields import Pointer
 from tokfmt.core.options import parse_count
-from tokfmt.core.protocols import Place
+from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.tui.layout import Mode, TokenStyle
@@ -30,7 +30,7 @@ from tokfmt.tui.session import Session, Where, carried, located, row_at
 from tokfmt.tui.state import Bookmark, Bookmarks, bookmark
 from tokfmt.tui.tabs.base import Tab, number_words, parse_number
 from tokfmt.tui.widgets.frame import Divider, FindBar, TopBar, filter_words
-from tokfmt.tui.widgets.reader import Reader, TokenDetails, TokenFacts, facts_of, place_of_unit
+from tokfmt.tui.widgets.reader import Reader, TokenDetails, TokenFacts, byte_offset_of_unit, facts_of
 from tokfmt.tui.widgets.row_view import HEAD, Loader, SequenceList, words_of
 
 if TYPE_CHECKING:
@@ -334,7 +334,7 @@ class SequencesTab(Tab):
         holds = "record" if isinstance(session.view.reader, RecordReader) else "token"
 
         def find() -> Where | str:
-            place = place_of_unit(port, *where)
+            place = byte_offset_of_unit(port, *where)
             if place is None:
                 return "this format does not tell where its tokens lie"
             path = place.path.parent / name if name else place.path
@@ -354,9 +354,9 @@ class SequencesTab(Tab):
     def action_bytes(self) -> None:
         """Show where the token under the cursor lies, in the index."""
         port, where = self.port, self.where
-        self.loader.ask(lambda: place_of_unit(port, *where), self._to_bytes)
+        self.loader.ask(lambda: byte_offset_of_unit(port, *where), self._to_bytes)
 
-    def _to_bytes(self, place: Place | None) -> None:
+    def _to_bytes(self, place: ByteOffset | None) -> None:
         if place is None:
             self.notify("This format does not tell in which bytes its tokens lie.", severity="warning")
         else:

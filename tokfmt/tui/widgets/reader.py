@@ -23,7 +23,7 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.protocols import LocatedRecords, Place
+from tokfmt.core.protocols import ByteOffset, LocatedRecords
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.tui.layout import (
@@ -41,7 +41,7 @@ from tokfmt.tui.layout import (
 )
 from tokfmt.tui.rows import Damage, RowSource, Span, fetched, fetched_span, padded_from
 from tokfmt.tui.widgets.row_view import WithLoader
-from tokfmt.views.view import place_of
+from tokfmt.views.view import byte_offset_of
 
 STYLES = {kind: f"reader--{kind.name.lower()}" for kind in Kind}
 _PARTS = ("odd", "even", "masked", "padding", "hit", "cursor", "cursor-blurred", "marked")
@@ -384,7 +384,7 @@ class TokenFacts(NamedTuple):
     spelled: str | None = None
     raw: bytes | None = None
     position: int | None = None
-    place: Place | None = None
+    place: ByteOffset | None = None
     mask: int | None = None
     label: int | None = None
     label_spelled: str | None = None
@@ -410,7 +410,7 @@ def facts_of(port: RowSource, token_style: TokenStyle, row: int, unit: int) -> T
         spelled,
         raw,
         None if span.start is None else span.start + unit,
-        place_of_unit(port, row, unit),
+        byte_offset_of_unit(port, row, unit),
         None if piece.masks is None else int(piece.masks[0]),
         label,
         None if label is None else spelling(token_style, label)[1],
@@ -427,15 +427,15 @@ def _special(port: RowSource, token_style: TokenStyle, row: int, unit: int, valu
     return "not in the vocabulary" if unknown else ""
 
 
-def place_of_unit(port: RowSource, row: int, unit: int) -> Place | None:
+def byte_offset_of_unit(port: RowSource, row: int, unit: int) -> ByteOffset | None:
     """The bytes of a token, of a record the line that holds it; None when nobody knows. Reads."""
     reader = port.reader
     try:
         if isinstance(reader, RecordReader):
             # records that nobody has counted yet would be counted for this
-            return reader.record_place(row) if port.whole and isinstance(reader, LocatedRecords) else None
+            return reader.record_byte_offset(row) if port.whole and isinstance(reader, LocatedRecords) else None
         span = fetched_span(port, row)
-        return place_of(reader, span.start + unit) if isinstance(span, Span) and span.start is not None else None
+        return byte_offset_of(reader, span.start + unit) if isinstance(span, Span) and span.start is not None else None
     except (TokfmtError, IndexError):  # an empty row at the end has no token
         return None
 
