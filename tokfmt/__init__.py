@@ -1,4 +1,4 @@
-"""tokfmt converts and inspects the token datasets that language models are pretrained on.
+"""tokfmt converts, inspects, mixes and prepares the token datasets that language models are pretrained on.
 
     import tokfmt
 
@@ -14,7 +14,7 @@
     tokfmt.recipe([dict(path="web.pbin", weight=0.7), dict(path="code.zarr", weight=0.3)], seq_len=4096)
     tokfmt.formats()
 
-Importing this package imports nothing heavy: numpy, zarr, h5py and transformers load on first use.
+`import tokfmt` loads no other package: numpy, zarr, h5py and transformers are imported on first use.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -51,12 +51,12 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name == "formats":  # the package of that name, which is callable
+    if name == "formats":  # The package `tokfmt.formats` is callable: it lists the formats.
         return import_module("tokfmt.formats")
     if name not in _HOMES:
         raise AttributeError(f"module 'tokfmt' has no attribute {name!r}")
     found = getattr(import_module(_HOMES[name]), name)
-    if name in ("convert", "show"):  # worded for the command line
+    if name in ("convert", "show"):  # Their messages are written for the command line.
         from tokfmt.wording import CONVERTING, spoken
 
         found = spoken(CONVERTING)(found)

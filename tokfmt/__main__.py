@@ -1,4 +1,4 @@
-"""`python -m tokfmt`, the `tokfmt` command, and `tokfmt-hook`, the same for pre-commit."""
+"""Entry points: `python -m tokfmt`, the command `tokfmt`, and `tokfmt-hook` for pre-commit."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from typing import NoReturn
 
 
 def main(words: Sequence[str] | None = None) -> NoReturn:
-    """Run the command line; a Ctrl-C while it is being imported ends the process without a traceback."""
+    """Run the command line. Ctrl-C ends the process without a traceback, even while modules are imported."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
@@ -24,11 +24,12 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
 
 
 def hook() -> NoReturn:
-    """Run the command line behind which pre-commit puts names of files, with nothing between.
+    """Run the command line with the file names that pre-commit appends to its arguments.
 
-    A file of a repository may be called `--html=/data/train.pbin`. What begins with `-` and is there as a file is a
-    file: an option that a file is named after makes the hook fail, never the other way round. A file that is a part of
-    a dataset (a chunk of a zarr store, an index) stands for the dataset, which is named once.
+    A file of a repository may be called `--html=/data/train.pbin`. A word that begins with `-` and exists as a file is
+    passed as a file, so that a file name never acts as an option. An option that is also the name of a file makes the
+    hook fail. A file of a larger dataset (a chunk of a zarr store, an index) is replaced by the dataset, and each
+    dataset is passed once.
     """
     words = [f"./{word}" if word.startswith("-") and os.path.lexists(word) else word for word in sys.argv[1:]]
     main(_datasets(words))
@@ -37,7 +38,7 @@ def hook() -> NoReturn:
 def _datasets(words: Sequence[str]) -> list[str]:
     try:
         from tokfmt.registry import dataset_of
-    except ModuleNotFoundError:  # the command line names the package
+    except ModuleNotFoundError:  # `main` reports the missing package.
         return list(words)
     found, named = list[str](), set[str]()
     for word in words:
@@ -51,7 +52,7 @@ def _datasets(words: Sequence[str]) -> list[str]:
 
 
 if __name__ == "__main__":
-    # `python -m` imports from the current directory first: what lies beside the data is no module
+    # `python -m` puts the current directory first in sys.path, and a Python file among the data must not be imported.
     if not sys.flags.safe_path and sys.path[0] == os.getcwd():
         del sys.path[0]
     main()

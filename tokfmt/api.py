@@ -1,13 +1,14 @@
-"""The verbs of the command line as functions that return data, and errors in Python's words.
+"""Functions of the public layer that return data: the commands of the command line for Python.
 
     tokfmt.open(path)              a Dataset: a sequence of numpy arrays
-    tokfmt.convert(src, dst)       what was done
+    tokfmt.convert(src, dst)       a report of the conversion
     tokfmt.stats(paths)            counts, lengths, vocabulary, duplicates
-    tokfmt.check(paths)            what is wrong, a verdict for each path
-    tokfmt.diff(a, b)              whether two datasets hold the same sequences, and where not
+    tokfmt.check(paths)            the findings and a verdict for each path
+    tokfmt.diff(a, b)              whether two datasets hold the same sequences, and the first differences
     tokfmt.show(path, "5:8")       some sequences, decoded
 
-Whatever says `--allow-loss fields` on a command line says `allow_loss="fields"` here.
+An option of the command line is a keyword here: `--allow-loss fields` is `allow_loss="fields"`. Messages of errors and
+notes use the keywords.
 """
 
 from __future__ import annotations
@@ -46,28 +47,28 @@ def open(  # noqa: A001 - the verb that users expect
     ignore_manifest: bool = False,
     allow_partial: bool = False,
 ) -> Dataset:
-    """Open a dataset for reading, whatever its format.
+    """Open a dataset of any format for reading.
 
     Args:
         path: A file or a directory.
-        format: Its format's name; detected from the content when left out.
-        eos: The separator's id, "none" for no separator, or None to find out.
-        options: The format's own read options, as {"view": "samples"} or ["view=samples"].
-        tokenizer: Name, directory or tokenizer.json; needed for text, of which only what is read is tokenised. What
-            needs to know where on the axis it lies (`ds.info`, `ds.tokens`, `ds.offsets`) tokenises all of it, into a
-            temporary directory.
+        format: Name of the format (default: detected from the content).
+        eos: Token ID of the separator, or "none" if the dataset has no separator (default: inferred).
+        options: Read options of the format, as {"view": "samples"} or ["view=samples"].
+        tokenizer: Name, directory or path of a tokenizer.json. Text needs a tokenizer, and each record is tokenized
+            when it is read. `ds.info`, `ds.tokens` and `ds.offsets` need positions on the token axis, so they tokenize
+            the whole text into a temporary directory.
         text_field: Dotted path of the text in JSON records.
-        allow_loss: What may be given up, by name, as for --allow-loss.
-        ignore_manifest: Go on where the manifest beside the dataset contradicts it, as if there were none.
-        allow_partial: Of a damaged dataset read the sequences that are certain to be whole; `ds.notes` say what is
-            lost.
+        allow_loss: Names of what may be lost, as for --allow-loss.
+        ignore_manifest: Continue if the manifest of the dataset contradicts its files, as if it had no manifest.
+        allow_partial: Read the sequences of a damaged dataset that are certain to be complete. `ds.notes` lists the
+            losses.
 
     Returns:
-        A Dataset: `len(ds)`, `ds[i]` (uint array), `ds[a:b]` (Ragged), `ds.batches(size)`, `ds.info`;
-        `ds.info.inferred` and `ds.info.notes` say what was guessed, and what a person should be told.
+        A Dataset: `len(ds)`, `ds[i]` (an unsigned integer array), `ds[a:b]` (Ragged), `ds.batches(size)`, `ds.info`.
+        `ds.info.inferred` lists what tokfmt inferred, and `ds.info.notes` what else you need to know.
 
     Raises:
-        TokfmtError: One of its kinds; see `tokfmt.core.errors`.
+        TokfmtError: If the dataset cannot be read. `tokfmt.core.errors` lists the subclasses.
     """
     from tokfmt.core.records import RecordReader
     from tokfmt.dataset import Dataset
@@ -125,23 +126,31 @@ def stats(
     expect: str | Iterable[str] = (),
     jobs: int | None = None,
 ) -> StatsReport:
-    """Statistics of datasets: `report.datasets[i]` of each path, `report.total` of all; see `tokfmt stats`.
+    """Count sequences, tokens, lengths, vocabulary and duplicates, for each path and in total.
 
     Args:
-        paths: A path or several, each a dataset of its own.
-        format, options: A format's name, and its own read options, as {"view": "samples"}.
-        tokenizer: Name, directory or tokenizer.json: tokenizes text, spells ids, knows the vocabulary.
-        text_field, split, eos: How to read: dotted path of the text, which split, the separator's id.
-        allow_loss: What may be left out in reading: a word or several.
-        duplicates: Look for equal sequences; takes 24 bytes a sequence.
-        sample, seed: Look at so many sequences only, chosen by the seed.
-        seq_len: To compute the cost of packing.
-        vocab_size: To compare ids with; the tokenizer's by default.
-        expect: Expectations, such as "max_id < 50257"; `report.unmet` lists those that do not hold.
-        jobs: Threads; by default one a core.
+        paths: One path or several. Each path is a dataset.
+        format: Name of the format (default: detected from the content).
+        options: Read options of the format, as {"view": "samples"} or ["view=samples"].
+        tokenizer: Name, directory or path of a tokenizer.json. It tokenizes text, decodes token IDs and gives the size
+            of the vocabulary.
+        text_field: Dotted path of the text in JSON records.
+        split: Name of the split to read.
+        eos: Token ID of the separator, or "none" if the dataset has no separator (default: inferred).
+        allow_loss: Names of what may be lost in reading, one or several.
+        duplicates: Count equal sequences. Takes 24 bytes of memory per sequence.
+        sample: Number of sequences to look at (default: all sequences).
+        seed: Seed that draws the sequences if `sample` is given.
+        seq_len: Tokens per sample, to compute the cost of packing (default: not computed).
+        vocab_size: Size of the vocabulary that the token IDs are compared with (default: that of the tokenizer).
+        expect: Expectations, such as "max_id < 50257", one or several. `report.unmet` lists those that do not hold.
+        jobs: Number of threads (default: one per core).
+
+    Returns:
+        A report with `report.datasets[i]` for each path and `report.total` for all of them.
 
     Raises:
-        TokfmtError: One of its kinds; see `tokfmt.core.errors`.
+        TokfmtError: If a dataset cannot be read. `tokfmt.core.errors` lists the subclasses.
     """
     from tokfmt.ops.source.request import SourceRequest
     from tokfmt.ops.stats import StatsRequest
@@ -175,21 +184,28 @@ def check(
     allow_loss: str | Iterable[str] = (),
     jobs: int | None = None,
 ) -> list[Verdict]:
-    """Whether datasets are valid: a verdict for each path, with `findings`, `errors` and `exit_code`.
+    """Check datasets and return a verdict for each path, with `findings`, `errors` and `exit_code`.
 
     Args:
-        paths: A path or several; patterns stand for what they match.
-        deep: Decode everything; else headers, indexes, sizes, and some places.
-        format, options: A format's name, and its own read options, as {"view": "samples"}.
-        tokenizer: Name, directory or tokenizer.json: compare ids, end of text and decoding with it.
-        against: A corpus that the dataset must hold the documents of, in order.
-        ignore_order: In whatever order.
-        text_field, split, eos: How to read: dotted path of the text, which split, the separator's id.
-        allow_loss: What may be left out in reading: a word or several.
-        jobs: Threads; by default one a core.
+        paths: One path or several. A pattern stands for all paths that match it.
+        deep: Decode the whole dataset. If False, check headers, indexes, sizes and a few positions.
+        format: Name of the format (default: detected from the content).
+        options: Read options of the format, as {"view": "samples"} or ["view=samples"].
+        tokenizer: Name, directory or path of a tokenizer.json. Compare the token IDs, the separator and the decoded
+            text with it.
+        against: Path of a corpus. The dataset must hold the documents of the corpus, in order.
+        ignore_order: Compare with `against` in any order.
+        text_field: Dotted path of the text in JSON records.
+        split: Name of the split to read.
+        eos: Token ID of the separator, or "none" if the dataset has no separator (default: inferred).
+        allow_loss: Names of what may be lost in reading, one or several.
+        jobs: Number of threads (default: one per core).
+
+    Returns:
+        One verdict per path. An error in a dataset is a finding and does not raise.
 
     Raises:
-        TokfmtError: An option, a tokenizer or a corpus cannot be used. What is wrong with a dataset never raises.
+        TokfmtError: If an option, the tokenizer or the corpus cannot be used.
     """
     from tokfmt.ops.check import CheckRequest
     from tokfmt.ops.check import check as look
@@ -227,22 +243,29 @@ def diff(
     limit: int = 10,
     jobs: int | None = None,
 ) -> DiffReport:
-    """Whether two datasets, of any formats, hold the same sequences: `report.identical`, `.counts`, `.first`.
+    """Compare the sequences of two datasets of any formats.
 
     Args:
-        a, b: Their paths.
-        ignore_order: Compare as multisets: which sequences, not where.
+        a: Path of the first dataset.
+        b: Path of the second dataset.
+        ignore_order: Compare the datasets as multisets of sequences.
         samples: Compare rows as they are stored, with loss masks and labels.
-        tokenizer: Tokenizes text to compare it with ids; shows ids as text.
-        format: A format's name for both, or a pair of them; by default by content.
-        options: Read options; each side takes those that its format knows.
-        text_field, split, eos: How to read: dotted path of the text, which split, the separator's id.
-        allow_loss: What may be left out in reading: a word or several.
-        limit: Differences listed.
-        jobs: Threads; by default one a core.
+        tokenizer: Name, directory or path of a tokenizer.json. It tokenizes text to compare it with token IDs, and
+            decodes token IDs in the report.
+        format: Name of the format of both, or a pair of names (default: detected from the content).
+        options: Read options. Each dataset takes those that its format has.
+        text_field: Dotted path of the text in JSON records.
+        split: Name of the split to read.
+        eos: Token ID of the separator, or "none" if the datasets have no separator (default: inferred).
+        allow_loss: Names of what may be lost in reading, one or several.
+        limit: Largest number of differences to list.
+        jobs: Number of threads (default: one per core).
+
+    Returns:
+        A report with `identical`, `counts` and `first`, the first differences.
 
     Raises:
-        TokfmtError: One of its kinds; see `tokfmt.core.errors`.
+        TokfmtError: If a dataset cannot be read. `tokfmt.core.errors` lists the subclasses.
     """
     from tokfmt.ops.compare.diff import diff as compare
     from tokfmt.ops.source.request import SourceRequest

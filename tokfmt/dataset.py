@@ -1,4 +1,4 @@
-"""Hold a reader as Python users do: `len`, `[i]`, slices, iteration; selected, joined, shuffled and saved."""
+"""`tokfmt.Dataset`: `len`, indexing, slices and iteration over a reader, and `select`, `shuffle`, `+` and `save`."""
 
 from __future__ import annotations
 
@@ -41,23 +41,25 @@ _SHOWN, _SHOWN_IDS = 5, 12  # sequences in the table for notebooks, and first id
 
 
 class Dataset:
-    """Sequences of token ids, separators removed. A context manager; also a TokenReader.
+    """A sequence of arrays of token IDs without separators. It is a context manager and a TokenReader.
 
-    A DataLoader of PyTorch takes it as it is, and gets IDs of int64. Where sequences differ in length, it needs:
+    A PyTorch DataLoader takes a Dataset directly, and gets token IDs as int64. If sequences differ in length, pass a
+    `collate_fn`:
 
         def collate(rows): return pad_sequence([torch.from_numpy(row) for row in rows], True)
         loader = DataLoader(tokfmt.open("corpus.pbin"), batch_size=8, shuffle=True, num_workers=4, collate_fn=collate)
 
-    `select`, `shuffle` and `+` give other Datasets, which read when they are asked; `save` stores what they hold:
+    `select`, `shuffle` and `+` return other Datasets, which read a sequence when you ask for it. `save` stores one:
 
         (tokfmt.open("a.pbin").select(slice(1000)) + tokfmt.open("b.zarr")).shuffle(7).save("mixed.pbin")
 
-    Tables of Arrow are made of it without more words: `pyarrow.table(dataset)`, `polars.DataFrame(dataset)`.
+    A Dataset is also a source of Arrow tables: `pyarrow.table(dataset)`, `polars.DataFrame(dataset)`.
 
     Attributes:
-        format: Name of the format, e.g. `modalities`.
-        inferred, notes: What was guessed on opening, and what a person should be told; `info` has them.
-        origin: What was opened: paths, formats, separators.
+        format: Name of the format, such as `modalities`.
+        inferred: Facts that tokfmt inferred when it opened the dataset, one sentence each.
+        notes: Other facts that you need to know, one sentence each.
+        origin: The opened sources: paths, formats and separators. Empty if the dataset was not opened from files.
     """
 
     def __init__(
@@ -71,16 +73,16 @@ class Dataset:
     ) -> None:
         self._reader, self.format, self.inferred, self.notes = reader, format_name, inferred, notes
         self.origin = origin
-        self._one: Callable[[int], Tokens]  # reads a sequence, if its number is below `_ready`
+        self._one: Callable[[int], Tokens]  # Reads the sequence of a number below `_ready`.
         self._ready = 0
         self._closed = False
 
     @property
     def reader(self) -> TokenReader:
-        """The reader underneath.
+        """The reader of the token axis that the dataset reads from.
 
         Raises:
-            ValueError: The dataset is closed.
+            ValueError: If the dataset is closed.
         """
         if self._closed:
             raise ValueError(_CLOSED)
@@ -88,12 +90,12 @@ class Dataset:
 
     @property
     def info(self) -> Info:
-        """Layout, dtype, counts and what was inferred."""
+        """The layout, the dtype, the counts, `inferred` and `notes`."""
         return replace(self._reader.info, inferred=self.inferred, notes=self.notes)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """Tokens of each sequence, int64[len(self)]."""
+        """The number of tokens of each sequence, int64[len(self)]."""
         return np.diff(self.offsets(0, len(self)))
 
     def __len__(self) -> int:
@@ -105,16 +107,19 @@ class Dataset:
     def __getitem__(self, index: slice | Sequence[int] | NDArray[np.integer]) -> Ragged: ...
 
     def __getitem__(self, index: int | np.integer | slice | Sequence[int] | NDArray[np.integer]) -> Tokens | Ragged:
-        """Sequence `i` as an array uint[n]; those of a slice, or of several numbers, as a Ragged.
+        """Return sequence `index` as an unsigned integer array, or several sequences as a Ragged.
+
+        Args:
+            index: A number (negative: from the end), a slice, or a list or array of numbers.
 
         Raises:
-            IndexError: There is no such sequence.
-            TypeError: It is no number, slice, or list or array of numbers; masks (bool) are none.
-            ValueError: The dataset is closed.
+            IndexError: If there is no such sequence.
+            TypeError: If the index has another type. A bool and a mask of bools are refused.
+            ValueError: If the dataset is closed.
         """
-        if type(index) is int:  # the most frequent
+        if type(index) is int:  # The most frequent index comes first.
             if 0 <= index < self._ready:
-                one = self._one  # called as a method it would be looked up in the class first
+                one = self._one  # A call as a method would look the name up in the class first.
                 return one(index)
             return self._sequence(index)
         if isinstance(index, slice):
@@ -122,7 +127,7 @@ class Dataset:
             if step == 1:
                 return self._ragged(first, max(first, last))
             return self._gathered(range(first, last, step))
-        # int first, as asking for a protocol costs more than to read a sequence from the cache
+        # `int` comes first, because an isinstance() of a protocol takes longer than a read of a cached sequence.
         if isinstance(index, (int, np.integer, SupportsIndex)) and not isinstance(index, (bool, np.bool_, np.ndarray)):
             return self._sequence(operator.index(index))
         if isinstance(index, np.ndarray) and index.ndim == 0:
@@ -130,11 +135,13 @@ class Dataset:
         return self._gathered(sequence_numbers(index))
 
     def __getitems__(self, indices: Iterable[int]) -> Sequence[Any]:
-        """Several sequences as int64[n] each: what a DataLoader of PyTorch asks for, which trains on no other integers.
+        """Return several sequences as int64[n] each, for a PyTorch DataLoader.
+
+        Losses of PyTorch take labels of int64 only.
 
         Raises:
-            IndexError: There is no such sequence.
-            TokenRangeError: An ID is beyond int64.
+            IndexError: If there is no such sequence.
+            TokenRangeError: If a token ID exceeds the range of int64.
         """
         found = [self._sequence(number) for number in sequence_numbers(list(indices))]
         if self._dtype.itemsize == _WIDEST:
@@ -149,7 +156,7 @@ class Dataset:
             raise IndexError(f"sequence {number} of {count}")
         if self._closed:
             raise ValueError(_CLOSED)
-        if not self._ready:  # here, as of some readers it takes work to count sequences
+        if not self._ready:  # Not in __init__, because some readers read files to count sequences.
             self._one, self._ready = sequence_reader(self._reader), count
         return self._one(number % count)
 
@@ -165,18 +172,19 @@ class Dataset:
             yield from batch
 
     def batches(self, size: int = WINDOW) -> Iterator[Ragged]:
-        """Whole sequences in order, about `size` tokens at a time."""
+        """Yield all sequences in order, in batches of about `size` tokens. A sequence is never split."""
         return batches(self.reader, 0, len(self), size)
 
     def select(self, which: slice | Sequence[int] | NDArray[np.integer] | NDArray[np.bool_]) -> Dataset:
-        """Some of the sequences, in the order asked for, as another Dataset; reads no token.
+        """Return some of the sequences, in the given order, as another Dataset. Reads no token.
 
         Args:
-            which: A slice; numbers, each any number of times (24 bytes are kept for each); or bool[len(self)].
+            which: A slice, numbers of sequences, or a mask bool[len(self)]. A number may occur several times. Numbers
+                and masks take 24 bytes per selected sequence.
 
         Raises:
-            IndexError: There is no such sequence, or a mask has another length.
-            TypeError: It is none of these.
+            IndexError: If there is no such sequence, or the mask has another length.
+            TypeError: If `which` has another type.
         """
         if isinstance(which, slice):
             first, last, step = which.indices(len(self))
@@ -194,18 +202,18 @@ class Dataset:
         return self._derived(Picked(self.reader, np.where(numbers < 0, numbers + len(self), numbers)))
 
     def shuffle(self, seed: int) -> Dataset:
-        """All sequences in the order that a seed draws, that of `tokfmt convert --shuffle`; reads no token.
+        """Return all sequences in the order that `tokfmt convert --shuffle` gives for the seed. Reads no token.
 
         Args:
-            seed: 0..2^64-1. 32 bytes are kept for each sequence.
+            seed: An integer from 0 to 2^64 - 1. The order takes 32 bytes per sequence.
 
         Raises:
-            OptionError: It is no seed.
+            OptionError: If the seed is not an integer of that range.
         """
         return self._derived(Shuffled(self.reader, check_seed(seed, "seed")))
 
     def __add__(self, other: Dataset) -> Dataset:
-        """The sequences of both, one after the other."""
+        """Return the sequences of this dataset, followed by those of the other."""
         if not isinstance(other, Dataset):
             return NotImplemented
         parts = [
@@ -242,27 +250,33 @@ class Dataset:
         verify: bool = False,
         manifest: bool = True,
     ) -> Conversion:
-        """Store it, in any format, as `tokfmt.convert` does: whole or not at all, with a manifest beside it.
+        """Convert the dataset to a file or directory, as `tokfmt.convert` does, and write its manifest.
 
-        A shuffled dataset goes through the shuffle of `convert`, in constant memory, and the manifest has its seed.
+        The destination is complete, or not written.
+        A shuffled dataset is written by the shuffle of `convert`, in constant memory, and the manifest records the
+        seed.
 
         Args:
-            destination: A path; the format follows from its name.
-            to_format, to_options: Name of the format, and its own options, as {"chunk": 64}.
-            tokenizer: Makes text of the ids, for formats that hold text.
-            eos: The separator's id, where sources have several, or none and the format needs one.
-            seq_len: Tokens a sample, for formats that have samples.
-            allow_loss: What may be given up: a word or several.
-            jobs, executor: How many workers, by default one a core, and which: "threads", "processes" or "serial".
-            overwrite: Replace an existing destination, in one step, when the new one is whole.
+            destination: A path.
+            to_format: Name of the destination's format (default: it follows from the name of the destination).
+            to_options: Write options of the format, as {"chunk": 64} or ["chunk=64"].
+            tokenizer: Name, directory or path of a tokenizer.json, for formats that store text.
+            eos: Token ID of the separator that is stored (default: the separator of the sources). Required if the
+                format needs a separator and the sources have none, or several.
+            seq_len: Tokens per sample, for formats that store samples.
+            allow_loss: Names of what may be lost, one or several.
+            jobs: Number of workers (default: one per core).
+            executor: Kind of workers: "threads", "processes" or "serial".
+            overwrite: Replace an existing destination, in one step, when the new one is complete.
             verify: Read the destination back and compare it before it appears.
-            manifest: Write `DST.tokfmt.json`.
+            manifest: Write the manifest `DST.tokfmt.json`.
 
         Returns:
-            What was done.
+            A report of the conversion.
 
         Raises:
-            TokfmtError: One of its kinds; the destination is then as it was before.
+            TokfmtError: If the dataset cannot be converted. The destination stays as it was. `tokfmt.core.errors` lists
+                the subclasses.
         """
         from tokfmt.core.options import given_options
         from tokfmt.core.records import RecordReader
@@ -273,9 +287,7 @@ class Dataset:
         from tokfmt.run.execute import NullProgress, worker_count
 
         if not self.origin:
-            raise OptionError(
-                "this dataset was not opened from files, so that nothing can be said of where it comes from"
-            )
+            raise OptionError("this dataset was not opened from files, so its manifest cannot record its origin")
         reader = self.reader
         axis, seed = (reader.source, reader.seed) if isinstance(reader, Shuffled) else (reader, None)
         paths = tuple(path for source in self.origin for path in source.paths)
@@ -289,13 +301,17 @@ class Dataset:
         return carry_out(request, NullProgress(), given=(sources, axis))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Arrow's stream of record batches, for pyarrow, polars, pandas, duckdb.
+        """Return a stream of Arrow record batches, for pyarrow, polars, pandas and duckdb.
 
-        Columns: `sequence` int64, its number; `length` int64, tokens; `tokens` large_list of the ids' own type. A batch
-        holds about 1 Mi tokens, or one sequence that is longer; it is read when it is asked for.
+        The columns are `sequence` (int64, its number), `length` (int64, tokens) and `tokens` (large_list of the
+        dataset's dtype). A batch holds about 1 Mi tokens, or one sequence that is longer. It is read when the consumer
+        asks for it.
+
+        Args:
+            requested_schema: The schema that the consumer asks for; see Arrow's PyCapsule interface.
 
         Raises:
-            MissingDependencyError: The package pyarrow is not installed.
+            MissingDependencyError: If the package pyarrow is not installed.
         """
         try:
             import pyarrow as pa
@@ -320,32 +336,32 @@ class Dataset:
 
     @property
     def _dtype(self) -> np.dtype[np.unsignedinteger]:
-        """Of the ids."""
+        """The dtype of the token IDs."""
         return self.reader.info.dtype
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        """Tokens at axis positions `start <= p < stop`; see `axis.TokenReader`."""
+        """Return the tokens at positions `start <= p < stop` of the token axis; see `TokenReader.tokens`."""
         return self.reader.tokens(start, stop)
 
     def offsets(self, first: int, last: int) -> Offsets:
-        """Offsets of sequences `first <= i < last` and the end; see `axis.TokenReader`."""
+        """Return the start of each sequence `first <= i < last`, and the end of the last; see `TokenReader.offsets`."""
         return self.reader.offsets(first, last)
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
-        """See `protocols.Underlying`."""
+        """Implement `protocols.Underlying`."""
         check_position(position, self.info.tokens)
         return self.reader, position
 
     def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """See `protocols.Underlying`."""
+        """Implement `protocols.Underlying`."""
         return position if reader is self.reader else None
 
     def readers(self) -> tuple[TokenReader]:
-        """See `protocols.Underlying`."""
+        """Implement `protocols.Underlying`."""
         return (self.reader,)
 
     def close(self) -> None:
-        """Release open files; reading is a ValueError from then on."""
+        """Close the files. A later read raises ValueError."""
         self._reader.close()
         self._closed, self._ready = True, 0
 
@@ -364,17 +380,17 @@ class Dataset:
         return f"<tokfmt {self.format}: {self._facts()}>"
 
     def _facts(self) -> str:
-        """Counts, in words, for people."""
+        """Return the counts and the dtype as text."""
         info = self.info
         return f"{info.sequences:,} sequences, {info.tokens:,} tokens, {info.dtype}"
 
     def _beginning(self, number: int) -> tuple[int, Tokens]:
-        """Length of a sequence, and its first ids."""
+        """Return the length of a sequence, and its first IDs."""
         start, stop = self.reader.offsets(number, number + 1).tolist()
         return stop - start, self.reader.tokens(start, min(stop, start + _SHOWN_IDS))
 
     def _repr_html_(self) -> str:
-        """For notebooks: what it is, and the first ids of the first sequences, as a table without scripts."""
+        """Return an HTML table of the first IDs of the first sequences, for notebooks."""
         from html import escape
 
         shown = [self._beginning(number) for number in range(min(_SHOWN, len(self)))]
@@ -394,10 +410,10 @@ class Dataset:
 
 
 def sequence_numbers(index: object) -> list[int]:
-    """The numbers of a list or an array.
+    """Return the numbers of a list or an array as ints.
 
     Raises:
-        TypeError: It is neither, or holds something else.
+        TypeError: If `index` is not a sequence or a one-dimensional array, or holds something else than integers.
     """
     if isinstance(index, np.ndarray):
         if index.ndim == 1 and (index.dtype.kind in "iu" or not index.size):
@@ -413,10 +429,10 @@ def sequence_numbers(index: object) -> list[int]:
 
 
 class TextDataset(Dataset):
-    """A Dataset of records: `len(ds)` finds lines, `ds[i]` and `ds[a:b]` encode what is asked for.
+    """A Dataset of text records: `len(ds)` counts records, `ds[i]` and `ds[a:b]` tokenize the records that you ask for.
 
-    `ds.info`, `ds.tokens`, `ds.offsets` and Datasets made of this one are of the whole axis, which is made in a
-    temporary directory then.
+    `ds.info`, `ds.tokens`, `ds.offsets`, and Datasets derived from this one, need the whole token axis. The first use
+    tokenizes all records into a temporary directory.
     """
 
     def __init__(
@@ -449,7 +465,7 @@ class TextDataset(Dataset):
         return self._texts.sequences(first, last)
 
     def batches(self, size: int = WINDOW) -> Iterator[Ragged]:
-        del size  # as they are read
+        del size  # A batch is a batch of the records' reader.
         return self._texts.batches()
 
     def _beginning(self, number: int) -> tuple[int, Tokens]:

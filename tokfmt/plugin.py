@@ -1,10 +1,10 @@
-"""What a format of another package is made of; every name here, and nothing else of tokfmt, is for plug-ins to import.
+"""The names of tokfmt that a plug-in imports. A plug-in is a format of another package.
 
     from tokfmt.plugin import Confidence, FileLayout, FlatFormat, FlatWriter
 
-`VERSION` counts the changes of this module because of which a plug-in must change: a plug-in that was written for
-another one may fail. `formats/README.md` explains how the names are used, `tokfmt plugin new NAME` writes a package
-that works, and `tokfmt.testing.FormatContract` holds the laws that a format keeps.
+`VERSION` increases with each change of this module that requires a change of plug-ins: a plug-in that was written for
+another version may fail. `formats/README.md` explains how to use the names, `tokfmt plugin new NAME` writes a package
+that works, and `tokfmt.testing.FormatContract` tests the laws that every format keeps.
 """
 
 from tokfmt.core import listing

@@ -1,4 +1,4 @@
-"""A package with a format in it, as `tokfmt plugin new` writes it: an entry point, a module and its tests."""
+"""Write the package of a new format for `tokfmt plugin new`: an entry point, a module and its tests."""
 
 from __future__ import annotations
 
@@ -152,20 +152,20 @@ def new_package(name: str, directory: Path) -> list[Path]:
     """Write a package with a format that works, and its tests.
 
     Args:
-        name: The name of the format.
-        directory: The package; it does not exist yet, or is empty.
+        name: Name of the format: at most 40 lowercase letters, digits and single hyphens, a letter first.
+        directory: Directory of the package. It must be empty or not exist.
 
     Returns:
-        The files, by their paths.
+        The paths of the written files.
 
     Raises:
-        OptionError: A format cannot have that name, or one that is installed has it.
-        ConversionError: The directory exists and is not empty, or cannot be written.
+        OptionError: If a format cannot have that name, or an installed format has it.
+        ConversionError: If the directory is not empty, or cannot be written.
     """
     if not _NAME.fullmatch(name) or len(name) > _LONGEST:
         what = f"{name!r} cannot be the name of a format"
         raise OptionError(
-            f"{what}: use at most {_LONGEST} lowercase letters, digits and single hyphens, a letter first"
+            f"{what}. Use at most {_LONGEST} lowercase letters, digits and single hyphens, a letter first"
         )
     if name in registry.names():
         raise OptionError(f"a format {name} is installed already. Choose another name")
@@ -190,7 +190,7 @@ def _filled(text: str, words: dict[str, str]) -> str:
 
 
 def _write(directory: Path, texts: dict[str, str]) -> None:
-    """Write a directory that is complete, or not written."""
+    """Write the files of a directory: the directory is complete, or not written."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     try:

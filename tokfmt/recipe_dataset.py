@@ -1,4 +1,4 @@
-"""Hold a recipe as Python users do: a map-style dataset of samples, which goes unchanged into a DataLoader."""
+"""`tokfmt.recipe` and `Recipe`: the samples of a recipe as a map-style dataset, which a PyTorch DataLoader takes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Sample = dict[str, NDArray[Any]]
 
 
 class Recipe(Dataset):
-    """Samples of a recipe. Also a TokenReader, whose sequence k is the input_ids of sample k.
+    """Samples of a recipe. It is also a TokenReader: sequence k is the `input_ids` of sample k.
 
         view = tokfmt.open("mix.toml")
         view[123]["input_ids"]                        # int64[seq_len]
@@ -40,11 +40,11 @@ class Recipe(Dataset):
         view.where(123).spans
         DataLoader(view.with_fields(["input_ids", "labels", "position_ids"]), batch_size=8, num_workers=4)
 
-    Indexing is how PyTorch reads a dataset, and its losses take labels of int64 only: `view[k]` has input_ids and
-    labels of int64. `sample` and `samples` have int32, which is half of that.
+    `view[k]` has `input_ids` and `labels` as int64, because losses of PyTorch take labels of int64 only. `sample` and
+    `samples` return int32, which takes half of the memory.
 
     Attributes:
-        fields: What `view[k]` holds; `with_fields` gives others.
+        fields: Names of the fields that `view[k]` holds; see `with_fields`.
     """
 
     def __init__(
@@ -60,43 +60,56 @@ class Recipe(Dataset):
         self._samples, self.fields = reader, check_fields(fields)
 
     def with_fields(self, fields: Iterable[str]) -> Recipe:
-        """The same samples with other fields; see `tokfmt.recipes.fields`."""
+        """Return the same samples with other fields.
+
+        Args:
+            fields: Names of fields; `tokfmt.recipes.fields` describes them.
+
+        Raises:
+            OptionError: If there is no such field.
+        """
         return Recipe(
             self._samples, fields=check_fields(fields), inferred=self.inferred, notes=self.notes, origin=self.origin
         )
 
     @property
     def file(self) -> RecipeFile:
-        """The recipe as written."""
+        """The parsed recipe."""
         return self._samples.file
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """The sources, in order; `Span.source` counts them."""
+        """The sources, in the order of the recipe. `Span.source` is an index into them."""
         return self._samples.sources
 
     @property
     def seq_len(self) -> int:
-        """Places of a sample."""
+        """Token positions per sample."""
         return self._samples.seq_len
 
     @property
     def fingerprint(self) -> str:
-        """What decides the order of samples, as 32 hexadecimal digits; a longer budget has the same."""
+        """A hash of what determines the order of samples: 32 hexadecimal digits.
+
+        A larger budget (`tokens`, `epochs`) has the same fingerprint.
+        """
         return self._samples.fingerprint
 
     def __len__(self) -> int:
         return self._samples.count
 
     def __getitem__(self, index: Any) -> Any:
-        """Sample k as a dict of arrays [seq_len]; of a slice, a list or an array of numbers, arrays [n, seq_len].
+        """Return sample `index` as a dict of arrays [seq_len], or several samples as a dict of arrays [n, seq_len].
+
+        Args:
+            index: A number (negative: from the end), a slice, or a list or array of numbers.
 
         Returns:
-            The fields of the view; input_ids and labels are int64.
+            An array for each of `fields`. `input_ids` and `labels` are int64.
 
         Raises:
-            IndexError: There is no such sample.
-            TypeError: It is no number, slice, or list or array of numbers; masks (bool) are none.
+            IndexError: If there is no such sample.
+            TypeError: If the index has another type. A bool and a mask of bools are refused.
         """
         if isinstance(index, slice):
             return self._indexed(range(*index.indices(len(self))))
@@ -106,8 +119,8 @@ class Recipe(Dataset):
         return self._indexed(sequence_numbers(index))
 
     def __getitems__(self, indices: Iterable[int]) -> list[Sample]:
-        """`[view[k] for k in indices]`, read at once: what PyTorch asks for a batch, before it puts that together."""
-        wanted = sequence_numbers(list(indices))  # a sampler may give any iterable
+        """Return `[view[k] for k in indices]`, read at once, for a PyTorch DataLoader."""
+        wanted = sequence_numbers(list(indices))  # A sampler may give any iterable.
         found = self._indexed(wanted)
         return [{name: array[row] for name, array in found.items()} for row in range(len(wanted))]
 
@@ -118,12 +131,16 @@ class Recipe(Dataset):
         return map(self.__getitem__, range(len(self)))
 
     def sample(self, index: int, fields: Iterable[str] | None = None, *, padded: bool = True) -> Sample:
-        """One sample, of int32.
+        """Return one sample as a dict of arrays [seq_len]; token IDs are int32.
 
         Args:
-            index: Its number.
-            fields: By default those of the view.
-            padded: Fill `cu_seqlens` up to seq_len + 1 entries, so that samples stack.
+            index: Number of the sample.
+            fields: Names of fields (default: those of the view).
+            padded: Fill `cu_seqlens` up to seq_len + 1 entries, so that samples can be stacked.
+
+        Raises:
+            IndexError: If there is no such sample.
+            OptionError: If there is no such field.
         """
         found = {name: array[0] for name, array in self.samples([index], fields or self.fields).items()}
         if not padded and "cu_seqlens" in found:
@@ -137,18 +154,18 @@ class Recipe(Dataset):
         fields: Iterable[str] = DEFAULT,
         dtype: Ids = np.int32,
     ) -> Sample:
-        """Some samples as arrays of a row each.
+        """Return several samples as a dict of arrays [len(samples), seq_len].
 
         Args:
-            samples: Their numbers.
-            fields: See `tokfmt.recipes.fields`.
-            dtype: Of input_ids and labels: `numpy.int32` or `numpy.int64`.
+            samples: Numbers of samples.
+            fields: Names of fields; `tokfmt.recipes.fields` describes them.
+            dtype: Dtype of `input_ids` and `labels`: `numpy.int32` or `numpy.int64`.
 
         Raises:
-            IndexError: There is no such sample.
-            TypeError: These are no numbers, as a mask.
-            OptionError: There is no such field, or the dtype is another.
-            TokenizerMismatchError: A sample holds an ID that the tokenizer of the sources does not have.
+            IndexError: If there is no such sample.
+            TypeError: If `samples` does not hold integers. A mask of bools is refused.
+            OptionError: If there is no such field, or the dtype is another.
+            TokenizerMismatchError: If a sample holds a token ID that the tokenizer of the sources does not have.
         """
         if dtype not in (np.int32, np.int64):
             raise OptionError(f"dtype {dtype!r}: input_ids and labels are numpy.int32 or numpy.int64")
@@ -156,7 +173,7 @@ class Recipe(Dataset):
         return self._samples.samples(wanted, fields, dtype)
 
     def spans(self, sample: int) -> list[Span]:
-        """What a sample moves on by: positions of sequences of sources, in order. Padding is in none."""
+        """Return the spans of source sequences that a sample advances by, in order. No span covers padding."""
         return self._samples.spans(operator.index(sample))
 
     @overload
@@ -176,10 +193,20 @@ class Recipe(Dataset):
         world_size: int = 1,
         start: int = 0,
     ) -> Where | list[Where]:
-        """Where a sample comes from; or, with `step` and `batch_size` (the global one), those of a rank at a step.
+        """Return the origin of a sample, or of the samples of one rank at one step.
+
+        Args:
+            sample: Number of a sample.
+            step: Number of a step, from 0. Instead of `sample`, give `step` and `batch_size`.
+            batch_size: Samples per step, over all ranks.
+            rank: Rank, from 0 to `world_size` - 1.
+            world_size: Number of ranks.
+            start: Number of the first sample of step 0.
 
         Raises:
-            IndexError, OptionError: There is no such sample, step or rank.
+            IndexError: If there is no such sample.
+            OptionError: If there is no such step or rank.
+            TypeError: If neither `sample`, nor both `step` and `batch_size`, are given.
         """
         if sample is not None:
             return self._samples.where(operator.index(sample))
@@ -212,25 +239,33 @@ def recipe(
     filters: Mapping[str, Mapping[str, Any]] | None = None,
     allow_loss: str | Sequence[str] = (),
 ) -> Dataset:
-    """A recipe without a file: what `tokfmt.open` gives of one that says the same.
+    """Build a dataset from sources, as `tokfmt.open` does from a recipe file with the same entries.
 
     Args:
-        sources: Of each a path, or what stands in its `[[source]]`: dict(path="web.pbin", weight=0.7).
-        seq_len: Places of a sample; None: a recipe of documents.
-        pack: "stream", "document", "bestfit" or "stored".
-        labels: "next", "disjoint", "starts" or "same".
-        tail, long: Of a stream's last sample: "pad" or "drop"; of long documents: "split" or "truncate".
-        shuffle: "none", "samples" or "documents"; seed: what draws the order.
-        tokens, epochs: Budget of the whole; or passes.
-        eos, pad, bos: Ids; eos may be "none".
-        tokenizer, dedup, filters: As in a file.
-        allow_loss: What may be given up in reading sources, by name.
+        sources: One item per source: a path, or the entries of its `[[source]]` table, as dict(path="web.pbin",
+            weight=0.7).
+        seq_len: Token positions per sample. None makes a recipe of documents.
+        pack: How documents fill samples: "stream", "document", "bestfit" or "stored".
+        labels: How labels relate to input IDs: "next", "disjoint", "starts" or "same".
+        tail: What happens to the incomplete last sample of a stream: "pad" or "drop".
+        long: What happens to documents longer than a sample: "split" or "truncate".
+        shuffle: What is shuffled: "none", "samples" or "documents".
+        seed: Seed of the order.
+        tokens: Budget in tokens. It may exceed one pass.
+        epochs: Budget in passes over the data.
+        eos: Token ID of the separator, or "none".
+        pad: Token ID of the padding.
+        bos: Input ID at the start of each document, with labels="starts".
+        tokenizer: Name, directory or path of a tokenizer.json, as in a recipe file.
+        dedup: Removal of duplicates, as in a recipe file.
+        filters: Filters of documents, as in a recipe file.
+        allow_loss: Names of what may be lost in reading sources, one or several.
 
     Returns:
-        A `Recipe`, a map-style dataset of samples; without `seq_len` a Dataset of documents.
+        A `Recipe`, which is a map-style dataset of samples. Without `seq_len`, a Dataset of documents.
 
     Raises:
-        TokfmtError: One of its kinds; see `tokfmt.core.errors`.
+        TokfmtError: If the recipe or a source cannot be used. `tokfmt.core.errors` lists the subclasses.
     """
     said = {
         "seq_len": seq_len, "pack": pack, "labels": labels, "tail": tail, "long": long, "shuffle": shuffle,
@@ -254,7 +289,7 @@ def dataset_of_recipe(reader: TokenReader | TextRecipe, notes: tuple[str, ...], 
     """Return the reader of a recipe as a Dataset: a `Recipe` if the recipe has samples.
 
     Raises:
-        OptionError: It has text, and is stored before it is read.
+        OptionError: If the recipe has text sources, and is not yet stored.
     """
     if isinstance(reader, TextRecipe):
         raise reader.unprepared()

@@ -1,8 +1,8 @@
-"""Formats by name and by content: entry points of the group `tokfmt.formats`.
+"""Find formats by name and by content. Formats are entry points of the group `tokfmt.formats`.
 
-Listing names imports nothing; using a format imports that one; detection imports those that a file may be of. A format
-of another package that cannot be imported, or fails when it looks at a file, is left out with a warning: only who names
-it gets an error.
+A list of names imports no format. Using a format imports that format. Detection imports the formats whose signature
+fits the file. A format of another package that cannot be imported, or that fails in `sniff`, is skipped with a warning.
+If you give its name, the failure is an error.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _OWN = ("jsonl", "modalities", "stage1", "hdf5", "flat-tokens")
 
 @functools.cache
 def _points() -> dict[str, EntryPoint]:
-    """The entry points by name; of two with one name tokfmt's own, or that of the package first in the alphabet."""
+    """Return the entry points by name.
+
+    If two have the same name, tokfmt's own format comes first, then the package that is first in the alphabet.
+    """
     found: dict[str, EntryPoint] = {}
     for point in sorted(entry_points(group=GROUP), key=lambda point: "" if _is_own(point) else _package(point)):
         kept = found.setdefault(point.name, point)
@@ -43,7 +46,7 @@ def _points() -> dict[str, EntryPoint]:
 
 
 def _package(point: EntryPoint) -> str:
-    """The distribution that brings a format."""
+    """Return the distribution that a format belongs to."""
     return point.dist.name if point.dist is not None else point.value
 
 
@@ -56,16 +59,16 @@ def _warn(text: str) -> None:
 
 
 def names() -> list[str]:
-    """Names of all formats installed, tokfmt's own first."""
+    """Return the names of all installed formats: the five most frequent first, then the others alphabetically."""
     return [n for n in _OWN if n in _points()] + sorted(n for n in _points() if n not in _OWN)
 
 
 @functools.cache
 def get(name: str) -> Format:
-    """The format of that name.
+    """Return the format of a name.
 
     Raises:
-        OptionError: There is none, and the nearest is named; or it is another package's and cannot be used.
+        OptionError: If there is no such format (the message lists the nearest name), or its package cannot be used.
     """
     point = _points().get(name)
     if point is None:
@@ -79,8 +82,8 @@ def get(name: str) -> Format:
         if not isinstance(loaded, Format):
             raise TypeError(f"{point.value} is not a tokfmt.plugin.Format")  # noqa: TRY301 - one way out for all
         if missing := [word for word in ("name", "title") if not hasattr(loaded, word)]:
-            raise TypeError(f"it states no {' and no '.join(missing)}")  # noqa: TRY301
-    except (Exception, SystemExit) as error:  # whatever a package does when it is imported
+            raise TypeError(f"it does not define {' or '.join(missing)}")  # noqa: TRY301
+    except (Exception, SystemExit) as error:  # The import of a package may raise any error, or exit.
         raise OptionError(
             f"the format {name} of {_package(point)} cannot be used: {_said(error)}", name=name
         ) from error
@@ -92,12 +95,12 @@ def _said(error: BaseException) -> str:
 
 
 def unexpected(error: BaseException) -> str:
-    """What to say of an error that no code has worded: which code it is a bug in, tokfmt's or that of a plug-in."""
+    """Return the message of an error that tokfmt did not raise itself: it names the package that has the bug."""
     return f"unexpected {type(error).__name__}: {error}. This is a bug in {plugin_of(error) or 'tokfmt'}"
 
 
 def plugin_of(error: BaseException) -> str:
-    """The format of another package in whose code an error was raised, with its distribution and version; else ""."""
+    """Return the plug-in format in whose code an error was raised, with its distribution and version; "" if none."""
     homes = [(home, name, point) for name, point in _points().items() if (home := _home(point))]
     for file in _files_of(error):
         for home, name, point in homes:
@@ -108,7 +111,7 @@ def plugin_of(error: BaseException) -> str:
 
 
 def _home(point: EntryPoint) -> str:
-    """The file of a plug-in that was imported, or the folder of its package; "" of tokfmt's own formats."""
+    """Return the imported file of a plug-in, or the directory of its package; "" for tokfmt's own formats."""
     if _is_own(point):
         return ""
     file = getattr(sys.modules.get(point.module.partition(".")[0]), "__file__", None)
@@ -117,7 +120,7 @@ def _home(point: EntryPoint) -> str:
 
 
 def _files_of(error: BaseException | None) -> Iterator[str]:
-    """The files of the code that an error passed through, innermost first, in this process and in a worker's."""
+    """Yield the source files that an error passed through, innermost first, in this process and in a worker process."""
     while error is not None:
         worker = error.__cause__ if type(error.__cause__).__name__ == "_RemoteTraceback" else None
         yield from reversed(re.findall(r'^  File "(.+?)", line \d', str(worker or ""), re.MULTILINE))
@@ -127,17 +130,17 @@ def _files_of(error: BaseException | None) -> Iterator[str]:
 
 @functools.cache  # `EntryPoint.module` parses the entry point by a regular expression, 2 per format and file otherwise
 def _signature(name: str) -> Signature | None:
-    """The signature of a format, which is read without importing the format; None if it states none."""
+    """Return the signature of a format without importing the format; None if it has no signature."""
     package = _points()[name].module.rpartition(".")[0]
     return _signatures(package).get(name) if package else None
 
 
 @functools.cache
 def _signatures(package: str) -> Mapping[str, Signature]:
-    """The `SIGNATURES` of the module `signatures` of a package of formats, by the names of the formats."""
+    """Return `SIGNATURES` of the module `signatures` of a package of formats, by format name."""
     try:
         found: Mapping[str, Signature] = import_module(f"{package}.signatures").SIGNATURES
-    except Exception:  # noqa: BLE001 - most have none; what else is wrong with a package, importing its format reports
+    except Exception:  # noqa: BLE001 - Most packages have no such module. Other failures appear at import of the format.
         return {}
     return found
 
@@ -152,24 +155,29 @@ def _usable(name: str) -> Format | None:
 
 
 def formats(wanted: Callable[[Signature], bool] = lambda signature: True) -> list[Format]:
-    """Every format installed that can be used; of those with a signature, those whose signature is wanted."""
+    """Return every installed format that can be used.
+
+    Args:
+        wanted: Predicate on signatures. A format whose signature it rejects is left out. A format without a signature
+            is always included.
+    """
     asked = [name for name in names() if (found := _signature(name)) is None or wanted(found)]
     return [format_ for name in asked if (format_ := _usable(name)) is not None]
 
 
 def detect(path: str | os.PathLike[str]) -> Format:
-    """The format of an existing file or directory, by its content.
+    """Return the format of an existing file or directory, by its content.
 
     Raises:
-        FormatError: It cannot be read at all.
-        UnknownFormatError: No format recognises it; says what it seems to be, and what to do.
-        AmbiguousFormatError: Several do, equally surely.
+        FormatError: If the path cannot be read.
+        UnknownFormatError: If no format claims it. The message says what it seems to be, and has a remedy.
+        AmbiguousFormatError: If several formats claim it with the same confidence.
     """
     probe = look(path)
     claims = candidates(probe)
     best = max(claims.values(), default=0)
     if whole := _whole(probe, claims):
-        what = f"is a file of the {whole} dataset {printable(probe.path.parent)}, and no dataset by itself"
+        what = f"is a file of the {whole} dataset {printable(probe.path.parent)}, not a dataset by itself"
         raise UnknownFormatError(path, what, "Name that directory")
     bare = probe.path.suffix == "" and not probe.is_directory and list(claims) == ["jsonl"]
     if best <= Confidence.NAME or bare or probe.path.suffix == ".json":
@@ -181,59 +189,60 @@ def detect(path: str | os.PathLike[str]) -> Format:
 
 
 def dataset_of(path: Path) -> Path:
-    """The dataset that a file belongs to: itself, the file that stands for it, or the directory that it lies in.
+    """Return the dataset that a file belongs to: the file itself, the main file of the dataset, or its directory.
 
     Args:
-        path: An existing file; one that no format recognises is returned as it is.
+        path: An existing file. If no format recognizes it, it is returned unchanged.
     """
     if store := next((parent for parent in path.parents if parent.suffix == ".zarr"), None):
         return store
-    with contextlib.suppress(FormatError):  # whoever reads it will say why it cannot be read
+    with contextlib.suppress(FormatError):  # The command that reads the file reports the error.
         probe = look(path)
         return path.parent if _whole(probe, candidates(probe)) else detect(path).canonical(path)
     return path
 
 
 def _whole(probe: Probe, claims: Mapping[str, int]) -> str:
-    """The format of the directory in which a file lies, where the file is no dataset by itself; else "".
+    """Return the format of the directory dataset that a file is only a part of; else "".
 
-    A file that has the name of a dataset of that format is one, whatever its content.
+    A file that has the name of a dataset of that format is a dataset, whatever its content.
     """
-    alone = bool(claims) and probe.path.suffix != ".json"  # many a folder has an index that is one line of JSON
+    alone = bool(claims) and probe.path.suffix != ".json"  # The index of many directory formats is one line of JSON.
     whole = "" if probe.is_directory or alone else _around(probe.path)
     return "" if whole in dict(_named(probe.path.name)) else whole
 
 
 def _refuse_foreign(path: str | os.PathLike[str], probe: Probe, *, claimed: bool) -> None:
-    """Raise UnknownFormatError for what no format claims, or only by its name while its magic says something else."""
+    """Raise UnknownFormatError if no format claims the path, or only its name does and its magic number contradicts."""
     from tokfmt.unsupported import foreign
 
     sign = foreign(probe) if probe.is_directory or probe.size else None
     if sign is not None and (sign.certain or not claimed):
-        raise UnknownFormatError(path, f"is {sign.name}, no format that tokfmt reads", sign.step)
+        raise UnknownFormatError(path, f"is {sign.name}, which tokfmt does not read", sign.step)
     if not claimed:
-        known = f"tokfmt reads {', '.join(names())}; {Option('from', 'NAME')} says that it is one of these"
+        known = f"tokfmt reads {', '.join(names())}. If it is one of these, add {Option('from', 'NAME')}"
         if not probe.is_directory and probe.size and (fitting := _named(probe.path.name)):
             name = max(fitting, key=lambda one: one[1])[0]
-            known = f"Its name means {name}: {Option('from', name)} says what is wrong with it"
+            known = f"Its name implies {name}. Use {Option('from', name)} to see what is wrong with it"
         if inside := _datasets_in(probe):
             known = (
-                f"Name one of the datasets in it, such as {printable(inside[0])}, or read all by {Option('recursive')}"
+                f"Name one of the datasets in it, such as {printable(inside[0])}, or read them all with "
+                f"{Option('recursive')}"
             )
         raise UnknownFormatError(path, _describe(probe), known)
 
 
 def _datasets_in(probe: Probe) -> list[str]:
-    """Those of a directory's first directories that some format recognises."""
+    """Return those of the first eight subdirectories that a format recognizes."""
     folders = [name for name in probe.entries if (probe.path / name).is_dir() and not name.startswith(".")]
-    with contextlib.suppress(FormatError):  # one may be closed to us
+    with contextlib.suppress(FormatError):  # A subdirectory may be unreadable.
         return [name for name in folders[:8] if candidates(look(probe.path / name))]
     return []
 
 
 def _around(path: Path) -> str:
-    """The format of a dataset that is the directory in which a file lies, if it is a file of it; else ""."""
-    with contextlib.suppress(FormatError):  # the directory may be closed to us
+    """Return the format of the parent directory if the directory is a dataset that the file is a part of; else ""."""
+    with contextlib.suppress(FormatError):  # The directory may be unreadable.
         claims = candidates(look(path.parent))
         sure = [name for name, confidence in claims.items() if confidence >= Confidence.CERTAIN]
         if len(sure) == 1 and path in get(sure[0]).files(path.parent):
@@ -242,12 +251,12 @@ def _around(path: Path) -> str:
 
 
 def of_prefix(path: Path) -> Path:
-    """A file of the dataset that a prefix means, where no file has that name; else the path itself.
+    """Return a file of the dataset that a prefix stands for, or the path itself if it exists or is not a prefix.
 
-    A format whose datasets go by a prefix (`data/my_text_document` of .bin and .idx) names a suffix as `prefix`.
+    Formats with `Format.prefix` name a dataset by a prefix: `data/my_text_document` for its .bin and .idx.
 
     Raises:
-        FormatError: What is there cannot be looked at.
+        FormatError: If the path cannot be examined.
     """
     try:
         os.lstat(path)
@@ -256,19 +265,19 @@ def of_prefix(path: Path) -> Path:
     except OSError as error:
         raise reading_error(path, error) from error
     except ValueError as error:
-        raise FormatError(path, "is no name that a file can have") from error  # with a zero byte
+        raise FormatError(path, "is not a valid file name") from error  # It has a zero byte.
     else:
         return path
     prefixed = [format_ for format_ in formats() if format_.prefix]
     found = [path.with_name(path.name + format_.prefix) for format_ in prefixed]
-    for format_ in prefixed:  # by a name that means the format, it will say which file is missing
+    for format_ in prefixed:  # If the name implies a format, that format reports which file is missing.
         named = (path.with_name(path.name + suffix) for suffix in format_.suffixes)
         found += [place for place in named if any(fnmatch.fnmatch(place.name, one) for one in format_.extensions)]
     return next((place for place in found if place.is_file()), path)
 
 
 def candidates(probe: Probe) -> dict[str, int]:
-    """Every format that claims the probe, with its confidence."""
+    """Return the name of every format that claims the probe, with its confidence."""
     asked = formats() if probe.is_directory else formats(lambda signature: signature.fits(probe))
     claims = {format_.name: _claim(format_, probe) for format_ in asked}
     return {name: int(confidence) for name, confidence in claims.items() if confidence is not None}
@@ -279,22 +288,24 @@ def _claim(format_: Format, probe: Probe) -> Confidence | None:
         return format_.sniff(probe)
     try:
         return format_.sniff(probe)
-    except Exception as error:  # noqa: BLE001 - whatever a package does with a file that is not its own
+    except Exception as error:  # noqa: BLE001 - A plug-in may raise any error for a file of another format.
         _warn(f"the format {format_.name} of {_package(_points()[format_.name])} fails at {probe.path}: {_said(error)}")
         return None
 
 
 def _describe(probe: Probe) -> str:
     if probe.is_directory:
-        return "an empty directory" if not probe.entries else "a directory that no format recognises"
-    return "an empty file" if not probe.size else "no format recognises its content"
+        return "an empty directory" if not probe.entries else "a directory that no format recognizes"
+    return "an empty file" if not probe.size else "no format recognizes its content"
 
 
 def for_destination(path: str | os.PathLike[str]) -> Format:
-    """The format that a destination's name means: that with the longest suffix or pattern which fits.
+    """Return the format that the name of a destination implies.
+
+    If several fit, the format with the longest suffix or pattern wins.
 
     Raises:
-        OptionError: The name means none, or several; names --to.
+        OptionError: If the name implies no format, or several.
     """
     name = os.path.basename(os.path.normpath(path))
     fitting = _named(name)
@@ -312,7 +323,7 @@ def for_destination(path: str | os.PathLike[str]) -> Format:
 
 
 def _named(name: str) -> list[tuple[str, int]]:
-    """The formats that a name means, each with the length of the suffix or pattern which fits."""
+    """Return the formats that a name implies, each with the length of the suffix or pattern that fits."""
     return [
         (format_.name, len(pattern))
         for format_ in formats(lambda signature: signature.is_named(name))

@@ -1,17 +1,18 @@
-"""The laws that every format keeps, as a test class that each format inherits.
+"""The laws that every format keeps, as test classes that the tests of a format inherit from.
 
     class TestMine(FormatContract):
         format = FORMAT                 # the object: it need not be installed
         filename = "x.mine"
-        eos_id = 50256                  # None: the format needs none; "none": there is none, and none is inferred
+        eos_id = 50256                  # None: the format needs no separator; "none": no separator, none is inferred
         max_id = 2**31 - 1
         write_variants = [{}, {"layout": "A"}]
 
         def oracle(self, path, options):
             ...                         # read `path` with code that shares nothing with the format: list of lists
 
-Beside them: small datasets that break writers, and writing and reading one the way conversions do, without the command
-line. Needs pytest and hypothesis. `tree(path, format)` gives the bytes of all files of a dataset.
+The module also has a strategy for small datasets that break writers (`datasets`), and functions that write and read a
+dataset as conversions do, without the command line. `tree(path, format)` returns the bytes of all files of a dataset.
+It needs pytest and hypothesis.
 """
 
 from __future__ import annotations
@@ -88,7 +89,21 @@ def write(
     executor: Executor | None = None,
     jobs: int = 1,
 ) -> Path:
-    """Write a dataset; `size` is tokens a region."""
+    """Write a dataset and return its path.
+
+    Args:
+        format_: The format. It need not be installed.
+        path: The destination, which does not exist yet.
+        data: The sequences, or a reader of them.
+        eos_id: Token ID of the separator, "none", or None if the format needs no separator.
+        options: Write options of the format.
+        size: Tokens per region.
+        executor: Executor of the workers (default: this process).
+        jobs: Number of workers.
+
+    Raises:
+        TokfmtError: If the format cannot store the data.
+    """
     source: TokenReader = MemoryReader(data) if isinstance(data, Ragged) else data
     scratch = path.parent / f"{path.name}.scratch"
     scratch.mkdir(exist_ok=True)
@@ -107,14 +122,25 @@ def read(
     options: Values = {},  # noqa: B006 - never changed
     partial: bool = False,
 ) -> TokenReader:
-    """Open a dataset of ids as an axis without separators; the format need not be installed."""
+    """Open a dataset as a reader without separators; text has to be stored as IDs.
+
+    Args:
+        format_: The format. It need not be installed.
+        path: The dataset.
+        eos_id: Token ID of the separator, or "none" (default: inferred).
+        options: Read options of the format.
+        partial: Read the sequences of a damaged dataset that are certain to be complete.
+
+    Raises:
+        TokfmtError: If the dataset cannot be read.
+    """
     request = SourceRequest((path,), eos=eos_id, options=options, allow_partial=partial)
     source = open_found([found_at(Path(path), format_, request)], request)
     return tokenized(source.reader, None) if isinstance(source.reader, RecordReader) else source.reader
 
 
 def sequences(reader: TokenReader) -> list[list[int]]:
-    """All sequences as lists."""
+    """Return all sequences of a reader as lists."""
     found: list[list[int]] = []
     for batch in batches(reader, 0, reader.info.sequences):
         found += batch.tolist()
@@ -122,16 +148,16 @@ def sequences(reader: TokenReader) -> list[list[int]]:
 
 
 def target(eos_id: EosChoice) -> Target:
-    """What a writer is told of the separator."""
+    """Return the `Target` of a writer for a separator."""
     return Target(None if eos_id == "none" else eos_id)
 
 
 def tree(path: Path, format_: Format | None = None) -> dict[str, bytes]:
-    """Relative path and content of every file of a dataset; of one that is a file, of the companions beside it too.
+    """Return the relative path and the content of every file of a dataset, companions included.
 
     Args:
         path: The dataset.
-        format_: Names its companions; else those of tokfmt's own formats are looked for.
+        format_: The format, which lists the companions (default: companions of tokfmt's own formats).
     """
     if path.is_file():
         if format_ is not None:
@@ -144,12 +170,12 @@ def tree(path: Path, format_: Format | None = None) -> dict[str, bytes]:
 
 
 def _files_in(home: Path) -> list[Path]:
-    """All files below a directory, but those of the scratch of `write`."""
+    """Return all files below a directory, except those of the scratch directory of `write`."""
     return [file for file in home.rglob("*") if file.is_file() and ".scratch" not in str(file.relative_to(home))]
 
 
 def _read_all(stored: TokenReader | RecordReader) -> Iterator[Tokens]:
-    """All tokens of a stored axis, or of records, some at a time; the offsets as well."""
+    """Yield all tokens of a reader, some at a time, and read all offsets."""
     if isinstance(stored, RecordReader):
         for block in stored.blocks(1 << 20):
             for batch in stored.ids(block):
@@ -164,7 +190,7 @@ def _read_all(stored: TokenReader | RecordReader) -> Iterator[Tokens]:
 
 @contextmanager
 def _little_memory(most: int, what: str) -> Iterator[None]:
-    """Fail if more bytes of Python and NumPy than `most` are held at once."""
+    """Fail if Python and NumPy allocate more than `most` bytes at once."""
     tracemalloc.start()
     try:
         yield
@@ -182,13 +208,14 @@ def datasets(
     max_sequences: int = 12,
     max_length: int = 40,
 ) -> st.SearchStrategy[Ragged]:
-    """Small datasets: none, one or several sequences, some empty, some of one token, ids up to `max_id`.
+    """Generate small datasets: none, one or several sequences, some empty, some of one token.
 
     Args:
-        max_id: Largest id that may occur; it and 0 occur often.
-        empty: Whether sequences may be empty.
-        avoid: An id that must not occur (a separator).
-        max_sequences, max_length: Bounds of the size.
+        max_id: Largest token ID that may occur. It and 0 occur often.
+        empty: Allow empty sequences.
+        avoid: A token ID that must not occur (a separator).
+        max_sequences: Largest number of sequences.
+        max_length: Largest number of tokens per sequence.
     """
     ids = st.one_of(st.integers(0, max_id), st.sampled_from([0, 1, max_id]))
     if avoid is not None:
@@ -199,7 +226,7 @@ def datasets(
 
 @contextlib.contextmanager
 def _counting(most: int | None) -> Iterator[list[int]]:
-    """Count calls of functions in all threads; fail as soon as there are more than `most`."""
+    """Count the calls of functions in all threads; fail as soon as there are more than `most`."""
     calls = [0]
 
     def count(frame: FrameType, event: str, argument: object) -> None:
@@ -209,7 +236,7 @@ def _counting(most: int | None) -> Iterator[list[int]]:
                 raise AssertionError(f"more than {most:,} calls")
 
     was = gc.isenabled()
-    gc.disable()  # Hypothesis is called at each collection
+    gc.disable()  # Each collection calls Hypothesis.
     threading.setprofile(count)
     sys.setprofile(count)
     try:
@@ -222,10 +249,10 @@ def _counting(most: int | None) -> Iterator[list[int]]:
 
 
 class Sparse:
-    """A large axis that lies nowhere: sequences of 64 Ki tokens, whose ids are `least` and the 498 above it.
+    """A large dataset that is computed: sequences of 64 Ki tokens, with IDs from `least` to `least` + 498.
 
     Attributes:
-        breaks_at: A token; reading it raises `BrokenOffError`.
+        breaks_at: A position. A read of it raises `BrokenOffError`.
     """
 
     def __init__(self, tokens: int, least: int, breaks_at: int | None = None) -> None:
@@ -245,11 +272,11 @@ class Sparse:
 
 
 class BrokenOffError(Exception):
-    """A write was broken off: the process is gone, or the disk is full."""
+    """Stands for the end of a write: the process was killed, or the disk is full."""
 
 
 class _Together(MemoryReader):
-    """A dataset whose two readers wait for each other whenever they read."""
+    """A dataset whose two readers wait for each other at each read."""
 
     def __init__(self, data: Ragged, gate: threading.Barrier) -> None:
         super().__init__(data)
@@ -257,7 +284,7 @@ class _Together(MemoryReader):
 
     def tokens(self, start: int, stop: int) -> Tokens:
         with suppress(threading.BrokenBarrierError):
-            self._gate.wait(0.2)  # of a writer that waits for the other by itself, or asks only once
+            self._gate.wait(0.2)  # The timeout ends the wait if one writer waits for the other, or reads less often.
         return super().tokens(start, stop)
 
 
@@ -279,48 +306,48 @@ FOREIGN = {
     "Parquet": b"PAR1" + _NOISE + b"PAR1",
     "pickle": pickle.dumps([(0, 10), (10, 12)]),
 }
-"""Content that begins as that of other formats, or of none."""
+"""Content that begins like other formats, or like no format."""
 
 
 class FormatContract:
-    """Inherit, name the format, write the oracle."""
+    """The laws of a format that is read and written. Set `format` and `filename`, and define `oracle`."""
 
     format: ClassVar[Format]
     filename: ClassVar[str]
     eos_id: ClassVar[EosChoice] = None
     max_id: ClassVar[int] = 2**31 - 1
     empty: ClassVar[bool] = True
-    """Whether the format carries empty sequences."""
+    """The format stores empty sequences."""
     write_variants: ClassVar[Sequence[Mapping[str, object]]] = ({},)
     region: ClassVar[int] = 16
-    """Tokens a region in the schedule tests: small, so that there are many regions."""
+    """Tokens per region in the schedule tests: small, so that there are many regions."""
     long_options: ClassVar[Mapping[str, object]] = {}
     """Write options for the test with a sequence of 2.5 Mi tokens."""
     sharded: ClassVar[Mapping[str, object] | None] = None
-    """Write options that store each sequence of one token in a file of its own; None: a dataset is one file."""
+    """Write options that store each sequence of one token in its own file; None: a dataset is one file."""
     shard: ClassVar[str] = ""
-    """Name of file `k` in a folder of copies that is one dataset, as "{k:05d}.mine"; "": no folder of copies is one."""
+    """Name of file `k` in a folder that is one dataset, as "{k:05d}.mine"; "": a folder of copies is not a dataset."""
     many: ClassVar[int] = 480
-    """How many shards the test of many shards makes."""
+    """Number of shards in the test of many shards."""
     flipped: ClassVar[int] = 64
-    """How many bytes from each end of each file are flipped one by one."""
+    """Number of bytes at each end of each file that are flipped one by one."""
     checksummed: ClassVar[bool] = False
-    """Whether checksums guard the ids: whatever is damaged is refused, or read as it was."""
+    """Checksums guard the IDs: a damaged file is refused, or read as it was."""
     accounted: ClassVar[bool] = False
-    """Whether a dataset knows its files: with one of them missing it is refused, or read as it was."""
+    """A dataset lists its files: if one is missing, the dataset is refused, or read as it was."""
     sparse_tokens: ClassVar[int] = 1 << 24
     """Tokens of the large dataset."""
     peak_bytes: ClassVar[int] = 28 << 20
-    """Memory in which it is written, and in which it is read; as uint16 it has 32 MiB."""
+    """Limit of the memory that writing, and reading, the large dataset takes. As uint16 it has 32 MiB."""
     claims: ClassVar[frozenset[str]] = frozenset()
-    """Keys of `FOREIGN` that are content of this format as well."""
+    """Keys of `FOREIGN` whose content is also valid in this format."""
 
     def oracle(self, path: Path, options: Mapping[str, object]) -> list[list[int]]:
-        """The sequences of `path`, without separators, read by independent code."""
+        """Return the sequences of `path`, without separators, read by independent code."""
         raise NotImplementedError
 
     def read_options(self, options: Mapping[str, object]) -> Mapping[str, object]:
-        """Read options that belong to these write options."""
+        """Return the read options that belong to these write options."""
         return {}
 
     # plumbing
@@ -362,7 +389,7 @@ class FormatContract:
     @_QUICK
     @given(data=st.data())
     def test_round_trip_and_oracle(self, data: st.DataObject) -> None:
-        """Laws 2 and 5: what was written is read back, by the reader and by an oracle that shares no code with it."""
+        """Laws 2 and 5: the reader, and an oracle that shares no code with it, return what was written."""
         dataset = data.draw(self._strategy())
         for options, path in self._cases():
             self._write(path, dataset, options)
@@ -374,7 +401,7 @@ class FormatContract:
     @_QUICK
     @given(data=st.data())
     def test_axis(self, data: st.DataObject) -> None:
-        """Law 1: offsets are monotone and end at tokens; windows concatenate; out of range raises."""
+        """Law 1: offsets are monotone and end at `tokens`; windows concatenate; an interval out of range raises."""
         dataset = data.draw(self._strategy())
         for options, path in self._cases():
             self._write(path, dataset, options)
@@ -420,7 +447,7 @@ class FormatContract:
             assert self._tree(threaded) == expected
 
     def test_processes(self, tmp_path: Path) -> None:
-        """Law 3 again: worker processes give the same bytes as this one."""
+        """Law 3 again: worker processes give the same bytes as this process."""
         rng = np.random.default_rng(5)
         lists = [rng.integers(0, min(self.max_id, 255), int(n)).tolist() for n in rng.integers(1, 90, 40)]
         dataset = Ragged.of([[t for t in s if t != self._separator] or [1] for s in lists])
@@ -432,7 +459,7 @@ class FormatContract:
         assert self._tree(other) == expected
 
     def test_files_are_named(self, tmp_path: Path) -> None:
-        """Every file of what was written is named, so that guards, checksums and overwriting know it; no other is."""
+        """`files` lists every file that was written, for guards, checksums and overwriting, and no other file."""
         for number, options in enumerate(self.write_variants):
             home = tmp_path / f"{number}"
             home.mkdir()
@@ -450,13 +477,13 @@ class FormatContract:
                 assert set(self.format.files(path)) == written
 
     def _look_at_files(self, home: Path, path: Path) -> set[Path]:
-        """All files below a directory, which are those of the dataset there."""
+        """Return all files below a directory, and check that they are those of the dataset there."""
         there, named = set(_files_in(home)), set(self.format.files(path))
         assert there == named, f"written and not named: {there - named}; named and not written: {named - there}"
         return there
 
     def test_largest_id_and_one_beyond(self, tmp_path: Path) -> None:
-        """The largest id is carried; the next one is refused, not wrapped."""
+        """The largest ID is stored; the next one is refused, not wrapped."""
         options = self.write_variants[0]
         edge = Ragged.of([[self.max_id, 1], [self.max_id]], np.dtype(np.uint64))
         self._write(tmp_path / self.filename, edge, options)
@@ -466,7 +493,7 @@ class FormatContract:
             self._write(tmp_path / f"beyond-{self.filename}", beyond, options)
 
     def test_sequence_longer_than_window_and_region(self, tmp_path: Path) -> None:
-        """One sequence of 2.5 Mi tokens, in regions of 64 Ki."""
+        """A sequence of 2.5 Mi tokens is written in regions of 64 Ki tokens, and read back."""
         options = self.long_options
         ids = (np.arange(5 << 19) % 251).astype(np.uint32)
         ids[ids == self._separator] = 251
@@ -477,7 +504,7 @@ class FormatContract:
         assert np.array_equal(reader.tokens(0, len(ids)), ids)
 
     def test_nothing_written_twice_or_lost_is_counted(self, tmp_path: Path) -> None:
-        """Regions are disjoint, in order, and cover the output; `lost` names empty sequences if they are lost."""
+        """Regions are disjoint, in order, and cover the output; `lost` reports empty sequences if they are lost."""
         dataset = Ragged.of([[1, 2, 3], [4], [], [5, 6]])
         source = MemoryReader(dataset)
         for options in self.write_variants:
@@ -487,10 +514,10 @@ class FormatContract:
             assert ("empty-sequences" in [loss.name for loss in lost]) is not self.empty
             full = source if self.empty else MemoryReader(Ragged.of([s for s in dataset.tolist() if s]))
             for size in (1, 2, self.region, 1 << 24):
-                assert plan(full, writer, size).regions  # which refuses regions that leave something out
+                assert plan(full, writer, size).regions  # `plan` refuses regions that do not cover the output.
 
     def test_a_cut_off_commit_is_done_again(self, tmp_path: Path) -> None:
-        """Law 8: receipts survive JSON; with `keep_parts` a commit gives the same bytes the second time."""
+        """Law 8: receipts survive JSON; with `keep_parts`, a second commit gives the same bytes."""
         dataset = Ragged.of([[7, 8, 9], [10, 11], [12]] * 9)
         for number, options in enumerate(self.write_variants):
             (tmp_path / f"{number}").mkdir()
@@ -509,7 +536,7 @@ class FormatContract:
                 assert self._tree(path) == expected
 
     def test_readers_travel_and_know_places(self, tmp_path: Path) -> None:
-        """A stored reader survives pickling; a token is found where it lies; codes of findings are explained."""
+        """A stored reader survives pickling; each token is found at its place; finding codes have an explanation."""
         dataset = Ragged.of([[1, 2, 3], [4], [5, 6, 7, 8]])
         for number, options in enumerate(self.write_variants):
             (tmp_path / f"{number}").mkdir()
@@ -533,7 +560,7 @@ class FormatContract:
             assert {f.code for f in findings} <= codes.keys()
 
     def _look_at_pieces(self, stored: TokenReader) -> None:
-        """Where a reader says that its tokens lie as they are, those bytes are the tokens."""
+        """Check that the bytes of `pieces` are the tokens."""
         total = stored.info.tokens
         for start, stop in {(0, total), (min(1, total), max(total - 1, min(1, total))), (total, total)}:
             pieces = pieces_of(stored, start, stop)
@@ -542,7 +569,7 @@ class FormatContract:
                 assert [token for piece in found for token in piece] == stored.tokens(start, stop).tolist()
 
     def test_options_at_and_below_their_bounds(self, tmp_path: Path) -> None:
-        """The least value of a write option gives a dataset that is read back, or an error; one less is refused."""
+        """The smallest value of a write option gives a readable dataset, or an error; a smaller value is refused."""
         dataset = Ragged.of([[1, 2, 3], [4], [5, 6]])
         for field in dataclasses.fields(self.format.write_options):
             if (least := field.metadata.get("least")) is None:
@@ -559,9 +586,9 @@ class FormatContract:
             assert sequences(self._read(path, options)) == dataset.tolist()
 
     def test_damage_never_crashes(self, tmp_path: Path) -> None:
-        """Law 6: truncated or flipped anywhere near a border, a file gives a TokfmtError or data, and little memory.
+        """Law 6: a file that is cut or has a flipped byte gives data or a TokfmtError, in little memory.
 
-        What opening refuses `check` reports, and what reading refuses a deep check.
+        If opening refuses the dataset, `check` reports a finding. If reading refuses it, a deep check does.
         """
         options = self.write_variants[0]
         dataset = Ragged.of(self.damaged)
@@ -593,10 +620,10 @@ class FormatContract:
             target.write_bytes(content)
 
     damaged: ClassVar[list[list[int]]] = [[7, 8, 9], [10, 11], [12]] * 3
-    """The sequences of the datasets that are damaged."""
+    """The sequences of the datasets that the tests damage."""
 
     def _found(self, path: Path, options: Mapping[str, object]) -> list[list[int]] | None:
-        """All sequences of a dataset that may be damaged; None if it is refused."""
+        """Return all sequences of a dataset that may be damaged; None if it is refused."""
         try:
             with closing(self._read(path, options)) as reader:
                 return sequences(reader)
@@ -605,7 +632,7 @@ class FormatContract:
             return None
 
     def _look_at_findings(self, path: Path, options: Mapping[str, object], what: str) -> None:
-        """What the reader refuses, a check reports."""
+        """Check that `check` reports what the reader refuses."""
         try:
             stored = self._stored(path, options)
         except FormatError as error:
@@ -630,16 +657,16 @@ class FormatContract:
             return [Finding.of("", error)]
 
     def test_work_follows_the_number_of_files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """To write, find, open, read and check three times as many shards takes about three times as many calls."""
+        """Three times as many shards take about three times as many calls to write, find, open, read and check."""
         if not {"sharded", "shard"} & vars(type(self)).keys():
             pytest.skip("a dataset is one file, or its folders are those of the class that this one extends")
-        monkeypatch.setattr("tokfmt.core.files._MOST_OPEN", 0)  # else only files beyond the first 256 are opened again
+        monkeypatch.setattr("tokfmt.core.files._MOST_OPEN", 0)  # By default, the first 256 files stay open.
         few = self._calls(tmp_path / "few", self.many // 3, None)
         many = self._calls(tmp_path / "many", self.many, 4 * few)
         assert many <= 3.3 * few
 
     def _calls(self, home: Path, count: int, most: int | None) -> int:
-        """How many functions are called for a dataset of so many files; stops at `most`."""
+        """Return the number of function calls for a dataset of `count` files; fail beyond `most`."""
         home.mkdir()
         path = home / (self.filename if self.sharded is not None else "folder")
         if self.sharded is None:
@@ -659,7 +686,7 @@ class FormatContract:
         return calls[0]
 
     def _copies(self, folder: Path, count: int) -> None:
-        """A folder of so many copies of a small dataset, with the files beside it."""
+        """Make a folder of `count` copies of a small dataset and its companions."""
         folder.mkdir()
         one = self._write(folder.parent / self.filename, Ragged.of([[1]]), self.write_variants[0])
         stem = self.filename.partition(".")[0]
@@ -673,7 +700,7 @@ class FormatContract:
     @_SLOW
     @given(data=st.data())
     def test_a_cut_file_gives_sequences_of_the_original(self, data: st.DataObject) -> None:
-        """Law 9: with `allow_partial` any file may end anywhere: an error, or sequences of the original, in order."""
+        """Law 9: with `allow_partial`, a cut file gives an error, or sequences of the original, in order."""
         dataset = data.draw(self._strategy())
         for options, path in self._cases():
             self._write(path, dataset, options)
@@ -699,7 +726,7 @@ class FormatContract:
         assert all(one in left for one in found), f"{found} are not sequences of {whole}, in order"
 
     def test_sniffs_its_own(self, tmp_path: Path) -> None:
-        """What the writer made, the sniffer claims; an empty file without a name of its own, it does not."""
+        """The sniffer claims what the writer wrote, and does not claim an empty file with an unrelated name."""
         options = self.write_variants[0]
         path = self._write(tmp_path / self.filename, Ragged.of([[1, 2, 3]] * 4), options)
         assert self.format.sniff(look(path)) is not None
@@ -708,7 +735,7 @@ class FormatContract:
         assert self.format.sniff(look(nothing)) is None
 
     def test_a_missing_file_never_crashes(self, tmp_path: Path) -> None:
-        """Without one of its files a dataset is refused, or read; where files are accounted for, as it was."""
+        """A dataset with a missing file is refused, or read; with `accounted`, it is refused, or read as it was."""
         expected = [[7, 8, 9], [10, 11], [12]] * 9
         for number, options in enumerate(self.write_variants):
             (tmp_path / f"{number}").mkdir()
@@ -721,7 +748,7 @@ class FormatContract:
                 file.write_bytes(content)
 
     def test_records_tell_the_same_in_every_way(self, tmp_path: Path) -> None:
-        """A reader of records: `count`, `record`, `blocks` of any part, and JSON lines, against the ids."""
+        """`count`, `record`, `blocks` of any range, and JSON lines of a record reader agree with the IDs."""
         lists = [list(range(3, 3 + n)) for n in (3, 1, 4, 1, 5, 9, 2, 6)]
         for number, options in enumerate(self.write_variants):
             (tmp_path / f"{number}").mkdir()
@@ -749,7 +776,7 @@ class FormatContract:
             stored.close()
 
     def test_to_jsonl_and_back(self, tmp_path: Path) -> None:
-        """A conversion to JSON lines counts, verifies and keeps every id; so does writing these."""
+        """A conversion to JSON lines, and back, counts, verifies and keeps every ID."""
         lists = [[7, 8, 9], [10, 11], [12]] * 3
         for number, options in enumerate(self.write_variants):
             home = tmp_path / f"{number}"
@@ -758,7 +785,7 @@ class FormatContract:
             asked = SourceRequest((path,), eos=self.eos_id, options=self.read_options(options))
             source = open_found([found_at(path, self.format, asked)], asked)
             request = Request(asked, home / "lines.jsonl", to="jsonl", verify=True)
-            given: Any = [source], source.reader  # the format need not be installed, so nothing is detected
+            given: Any = [source], source.reader  # The format need not be installed, so detection is skipped.
             done = carry_out(request, NullProgress(), given=given)
             source.reader.close()
             assert (done.sequences, done.tokens) == (len(lists), sum(map(len, lists)))
@@ -774,14 +801,14 @@ class FormatContract:
                 assert sequences(reader) == lists
 
     def test_large_datasets_in_little_memory(self, tmp_path: Path) -> None:
-        """A region of 16 Mi tokens is written again after it was broken off half-way, and read, in little memory."""
+        """A region of 16 Mi tokens is written, after a write that broke off half-way, and read, in little memory."""
         least = 600 if self._separator is not None and self._separator < 600 else 3
         options, total, path = self.long_options, self.sparse_tokens, tmp_path / self.filename
         source = Sparse(total, least)
         writer = self._writer(path, options)
         regions = writer.regions(source, total)
         writer.create(source)
-        with suppress(BrokenOffError):  # some read in `commit` only
+        with suppress(BrokenOffError):  # Some writers read tokens only in `commit`.
             for region in regions:
                 writer.write(region, Sparse(total, least, breaks_at=total // 2))
         with _little_memory(self.peak_bytes, "writing"):
@@ -792,7 +819,7 @@ class FormatContract:
         assert found == total
 
     def test_two_write_a_region_at_once(self, tmp_path: Path) -> None:
-        """A task that was believed dead goes on writing: the bytes are the same, and no file is left beside them."""
+        """Two processes that write the same region leave the same bytes, and no other file."""
         dataset = Ragged.of([[7, 8, 9], [10, 11], [12]] * 9)
         for number, options in enumerate(self.write_variants):
             home = tmp_path / f"{number}" / "twice"
@@ -814,7 +841,7 @@ class FormatContract:
             self._look_at_files(home, path)
 
     def test_is_certain_of_nothing_else(self, tmp_path: Path) -> None:
-        """Content of other formats, and of none, is never claimed for certain, whatever it is called."""
+        """`sniff` is never certain of content of other formats, or of no format, whatever its name."""
         own = self._write(tmp_path / self.filename, Ragged.of([[1, 2, 3]] * 4), self.write_variants[0])
         begins = {content[:2] for content in self._tree(own).values()}
         for what, content in FOREIGN.items():
@@ -829,13 +856,13 @@ class FormatContract:
 
 
 class ReadOnlyContract:
-    """The laws of a format that is read, not written. Inherit, name the format, and make a dataset with other code."""
+    """The laws of a format that is only read. Set `format` and `filename`, and define `make`."""
 
     format: ClassVar[Format]
     filename: ClassVar[str]
     eos_id: ClassVar[EosChoice] = "none"
     contents: ClassVar[Sequence[Any]] = ([7, 8, 9], [10, 11], [12])
-    """What the dataset holds: a list of IDs, or a text, for each sequence or record."""
+    """The content of the dataset: a list of IDs, or a text, for each sequence or record."""
 
     def make(self, path: Path) -> None:
         """Write a dataset of `contents` with code that shares nothing with the format."""
@@ -851,7 +878,7 @@ class ReadOnlyContract:
         return self.format.open([path], self.format.read_options(), hints)
 
     def _read(self, stored: TokenReader | RecordReader) -> list[Any]:
-        """The sequences or texts of a reader."""
+        """Return the sequences or the texts of a reader."""
         if not isinstance(stored, RecordReader):
             return sequences(stored)
         found = [batch for block in stored.blocks(1 << 20) for batch in self._batches(stored, block)]
@@ -861,7 +888,7 @@ class ReadOnlyContract:
         return stored.texts(block) if stored.info.kind == "text" else stored.ids(block)
 
     def test_it_is_read_as_it_was_made(self, tmp_path: Path) -> None:
-        """By a reader, and by its copy in another process."""
+        """The reader, and its copy after pickling, return what was made."""
         stored = self._open(self._made(tmp_path))
         again = pickle.loads(pickle.dumps(stored))
         found = self._read(stored)
@@ -871,7 +898,7 @@ class ReadOnlyContract:
         again.close()
 
     def test_nothing_is_written(self, tmp_path: Path) -> None:
-        """The format states it, and both ways to a writer refuse it in words."""
+        """The format is `read_only`, and `destination` and `writer` raise OptionError."""
         assert self.format.read_only
         options = self.format.write_options()
         with pytest.raises(OptionError):
@@ -881,7 +908,7 @@ class ReadOnlyContract:
         assert list(tmp_path.iterdir()) == []
 
     def test_files_are_named(self, tmp_path: Path) -> None:
-        """Its own files and no others; it claims its own dataset, and nothing of an empty file."""
+        """`files` lists the dataset's own files and no others; `sniff` claims it, and not an empty file."""
         path = self._made(tmp_path)
         there = set(_files_in(tmp_path))
         assert self.format.sniff(look(path)) is not None, "its own dataset is not claimed"
@@ -895,13 +922,13 @@ class ReadOnlyContract:
         assert self.format.sniff(look(tmp_path / "nothing")) is None, "an empty file is claimed"
 
     def test_a_sound_dataset_has_no_errors(self, tmp_path: Path) -> None:
-        """A check finds none, and explains the codes of what it finds."""
+        """An audit reports no error, and the codes of its findings have an explanation."""
         findings = list(self.format.audit(self._made(tmp_path), self.format.read_options(), Audit(deep=True)))
         assert [one for one in findings if one.severity == "error"] == []
         assert {one.code for one in findings} <= self.format.codes().keys()
 
     def test_damage_never_crashes(self, tmp_path: Path) -> None:
-        """Cut or flipped anywhere, it is read or refused in little memory; what the reader refuses, a check reports."""
+        """A damaged file is read or refused, in little memory; an audit reports what the reader refuses."""
         path = self._made(tmp_path)
         for file in _files_in(tmp_path):
             content = file.read_bytes()

@@ -1,4 +1,4 @@
-"""Train from a recipe, in PyTorch.
+"""Train from a recipe with PyTorch.
 
     from tokfmt.torch import Loader
 
@@ -8,12 +8,13 @@
         ...
         torch.save({"model": model.state_dict(), "loader": loader.state_dict()}, "last.pt")
 
-Batches are global: step s is samples `start + s * batch_size` and on, of which rank r of w takes the r-th part. Where a
-run stands is one integer, the samples handed out, and it is the same on every rank; so it goes on from there with
-another number of ranks or another batch size, and the sequence of samples is the one it would have been.
+Batches are global: step s reads `batch_size` samples from sample `start + s * batch_size` on, and rank r of w takes the
+r-th of w equal parts. The state of a loader is one integer, the number of samples handed out. It is the same on every
+rank, so a run can continue with another number of ranks or another batch size, and the order of samples does not
+change.
 
-Nothing else of tokfmt imports torch. A recipe is a map-style dataset besides, and goes into
-`torch.utils.data.DataLoader` as it is.
+No other module of tokfmt imports torch. A recipe is also a map-style dataset, which `torch.utils.data.DataLoader`
+takes.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ __all__ = ["Loader", "LoaderWarning"]
 
 _IDS = ("input_ids", "labels")
 _STALL = 10.0
-"""Seconds that a batch may take before its wait is reported; reported again each time that the wait has doubled."""
-_NAMED = 3  # paths in a report
+"""Seconds until a warning reports the wait for a batch. It repeats each time the wait has doubled."""
+_NAMED = 3  # Paths, or ranks, that a message lists.
 _FIXED = frozenset((
     "recipe", "batch_size", "rank", "world_size", "fields", "dtype", "device", "pin_memory", "prefetch", "drop_last",
     "restart",
@@ -53,21 +54,24 @@ _Batch = dict[str, torch.Tensor]
 
 
 class Loader:
-    """The samples of a recipe in order, in batches of tensors; it can be saved, and goes on from where it was.
+    """Iterate over the samples of a recipe in order, in batches of tensors, with a state that can be saved and loaded.
 
-    Each `iter()` goes on from where the loader stands, to the last whole batch of the recipe: all ranks end together.
-    Passes over the data are the recipe's (`epochs`, `tokens`), so that another `iter()` at the end gives nothing, and
-    warns. For evaluation, `restart=True` has each `iter()` start over, and `drop_last=False` keeps the last samples:
+    Each `iter()` continues at the current sample and ends with the last whole batch of the recipe, so that all ranks
+    end together. The recipe sets the number of passes over the data (`epochs`, `tokens`): after its end, another
+    `iter()` yields no batch and warns. For evaluation, use `restart=True`, with which each `iter()` starts over, and
+    `drop_last=False`, which keeps the last samples:
 
         evaluation = Loader("val.toml", batch_size=64, restart=True, drop_last=False)
 
-    Where `torch.distributed` has as many ranks as the loader, the first `iter()` compares recipe, batch size and state
-    over all of them: each rank has to call it, as it has to take part in every other collective operation.
+    If `torch.distributed` has as many ranks as the loader, the first `iter()` compares the recipe, the batch size and
+    the state of all ranks. Call it on each rank, as any other collective operation.
 
     Attributes:
-        recipe: What is read.
-        batch_size, rank, world_size: As given. Batches are read ahead, so no argument changes later.
-        samples_seen: Samples of the recipe handed out, to all ranks together. Those only read ahead do not count.
+        recipe: The Recipe that is read.
+        batch_size: Samples per step, over all ranks.
+        rank: Rank of this process. Batches are read ahead, so neither this nor another argument can change later.
+        world_size: Number of ranks.
+        samples_seen: Number of samples handed out to all ranks. Samples that are only read ahead do not count.
     """
 
     def __init__(
@@ -86,32 +90,34 @@ class Loader:
         drop_last: bool = True,
         restart: bool = False,
     ) -> None:
-        """Open a recipe; reads no token yet.
+        """Open a recipe. Reads no token.
 
         Args:
-            recipe: Its path, or what `tokfmt.open` or `tokfmt.recipe` gave.
-            batch_size: Samples of a step, over all ranks; a multiple of `world_size`.
-            rank, world_size: Which part of each batch, of how many (default: as `torch.distributed` has them, else 0
-                of 1).
-            step: Begin with this step: after `step * batch_size` samples.
-            fields: Of a sample: input_ids, labels, loss_mask, position_ids, document_ids, cu_seqlens; by default those
-                of the recipe, which are input_ids and labels unless `with_fields` gave it others.
-            dtype: Of `input_ids` and `labels`; the others stay as the recipe has them.
-            device: Where tensors go.
-            pin_memory: Copy them there through page-locked memory, while training goes on; on processors it is nothing.
-            prefetch: Batches read ahead, each by a thread; 0: none, they are read when they are asked for.
-            drop_last: Leave out the samples after the last whole batch. If False, they are a batch of fewer samples,
-                dealt as evenly as they can be: a rank may get one sample less than another, or none (0 rows).
-            restart: Start over at `step` with each `iter()`, but for the first after a state was loaded.
+            recipe: Path of a recipe, or what `tokfmt.open` or `tokfmt.recipe` returned.
+            batch_size: Samples per step, over all ranks. It must be a multiple of `world_size`.
+            rank: Rank of this process (default: that of `torch.distributed`, else 0).
+            world_size: Number of ranks (default: that of `torch.distributed`, else 1).
+            step: Number of the first step. The loader starts at sample `step * batch_size`.
+            fields: Names of fields: input_ids, labels, loss_mask, position_ids, document_ids, cu_seqlens (default:
+                those of the recipe, which are input_ids and labels unless `with_fields` changed them).
+            dtype: Dtype of `input_ids` and `labels`. The other fields keep the dtype that the recipe gives.
+            device: Device of the tensors (default: the CPU).
+            pin_memory: Copy tensors to the device through page-locked memory, in parallel to training. Has no effect
+                without an accelerator.
+            prefetch: Number of batches to read ahead, each in a thread. With 0, a batch is read when you ask for it.
+            drop_last: Drop the samples after the last whole batch. If False, they form a smaller batch, dealt to the
+                ranks as evenly as possible: a rank gets one sample less than another, or none (0 rows).
+            restart: Start over at `step` with each `iter()`, except for the first `iter()` after `load_state_dict`.
 
         Raises:
-            OptionError: No recipe of samples; a batch that cannot be dealt to so many ranks, or is larger than the
-                recipe; a step beyond its end; no such field; nothing says which rank this is, and there are several.
-            TokfmtError: The recipe cannot be opened.
+            OptionError: If `recipe` is not a recipe of samples, a batch cannot be divided among the ranks or is larger
+                than the recipe, `step` is beyond the end, there is no such field, or there are several ranks and the
+                rank is unknown.
+            TokfmtError: If the recipe cannot be opened.
         """
         found = tokfmt.open(recipe) if isinstance(recipe, (str, os.PathLike)) else recipe
         if not isinstance(found, Recipe):
-            raise OptionError(f"{found!r} is no recipe of samples: tokfmt.recipe(..., seq_len=N) makes one of it")
+            raise OptionError(f"{found!r} is not a recipe of samples. Make one with tokfmt.recipe(..., seq_len=N)")
         self.recipe = found
         self.rank, self.world_size = _ranks(rank, world_size)
         self.batch_size, self.dtype = batch_size, dtype
@@ -124,7 +130,10 @@ class Loader:
         except ValueError as error:
             raise OptionError(str(error)) from error
         if drop_last and batch_size > len(found):
-            raise OptionError(f"{found!r}: has fewer samples than one batch of {batch_size:,}, so there would be none")
+            raise OptionError(
+                f"{found!r}: has fewer samples than one batch of {batch_size:,}. Use a smaller batch_size, or "
+                "drop_last=False"
+            )
         self._start = self._samples = step * batch_size
         if self._start > len(found):
             raise OptionError(
@@ -146,7 +155,7 @@ class Loader:
 
     @property
     def samples_seen(self) -> int:
-        """Samples of the recipe handed out, to all ranks together."""
+        """Number of samples of the recipe handed out, to all ranks together."""
         return self._samples
 
     @property
@@ -154,15 +163,15 @@ class Loader:
         return printable(self.recipe.file.where)
 
     def __len__(self) -> int:
-        """Batches that are left; where each `iter()` starts over, those of all it gives."""
+        """Return the number of batches left. With `restart`, return the number of batches of the next `iter()`."""
         left = len(self.recipe) - (self._start if self.restart and not self._loaded else self._samples)
         return left // self.batch_size if self.drop_last else -(-left // self.batch_size)
 
     def __iter__(self) -> Iterator[_Batch]:
-        """Batches from where the loader stands.
+        """Return an iterator over the batches from the current sample on.
 
         Raises:
-            OptionError: It is one of several workers of a DataLoader; or ranks do not read the same.
+            OptionError: If the loader is iterated by one of several workers of a DataLoader, or the ranks differ.
         """
         worker = get_worker_info()
         if worker is not None and worker.num_workers > 1:
@@ -180,24 +189,25 @@ class Loader:
         if not self._size(self._samples):
             warnings.warn(
                 f"{self._where}: {self._samples:,} of {len(self.recipe):,} samples were handed out, and this loop has "
-                "no batch. Passes are the recipe's (epochs, tokens); Loader(..., restart=True) starts over",
+                "no batch. The recipe sets the number of passes (epochs, tokens). To start over, use "
+                "Loader(..., restart=True)",
                 LoaderWarning, stacklevel=2,
             )  # fmt: skip
         return self._batches()
 
     def _size(self, start: int) -> int:
-        """Samples of the batch that begins with a sample; 0 where there is none."""
+        """Return the number of samples in the batch that begins at sample `start`; 0 if there is no such batch."""
         left = len(self.recipe) - start
         return min(self.batch_size, left) if left >= self.batch_size or not self.drop_last else 0
 
     def _batches(self) -> Iterator[_Batch]:
-        finalizing = sys.is_finalizing  # at exit, modules are emptied before the iterators that are left
+        finalizing = sys.is_finalizing  # At exit, Python clears modules before the remaining iterators.
         ahead: deque[tuple[int, Future[_Batch]]] = deque()
         pool = ThreadPoolExecutor(max(1, self.prefetch), "tokfmt-loader")
         try:
             while True:
                 at = self._samples
-                if ahead and ahead[0][0] != at:  # another state was loaded: what was read is of elsewhere
+                if ahead and ahead[0][0] != at:  # Another state was loaded: the batches read ahead are the wrong ones.
                     for _, batch in ahead:
                         batch.cancel()
                     ahead.clear()
@@ -216,13 +226,13 @@ class Loader:
                 pool.shutdown(wait=False, cancel_futures=True)
 
     def _awaited(self, start: int, batch: Future[_Batch]) -> _Batch:
-        """A batch when it is read; a wait that is long is reported."""
+        """Return a batch when it is read. Warn about a long wait."""
         pause = seconds = _STALL
         while True:
             try:
                 return batch.result(pause)
             except NotYet:
-                if batch.done():  # it is the read that has raised this, or it has ended by now
+                if batch.done():  # The read itself raised TimeoutError, or it has ended by now.
                     return batch.result()
             taken = self._part(start)
             warnings.warn(
@@ -233,14 +243,14 @@ class Loader:
             pause, seconds = seconds, 2 * seconds
 
     def _paths(self, samples: Sequence[int]) -> str:
-        """Of the sources that samples are of, found without a read."""
+        """List the paths of the sources of samples, without a read."""
         sources = {span.source for sample in samples for span in self.recipe.spans(sample)}
         paths = [path for source in sorted(sources) for path in self.recipe.sources[source].paths]
         more = f" and {len(paths) - _NAMED:,} more" if len(paths) > _NAMED else ""
         return ", ".join(map(printable, paths[:_NAMED])) + more
 
     def _part(self, start: int) -> range:
-        """This rank's samples of the batch that begins with a sample."""
+        """Return this rank's samples of the batch that begins at sample `start`."""
         size = self._size(start)
         return range(start + size * self.rank // self.world_size, start + size * (self.rank + 1) // self.world_size)
 
@@ -254,16 +264,16 @@ class Loader:
         return moved.to(self.dtype) if name in _IDS else moved
 
     def _compare(self) -> None:
-        """Compare with the other ranks what is read, and from where on.
+        """Compare the recipe, the options and the state of this rank with those of the other ranks.
 
         Raises:
-            OptionError: They differ; names what, and which ranks.
+            OptionError: If they differ. The message lists the fact and the ranks.
         """
         distributed = torch.distributed
         if not (distributed.is_available() and distributed.is_initialized()):
             return
         if self.world_size == 1 or self.world_size != distributed.get_world_size():
-            return  # the ranks of this loader are not those of the process group: some of them may not read at all
+            return  # The ranks of this loader are not those of the process group: some processes may not read at all.
         mine = {
             "fingerprint": self.recipe.fingerprint, "count of samples": len(self.recipe),
             "batch_size": self.batch_size, "position in samples": self._samples, "drop_last": self.drop_last,
@@ -274,22 +284,31 @@ class Loader:
         _check_alike(self._where, every)
 
     def state_dict(self) -> dict[str, int | str]:
-        """Where it stands; the same on every rank. Read ahead does not count."""
+        """Return the state, which is equal on all ranks.
+
+        Returns:
+            "samples": the number of samples handed out. "fingerprint": that of the recipe.
+        """
         return {"samples": self._samples, "fingerprint": self.recipe.fingerprint}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state at the next batch, also in a running iterator, with any batch size and world size.
+        """Continue from a state at the next batch, in running iterators too.
+
+        The batch size and the world size may differ from those of the saved loader.
+
+        Args:
+            state: A result of `state_dict`.
 
         Raises:
-            SourceChangedError: It is a state of another recipe, or of other data.
-            OptionError: It is no state of a Loader, or lies beyond the end of the recipe.
+            SourceChangedError: If the state belongs to another recipe, or to other data.
+            OptionError: If it is not a state of a Loader, or is beyond the end of the recipe.
         """
         samples, fingerprint = state.get("samples"), state.get("fingerprint")
         if not isinstance(samples, int) or isinstance(samples, bool) or samples < 0 or not isinstance(fingerprint, str):
             raise OptionError(f"a loader's state is {{'samples': N, 'fingerprint': '...'}}, not {dict(state)!r:.200}")
         if fingerprint != self.recipe.fingerprint:
             raise SourceChangedError(
-                self.recipe.file.where, "is not the recipe that the state is of, or its data are others",
+                self.recipe.file.where, "is not the recipe of the state, or its data changed",
                 expected=fingerprint, found=self.recipe.fingerprint,
                 remedy="Load it with the recipe and the data that it was saved with",
             )  # fmt: skip
@@ -302,20 +321,23 @@ class Loader:
 
 
 def _read_as(dtype: torch.dtype, device: torch.device | str | None) -> type[np.int32] | type[np.int64]:
-    """What IDs are read as: what the model gets; on its way to another device half of that, and made int64 there."""
+    """Return the dtype in which token IDs are read.
+
+    IDs for another device are copied as int32, which halves the copy, and converted to int64 there.
+    """
     stays = device is None or torch.device(device).type == "cpu"
     return np.int64 if stays and dtype == torch.int64 else np.int32
 
 
 def _check_alike(where: str, every: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse processes that do not read parts of the same.
+    """Raise an error unless all processes read parts of the same batches.
 
     Args:
-        where: What the first of them reads.
-        every: Of each process what it reads, and its `rank`.
+        where: Name of the recipe that the first process reads.
+        every: The facts of each process, among them its `rank`.
 
     Raises:
-        OptionError: They differ; names what, and which processes.
+        OptionError: If a fact differs. The message lists the fact and the processes.
     """
     for fact in every[0]:
         processes: dict[Any, list[int]] = {}
@@ -337,16 +359,17 @@ def _check_alike(where: str, every: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _listed(ranks: Sequence[int]) -> str:
-    """Ranks in words: "0", "1, 2", "1, 2, 3 and 60 more"."""
+    """Return ranks as text: "0", "1, 2", "1, 2, 3 and 60 more"."""
     more = f" and {len(ranks) - _NAMED:,} more" if len(ranks) > _NAMED else ""
     return ", ".join(map(str, ranks[:_NAMED])) + more
 
 
 def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Which rank of how many this process is: as said, else as torch.distributed has it, else 0 of 1.
+    """Return the rank of this process and the number of ranks: those given, else of torch.distributed, else 0 and 1.
 
     Raises:
-        OptionError: Only one of both is said; or torchrun has started several, and none knows which it is yet.
+        OptionError: If only one of the two is given, or torchrun started several processes and no process knows its
+            rank.
     """
     if rank is not None and world_size is not None:
         return rank, world_size
@@ -360,6 +383,6 @@ def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
     if started not in ("", "1"):
         raise OptionError(
             f"WORLD_SIZE is {started}, and torch.distributed is not initialised: every process would read all of each "
-            "batch. Call torch.distributed.init_process_group() first, or say rank and world_size"
+            "batch. Call torch.distributed.init_process_group() first, or give rank and world_size"
         )
     return 0, 1

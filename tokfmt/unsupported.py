@@ -1,6 +1,7 @@
-"""Signs at dead ends: what a file that no format reads is, by its magic, and what to do with it.
+"""Recognize files that no format reads, by their magic numbers, and say what to do with them.
 
-One table. When tokfmt learns to read one of these, its row goes. Formats claim in `sniff` only what they read.
+The rows of the tables are in order of precedence. When tokfmt learns to read one of these kinds, its row is removed. A
+format's `sniff` claims only what the format reads.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ class Sign(NamedTuple):
     """A kind of file that no format reads.
 
     Attributes:
-        name: In words that follow "is".
+        name: What it is, in words that follow "is".
         step: What to do, a sentence without its full stop.
-        certain: Its magic counts for more than a name that a format claims.
+        certain: True if its magic number overrules a format that claims the file by name only.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Sign(NamedTuple):
 
 
 def foreign(probe: Probe) -> Sign | None:
-    """What a path is that no format reads, as far as can be told."""
+    """Return the kind of a path that no format reads; None if it is unknown."""
     for sign, matches in _DIRECTORIES if probe.is_directory else _FILES:
         if matches(probe):
             return sign
@@ -66,7 +67,11 @@ def _safetensors(probe: Probe) -> bool:
 
 
 def _shard(probe: Probe) -> bool:
-    """Begins with the number of items and where each begins (first: behind these, or behind JSON), the size at last."""
+    """Recognize a chunk of LitData or a shard of MDS, by its first u32 fields.
+
+    The number of items is first, then the byte offset at which each item begins, and last the size of the file. The
+    first item begins after these fields, or after JSON that follows them.
+    """
     count = int.from_bytes(probe.head[:4], "little")
     begin, end = (int.from_bytes(probe.read(at, 4), "little") for at in (4, 4 * (count + 1)))
     right = begin == 4 * (count + 2) or probe.read(4 * (count + 2), 1) == b"{"
@@ -82,10 +87,10 @@ def _pickle(probe: Probe) -> bool:
 
 
 def _tfrecord(probe: Probe) -> bool:
-    """A length of 8 bytes and their masked CRC-32C, with which every record begins."""
+    """Recognize the first 12 bytes of a record: its length in 8 bytes, and their masked CRC-32C."""
     try:
         import google_crc32c
-    except ImportError:  # numpy alone
+    except ImportError:  # tokfmt can be installed with numpy as its only dependency.
         return False
     crc = google_crc32c.value(probe.head[:8])
     masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
@@ -165,7 +170,7 @@ _DIRECTORIES: list[tuple[Sign, Callable[[Probe], bool]]] = [
 
 
 def _compressed(probe: Probe) -> Sign | None:
-    """What is in gzip data."""
+    """Recognize gzip and zstandard data that does not hold JSON lines."""
     if not probe.head.startswith(b"\x1f\x8b"):
         return Sign("zstandard data, but not of JSON lines", "Decompress it with unzstd", certain=False) if (
             probe.head.startswith(b"\x28\xb5\x2f\xfd")) else None  # fmt: skip
@@ -178,7 +183,7 @@ def _compressed(probe: Probe) -> Sign | None:
 
 
 def _text(probe: Probe) -> Sign | None:
-    """Text that is no JSON lines."""
+    """Recognize text that is not JSON lines."""
     try:
         text = probe.head.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -244,7 +249,7 @@ _RAW = {
         "Name the file that holds the ids",
     ),
 }
-"""What a file without a header seems to be: one that has no magic, so that only its numbers speak."""
+"""Kinds of files without a magic number, by what `raw_ids.kind_of` concludes from the numbers in them."""
 
 
 def _raw(probe: Probe) -> Sign | None:
@@ -267,7 +272,7 @@ def _raw(probe: Probe) -> Sign | None:
 
 
 def _as_uint16(pieces: Sequence[bytes]) -> str:
-    """What speaks for uint16 ids, or against them."""
+    """Return a sentence on the largest number and on how often the GPT-2 separator occurs, if the file is uint16."""
     ids = np.frombuffer(b"".join(piece[: len(piece) // 2 * 2] for piece in pieces), "<u2")
     ends = int(np.count_nonzero(ids == _GPT2_EOS))
     often = f"one in {round(len(ids) / ends):,} is" if ends else "none is"

@@ -1,4 +1,4 @@
-"""Configurations of other tools that name a source and a destination: the command of tokfmt that does the same.
+"""Recognize configurations of other tools, and derive the tokfmt command that does the same.
 
     settings:                                 of `modalities data pack_encoded_data`
       src_path: corpus.jsonl
@@ -10,8 +10,8 @@
       config:
         pretrained_model_name_or_path: tokenizer
 
-Only lines of this form are read: keys, indented by spaces, with one plain or quoted value each. What else YAML has, and
-values that refer to others (`${...}`), make a configuration whose command is not known.
+The parser reads lines of this form only: a key, indented by spaces, with one plain or quoted value. If a needed value
+uses other YAML syntax or refers to another value (`${...}`), no command can be derived.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _NEEDED = ("settings.src_path", "settings.jq_pattern", "settings.eod_token")
 _NAME = "tokenizer.config.pretrained_model_name_or_path"
 _OFF = {"tokenizer.config.truncation", "tokenizer.config.padding"}
 _UNKNOWN = ("tokenizer.config.special_tokens", "tokenizer.config.max_length")
-_MOST = 1 << 26  # bytes of a tokenizer
+_MOST = 1 << 26  # The largest tokenizer.json to read, in bytes.
 
 
 def values_of(text: str) -> dict[str, str | None]:
-    """The values of keys, by their dotted path; None for what is not read: another form, a reference."""
+    """Return the values by the dotted path of their key; None for a value in a form that is not parsed."""
     found, above = dict[str, str | None](), list[tuple[int, str]]()
     for line in text.splitlines():
         if not line.strip() or line.lstrip().startswith("#") or line == "---":
@@ -58,12 +58,12 @@ def values_of(text: str) -> dict[str, str | None]:
 
 
 def is_modalities(text: str) -> bool:
-    """Whether a text is a configuration of Modalities' `pack_encoded_data`."""
+    """Return whether a text is a configuration of Modalities' `pack_encoded_data`."""
     return set(_NEEDED) <= values_of(text).keys() and re.search(r"^tokenizer:", text, re.MULTILINE) is not None
 
 
 def modalities_step(text: str) -> str:
-    """What to do instead of naming such a configuration as a source: a sentence without its full stop."""
+    """Return the remedy if such a configuration is given as a source: a sentence without its full stop."""
     values = values_of(text)
     source, jq, eod = (values[key] for key in _NEEDED)
     tokenizer, destination = values.get(_NAME), values.get("settings.dst_path", "DST.pbin")
@@ -85,7 +85,7 @@ def modalities_step(text: str) -> str:
 
 
 def _id_of(tokenizer: Path, token: str) -> int | None:
-    """The token ID that the `tokenizer.json` of a directory has for a token; None if that is not known."""
+    """Return the token ID that the `tokenizer.json` of a directory has for a token; None if it is unknown."""
     path = tokenizer / "tokenizer.json"
     try:
         if not path.is_file() or path.stat().st_size > _MOST:

@@ -1,4 +1,4 @@
-"""Word errors and notes for Python: keywords instead of options of the command line."""
+"""Reword the errors and notes of the public functions for Python: keywords instead of options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ CONVERTING = {"from": "from_format", "from-opt": "from_options", "to": "to_forma
 
 
 def spoken(renamed: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Errors and notes of a function in Python's words."""
+    """Decorate a function: check its numeric keywords, and reword its errors and notes for Python.
+
+    Args:
+        renamed: Keywords that differ from the name of their option, such as {"from": "format"}.
+    """
 
     def decorated(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
@@ -55,7 +59,7 @@ class Noted(Protocol):
 
 
 def _reworded(result: object, renamed: Mapping[str, str]) -> object:
-    """Return the result of a function with its notes in Python's words."""
+    """Return the result of a function with its notes reworded for Python."""
     from tokfmt.ops.convert.request import Conversion
 
     def worded(notes: Iterable[str]) -> list[str]:

@@ -63,7 +63,7 @@ def test_one_winner(path, name):
 REFUSED = {
     "magic_by_chance.bin": "a .bin without a header that is known|a bare stream of uint16",
     "suffix.bin": "a .bin without a header that is known|a bare stream of uint16",
-    "other_index": "a directory that no format recognises",
+    "other_index": "a directory that no format recognizes",
     "mds_v1": "is an index that is not read: expected version 2, shards, found version 1",
 }
 
@@ -115,7 +115,7 @@ def test_directories_nobody_recognises(tmp_path):
     with pytest.raises(UnknownFormatError, match="an empty directory"):
         registry.detect(tmp_path)
     (tmp_path / "notes.log").touch()
-    with pytest.raises(UnknownFormatError, match="a directory that no format recognises"):
+    with pytest.raises(UnknownFormatError, match="a directory that no format recognizes"):
         registry.detect(tmp_path)
 
 

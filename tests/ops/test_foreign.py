@@ -169,7 +169,7 @@ def test_magic_counts_for_more_than_a_name(tmp_path, name):
     path.write_bytes(FILES[name])
     sign = foreign(look(path))
     if sign.certain:
-        with pytest.raises(UnknownFormatError, match="no format that tokfmt reads"):
+        with pytest.raises(UnknownFormatError, match="which tokfmt does not read"):
             registry.detect(path)
     else:
         assert registry.detect(path).name == "jsonl"
@@ -198,7 +198,9 @@ def test_a_directory_of_datasets_says_so(tmp_path):
     (tmp_path / "assets").mkdir()
     for split in ("train", "validation"):
         shutil.copytree(FIXTURES / "levanter/marin_sharded", tmp_path / split)
-    with pytest.raises(UnknownFormatError, match="Name one of the datasets in it, such as train, or read all by"):
+    with pytest.raises(
+        UnknownFormatError, match="Name one of the datasets in it, such as train, or read them all with"
+    ):
         registry.detect(tmp_path)
 
 
@@ -229,7 +231,7 @@ def test_a_megatron_bin_beside_an_index_that_is_damaged(tmp_path):
 def test_a_file_of_a_dataset_names_it(file):
     """Read by itself as what it looks like, a shard would give other tokens."""
     with pytest.raises(
-        UnknownFormatError, match=r"is a file of the [a-z-]+ dataset .*, and no dataset by itself. Name that directory"
+        UnknownFormatError, match=r"is a file of the [a-z-]+ dataset .*, not a dataset by itself. Name that directory"
     ):
         registry.detect(FIXTURES / file)
 

@@ -275,7 +275,7 @@ def test_a_damaged_file_that_its_sniffer_does_not_know_is_what_its_name_says(tmp
     done = run(env, home, "stats", "b.lines")
     assert done.returncode == 3
     assert (
-        "b.lines: no format recognises its content. Its name means lines: --from lines says what is wrong"
+        "b.lines: no format recognizes its content. Its name implies lines. Use --from lines to see what is wrong"
         in done.stderr
     )
     (home / "c.other").write_bytes(b"\x00\x01")

@@ -234,7 +234,7 @@ def test_states_of_other_recipes_are_refused(mix):
         recipe(mix.with_name("one.toml"), web=("web.pbin", None), shuffle="samples", seed=7),
     ]
     for other in others:
-        with pytest.raises(SourceChangedError, match=rf"{other.name}: is not the recipe that the state is of"):
+        with pytest.raises(SourceChangedError, match=rf"{other.name}: is not the recipe of the state"):
             Loader(other, 4).load_state_dict(state)
     for wrong in ({}, {**state, "samples": -1}, {**state, "samples": 1.5}, {**state, "samples": True}, {"samples": 3}):
         with pytest.raises(OptionError, match="a loader's state is"):

@@ -1,7 +1,8 @@
-"""What a format is: the contracts that readers, writers and formats keep, and the small values they exchange.
+"""The contract of a format: the base class `Format`, the protocol `TokenWriter`, and the values that they exchange.
 
-A format module ends in `FORMAT`, an object of a subclass of `Format`; an entry point in the group `tokfmt.formats`
-names it. tokfmt's own formats are found the same way as anybody else's. `tokfmt.testing` holds the laws.
+The module of a format ends with `FORMAT`, an object of a subclass of `Format`. An entry point in the group
+`tokfmt.formats` refers to it, for tokfmt's own formats and for plug-ins. `tokfmt.testing` has the laws that every
+format keeps.
 """
 
 from __future__ import annotations
@@ -28,31 +29,32 @@ from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.records import RecordReader
 
 REGION = 1 << 24
-"""Tokens a task owns by default. Output never depends on it."""
+"""Tokens per region by default. The bytes of the destination do not depend on it."""
 
 PROBE_BYTES = 1 << 16
 _NATURAL = 4096
 
 
 class Confidence(IntEnum):
-    """How sure a sniffer is. The highest wins; a tie is an error that names --from."""
+    """How certain `sniff` is. The highest confidence wins; a tie is an error with the remedy --from."""
 
-    NAME = 1  # only the file's name speaks for it
-    PLAUSIBLE = 2  # the content fits, but has no magic number
-    STRUCTURE = 3  # several fields of the content agree with each other, or name and content both fit
-    CERTAIN = 4  # a magic number, or a structure that nothing else has
+    NAME = 1  # Only the name of the file fits.
+    PLAUSIBLE = 2  # The content fits, but has no magic number.
+    STRUCTURE = 3  # Several fields of the content agree with each other, or the name and the content both fit.
+    CERTAIN = 4  # A magic number, or a structure that no other format has.
 
 
 class Probe(NamedTuple):
-    """One bounded look at a path, shown to every sniffer.
+    """A bounded look at a path, which every format sees to detect the format.
 
     Attributes:
         path: As given.
-        is_directory: Else it is a regular file.
-        size: Bytes of a file; 0 for a directory.
-        head, tail: Up to 64 KiB from each end of a file.
-        entries: All names in a directory, in natural order (of more than 4,096: in that of the alphabet, which is ten
-            times as fast).
+        is_directory: True for a directory, False for a regular file.
+        size: Size of a file in bytes; 0 for a directory.
+        head: Up to 64 KiB from the beginning of a file.
+        tail: Up to 64 KiB from the end of a file.
+        entries: All names in a directory, in natural order. More than 4,096 names are sorted as strings, which is ten
+            times as fast.
     """
 
     path: Path
@@ -63,7 +65,7 @@ class Probe(NamedTuple):
     entries: tuple[str, ...] = ()
 
     def read(self, offset: int, length: int) -> bytes:
-        """At most 64 KiB from anywhere in the file, cut at its end; b"" where there is nothing."""
+        """Return up to 64 KiB from a byte offset of the file; b"" beyond its end, or for a directory."""
         length = max(0, min(length, PROBE_BYTES, self.size - offset))
         if self.is_directory or offset < 0 or not length:
             return b""
@@ -74,22 +76,22 @@ class Probe(NamedTuple):
             file.close()
 
     def entry(self, name: str) -> Probe | None:
-        """A look at a file of the directory, or None when it is not a regular file that can be read."""
+        """Probe a file of the directory; None if it is not a regular file."""
         return look(self.path / name) if self.is_directory and listing.is_file(self.path / name) else None
 
 
 class Signature(NamedTuple):
-    """What every file has that a format claims or writes: without any of it, the format is not imported to be asked.
+    """Properties of every file that a format claims or writes. If a file has none of them, the format is not imported.
 
-    To import all formats takes longer than to convert a small file. A package states the signatures of its formats in a
-    module `signatures` beside them, as `SIGNATURES`, by the names of the formats. A format without a signature is asked
-    about every file. All formats are asked about directories.
+    To import all formats takes longer than to convert a small file. A package defines the signatures of its formats in
+    its module `signatures`, as `SIGNATURES`, by format name. A format without a signature is asked about every file,
+    and all formats are asked about directories.
 
     Attributes:
-        names: One of these is part of its name.
-        marks: One of these is among the bytes at its beginning.
-        beside: There is a file of its name with this suffix.
-        text: There is no zero byte at its beginning.
+        names: Substrings of the file name; one of them is enough.
+        marks: Bytes that occur in `Probe.head`; one of them is enough.
+        beside: Suffix of a file with the same stem in the same directory.
+        text: `Probe.head` holds no zero byte.
     """
 
     names: tuple[str, ...] = ()
@@ -98,11 +100,11 @@ class Signature(NamedTuple):
     text: bool = False
 
     def is_named(self, name: str) -> bool:
-        """Whether a file of that name may be of the format, whatever it holds."""
+        """Return whether the name of a file fits, whatever its content."""
         return any(part in name.lower() for part in self.names)
 
     def fits(self, probe: Probe) -> bool:
-        """Whether a file may be of the format."""
+        """Return whether a file may be of the format."""
         return (
             self.is_named(probe.path.name)
             or any(mark in probe.head for mark in self.marks)
@@ -115,7 +117,7 @@ def look(path: str | os.PathLike[str]) -> Probe:
     """Probe a path.
 
     Raises:
-        FormatError: It does not exist, cannot be read, or is neither a regular file nor a directory.
+        FormatError: If it does not exist, cannot be read, or is neither a regular file nor a directory.
     """
     path = Path(path)
     if listing.is_dir(path):
@@ -136,21 +138,22 @@ def _order_of(names: Sequence[str]) -> Callable[[str], Any] | None:
 
 
 class Hints(NamedTuple):
-    """What a conversion knows before it opens a source.
+    """Facts and wishes that a command passes to `Format.open`.
 
     Attributes:
-        eos_id: The separator, when --eos or a manifest tells it: a fact.
-        allow_loss: What the user said may be given up.
-        no_eos: `--eos none`: nothing is a separator, whatever the dataset itself says.
-        jobs: Threads that opening may use; None: as many as there are cores.
-        collect: Records with trouble are set aside and told by their batches (`records.SkippedRecords`), not raised.
-        tokenizer_eos: The tokenizer's end of text: it goes before a convention of the format, not before what the
+        eos_id: The separator that --eos or a manifest states. It is a fact.
+        allow_loss: The words of --allow-loss.
+        no_eos: `--eos none`: the dataset has no separator, whatever it states itself.
+        jobs: Threads that `open` may use; None: one per core.
+        collect: Invalid records do not raise. Batches report them as `records.SkippedRecords`.
+        tokenizer_eos: The end of text of the tokenizer. It overrides a convention of the format, but not what the
             dataset itself states.
-        recipes: Opens the sources that a recipe (`tokfmt.recipes`) names, and gives the reader of what it says.
-        partial: Read of a damaged dataset what is certain, and tell in `Info.damage` what is not.
-        few: Few sequences are going to be read. A long index may be read where their entries lie; what is not compared
-            then is named in `Info.notes`.
-        most: Only the first so many sequences are going to be read; None: any.
+        recipes: A function that opens the sources of a parsed recipe (`tokfmt.recipes`) and returns the reader of the
+            result.
+        partial: Read what is certain of a damaged dataset, and report the rest in `Info.damage`.
+        few: The caller reads few sequences. A reader may then read only the needed entries of a long index, and
+            `Info.notes` lists what it did not compare.
+        most: The caller reads only the first `most` sequences; None: any.
     """
 
     eos_id: int | None = None
@@ -166,36 +169,36 @@ class Hints(NamedTuple):
 
 
 class Encoder(Protocol):
-    """Text to token ids. Picklable; loads its tokenizer on first use in a process; threads may share it."""
+    """An encoder of text to token IDs. Picklable; loads its tokenizer on first use in a process; thread-safe."""
 
     def encode(self, texts: list[str]) -> Ragged:
-        """The ids of each text, in order, uint32; no special tokens are added.
+        """Return the token IDs of each text as uint32, in order, without special tokens.
 
         Raises:
-            TokfmtError: A text that the tokenizer fails on.
+            TokfmtError: If the tokenizer fails on a text.
         """
 
 
 class Decoder(Protocol):
-    """Token ids to text. Picklable."""
+    """A decoder of token IDs to text. Picklable."""
 
     def decode(self, tokens: Sequence[int] | NDArray[np.integer]) -> str:
-        """The text of one sequence.
+        """Return the text of one sequence.
 
         Raises:
-            TokfmtError: An id beyond the vocabulary, or bytes that are not UTF-8.
+            TokfmtError: If an ID is beyond the vocabulary, or the bytes are not UTF-8.
         """
 
 
 class Target(NamedTuple):
-    """What a conversion knows that a writer needs.
+    """Facts and wishes that a command passes to `Format.writer`.
 
     Attributes:
-        eos_id: The separator to write, None when none is known.
-        decoder: Set when the user asked for text.
-        allow_loss: What the user said may be given up.
-        keep_parts: `commit` may be cut off and called again, so it leaves parts of regions where they are; whoever
-            asked for that removes them.
+        eos_id: The separator to write; None if it is unknown.
+        decoder: Decodes IDs, for formats that store text; None if the user gave no tokenizer.
+        allow_loss: The words of --allow-loss.
+        keep_parts: `commit` may be interrupted and called again, so it keeps the parts of regions. The caller removes
+            them.
         jobs: Threads that `commit` may use.
     """
 
@@ -208,12 +211,12 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A part of the output that exactly one task owns; the writer cuts.
+    """A part of the output that exactly one task writes. The writer defines the regions.
 
     Attributes:
         index: 0, 1, 2, ... in the order of the output.
-        sequences: Sequence numbers, when the writer cuts at sequences.
-        tokens: Token positions on the axis that the writer stores (separators included where it stores them).
+        sequences: Sequence numbers, if the writer cuts between sequences.
+        tokens: Positions on the axis that the writer stores, which includes separators if it stores them.
     """
 
     index: int
@@ -222,14 +225,14 @@ class Region:
 
 
 class Receipt(NamedTuple):
-    """What a task says of its region when it is done. Small and picklable.
+    """The result of a task that wrote a region. Small and picklable.
 
     Attributes:
-        region: Region.index.
-        max_id: Largest id written, -1 when none was; of the whole source where tokens were copied as they stand.
+        region: `Region.index`.
+        max_id: Largest token ID written, -1 if none. If tokens were copied as raw bytes, the largest ID of the source.
         written: Bytes written.
-        details: What the writer's own commit needs (sizes of parts ...). JSON, and the same after a trip through it:
-            receipts are journaled.
+        details: Facts that the writer's own `commit` needs, such as sizes of parts. JSON values that survive a round
+            trip, because receipts are journaled.
     """
 
     region: int
@@ -239,25 +242,25 @@ class Receipt(NamedTuple):
 
 
 def lost_nothing(source: TokenReader, allow_loss: frozenset[str]) -> Sequence[Loss]:  # noqa: ARG001
-    """See `WriterTraits.lost`: the format carries every sequence."""
+    """Implement `WriterTraits.lost` for a format that stores every sequence."""
     return ()
 
 
 @dataclass(frozen=True, slots=True)
 class WriterTraits:
-    """What writers with certain options store. Known before there is a writer; see `Format.writer_traits`.
+    """Properties of what a writer with certain options stores. Known without a writer; see `Format.writer_traits`.
 
     Attributes:
-        separators: Where they store the separator. NONE: they store no separator.
-        separated: The separator alone marks boundaries, so a sequence must not contain it.
-        keeps_masks: They store the marks of their source (`protocols.Marked`), or its masks and labels.
-        keeps_labels: They store any label, not only whether it counts.
-        keeps_boundaries: They store where documents begin inside of a row.
-        whole_files: Files hold whole sequences, so that a length of samples cuts nothing.
-        gathers: They are `protocols.Gatherer`s, which put parts together under the interpreter's lock.
-        file_suffixes: Suffixes of a destination that is one file; others are folders.
-        lost: What they cannot carry of a source, apart from embedded separators; called with the source and the words
-            of `--allow-loss`. Reads offsets, never tokens.
+        separators: Where the separator is stored. NONE: no separator is stored.
+        separated: Only the separator marks boundaries, so a sequence must not contain it.
+        keeps_masks: Stores the marks of the source (`protocols.Marked`), or its loss masks and labels.
+        keeps_labels: Stores any label, not only whether a label counts in the loss.
+        keeps_boundaries: Stores where documents begin in a row.
+        whole_files: Each file holds whole sequences, so a sample length cuts no sequence.
+        gathers: The writer is a `protocols.Gatherer`, which joins parts while it holds the interpreter's lock.
+        file_suffixes: Suffixes of a destination that is one file. A destination with another suffix is a directory.
+        lost: Returns what the writer cannot store of a source, apart from embedded separators. Takes the source and the
+            words of --allow-loss. Reads offsets, never tokens.
     """
 
     separators: Separators = Separators.NONE
@@ -272,77 +275,82 @@ class WriterTraits:
 
     @property
     def needs_eos(self) -> bool:
-        """Whether they store a separator, so that `Target.eos_id` must be known."""
+        """True if the separator is stored, so that `Target.eos_id` must be known."""
         return self.separators is not Separators.NONE
 
 
 class TokenWriter(Protocol):
-    """Writes one destination. Picklable: path and options; every method may run in another process.
+    """A writer of one destination. Picklable: it holds a path and options, and any method may run in another process.
 
     Attributes:
-        needs_max_id: `create` wants `source.info.max_id`; the caller scans for it when it is unknown. A method
-            `wants_max_id(source)`, which may be left out, says that of one source.
-        merged: A method `merged(source)`, which may be left out: how many sequences end with the separator and get no
-            other, so that reading takes their own away.
-        notes: A method `notes(source)`, which may be left out: what others than tokfmt will not read of it, in words.
-        least_bytes: A method `least_bytes(source)`, which may be left out: bytes that the destination takes at least;
-            None if that depends on compression. Reads no token, and may be asked before `source.info.max_id` is known.
+        needs_max_id: `create` needs `source.info.max_id`. If it is unknown, the caller scans the source for it. An
+            optional method `wants_max_id(source)` answers for one source.
+        merged: An optional method `merged(source)`: the number of sequences that end with the separator and get no
+            other, so that a reader removes their own.
+        notes: An optional method `notes(source)`: sentences on what other projects cannot read of the destination.
+        least_bytes: An optional method `least_bytes(source)`: a lower bound of the destination's size in bytes; None if
+            it depends on compression. Reads no token, and may be called before `source.info.max_id` is known.
     """
 
     needs_max_id: bool
 
     def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
-        """Cut the output into disjoint regions of about `size` tokens that cover it. Zero sequences: no regions."""
+        """Cut the output into disjoint regions of about `size` tokens that cover it. Without sequences, return none."""
 
     def create(self, source: TokenReader) -> None:
-        """Make the destination with everything preallocated. Called once, before any `write`.
+        """Create the destination with all files preallocated. Called once, before any `write`.
 
-        A writer of one split finds those written before in the same destination, and, when a run was killed in here and
-        is continued, what this split's own `create` had made by then.
+        A destination with several splits already holds the splits that were written before. If a run is resumed, it
+        also holds what an interrupted `create` of this split left.
         """
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
-        """Write one region: in any order, in any process, again if need be, always the same bytes.
+        """Write one region, in any order and in any process. A repeated call writes the same bytes.
 
-        Two processes may write the same region at the same time (one was believed dead): a file of a region's own is
-        written with `output.whole`. Holds windows of at most `axis.WINDOW` tokens in memory, whatever the region is.
+        Two processes may write the same region at the same time, if a live task is taken for dead. Write a file that
+        belongs to one region with `output.whole`. Hold windows of at most `reader.WINDOW` tokens in memory, whatever
+        the size of the region.
         """
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
-        """Finish (indexes, attributes), given the receipts of all regions in order of region.
+        """Finish the destination (indexes, attributes), given the receipts of all regions in order of region.
 
-        With `Target.keep_parts` it may be cut off anywhere and called again.
+        With `Target.keep_parts`, it may be interrupted at any point and called again.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class NoOptions:
-    """Of a format that has none."""
+    """The options of a format without options."""
 
 
 class Format(ABC):
-    """One format: what its class states, what it must define, and what it may offer beyond that.
+    """A format: class attributes, the methods it must define, and optional methods.
 
-    Subclass it, and make the module-level `FORMAT` of the subclass. A format is immutable. `sniff`, `open` and `audit`
-    must be defined, and `writer` with `writer_traits` unless it is `read_only`; every other method has a default.
+    Define a subclass, and bind an object of it to `FORMAT` in the module. A format is immutable. `sniff`, `open` and
+    `audit` are required. `writer` and `writer_traits` are required unless the format is `read_only`. Every other method
+    has a default.
 
     Attributes:
-        name: What users type, e.g. `flat-tokens`.
-        title: One line: what it is and who reads it.
-        extensions: Suffixes (".pbin") or name patterns ("stage1_block_*.bin") of destinations that mean this format.
-        suffixes: Of a dataset that is several files of one PREFIX: that of its tokens first.
-        prefix: The suffix of which there is a file if PREFIX by itself means a dataset; "" if it means none.
-        joins: Several files given together are one dataset whose sequences may run across them.
-        streams: Its files, one after the other, make sense as one stream: `-` is a destination.
-        computed: Its datasets are computed from other datasets, which their files name.
-        read_only: Nothing is written in this format.
-        takes_lines: It stores JSON lines: those of a source are copied with all their fields.
-        stores_rows: Its samples can store the rows of a recipe as they are; see `row_writer`.
-        packages: What reading it needs beside numpy, as pip knows it.
-        carries, cannot: What it keeps and what it cannot, for `tokfmt formats`.
-        drops: Words of `--allow-loss` of its own.
-        read_options, write_options: Frozen dataclasses; see `core.options`. A write option `split` says that one
-            destination holds several splits: each is written by a writer of its own, one after the other, to one path.
+        name: The name that users type, such as `flat-tokens`.
+        title: One line: what it is, and which project reads it.
+        extensions: Suffixes (".pbin") or name patterns ("stage1_block_*.bin") of destinations that imply this format.
+        suffixes: Suffixes of a dataset of several files PREFIX + suffix, the suffix of the tokens first.
+        prefix: The suffix of the file that must exist if PREFIX alone stands for the dataset; "" if PREFIX alone does
+            not.
+        joins: Several files given together are one dataset, whose sequences may cross file boundaries.
+        streams: The concatenation of its files is a valid stream, so `-` can be the destination.
+        computed: A dataset is computed from other datasets, to which its files refer.
+        read_only: tokfmt does not write this format.
+        takes_lines: It stores JSON lines. Lines of a source are copied with all their fields.
+        stores_rows: It can store the rows of a recipe of samples; see `row_writer`.
+        packages: Packages that a reader needs in addition to numpy, by their pip names.
+        carries: What it stores, for `tokfmt formats`.
+        cannot: What it cannot store, for `tokfmt formats`.
+        drops: Its own words of --allow-loss.
+        read_options: A frozen dataclass; see `core.options`.
+        write_options: A frozen dataclass; see `core.options`. An option `split` means that one destination holds
+            several splits. Each split has its own writer, and the writers run one after the other for one path.
     """
 
     name: ClassVar[str]
@@ -366,141 +374,146 @@ class Format(ABC):
     def __repr__(self) -> str:
         return f"<tokfmt format {self.name}: {self.title}>"
 
-    # what a dataset consists of
+    # The files of a dataset
 
     @abstractmethod
     def sniff(self, probe: Probe) -> Confidence | None:
-        """How surely the probe is this format. Content first; a name alone is weak. Never raises."""
+        """Return how certain it is that the probe is of this format; None if it is not. Never raises.
+
+        Judge the content first: a name alone is weak evidence.
+        """
 
     def files(self, path: Path) -> Sequence[Path]:
-        """Every file of the dataset at `path` that exists, in natural order: data, metadata, indexes that are read.
+        """Return every existing file of the dataset at `path`, in natural order: data, metadata and indexes.
 
-        Of a directory only what belongs to the dataset: what else lies in it is a stranger's, which nothing replaces
-        or removes. By default the file itself, or all that the directory holds.
+        Of a directory, return only files that belong to the dataset: tokfmt never replaces or removes other files. The
+        default is the file itself, or all files of the directory.
 
         Raises:
-            FormatError: A directory cannot be listed.
+            FormatError: If a directory cannot be listed.
         """
         return everything_in(path) if listing.is_dir(path) else [path]
 
     def canonical(self, path: Path) -> Path:
-        """The name of a dataset that has several: `x.bin`, where `x.idx` and the prefix `x` mean it too."""
+        """Return the canonical path of a dataset that has several: `x.bin` for `x.bin`, `x.idx` and the prefix `x`."""
         return path
 
     def destination(self, path: Path, options: Any) -> Path:
-        """The same of what is written with these options, where a folder may be meant.
+        """Return the canonical path of a destination. The options may decide whether it is a file or a directory.
 
         Raises:
-            OptionError: The options want another kind of name, or nothing is written in this format.
+            OptionError: If the options need another kind of name, or the format is read-only.
         """
         if self.read_only:
             raise OptionError(f"{path}: {self.name} is read, not written. Name a destination of another format")
         return self.canonical(path)
 
     def companions(self, path: Path) -> Sequence[Path]:
-        """Files beside the (canonical) path that belong to it and are written with it: the index."""
+        """Return the other files of the dataset at the canonical path, such as the index."""
         return ()
 
-    # reading and writing
+    # Readers and writers
 
     @abstractmethod
     def open(self, paths: Sequence[Path], options: Any, hints: Hints) -> TokenReader | RecordReader:
-        """A reader of the stored axis (or of records of text). One path unless `joins`.
+        """Return a reader of the stored axis, or of text records. Unless `joins`, there is one path.
 
         Raises:
-            FormatError: It is not what it should be.
+            FormatError: If the dataset is not valid.
         """
 
     def glimpse(self, paths: Sequence[Path], options: Any, hints: Hints) -> TokenReader | None:
-        """All tokens as one stream, after a look at the header alone; None when that does not tell where they are.
+        """Return all tokens as one stream after a read of the header alone; None if that is not possible.
 
-        For a format whose index takes long to read: the browser shows tokens before. Never raises for damaged content:
-        `open` will say what is wrong.
+        The browser shows these tokens while a long index is read. Never raises for damaged content: `open` reports it.
         """
         return None
 
     def writer_traits(self, options: Any) -> WriterTraits:
-        """What a writer with these options stores; a writer is only made to write."""
+        """Return the properties of what a writer with these options stores."""
         return WriterTraits()
 
     def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
-        """A writer of `path`, which does not exist yet.
+        """Return a writer of `path`, which does not exist yet.
 
         Raises:
-            OptionError: Nothing is written in this format.
+            OptionError: If the format is read-only.
         """
-        self.destination(path, options)  # which refuses it in the words of the format
+        self.destination(path, options)  # Raises OptionError if the format is read-only.
         raise TypeError(f"the format {self.name} defines no writer, and does not state that it is read_only")
 
     def row_traits(self, options: Any) -> WriterTraits:
-        """The same as `writer_traits`, of the writer that `row_writer` makes."""
+        """Return the same as `writer_traits`, for the writer that `row_writer` returns."""
         raise TypeError(f"the format {self.name} stores_rows, and defines no row_traits")
 
     def row_writer(self, path: Path, options: Any, target: Target, shifted: bool) -> TokenWriter:
-        """A writer of rows of `options.seq_len`; its sources are `Sampled`, and regions are whole rows.
+        """Return a writer of rows of `options.seq_len` tokens, from a `Sampled` reader. Regions are whole rows.
 
         Args:
-            path, options, target: As for `writer`.
-            shifted: Labels are the next tokens; else they are the row itself, as models of Hugging Face take them.
+            path: The destination, which does not exist yet.
+            options: The parsed write options.
+            target: As for `writer`.
+            shifted: True: labels are the next tokens. False: labels are the row itself, as models of Hugging Face take
+                them.
 
         Raises:
-            OptionError: The format stores labels that are moved by one, and these are not.
+            OptionError: If the format stores labels that are shifted by one, and these are not.
         """
         raise TypeError(f"the format {self.name} stores_rows, and defines no row_writer")
 
-    # looking at it
+    # Checks, repairs and the parts of files
 
     @abstractmethod
     def audit(self, path: Path, options: Any, how: Audit) -> Iterator[Finding]:
-        """Every violation, not the first. Bounded memory; never raises for damaged content.
+        """Yield every finding, in bounded memory. Never raises for damaged content.
 
-        Reads headers, indexes and sizes, and, if `how.deep`, all that only shows in the tokens.
+        Reads headers, indexes and sizes. If `how.deep`, it reads all tokens as well.
         """
 
     def check(self, path: Path, options: Any) -> Iterator[Finding]:
-        """What `audit` finds without decoding everything."""
+        """Yield the findings of `audit` without decoding all tokens."""
         return self.audit(path, options, Audit())
 
     def codes(self) -> Mapping[str, Code]:
-        """Every code that its findings have, with its meaning for `check --explain`."""
+        """Return every code that a finding may have, with its explanation for `check --explain`."""
         return {}
 
     def repairs(self) -> Mapping[str, Repair]:
-        """The codes whose findings go away when a dataset is read with the repair's options and written again."""
+        """Return the repair for each code that a rewrite fixes: read with the repair's options, then write again."""
         return {}
 
     def repaired_with(self, path: Path, options: Any) -> Mapping[str, object]:
-        """Write options with which the sequences of a repaired dataset stay as they are stored."""
+        """Return write options that keep the sequences of a repaired dataset as they are stored."""
         return {}
 
     def patches(self) -> Mapping[str, Repair]:
-        """The codes that `patch` puts right: where writing again could change more than a few bytes do."""
+        """Return the codes that `patch` fixes in place, because writing again could change more than a few bytes."""
         return {}
 
     def patch(self, copy: Path, options: Any) -> None:
-        """Put right what is wrong with a copy of a dataset, in place.
+        """Fix a copy of a dataset in place.
 
         Raises:
-            TokfmtError: It is not certain what would be right.
+            TokfmtError: If the correct content is not certain.
         """
         raise TypeError(f"the format {self.name} names patches, and defines no patch")
 
     def sections(self, path: Path, options: Any) -> Sequence[Section] | None:
-        """The parts of its files for `show --raw` and the browser, in their order; None if the format names none.
+        """Return the parts of the files in order, for `show --raw` and the browser; None if the format defines none.
 
-        Opens at once: what is long is decoded when its fields are read. Never raises for damaged content: a part that
-        cannot be read has one field that says so, with `wrong`.
+        It returns at once: a long part is decoded when its fields are read. Never raises for damaged content: a part
+        that cannot be read has one field with `wrong`, which describes the damage.
         """
         return None
 
 
 def unrelated_files(format_: Format, path: Path) -> list[Path]:
-    """What lies in the directory `path`, at any depth, and is no file of the dataset there: in natural order.
+    """Return the files at any depth of the directory `path` that do not belong to the dataset, in natural order.
 
-    Empty directories and links to directories count as well. Nothing of a path that is a file.
+    Empty directories and links to directories count as files. If `path` is a file, the result is empty.
 
     Raises:
-        FormatError: A directory cannot be listed.
+        FormatError: If a directory cannot be listed.
     """
     if not listing.is_dir(path):
         return []
@@ -509,10 +522,10 @@ def unrelated_files(format_: Format, path: Path) -> list[Path]:
 
 
 def everything_in(directory: AnyPlace) -> list[AnyPlace]:
-    """All files below a directory, links and directories that hold nothing included, in natural order.
+    """Return all files below a directory, links and empty directories included, in natural order.
 
     Raises:
-        FormatError: One cannot be listed.
+        FormatError: If a directory cannot be listed.
     """
     found, left = list[str](), [""]
     while left:

@@ -1,6 +1,6 @@
-"""A window of sequences: token ids and where each sequence begins.
+"""`Ragged`: token IDs of several sequences, and the offset of each sequence.
 
-tokens   [tokens]         unsigned ids, native byte order
+tokens   [tokens]         unsigned IDs, native byte order
 offsets  [sequences + 1]  int64, non-decreasing, offsets[0] == 0, offsets[-1] == len(tokens)
 """
 
@@ -19,7 +19,7 @@ Offsets = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ragged:
-    """Whole sequences side by side; `ragged[i]` is a view, never a copy."""
+    """Several whole sequences in one array. `ragged[i]` is a view, never a copy."""
 
     tokens: Tokens
     offsets: Offsets
@@ -38,7 +38,7 @@ class Ragged:
         return (self.tokens[a:b] for a, b in zip(bounds, bounds[1:], strict=False))
 
     def tolist(self) -> list[list[int]]:
-        """The sequences as lists of Python integers."""
+        """Return the sequences as lists of Python integers."""
         return [sequence.tolist() for sequence in self]
 
     @staticmethod
@@ -50,14 +50,14 @@ class Ragged:
 
 
 def offsets_of(lengths: Sequence[int] | NDArray[np.integer]) -> Offsets:
-    """Lengths [sequences] to offsets int64[sequences + 1], starting at 0."""
+    """Return the offsets int64[sequences + 1], from 0, of lengths [sequences]."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
 
 
 def true_at(mask: NDArray[np.bool_]) -> Offsets:
-    """Where a mask is true; three times as fast as flatnonzero where that is rare."""
+    """Return the positions where a mask is true, int64. If few are, it is three times as fast as flatnonzero."""
     whole = len(mask) // 8 * 8
     words = (mask[:whole].view(np.uint64) != 0).nonzero()[0]
     hits = mask[:whole].reshape(-1, 8)[words].ravel().nonzero()[0]
@@ -69,10 +69,10 @@ _AT_ONCE = 1 << 20
 
 
 def reordered(ragged: Ragged, order: NDArray[np.integer]) -> Ragged:
-    """The sequences `order[0], order[1], ...` of a window; a copy. Works on about 1 Mi tokens at a time.
+    """Copy the sequences `order[0], order[1], ...`. Works on about 1 Mi tokens at a time.
 
     Args:
-        ragged: No sequence longer than 1 Mi tokens, if memory is to be bounded.
+        ragged: To bound memory, no sequence may be longer than 1 Mi tokens.
         order: Numbers of sequences, each any number of times.
     """
     starts = ragged.offsets[order]
@@ -80,7 +80,7 @@ def reordered(ragged: Ragged, order: NDArray[np.integer]) -> Ragged:
 
 
 def gathered(tokens: Tokens, starts: Offsets, lengths: Offsets) -> Ragged:
-    """What lies at int64[n] places of a window, side by side; a copy. Works on about 1 Mi tokens at a time."""
+    """Copy the intervals of an array that begin at `starts`, int64[n]. Works on about 1 Mi tokens at a time."""
     offsets = offsets_of(lengths)
     out = np.empty(int(offsets[-1]), tokens.dtype)
     marks = np.arange(_AT_ONCE, len(out), _AT_ONCE)
@@ -89,5 +89,5 @@ def gathered(tokens: Tokens, starts: Offsets, lengths: Offsets) -> Ragged:
         a, b = offsets[[first, last]].tolist()
         moves = np.repeat(starts[first:last] - offsets[first:last], np.diff(offsets[first : last + 1]))
         moves += np.arange(a, b)
-        np.take(tokens, moves, out=out[a:b], mode="clip")  # the mode that needs no second buffer
+        np.take(tokens, moves, out=out[a:b], mode="clip")  # Other modes need a second buffer.
     return Ragged(out, offsets)

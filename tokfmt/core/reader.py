@@ -1,12 +1,12 @@
-"""The one idea: a dataset is two arrays on a token axis.
+"""The model of a dataset: two arrays on a token axis, and the protocol `TokenReader` that reads them.
 
-    tokens   1-D virtual array of token ids, separators removed
+    tokens   1-D virtual array of token IDs, separators removed
     offsets  1-D non-decreasing array, one entry per sequence plus one; offsets[0] == 0, offsets[-1] == len(tokens)
 
-`start`/`stop` are always positions on the token axis, `first`/`last` always sequence numbers. A *stored* reader is what
-a format gives: its axis holds what the file holds, separators included, and `Info.separators` says how they lie. The
-views of `tokfmt.views` take them away or put them in; commands see only axes without separators. Ids are cast between
-widths here, and never wrap.
+`start` and `stop` are always positions on the token axis; `first` and `last` are always sequence numbers. The reader of
+a format is a *stored* reader: its axis holds what the files hold, separators included, and `Info.separators` says where
+they are. The views of `tokfmt.views` remove or insert separators, so commands see only axes without them. This module
+also converts token IDs between dtypes, without wrap-around.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tokfmt.core.ragged import Offsets, Ragged, Tokens
 
 
 class CachedProtocolMeta(type(Protocol)):  # type: ignore[misc]  # its name is private
-    """A protocol that lists its members once, as Python 3.12 does; 3.11 takes 20 µs for each isinstance()."""
+    """A metaclass of protocols whose isinstance() is fast in Python 3.11, where a plain protocol takes 20 µs."""
 
     def __instancecheck__(cls, instance: object) -> bool:
-        if not cls.__dict__.get("_is_protocol"):  # a class that inherits from one
+        if not cls.__dict__.get("_is_protocol"):  # A class that inherits from a protocol.
             return bool(super().__instancecheck__(instance))
         kind = type(instance)
         return all(hasattr(kind, name) or hasattr(instance, name) for name in _members(cls))
@@ -42,41 +42,40 @@ def _members(protocol: type) -> tuple[str, ...]:
 
 
 WINDOW = 1 << 20
-"""Tokens held at once by anything that walks an axis. 1 Mi stays in cache; larger windows measured slower."""
+"""Tokens that a walk over an axis holds at once. 1 Mi stays in the CPU cache; larger windows are slower."""
 
 
 class Layout(Enum):
-    """How a format lays out its rows."""
+    """The layout of the rows of a format."""
 
-    DOCUMENTS = "documents"  # both arrays are stored
-    SAMPLES = "samples"  # rows of one length
-    STREAM = "stream"  # one long row
+    DOCUMENTS = "documents"  # Both arrays are stored.
+    SAMPLES = "samples"  # All rows have the same length.
+    STREAM = "stream"  # There is one long row.
 
 
 class Separators(Enum):
-    """Where the separator lies on a stored axis."""
+    """The positions of separators on a stored axis."""
 
-    NONE = "none"  # sequences are told apart by an index; no separator is stored
-    TRAILING = (
-        "trailing"  # by an index, and each sequence usually ends with the separator as well: with `Info.eos_id`, all do
-    )
-    BETWEEN = "between"  # by the separator alone: the stored axis is one stream, and runs of separators are padding
-    AFTER = "after"  # by the separator alone, one after each sequence: two in a row enclose an empty one
-    BEFORE = "before"  # by the separator alone, one in front of each sequence
+    NONE = "none"  # An index marks the boundaries, and no separator is stored.
+    TRAILING = "trailing"  # An index marks them, and most sequences end with the separator (with `Info.eos_id`, all).
+    BETWEEN = "between"  # Only separators mark them: the axis is one stream, and runs of separators are padding.
+    AFTER = "after"  # Only separators mark them, one after each sequence. Two in a row enclose an empty sequence.
+    BEFORE = "before"  # Only separators mark them, one before each sequence.
 
     @property
     def alone(self) -> bool:
-        """Nothing but the separator tells sequences apart, so that none may contain it."""
+        """True if only separators mark the boundaries, so that no sequence may contain one."""
         return self in (Separators.BETWEEN, Separators.AFTER, Separators.BEFORE)
 
 
 class Damage(NamedTuple):
-    """What of a dataset is missing, or not certain to be as it was written.
+    """A part of a dataset that is missing, or that may differ from what was written.
 
     Attributes:
-        what: What is wrong, in the words of the error.
-        sequences, tokens: How many are lost; None where nothing tells.
-        unused: Bytes of its files that are there and are not used.
+        what: The problem, in the words of the error.
+        sequences: Number of lost sequences; None if it is unknown.
+        tokens: Number of lost tokens; None if it is unknown.
+        unused: Bytes of the files that exist and are not used.
     """
 
     what: str
@@ -85,7 +84,7 @@ class Damage(NamedTuple):
     unused: int = 0
 
     def without_separators(self) -> Damage:
-        """The same of sequences that each had a separator at the end, which is not counted."""
+        """Return the same damage without one separator per lost sequence."""
         if self.tokens is None or self.sequences is None:
             return self
         return self._replace(tokens=max(0, self.tokens - self.sequences))
@@ -93,31 +92,32 @@ class Damage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What is known of a dataset without reading its tokens.
+    """Facts about a dataset that are known without a read of its tokens.
 
     Attributes:
-        layout: How rows are laid out.
-        dtype: Of `tokens()`: uint8, uint16, uint32 or uint64.
+        layout: Layout of the rows.
+        dtype: Dtype of `tokens()`: uint8, uint16, uint32 or uint64.
         sequences: Number of sequences (rows for samples, 1 or 0 for a stream).
         tokens: Length of the token axis.
-        max_id: Largest id, when the file states it or a scan has found it; a separator may count in.
-        sample_length: Tokens in a row, for samples.
-        separators: Where separators lie on this axis.
-        eos_id: The separator's id, when the dataset itself tells it.
-        eos_from: How that id is known, in words ("format convention", "data_params.json", ...).
-        free_of: An id that no sequence contains, by construction (the separator that it was split at).
-        inferred: Facts that were inferred, each with the option that overrides it.
-        notes: Defects met on opening that do not change a token, each a sentence.
-        pad_id: What fills up samples, where the dataset or its format tells it.
-        split: Of a dataset with splits the one that is read; the read option is `split`. None: it has none.
-        other_splits: The others.
-        nonstandard_masks: Samples whose loss mask or labels are not the plain ones, where samples are stored with them.
-        first_nonstandard: The first of them; -1 when there is none.
-        loss_masks: In words the masks that are stored beside the tokens, which few formats carry; "" for none.
-        segmented: Rows hold several documents and say where each begins, other than by a separator.
-        extras: Facts of the format's own (variant, byte order, width ...), for people.
-        damage: What was left out with `Hints.partial`, because it is not certain.
-        beginning: Only the beginning is on this axis, with as many sequences as were asked for (`Hints.most`).
+        max_id: Largest token ID, if the file states it or a scan found it; it may be the separator. None: unknown.
+        sample_length: Tokens per row, for samples.
+        separators: Positions of separators on this axis.
+        eos_id: Token ID of the separator, if the dataset itself states it.
+        eos_from: The origin of `eos_id`, in words ("format convention", "data_params.json", ...).
+        free_of: An ID that no sequence contains by construction: the separator at which the stream was split.
+        inferred: Inferred facts, one sentence each, with the option that overrides the fact.
+        notes: Defects that do not change a token, one sentence each.
+        pad_id: Token ID of the padding of samples, if the dataset or its format states it.
+        split: The split that is read; the read option `split` selects it. None: the dataset has no splits.
+        other_splits: The other splits.
+        nonstandard_masks: Number of samples whose loss mask or labels do not follow from the tokens. None: samples are
+            stored without them.
+        first_nonstandard: Number of the first of these samples; -1 if there is none.
+        loss_masks: Description of loss masks beside the tokens, which few formats can store; "" if there are none.
+        segmented: Rows hold several documents, and the dataset states where each begins, without separators.
+        extras: Facts specific to the format (variant, byte order, width ...), for display.
+        damage: The parts that `Hints.partial` left out.
+        beginning: The axis holds only the beginning of the dataset, as many sequences as `Hints.most` asks for.
     """
 
     layout: Layout
@@ -150,7 +150,7 @@ class Info:
 
     @property
     def facts(self) -> Mapping[str, object]:
-        """What the format tells of its data beside counts: for people, and for JSON."""
+        """The facts apart from counts, for display and JSON."""
         masks = {"nonstandard_masks": self.nonstandard_masks, "first_nonstandard": self.first_nonstandard}
         return {
             **({"split": self.split, "other_splits": self.other_splits} if self.split is not None else {}),
@@ -163,9 +163,9 @@ class Info:
 
 @runtime_checkable
 class TokenReader(Protocol):
-    """Random access to a token axis.
+    """Random access to the tokens and offsets of a dataset.
 
-    Picklable (paths, options and arrays, no open handles) and safe to share by threads.
+    A reader is picklable (it holds paths, options and arrays, and no open handles) and thread-safe.
     """
 
     @property
@@ -175,50 +175,52 @@ class TokenReader(Protocol):
         """Return the tokens at positions `start <= p < stop`.
 
         Args:
-            start, stop: Token positions (not bytes); 0 <= start <= stop <= info.tokens.
+            start: First token position; 0 <= start <= stop. It is not a byte offset.
+            stop: End of the interval; stop <= info.tokens.
 
         Returns:
-            info.dtype[stop - start], native byte order; not to be written to.
+            info.dtype[stop - start], native byte order, read-only.
 
         Raises:
-            IndexError: The interval leaves the axis. Never clamped, never negative.
-            FormatError: The file does not hold what its header promised.
+            IndexError: If the interval leaves the axis. It is never clamped, and never counts from the end.
+            FormatError: If the file does not hold what its header states.
         """
 
     def offsets(self, first: int, last: int) -> Offsets:
-        """Return the absolute offsets of sequences `first <= i < last`, and the end of the last.
+        """Return the start of each sequence `first <= i < last`, and the end of the last.
 
         Args:
-            first, last: Sequence numbers; 0 <= first <= last <= info.sequences.
+            first: First sequence number; 0 <= first <= last.
+            last: End of the range; last <= info.sequences.
 
         Returns:
-            int64[last - first + 1], token positions, non-decreasing.
+            int64[last - first + 1], positions on the token axis, non-decreasing.
 
         Raises:
-            IndexError: The interval leaves the dataset.
+            IndexError: If the range leaves the dataset.
         """
 
     def close(self) -> None:
-        """Release open files. Reading again re-opens them."""
+        """Close open files. A later read opens them again."""
 
 
 def check_interval(start: int, stop: int, length: int, what: str = "token positions") -> None:
     """Raise IndexError unless 0 <= start <= stop <= length."""
     if not 0 <= start <= stop <= length:
-        raise IndexError(f"{what} {start}:{stop} leave 0:{length}")
+        raise IndexError(f"{what} {start}:{stop} are outside 0:{length}")
 
 
 def check_position(position: int, length: int) -> None:
     """Raise IndexError unless 0 <= position < length."""
     if not 0 <= position < length:
-        raise IndexError(f"token position {position} leaves 0:{length}")
+        raise IndexError(f"token position {position} is outside 0:{length}")
 
 
 def sequence_at(reader: TokenReader, position: int, shift: int = 0) -> int:
-    """The last sequence i with `offsets[i] + shift * i <= position`, by bisection; 0 when there is none.
+    """Return the last sequence i with `offsets[i] + shift * i <= position`, by bisection; 0 if there is none.
 
-    With shift 0 that is the sequence which holds a token position; with shift 1 the one that holds a position of the
-    same axis with one separator after each sequence. O(log sequences) calls of `offsets`.
+    With shift 0, it is the sequence that holds a token position. With shift 1, positions are those of the same axis
+    with one separator after each sequence. O(log sequences) calls of `offsets`.
     """
     low, high = 0, reader.info.sequences
     while high - low > 1:
@@ -231,18 +233,18 @@ def sequence_at(reader: TokenReader, position: int, shift: int = 0) -> int:
 
 
 def sequence_reader(reader: TokenReader) -> Callable[[int], Tokens]:
-    """What reads one sequence of a reader, 0 <= number < info.sequences, as `tokens` does between its offsets.
+    """Return a function that reads one sequence, given its number, 0 <= number < info.sequences.
 
-    A reader may have a method of this name, whose result takes less time: a short read from the cache takes little more
-    than asking for it. So what can be decided once for all sequences is decided when the method is called. The result
-    has caches and descriptors of this process in it, and is not to be pickled.
+    A reader may define a method of this name that returns a faster function: a short read from the cache takes little
+    longer than the call itself. Such a method makes every decision that is the same for all sequences once. The
+    function holds caches and file descriptors of this process, so it cannot be pickled.
     """
     own: Callable[[], Callable[[int], Tokens]] | None = getattr(reader, "sequence_reader", None)
     return own() if own else functools.partial(between_offsets, reader)
 
 
 Passed = Callable[[int], int] | int
-"""Separators in front of a sequence that offsets do not count: so many in front of i, or so many and i more."""
+"""Number of separators before sequence i that offsets do not count: a function of i, or an int k for k + i."""
 
 
 def closed_reader(
@@ -252,38 +254,42 @@ def closed_reader(
     starts: Offsets | None = None,
     passed: Passed | None = None,
 ) -> Callable[[int], Tokens]:
-    """The same without the id `closing` that ends each, where the reader has a method of this name.
+    """Return a `sequence_reader` that removes the ID `closing` from the end of each sequence.
+
+    It is that of the reader, if it defines a method of this name; else `otherwise`.
 
     Args:
         reader: A stored axis.
-        closing: The id.
-        otherwise: Reads a sequence that ends with something else, or for which more has to be done.
-        starts: Where sequences begin and the last ends, if the reader itself does not tell: separators not counted.
-        passed: Given with these.
+        closing: The token ID.
+        otherwise: Reads a sequence that does not end with `closing`, or needs more work.
+        starts: Offsets of sequences without separators, if the reader does not know them.
+        passed: Given together with `starts`.
     """
     own: Callable[..., Callable[[int], Tokens]] | None = getattr(reader, "closed_reader", None)
     return own(closing, otherwise, starts, passed) if own else otherwise
 
 
 def between_offsets(reader: TokenReader, number: int) -> Tokens:
-    """One sequence, by its offsets."""
+    """Return one sequence of a reader."""
     start, stop = reader.offsets(number, number + 1).tolist()
     return reader.tokens(start, stop)
 
 
 def windows(start: int, stop: int, size: int = WINDOW) -> Iterator[tuple[int, int]]:
-    """Cut an interval into consecutive pieces of at most `size`."""
+    """Cut an interval into consecutive windows of at most `size` tokens."""
     for a in range(start, stop, size):
         yield a, min(a + size, stop)
 
 
 def batches(reader: TokenReader, first: int, last: int, size: int = WINDOW) -> Iterator[Ragged]:
-    """Walk whole sequences in order, about `size` tokens at a time.
+    """Yield whole sequences in order, in batches of about `size` tokens.
 
-    A batch holds at least one sequence, so one longer than `size` comes alone, whole. At most 64 Ki sequences a batch.
+    A batch holds at least one sequence, so a sequence longer than `size` is a batch. A batch holds at most 64 Ki
+    sequences.
     """
     info = reader.info
-    most = min(1 << 16, 1 + 2 * size * info.sequences // max(info.tokens, 1))  # twice what is needed of even lengths
+    # Twice the number of sequences of average length that fill a batch.
+    most = min(1 << 16, 1 + 2 * size * info.sequences // max(info.tokens, 1))
     while first < last:
         offsets = reader.offsets(first, min(last, first + most))
         count = max(1, int(np.searchsorted(offsets, offsets[0] + size, side="right")) - 1)
@@ -292,7 +298,7 @@ def batches(reader: TokenReader, first: int, last: int, size: int = WINDOW) -> I
         first += count
 
 
-# widths of token ids
+# Dtypes of token IDs
 
 A = TypeVar("A", bound=np.integer[Any])
 
@@ -306,7 +312,7 @@ INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 
 
 def smallest(max_id: int) -> Dtype:
-    """The narrowest unsigned dtype that holds `max_id`."""
+    """Return the narrowest unsigned dtype that holds `max_id`."""
     for dtype in (U8, U16, U32):
         if max_id < 1 << 8 * dtype.itemsize:
             return dtype
@@ -314,22 +320,22 @@ def smallest(max_id: int) -> Dtype:
 
 
 def largest_id(tokens: NDArray[np.integer]) -> int:
-    """Largest id of a window; -1 when it is empty."""
+    """Return the largest token ID of a window; -1 if it is empty."""
     return int(tokens.max()) if len(tokens) else -1
 
 
 def check_ids(tokens: Tokens, limit: int, position: int, where: str, remedy: str = "") -> int:
-    """Return the largest id of a window (-1 if empty), after checking that it is at most `limit`.
+    """Return the largest token ID of a window (-1 if empty), after a check that it is at most `limit`.
 
     Args:
-        tokens: unsigned [n].
-        limit: Largest id that fits.
-        position: Token position of tokens[0], for the message.
+        tokens: Unsigned integers [n].
+        limit: Largest ID that fits.
+        position: Position of tokens[0], for the message.
         where: Path or format, for the message.
-        remedy: What to do about it.
+        remedy: Remedy, for the message.
 
     Raises:
-        TokenRangeError: With the first offending id and its position.
+        TokenRangeError: If an ID exceeds `limit`. The message has the first such ID and its position.
     """
     top = largest_id(tokens)
     if top > limit:
@@ -339,6 +345,9 @@ def check_ids(tokens: Tokens, limit: int, position: int, where: str, remedy: str
 
 
 def distinct(values: NDArray[A]) -> NDArray[A]:
-    """The different values, ascending. `np.unique` would import numpy.ma: a fifth of the time of a short command."""
+    """Return the distinct values in ascending order.
+
+    `np.unique` would import numpy.ma, which takes a fifth of the time of a short command.
+    """
     ordered = np.sort(values)
     return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))] if len(ordered) else ordered

@@ -1,13 +1,13 @@
-"""What rows of samples are: pieces of documents that were cut, or sequences of their own. One rule for every format.
+"""Decide whether the rows of samples are parts of cut documents, or separate sequences. All formats follow this rule.
 
-    asked       an option of the reader says it                               stride=disjoint, view=samples
-    stated      what wrote the rows says it: in the file, or in the manifest   attribute `stride`, `Manifest.rows`
+    asked       a read option of the format decides                           stride=disjoint, view=samples
+    stated      the file or its manifest states it                            attribute `stride`, `Manifest.rows`
     shown       the tokens continue each other, or the format is one stream   shared tokens, stage-1 blocks
-    otherwise   each row is a sequence, and a note names the option that joins
+    otherwise   each row is a sequence, and a note has the option that joins rows
 
-The first that says anything decides: what is stated is never compared with statistics of the tokens. Rows are joined
-where something shows that they continue each other. That nothing shows the contrary is no evidence: rows in random
-order, and rows that are documents, look like windows side by side.
+The first source that decides wins: a statement is never compared with statistics of the tokens. Rows are joined if
+there is evidence that they continue each other. The absence of contrary evidence is not enough: rows in random order,
+and rows that are documents, look like consecutive windows.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ ROWS = "rows"
 
 
 class Continuation(NamedTuple):
-    """How rows continue each other.
+    """The relation between consecutive rows.
 
     Attributes:
         how: `ROWS`, or a word of the format.
-        why: In words, with numbers.
-        joins: Of `ROWS`, the word of the format that joins them all the same.
+        why: The evidence, in words and numbers.
+        joins: With `ROWS`, the word of the format that joins rows anyway.
     """
 
     how: str
@@ -34,12 +34,12 @@ class Continuation(NamedTuple):
 
 
 def continuation(asked: str | None, stated: str | None, shown: Callable[[], Continuation]) -> Continuation:
-    """Decide how rows continue each other.
+    """Decide whether and how rows continue each other.
 
     Args:
-        asked: What the user says; None: nothing.
-        stated: What the file or its manifest says; None: nothing.
-        shown: Looks for evidence; `ROWS` if it finds none. Called only if nothing is asked or stated.
+        asked: The option that the user gave; None if not given.
+        stated: What the file or its manifest states; None if it does not state it.
+        shown: Looks for evidence, and returns `ROWS` if it finds none. Called only if the others are None.
     """
     if asked is not None:
         return Continuation(asked, "as asked")

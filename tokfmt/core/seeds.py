@@ -1,9 +1,9 @@
-"""Random numbers by position: what is drawn for sequence i depends on a seed and on i, never on how work is cut.
+"""Random numbers by position: the draw of sequence i depends only on a seed, a purpose and i, not on tasks or workers.
 
 The generator is counter-based, Philox4x64-10: the draw of sequence i is word i % 4 of the block at counter i // 4 + 1,
 under the 128-bit key `purpose << 64 | seed`. Draws for different purposes are independent, whatever their seeds.
 
-Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011); numpy keeps the raw stream stable.
+Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011). numpy guarantees the raw stream.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import OptionError
 
 SHUFFLE, SPLIT, SHOW, SAMPLE, DRAWN = 1, 2, 16, 17, 34
-"""Purposes; the last is the order in which documents fill a quota."""
+"""Purposes of draws. DRAWN is the order in which documents fill a quota."""
 
-_BATCH = 1 << 10  # numbers drawn at once; another size gives another order
-_WORDS = 4  # of 64 bits, in a block of the generator
+_BATCH = 1 << 10  # Numbers drawn at once. Another size gives another order.
+_WORDS = 4  # Words of 64 bits in a block of the generator.
 
 
 def draws(seed: int, purpose: int, first: int, last: int) -> NDArray[np.uint64]:
-    """One number for each sequence `first <= i < last`, uniform in 0..2^64-1; uint64[last - first]."""
+    """Return a number for each sequence `first <= i < last`, uint64[last - first], uniform in 0..2^64-1."""
     skip = first % _WORDS
     generator = np.random.Philox(key=purpose << 64 | seed, counter=first // _WORDS)
     return np.asarray(generator.random_raw(skip + last - first), np.uint64)[skip:]
 
 
 def random_order(count: int, seed: int, purpose: int) -> Iterator[int]:
-    """Every number below `count` once, each order as likely as any other; so the first n of them are a sample.
+    """Yield every number below `count` once, in a random order: the first n of them are a random sample.
 
-    Nothing is drawn before it is asked for, and up to half of the numbers take memory for those asked for only.
+    Numbers are drawn lazily. For the first half of the numbers, memory grows with the numbers yielded.
     """
     seen: set[int] = set()
     at = 0
@@ -51,12 +51,12 @@ def random_order(count: int, seed: int, purpose: int) -> Iterator[int]:
 
 
 def check_seed(seed: int, option: str) -> int:
-    """The seed, if it is one.
+    """Return the seed as an int.
 
     Raises:
-        OptionError: It is not in 0..2^64-1.
+        OptionError: If it is not an integer from 0 to 2^64-1.
     """
-    number: object = seed  # in Python anybody may say anything
+    number: object = seed  # A caller without a type checker may pass any object.
     if isinstance(number, bool) or not isinstance(number, SupportsIndex) or not 0 <= operator.index(number) < 1 << 64:
         raise OptionError(f"{option}: {seed!r} is not a seed: a whole number from 0 to 2^64-1", name=option)
     return operator.index(number)
