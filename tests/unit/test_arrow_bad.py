@@ -144,7 +144,7 @@ def test_values_that_few_bytes_hold(tmp_path, rows):
     lists = pa.LargeListArray.from_arrays(pa.array(np.cumsum([0, *rows])), ids)
     path = parquet(tmp_path / "x.parquet", pa.table({"input_ids": lists}), compression="zstd")
     assert path.stat().st_size < 20_000
-    refused(path, "(values|ids) in a column of .* bytes", UnsafeError, "TF667")
+    refused(path, "(values|IDs) in a column of .* bytes", UnsafeError, "TF667")
 
 
 def test_rows_that_are_not_there(tmp_path):
@@ -238,7 +238,7 @@ def test_checksums_of_pages_are_compared(tmp_path):
 
 def test_names_of_columns_are_made_printable(tmp_path):
     path = parquet(tmp_path / "x.parquet", pa.table({"a\x1b[2J\n\u202e": [1.5]}))
-    refused(path, r"no column of ids .* a\\x1b\[2J\\n\\u202e: double", UnsupportedError, "TF662")
+    refused(path, r"no column of IDs .* a\\x1b\[2J\\n\\u202e: double", UnsupportedError, "TF662")
 
 
 def test_two_columns_of_one_name(tmp_path):
@@ -246,7 +246,7 @@ def test_two_columns_of_one_name(tmp_path):
         [pa.array(IDS, pa.list_(pa.int32())), pa.array(IDS, pa.list_(pa.int32()))], names=["input_ids"] * 2
     )
     for path in (parquet(tmp_path / "x.parquet", data), stream(tmp_path / "x.arrow", data)):
-        refused(path, "no column of ids", UnsupportedError)
+        refused(path, "no column of IDs", UnsupportedError)
 
 
 def test_text_that_is_not_utf8_in_a_column_of_strings(tmp_path):
@@ -280,7 +280,7 @@ def test_files_of_one_folder_may_differ(tmp_path):
     assert reader.offsets(0, 6).tolist() == [0, 3, 4, 4, 6, 7, 8]
     parquet(tmp_path / "9.parquet", pa.table({"input_ids": ["text"]}))
     refused_folder = pytest.raises(
-        FormatError, match='9.parquet: has no column "input_ids" of ids, as 0.parquet has: found string'
+        FormatError, match='9.parquet: has no column "input_ids" of IDs, as 0.parquet has: found string'
     )
     with refused_folder:
         everything(tmp_path)
@@ -377,7 +377,7 @@ def test_a_schema_that_statistics_of_sizes_contradict(tmp_path, element, repetit
     begin, _ = spans[2, element, 3]
     refused(
         patched(path, len(content) - 8 - length + begin, repetition, 1),
-        "statistics of sizes of the column",
+        "size statistics of the column",
         code="TF661",
     )
 
@@ -412,7 +412,7 @@ def test_a_deep_arrow_schema(tmp_path):
     for _ in range(60):
         kind = pa.list_(kind)
     path = stream(tmp_path / "x.arrow", pa.table({"deep": pa.nulls(1, kind)}))
-    refused(path, "no column of ids|cannot be read")
+    refused(path, "no column of IDs|cannot be read")
 
 
 def test_no_extension_type_is_unpickled(tmp_path):
@@ -499,7 +499,7 @@ def test_a_folder_that_lost_its_state(tmp_path):
     home = saved(tmp_path / "saved", ["data-00000-of-00001.arrow"])
     stream(home / "data-00000-of-00001.arrow")
     (home / "state.json").unlink()
-    refused(home, r"state\.json: no such file, as beside dataset_info\.json", code="TF681")
+    refused(home, r"state\.json: no such file, although dataset_info\.json exists", code="TF681")
 
 
 def test_a_missing_package_is_named(tmp_path, monkeypatch):
@@ -573,10 +573,10 @@ def test_ids_in_dictionaries(tmp_path, kind, batch):
 def test_ids_in_dictionaries_that_are_none(tmp_path):
     flat = pa.array([1, None, -7]).dictionary_encode()
     path = stream(tmp_path / "x.arrow", pa.table({"input_ids": pa.ListArray.from_arrays([0, 2, 3], flat)}))
-    refused(path, "row 0 .* NULL among its ids", code="TF684")
+    refused(path, "row 0 .* NULL among its IDs", code="TF684")
     floats = pa.DictionaryArray.from_arrays(pa.array([0]), pa.array([[1.5]]))
     path = stream(tmp_path / "x.arrow", pa.table({"input_ids": floats}))
-    refused(path, 'column "input_ids" is no list of ids', UnsupportedError, code="TF682")
+    refused(path, 'column "input_ids" is not a list of IDs', UnsupportedError, code="TF682")
 
 
 def test_a_list_that_stands_for_many_rows(tmp_path):
@@ -586,7 +586,7 @@ def test_a_list_that_stands_for_many_rows(tmp_path):
         array = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int8)), long)
         path = stream(tmp_path / "x.arrow", pa.table({"input_ids": array}), batch=rows)
         if bomb:
-            refused(path, "ids in record batch 0 of .* bytes", UnsafeError, "TF687")
+            refused(path, "IDs in record batch 0 of .* bytes", UnsafeError, "TF687")
         else:
             everything(path)
             assert open_source([path]).reader.info.tokens == rows * 1_000_000
@@ -634,8 +634,8 @@ def test_files_of_one_folder_that_disagree(tmp_path, other, order):
     first, second = [tmp_path / "a.parquet", tmp_path / "b.parquet"][::order]
     parquet(first)
     words = {
-        "packed": 'has no column "(loss_mask|seq_start_id)" of ids', "labels": 'has no column "labels" of ids',
-        "tokens": 'has no column "(tokens|input_ids)" of ids', "floats": 'column "input_ids"',
+        "packed": 'has no column "(loss_mask|seq_start_id)" of IDs', "labels": 'has no column "labels" of IDs',
+        "tokens": 'has no column "(tokens|input_ids)" of IDs', "floats": 'column "input_ids"',
         "text": "has no column", "texts": "has no column|has several columns of text",
     }[other]  # fmt: skip
     ids = pa.array(IDS, pa.list_(pa.int32()))
@@ -664,16 +664,14 @@ def test_bytes_behind_the_end_of_a_stream(tmp_path):
     for more in (content, b"\0"):
         path.write_bytes(content + more)
         reader = open_source([path]).reader
-        said = (
-            f"x.arrow: goes on behind its end marker at byte {len(content):,}: found {len(more):,} bytes? that nobody"
-        )
+        said = f"x.arrow: continues after its end marker at byte {len(content):,}: found {len(more):,} bytes? that no reader reads"
         assert reader.info.tokens == 6
         assert re.match(said, reader.info.notes[0])
         (finding,) = format_.check(path, format_.read_options())
         assert (finding.code, finding.offset) == ("TF681", len(content))
     text = stream(tmp_path / "t.arrow", pa.table({"text": ["a"]}))
     text.write_bytes(text.read_bytes() + b"more")
-    assert "behind its end marker" in open_source([text]).reader.info.notes[0]
+    assert "after its end marker" in open_source([text]).reader.info.notes[0]
     assert [finding.code for finding in format_.check(text, format_.read_options())] == ["TF681"]
 
 

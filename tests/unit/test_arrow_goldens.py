@@ -21,11 +21,11 @@ BAD = {
     "start_at_end_BAD": ("TF665", "row 0 .* at or beyond its end"),
     "start_decreases_BAD": ("TF665", "row 0 .* decreases"),
     "text_binary_BAD": ("TF666", "row 2 .* not UTF-8 at byte 0"),
-    "tokens_null_element_BAD": ("TF664", "row 0 .* NULL among its ids"),
-    "tokens_negative_BAD": ("TF664", "row 1 .* belongs to labels.* found -100"),
+    "tokens_null_element_BAD": ("TF664", "row 0 .* NULL among its IDs"),
+    "tokens_negative_BAD": ("TF664", "row 1 .* belongs in labels.* found -100"),
     "tokens_too_big_BAD": ("TF664", "row 1 .* found 1,099,511,627,776"),
-    "tokens_floats_BAD": ("TF662", "no list of ids"),
-    "tokens_list_of_lists_BAD": ("TF662", "no list of ids"),
+    "tokens_floats_BAD": ("TF662", "not a list of IDs"),
+    "tokens_list_of_lists_BAD": ("TF662", "not a list of IDs"),
 }
 GOOD = [name for name, case in CASES.items() if name not in BAD and case.get("kind") != "text"]
 TEXT = [name for name, case in CASES.items() if name not in BAD and case.get("kind") == "text"]

@@ -1,34 +1,36 @@
-"""Parquet and Arrow: a column of token ids, one sequence a row; or a column of text; or packed rows.
+"""Parquet and Arrow: a column of token IDs, a column of text, or packed rows; each row is one sequence or document.
 
-    container         sign                                     rows are read by
+    container         signature                                unit of reading
     parquet           PAR1 ... footer, u4 its length, PAR1     row group
     arrow, stream     FFFFFFFF, u4 length, schema ... marker   record batch
-    arrow, file       ARROW1\\0\\0, the same, footer, ARROW1     record batch
-    save_to_disk      state.json names the streams, in order; dataset_dict.json names a folder for each split
+    arrow, file       ARROW1\\0\\0, messages, footer, ARROW1     record batch
+    save_to_disk      state.json lists the streams in order; dataset_dict.json lists a folder for each split
     folder of files   *.parquet, *.pq, also below data/; SPLIT-00000-of-00002.parquet has its split in the name
 
-    columns           type                                     content
-    input_ids         list<int32>; any list of any integer     ids; also tokens, token_ids, ids, or what is named
-    text              string, in any of Arrow's forms          a document; else the only string column, or what is named
-    loss_mask         list<int8>                               packed rows of Megatron-Bridge: 1 where the next counts
-    seq_start_id      list<int32>                              packed rows: where each sequence of the row begins
-    labels            list<int>                                of the token itself, not shifted; -100 does not count
+    column            type                                     content
+    input_ids         list<int32>; any list of any integer     token IDs; also tokens, token_ids, ids, or the given
+    text              string, in any of Arrow's forms          a document; else the only string column, or the given
+    loss_mask         list<int8>                               packed rows of Megatron-Bridge: 1 if the next counts
+    seq_start_id      list<int32>                              packed rows: position in the row where each part begins
+    labels            list<int>                                aligned with the tokens, not shifted; -100 does not count
 
-- A label of the first token of a document counts, unless rows are read as samples (`view=samples`): where documents
-  are joined, that token is the target of the one before it. So -100 there is a mask, as in formats of flat tokens.
-- NULL is no empty row: refused with its number, or read as an empty one, which is said with their count (--allow-loss
-  null-rows).
-- Masks of the source are written as labels; rows that hold several documents, or `pack_size`, as packed rows, whose
-  mask speaks of the next token: the first of a document is no target there, and none has a separator of its own.
-- Samples of a recipe become packed rows by `pack_size=SEQ_LEN`: pieces as the recipe cuts them, no padding, each with
-  the token that its last label is, if that counts; as documents, such pieces overlap by it.
-  Separators that do not count are refused (--allow-loss masked-separators); with `seq_len` they have labels like all
-  else.
-- Beside the column that is read nothing is decoded, so that it may be of any type.
-- The end marker of a stream is demanded: without it, batches that a cut took away would not be missed.
-- Written: int32 (or `dtype`), row groups of 1 Mi tokens, zstd; a folder of streams as `save_to_disk` makes it. The
-  bytes depend on the version of pyarrow, which Parquet's footer names.
-Source: pyarrow 26, datasets 5.2 and Megatron-Bridge 067f987d data/packing, run.
+- The label of the first token of a document counts, unless rows are read as samples (`view=samples`). Where documents
+  are joined, that token is the label of the token before it. A -100 there is a loss mask, as in flat-tokens formats.
+- A NULL row is not an empty row. tokfmt refuses it with its number. With `--allow-loss null-rows`, tokfmt reads it as
+  an empty row and notes how many there are.
+- The writer stores the loss masks of the source as labels. If rows hold several documents, or `pack_size` is given, it
+  writes packed rows instead. Their mask speaks of the next token, so the first token of a document is not a label, and
+  no document has a separator.
+- The samples of a recipe become packed rows with `pack_size=SEQ_LEN`. Each part of a sample is stored as the recipe
+  cuts it, without padding, followed by the token that is its last label if that label counts. Read as documents, such
+  parts overlap by that token. Separators that do not count are refused (`--allow-loss masked-separators`); with
+  `seq_len` they have labels like other tokens.
+- Columns that are not read are not decoded and may be of any type.
+- A stream must have its end marker: without it, batches that a cut removed would go unnoticed.
+- The writer stores int32 (or `dtype`) in row groups of 1 Mi tokens, compressed with zstd, or a folder of streams as
+  `save_to_disk` makes it. The bytes depend on the version of pyarrow, which the footer of Parquet records.
+
+Source: runs of pyarrow 26, datasets 5.2 and Megatron-Bridge 067f987d data/packing.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ _LARGEST_JSON = 1 << 24
 
 
 class Columnar(Format):
-    """What Parquet and Arrow share."""
+    """The common part of Parquet and Arrow: options, opening, writing, findings and sections."""
 
     hundred: ClassVar[int]
     Container: Any
@@ -69,10 +71,10 @@ class Columnar(Format):
 
     @abstractmethod
     def find(self, path: Path, split: str | None = None) -> Found:
-        """The files of a dataset; of a folder with several splits those of one.
+        """Return the files of a dataset, in order; of a folder with several splits, those of one split.
 
         Raises:
-            FormatError: A folder that holds none, or not all that it names.
+            FormatError: The folder holds no files, or lacks one that its lists or names promise.
         """
 
     def files(self, path: Path) -> list[Path]:
@@ -81,7 +83,7 @@ class Columnar(Format):
             more = [self.find(path, other) for other in found.others]
         except FormatError:
             return [path] if not listing.is_dir(path) else []
-        every = [file for one in (found, *more) for file in (*one.files, *one.beside)]
+        every = [file for one in (found, *more) for file in (*one.files, *one.metadata_files)]
         return sorted(dict.fromkeys(every), key=lambda file: natural_key(file.as_posix()))
 
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Any:
@@ -110,7 +112,7 @@ class Columnar(Format):
 
 
 class Parquet(Columnar):
-    """Parquet."""
+    """Parquet: one file, or a folder of files whose names may state the split."""
 
     name = "parquet"
     title = "Parquet: token IDs, packed rows, or text"
@@ -152,7 +154,7 @@ class Parquet(Columnar):
 
 
 class Arrow(Columnar):
-    """Arrow IPC."""
+    """Arrow IPC: one file or stream, or a folder that `save_to_disk` of `datasets` made."""
 
     name = "arrow"
     title = "Arrow IPC, and datasets that Hugging Face saved to disk"
@@ -167,7 +169,7 @@ class Arrow(Columnar):
             stream = probe.head[:4] == b"\xff\xff\xff\xff" and 16 <= length <= probe.size - 8 and length % 8 == 0
             if stream or probe.head.startswith(b"ARROW1\0\0"):
                 return Confidence.CERTAIN
-            return Confidence.STRUCTURE if begins_old(probe.head) else None  # to be refused by its name
+            return Confidence.STRUCTURE if begins_old(probe.head) else None  # opening refuses it by name
         if "dataset_dict.json" in probe.entries or {"state.json", "dataset_info.json"} <= set(probe.entries):
             return Confidence.CERTAIN
         return Confidence.STRUCTURE if any(name.endswith(".arrow") for name in probe.entries) else None
@@ -182,7 +184,7 @@ class Arrow(Columnar):
                 raise CorruptError(named, what, remedy="Copy it again, or take it out of the list")
             chosen = _chosen(path, split, splits)
             one = self.find(path / chosen)
-            return Found(one.files, chosen, tuple(s for s in splits if s != chosen), (named, *one.beside))
+            return Found(one.files, chosen, tuple(s for s in splits if s != chosen), (named, *one.metadata_files))
         if listing.is_file(state := path / "state.json"):
             listed = _listed(state, "_data_files")
             files = [inside(path, one.get("filename") if isinstance(one, dict) else one) for one in listed]
@@ -192,7 +194,7 @@ class Arrow(Columnar):
         if not names:
             raise FormatError(path, "holds no *.arrow")
         if listing.is_file(path / "dataset_info.json"):
-            raise FormatError(state, "no such file, as beside dataset_info.json", remedy="Name the *.arrow files")
+            raise FormatError(state, "no such file, although dataset_info.json exists", remedy="Name the *.arrow files")
         return Found([path / name for name in names])
 
 
@@ -202,14 +204,14 @@ def _named(directory: Path, *suffixes: str) -> list[str]:
 
 
 def _chosen(path: Path, split: str | None, splits: Sequence[str]) -> str:
-    """The split to read."""
+    """Return the split to read: the given one, else "train", else the first."""
     if not splits or (split is not None and split not in splits):
         raise FormatError(path, f"holds no split {split or 'at all'}", found=", ".join(splits) or None)
     return split or ("train" if "train" in splits else splits[0])
 
 
 def _listed(path: Path, key: str) -> list[Any]:
-    """A list in a JSON file."""
+    """Return the list under a key of a JSON file; raise CorruptError if it is missing or empty."""
     found = json_object(open_file(path), _LARGEST_JSON).get(key)
     if not isinstance(found, list) or not found:
         raise CorruptError(path, f'has no list "{key}"{", or an empty one" if found == [] else ""}')

@@ -1,4 +1,4 @@
-"""Checking columns, and the parts of their files: footer, row groups, pages, messages."""
+"""Check the files of a dataset of columns, and list their parts: footer, row groups, pages, messages."""
 
 from __future__ import annotations
 
@@ -29,53 +29,59 @@ from tokfmt.formats.arrow.reader import NotTextError, NullRowError, Rows, TextRe
 if TYPE_CHECKING:
     from tokfmt.formats.arrow.options import ReadOptions, Variant
 
-_SHOWN = 64  # row groups, and columns, whose pages are listed
+_SHOWN = 64  # the pages of this many row groups and columns are listed
 _MEANINGS = {
     1: Code(
         "cut or damaged",
-        "The footer or the end marker is missing, a part cannot be decoded or contradicts "
-        "another, or a file that the folder names is not there: a cut copy, or an unfinished download.",
+        "The footer or the end marker is missing, a part cannot be decoded or contradicts another, or a file that "
+        "the folder lists is missing. The usual cause is a cut copy or an unfinished download.",
     ),
     2: Code(
-        "no column that is read",
-        "Ids are a list of integers called input_ids, tokens, token_ids or ids; text is "
-        "a string. Others are read when they are named: --from-opt column=NAME, --text-field NAME.",
+        "no column that tokfmt reads",
+        "IDs are lists of integers in a column input_ids, tokens, token_ids or ids; text is a column of strings. "
+        "Give the name of any other column: --from-opt column=NAME or --text-field NAME.",
     ),
     3: Code(
         "NULL rows",
-        "A row is NULL, which is no empty sequence: whoever wrote it had nothing to write. --allow-loss "
-        "null-rows reads it as empty.",
+        "A row is NULL, which is not the same as an empty sequence: its content is missing. --allow-loss null-rows "
+        "reads it as empty.",
     ),
-    4: Code("ids that are none", "An id is NULL, negative or 2^32 and more. -100 belongs to labels. Write it again."),
+    4: Code(
+        "invalid IDs", "An ID is NULL, negative, or 2^32 or more. -100 belongs in labels only. Write the file again."
+    ),
     5: Code(
         "packed rows that contradict themselves",
-        "What upstream's own check (validate_row) finds, which training "
-        "does not run: loss_mask is of another length, or seq_start_id does not begin with 0, decreases, or "
-        "reaches the end. Pack them again.",
+        "loss_mask has another length than input_ids, or seq_start_id does not begin with 0, decreases, or reaches "
+        "the end of its row. The upstream check validate_row finds the same, but training does not run it. Pack the "
+        "documents again.",
     ),
     6: Code(
-        "not UTF-8", "A text holds bytes that are not UTF-8. Nothing is replaced: write it again, or leave the row out."
+        "not UTF-8",
+        "A text holds bytes that are not UTF-8. tokfmt never replaces bytes: write the text again, or leave the row "
+        "out.",
     ),
     7: Code(
-        "unsafe", "The file claims what its bytes cannot hold (a bomb), or names files out of its folder.", unsafe=True
+        "unsafe",
+        "The file claims more values than its bytes can hold (a bomb), or lists files outside of its folder.",
+        unsafe=True,
     ),
 }
 
 
 def codes() -> Mapping[str, Code]:
-    """What the codes of both formats mean."""
+    """Return the meaning of each finding of both formats: TF661 to TF667, and TF681 to TF687."""
     return {f"TF{hundred + number}": code for hundred in (660, 680) for number, code in _MEANINGS.items()}
 
 
 def _finding(format_: Variant, error: FormatError) -> Finding:
-    """An error that was raised, by its kind."""
+    """Return the finding of an error; the class of the error chooses its code."""
     kinds = ((UnsupportedError, 2), (NullRowError, 3), (NotTextError, 6), (UnsafeError, 7), (FormatError, 1))
     number = next(number for kind, number in kinds if isinstance(error, kind))
     return Finding.of(f"TF{format_.hundred + number}", error)
 
 
 def findings(format_: Variant, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-    """What is wrong: containers and columns, the first rows of each file; all of them if `how.deep`."""
+    """Yield the findings of containers, columns and the first group of each file; of all groups if `how.deep`."""
     try:
         arrow()
         containers = open_containers(format_, format_.find(path, options.split).files)
@@ -97,7 +103,7 @@ def findings(format_: Variant, path: Path, options: ReadOptions, how: Audit) -> 
                 found, tokens = [*found, *problems], tokens + len(decoded.tokens)
             stated = item[0].facts(item[1], column.name).values
             if stated is not None and not found and tokens != stated:
-                what = f"ids of {item[0].unit} {item[1].number:,}"
+                what = f"IDs of {item[0].unit} {item[1].number:,}"
                 found.append(FormatError(item[0].path, what, expected=stated, found=tokens))
         except FormatError as error:
             found.append(error)
@@ -126,7 +132,7 @@ def _texts(format_: Variant, path: Path, options: ReadOptions, how: Audit) -> It
 
 
 def sections(format_: Variant, path: Path, options: ReadOptions) -> Sequence[Section]:
-    """Of each file: its columns, its row groups with their pages, or its messages."""
+    """Return the sections of each file: its columns, then its messages, or its footer, row groups and pages."""
     found: list[Section] = []
     try:
         files = format_.find(path, options.split).files
@@ -144,10 +150,14 @@ def sections(format_: Variant, path: Path, options: ReadOptions) -> Sequence[Sec
 
 def _parts(container: Container, path: Path) -> Iterator[Section]:
     name = shown(path.name)
-    yield Part(f"columns of {name}", path, lambda: [
-        Field(shown(column), None, 0, shown(str(container.schema.field(k).type)))
-        for k, column in enumerate(container.schema.names)
-    ])  # fmt: skip
+    yield Part(
+        f"columns of {name}",
+        path,
+        lambda: [
+            Field(shown(column), None, 0, shown(str(container.schema.field(k).type)))
+            for k, column in enumerate(container.schema.names)
+        ],
+    )
     if isinstance(container, ArrowContainer):
         yield Part(f"messages of {name}", path, lambda: _messages(container))
     else:
@@ -172,12 +182,14 @@ def _footer(container: ParquetContainer) -> list[Field]:
     size = container.file.size
     length = int.from_bytes(container.file.read(size - 8, 4), "little")
     with worded(container.path, "the footer cannot be read"):
-        said = container.metadata
+        metadata = container.metadata
         facts = {
-            "version": said.format_version, "created by": said.created_by, "rows": said.num_rows,
-            "row groups": said.num_row_groups,
-        }  # fmt: skip
-        more = (said.metadata or {}).items()
+            "version": metadata.format_version,
+            "created by": metadata.created_by,
+            "rows": metadata.num_rows,
+            "row groups": metadata.num_row_groups,
+        }
+        more = (metadata.metadata or {}).items()
     facts |= {key.decode("utf-8", "replace"): f"{len(value):,} bytes" for key, value in more}
     found = [Field(shown(key), None, 0, shown(value)) for key, value in facts.items()]
     whole = Field("footer", size - 8 - length, length, f"{length:,} bytes")
@@ -186,10 +198,15 @@ def _footer(container: ParquetContainer) -> list[Field]:
 
 def _groups(container: ParquetContainer) -> list[Field]:
     return [
-        Field(f"row group {group.number:,}", group.begin, group.size, f"{group.rows:,} rows",
-              f"{container.metadata.row_group(group.number).num_columns:,} columns")
+        Field(
+            f"row group {group.number:,}",
+            group.begin,
+            group.size,
+            f"{group.rows:,} rows",
+            f"{container.metadata.row_group(group.number).num_columns:,} columns",
+        )
         for group in container.groups
-    ]  # fmt: skip
+    ]
 
 
 def _pages(container: ParquetContainer) -> list[Field]:

@@ -1,8 +1,8 @@
-"""Files of row groups and of record batches: opened, bounded, and read a few rows at a time; and their columns.
+"""Open files of row groups (Parquet) and record batches (Arrow), bound what they claim, and choose their columns.
 
-pyarrow decodes; what a file claims is looked at before, for pyarrow allocates as it is told: page headers and buffers
-state the bytes that they decompress to, the footer and the messages how many rows and values there are. A file may
-claim 1,100 times its bytes, as deflate can have it, or 16 Mi values (128 MiB) where that is more.
+pyarrow decodes, and allocates what a file claims: page headers and buffers state their decompressed bytes, the footer
+and the messages state the numbers of rows and values. tokfmt checks these claims first. A file may claim 1,100 times
+its bytes, the most that deflate reaches, or 16 Mi values (128 MiB) if that is more. Rows are decoded a few at a time.
 """
 
 from __future__ import annotations
@@ -34,32 +34,33 @@ if TYPE_CHECKING:
     from tokfmt.formats.arrow.options import ReadOptions, Variant
 
 AT_ONCE = 1 << 21
-"""Bytes of values that are decoded at once, or one row."""
+"""Maximum bytes of values that are decoded at once; one row may be larger."""
 
-MOST_VALUES, RATIO = 1 << 24, 1_100
-_PAGE, _BODY = 1 << 28, 1 << 30
-_LOOKED_AT = 1 << 22  # bytes of a dictionary; writers begin no other page of it after 1 MiB
-_REPEATED = 1 << 25  # bytes of texts of a dictionary that are decoded at once, or one row
+MOST_VALUES, RATIO = 1 << 24, 1_100  # a file may claim the larger of so many values and so many times its bytes
+_PAGE, _BODY = 1 << 28, 1 << 30  # maximum bytes of a decompressed page, and of the messages of a batch
+_LOOKED_AT = 1 << 22  # maximum bytes of a dictionary that is searched; writers stop adding to one after 1 MiB
+_REPEATED = 1 << 25  # maximum bytes of repeated texts that are decoded at once; one row may be larger
 _DICTIONARY, _TEXT = 2, "BYTE_ARRAY"
-_GROUPS, _CHUNKS, _CHUNK_METADATA, _ENCRYPTED, _SIZES = 4, 1, 3, 8, 16  # fields of the structs of a footer
+_GROUPS, _CHUNKS, _CHUNK_METADATA, _ENCRYPTED, _SIZES = 4, 1, 3, 8, 16  # numbers of fields in the structs of a footer
 _MAGIC, _ARROW, _FRAME = b"PAR1", b"ARROW1\0\0", b"\xff\xff\xff\xff"
 _UNREADABLE = "the footer cannot be read"
 _SCHEMA, _DICTIONARIES, _BATCH = 1, 2, 3
-_NESTED = 16
-_FOOTER = 1 << 26  # bytes: some 100,000 row groups of six columns
-_SCHEMA_BYTES = 1 << 16  # in which the schema of an old stream is looked for
+_NESTED = 16  # maximum depth of structs and lists in a footer
+_FOOTER = 1 << 26  # maximum bytes of a footer: about 100,000 row groups of six columns
+_SCHEMA_BYTES = 1 << 16  # bytes in which the schema of a stream before Arrow 1.0 is searched
 
 Path_ = tuple[int, ...]
 Spans = dict[Path_, tuple[int, int]]
 
 
 class Group(NamedTuple):
-    """What is decoded by itself: a row group, or a record batch.
+    """A row group or a record batch, which can be decoded without the others.
 
     Attributes:
-        number: In its file.
-        rows: How many.
-        begin, size: Where it lies.
+        number: Index in its file, from 0.
+        rows: Number of rows.
+        begin: Byte offset in the file.
+        size: Bytes in the file.
     """
 
     number: int
@@ -69,7 +70,13 @@ class Group(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What a footer states of a column in a row group; None where it says nothing that can be relied on."""
+    """Facts that a footer states about one column of a row group; None if missing or not reliable.
+
+    Attributes:
+        values: Number of values, which are the IDs of all lists together.
+        top: Largest value.
+        nulls: Number of NULL values; of lists, NULL and empty ones.
+    """
 
     values: int | None = None
     top: int | None = None
@@ -77,10 +84,10 @@ class Facts(NamedTuple):
 
 
 def arrow() -> Any:
-    """The package pyarrow.
+    """Import and return the package pyarrow.
 
     Raises:
-        MissingDependencyError: It is not installed.
+        MissingDependencyError: pyarrow is not installed.
     """
     try:
         import pyarrow as pa
@@ -93,7 +100,13 @@ def arrow() -> Any:
 
 @contextmanager
 def worded(path: Path, what: str, remedy: str | None = None) -> Iterator[None]:
-    """What pyarrow raises, as a FormatError of one line."""
+    """Turn the exceptions of pyarrow into a FormatError of one line.
+
+    Args:
+        path: File that the error names.
+        what: Statement of the error, as "the footer cannot be read".
+        remedy: Remedy of a CorruptError.
+    """
     pa = arrow()
     try:
         yield
@@ -111,38 +124,46 @@ def _line(error: Exception) -> str:
     return printable(" ".join(str(error).split()))[:200]
 
 
-def _told(schema: Any) -> Any:
-    """A schema whose names are text."""
+def _checked_names(schema: Any) -> Any:
+    """Return a schema; raise UnicodeDecodeError, a ValueError, if a name in it is not UTF-8."""
     str(schema)
     return schema
 
 
 def check_claim(path: Path, what: str, claimed: int, stored: int, width: int = 1) -> None:
-    """Raise UnsafeError when so many values (or bytes, of values of a width) are claimed of what so few bytes hold."""
+    """Raise UnsafeError if a file claims more values than its stored bytes can hold.
+
+    Args:
+        path: File that claims them.
+        what: Noun that is counted, as "values in a column".
+        claimed: Number that the file claims.
+        stored: Bytes that hold them in the file.
+        width: Bytes per value if bytes are claimed, else 1.
+    """
     if claimed > max(width * MOST_VALUES, RATIO * stored):
         most = f"at most {max(width * MOST_VALUES, RATIO * stored):,}"
         raise UnsafeError(path, f"{what} of {stored:,} bytes", expected=most, found=claimed, remedy="Not read: a bomb")
 
 
 def check_rows(path: Path, rows: int, size: int) -> None:
-    """Raise UnsafeError when a file claims more rows than it has bytes, of each of which the length is kept."""
+    """Raise UnsafeError if a file claims more rows than it has bytes: readers keep 8 bytes per row."""
     if rows > max(MOST_VALUES, size):
         raise UnsafeError(path, f"rows in {size:,} bytes", expected=f"at most {max(MOST_VALUES, size):,}", found=rows)
 
 
 class ParquetContainer:
-    """A Parquet file. Picklable; threads may share it."""
+    """A Parquet file. Picklable; several threads may share it."""
 
     unit = "row group"
     problems: Sequence[Problem] = ()
 
-    def __init__(self, path: Path, *, tail: bool = False) -> None:  # noqa: ARG002 - a file without its end has no rows
+    def __init__(self, path: Path, *, tail: bool = False) -> None:  # noqa: ARG002 - a file without its end is lost
         self.path, self.file = path, open_file(path)
         ends = self.file.read(max(0, self.file.size - 8), min(8, self.file.size))
         if self.file.size < 12 or ends[4:] != _MAGIC:
             if ends[4:] == b"PARE":
                 raise UnsupportedError(path, "is an encrypted Parquet file", remedy="Write it without encryption")
-            remedy = "Copy or download it again: without its end, where the footer is, nothing of it can be read"
+            remedy = "Copy or download it again: the footer at its end is missing, and nothing can be read without it"
             raise TruncatedError(
                 path,
                 "does not end as Parquet does",
@@ -163,27 +184,32 @@ class ParquetContainer:
     def _open(self, metadata: Any = None) -> Any:
         pa = arrow()
         return pa.parquet.ParquetFile(
-            pa.PythonFile(Stream(self.file), "r"), metadata=metadata, buffer_size=1 << 20, pre_buffer=False,
-            thrift_container_size_limit=1 << 18, schema_depth_limit=64,
-            page_checksum_verification=True, arrow_extensions_enabled=False,
-        )  # fmt: skip
+            pa.PythonFile(Stream(self.file), "r"),
+            metadata=metadata,
+            buffer_size=1 << 20,
+            pre_buffer=False,
+            thrift_container_size_limit=1 << 18,
+            schema_depth_limit=64,
+            page_checksum_verification=True,
+            arrow_extensions_enabled=False,
+        )
 
     @cached_property
     def metadata(self) -> Any:
-        """What the footer says."""
+        """Metadata of the footer: pyarrow.parquet.FileMetaData."""
         with worded(self.path, _UNREADABLE):
             return self._open().metadata
 
     def _check_columns(self, length: int) -> None:
-        """Refuse column chunks at which pyarrow ends the process (26.0: `RowGroupMetaData.column` cannot raise).
+        """Refuse column chunks that make pyarrow end the process (26.0: `RowGroupMetaData.column` cannot raise).
 
         Args:
             length: Bytes of the footer.
 
         Raises:
-            UnsafeError: The footer is too long to be looked at.
-            CorruptError: There are not as many as columns, or their statistics of sizes contradict the schema.
-            UnsupportedError: Their metadata are encrypted.
+            UnsafeError: The footer is longer than 64 MiB.
+            CorruptError: A row group has not one chunk per column, or its size statistics contradict the schema.
+            UnsupportedError: A column is encrypted.
         """
         if length > _FOOTER:
             raise UnsafeError(self.path, "bytes of the footer", expected=f"at most {_FOOTER:,}", found=length)
@@ -203,18 +229,18 @@ class ParquetContainer:
                 counts = {field: sizes.get(field) for field in levels}
                 fits = all(len(c) in (0, levels[field] + 1) for field, c in counts.items() if isinstance(c, list))
                 if not fits or (1 in sizes and leaf.physical_type != _TEXT):
-                    what = f'statistics of sizes of the column "{printable(leaf.path)}" in row group {number:,}'
-                    raise CorruptError(self.path, what, expected="as its type has them", found="others")
+                    what = f'size statistics of the column "{printable(leaf.path)}" in row group {number:,}'
+                    raise CorruptError(self.path, what, expected="those of its type", found="others")
 
     @cached_property
     def schema(self) -> Any:
-        """Names and types of the columns."""
+        """Names and types of the columns: pyarrow.Schema."""
         with worded(self.path, "the columns cannot be read"):
-            return _told(self._open(self.metadata).schema_arrow)
+            return _checked_names(self._open(self.metadata).schema_arrow)
 
     @cached_property
     def groups(self) -> list[Group]:
-        """Its row groups."""
+        """The row groups of the file, in order."""
         found = []
         with worded(self.path, "the row groups cannot be read"):
             for number in range(self.metadata.num_row_groups):
@@ -228,34 +254,34 @@ class ParquetContainer:
         return found
 
     def chunks(self, group: Group, columns: Sequence[str]) -> list[Any]:
-        """The column chunks that some columns are made of."""
+        """Return the column chunks of some columns; a struct or list has one chunk per leaf."""
         row = self.metadata.row_group(group.number)
         every = (row.column(k) for k in range(row.num_columns))
         return [c for c in every if any(f"{c.path_in_schema}.".startswith(f"{name}.") for name in columns)]
 
     def facts(self, group: Group, column: str) -> Facts:
-        """Relied on only where Arrow itself wrote them: others count empty lists otherwise."""
+        """Return the statistics of a column if Arrow wrote the file; other writers count empty lists differently."""
         with worded(self.path, _UNREADABLE):
             chunks = self.chunks(group, [column])
             known = chunks[0].statistics if len(chunks) == 1 and chunks[0].is_stats_set else None
             made = (self.metadata.created_by or "").startswith("parquet-cpp-arrow")
             if known is None or not made or not known.has_null_count or known.num_values < 0:
                 return Facts()
-            check_claim(self.path, "ids in a column", known.num_values, chunks[0].total_compressed_size)
+            check_claim(self.path, "IDs in a column", known.num_values, chunks[0].total_compressed_size)
             numbers = known.has_min_max and known.physical_type in ("INT32", "INT64")
-            top = known.max if numbers else None  # of text it may be cut within a character
+            top = known.max if numbers else None  # the maximum of text may be cut inside a character
             return Facts(known.num_values, top, known.null_count)
 
     def text_bytes(self, group: Group, column: str) -> int:
-        """Bytes of a column when it is decompressed, as the footer says."""
+        """Return the decompressed bytes of a column, as the footer states them."""
         with worded(self.path, _UNREADABLE):
             return max(0, sum(int(chunk.total_uncompressed_size) for chunk in self.chunks(group, [column])))
 
     def batches(self, group: Group, columns: Sequence[str]) -> Iterator[Any]:
-        """The rows of a group in order, a bounded number at a time: record batches of these columns.
+        """Yield the rows of a group in order, as record batches of these columns with a bounded number of rows.
 
         Raises:
-            FormatError: It cannot be decoded, or claims what it cannot hold.
+            FormatError: The group cannot be decoded, or claims more than its bytes can hold.
         """
         with worded(self.path, f"{self.unit} {group.number:,} cannot be read"):
             chunks, weight, longest = self.chunks(group, columns), 1, 1
@@ -272,14 +298,16 @@ class ParquetContainer:
             yield from reader.iter_batches(rows, [group.number], columns=list(columns), use_threads=False)
 
     def _longest_word(self, chunk: Any, at: int, size: int, stored: int) -> int:
-        """Bytes of the longest text in a dictionary, which any number of rows may repeat.
+        """Return the bytes of the longest text in a dictionary, which any number of rows may repeat.
 
         Args:
-            chunk: A column chunk of texts.
-            at, size, stored: Byte of the page of its dictionary, and its size when decompressed and with its header.
+            chunk: Column chunk of texts.
+            at: Byte offset of the dictionary page.
+            size: Decompressed bytes of the page.
+            stored: Bytes of the page in the file, with its header.
 
         Returns:
-            All bytes of the dictionary, if it is large or compressed in a way that only the reader of pages knows.
+            `size` if the dictionary is larger than 4 MiB or cannot be decompressed here.
         """
         if size > _LOOKED_AT:
             return size
@@ -299,7 +327,7 @@ class ParquetContainer:
         return longest
 
     def pages(self, chunk: Any) -> Iterator[tuple[int, int, int, int]]:
-        """Kind, byte, size when decompressed, and size with its header, of each page; checks that they fit."""
+        """Yield kind, byte offset, decompressed bytes and stored bytes with header of each page, after checks."""
         at, size = _extent(chunk)
         end = at + size
         while at < end:
@@ -310,12 +338,12 @@ class ParquetContainer:
                     break
                 except (IndexError, ValueError) as error:
                     if len(head) < room or isinstance(error, ValueError):
-                        raise CorruptError(self.path, "the header of a page is none", offset=at) from error
+                        raise CorruptError(self.path, "invalid header of a page", offset=at) from error
             kind, plain, stored = (fields.get(k, -1) for k in (1, 2, 3))
             if isinstance(plain, int) and plain > _PAGE:
                 raise UnsafeError(self.path, "a page is too large", offset=at, expected=f"{_PAGE:,}", found=plain)
             if not all(isinstance(n, int) and n >= 0 for n in (kind, plain, stored)) or at + length + stored > end:
-                raise CorruptError(self.path, "the header of a page cannot be true", offset=at)
+                raise CorruptError(self.path, "the header of a page states impossible sizes", offset=at)
             check_claim(self.path, f"bytes of the page at byte {at:,}, when it is decompressed,", plain, stored, 8)
             yield kind, at, plain, length + stored
             at += length + stored
@@ -327,20 +355,20 @@ def _extent(chunk: Any) -> tuple[int, int]:
 
 
 def thrift(data: bytes, at: int = 0, path: Path_ = (), spans: Spans | None = None) -> tuple[dict[int, Any], int]:
-    """A struct of Thrift's compact protocol.
+    """Decode a struct of Thrift's compact protocol.
 
     Args:
-        data: Where it is.
-        at: Where it begins.
-        path: Numbers of the fields and items that it lies in.
-        spans: Told where each value begins and ends, by its path.
+        data: Bytes that hold the struct.
+        at: Byte offset of the struct in data.
+        path: Numbers of the fields and list items that contain the struct, from the outside.
+        spans: Receives the first byte offset and the end of each value, by its path.
 
     Returns:
-        Values by number of the field, and where it ends.
+        Values by field number, and the byte offset after the struct.
 
     Raises:
-        IndexError: It does not end.
-        ValueError: It is none.
+        IndexError: The data end inside the struct.
+        ValueError: A type is unknown, or structs and lists are nested deeper than 16.
     """
     fields: dict[int, Any] = {}
     number = 0
@@ -351,12 +379,12 @@ def thrift(data: bytes, at: int = 0, path: Path_ = (), spans: Spans | None = Non
 
 
 def _struct(value: object) -> dict[int, Any]:
-    """The fields of a struct; none of what is not one, which pyarrow skips."""
+    """Return the fields of a struct; {} for any other value, which pyarrow skips as well."""
     return value if isinstance(value, dict) else {}
 
 
 def _groups_of(footer: bytes) -> Iterator[dict[int, Any]]:
-    """The row groups of a footer, one at a time."""
+    """Yield the row groups of a footer, decoded one at a time."""
     number = at = 0
     while kind := footer[at]:
         number, at = _number(footer, at, number)
@@ -370,7 +398,7 @@ def _groups_of(footer: bytes) -> Iterator[dict[int, Any]]:
 
 
 def _number(data: bytes, at: int, before: int) -> tuple[int, int]:
-    """The number of a field whose head is at a byte, and where its value begins."""
+    """Return the number of the field whose header is at a byte offset, and the byte offset of its value."""
     if step := data[at] >> 4:
         return before + step, at + 1
     number, at = varint(data, at + 1)
@@ -378,7 +406,7 @@ def _number(data: bytes, at: int, before: int) -> tuple[int, int]:
 
 
 def _list_head(data: bytes, begin: int) -> tuple[int, int, int]:
-    """How many items a list has, their type, and where they begin."""
+    """Return the number of items of a list, their type, and the byte offset of the first one."""
     count, inner, at = data[begin] >> 4, data[begin] & 15, begin + 1
     if count == 15:
         count, at = varint(data, at)
@@ -413,7 +441,7 @@ def _value(data: bytes, begin: int, kind: int, path: Path_, spans: Spans | None)
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of any length, and where it ends."""
+    """Return the unsigned number at a byte offset, of at most 11 bytes, and the byte offset after it."""
     value = shift = 0
     while True:
         byte = data[at]
@@ -425,12 +453,14 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 class Message(NamedTuple):
-    """One message of Arrow's IPC.
+    """A message of Arrow IPC.
 
     Attributes:
         kind: 1 schema, 2 dictionary, 3 record batch.
-        begin, head, body: Its byte, bytes of its metadata with the frame, and bytes behind them.
-        rows: Of a batch.
+        begin: Byte offset in the file.
+        head: Bytes of the metadata, with the 8 bytes of the frame.
+        body: Bytes of the buffers after the metadata.
+        rows: Number of rows of a record batch, else 0.
     """
 
     kind: int
@@ -441,7 +471,7 @@ class Message(NamedTuple):
 
 
 class ArrowContainer:
-    """An Arrow IPC file or stream: the same messages, in a file behind a magic and with a footer. Picklable."""
+    """An Arrow IPC stream, or file, which has the same messages between a magic number and a footer. Picklable."""
 
     unit = "record batch"
     problems: Sequence[Problem] = ()
@@ -452,13 +482,15 @@ class ArrowContainer:
         self.messages, self.end, self.ended = self._walk()
         batches = [message for message in self.messages if message.kind == _BATCH]
         if not self.messages or self.messages[0].kind != _SCHEMA:
-            raise CorruptError(path, "does not begin with a schema, as Arrow does")
+            raise CorruptError(path, "does not begin with a schema message")
         if self.ended and not self._is_file and (left := self.file.size - self.end - 8):
-            found, remedy = f"{counted(left, 'byte')} that nobody reads", "Joined streams have to be files of their own"
-            error = CorruptError(path, "goes on behind its end marker", offset=self.end + 8, found=found, remedy=remedy)
+            found, remedy = f"{counted(left, 'byte')} that no reader reads", "Store joined streams as separate files"
+            error = CorruptError(
+                path, "continues after its end marker", offset=self.end + 8, found=found, remedy=remedy
+            )
             self.problems = [noted("TF681", error, f"{path.name}: {error.statement}")]
         if not self.ended and not tail:
-            remedy = f"Copy or write it again; {allowing('tail')} reads the whole batches that are there"
+            remedy = f"Copy or write it again; {allowing('tail')} reads the batches that are complete"
             raise TruncatedError(path, "has no end marker: batches may be missing", offset=self.end, remedy=remedy)
         self.groups = [Group(k, m.rows, m.begin, m.head + m.body) for k, m in enumerate(batches)]
         check_rows(path, sum(group.rows for group in self.groups), self.file.size)
@@ -466,10 +498,10 @@ class ArrowContainer:
             raise footer
 
     def footer_error(self) -> FormatError | None:
-        """What is wrong with the footer of a file: it repeats what the messages before it say."""
+        """Return the error of a footer that cannot be read or contradicts the messages before it, else None."""
         if not self._is_file:
             return None
-        remedy = f"Copy or write it again; {allowing('tail')} reads the batches that stand before it"
+        remedy = f"Copy or write it again; {allowing('tail')} reads the batches before it"
         try:
             with worded(self.path, _UNREADABLE, remedy):
                 count = arrow().ipc.open_file(arrow().PythonFile(Stream(self.file), "r")).num_record_batches
@@ -482,14 +514,14 @@ class ArrowContainer:
         return None
 
     def _walk(self) -> tuple[list[Message], int, bool]:
-        """All messages, where they end, and whether the end is marked."""
+        """Return all messages, the byte offset after them, and whether an end marker follows."""
         found, at, size = list[Message](), 8 * self._is_file, self.file.size
         while at + 8 <= size:
             frame = self.file.read(at, 8)
             length = int.from_bytes(frame[4:], "little")
             if frame[:4] != _FRAME:
                 old = not found and begins_old(self.file.read(at, min(size - at, _SCHEMA_BYTES)))
-                what = "is Arrow of a version before 1.0" if old else "no message of Arrow"
+                what = "is Arrow of a version before 1.0" if old else "invalid frame of an Arrow message"
                 remedy = "Write it again with a newer version" if old else None
                 raise CorruptError(
                     self.path, what, offset=at, expected="FFFFFFFF", found=frame[:4].hex(), remedy=remedy
@@ -509,18 +541,18 @@ class ArrowContainer:
 
     @cached_property
     def schema(self) -> Any:
-        """Names and types of the columns."""
+        """Names and types of the columns: pyarrow.Schema."""
         with worded(self.path, "the schema cannot be read"):
             first = self.messages[0]
-            return _told(
+            return _checked_names(
                 arrow().ipc.read_schema(arrow().py_buffer(self.file.read(first.begin, first.head + first.body)))
             )
 
     def facts(self, group: Group, column: str) -> Facts:  # noqa: ARG002 - a batch has no statistics
         return Facts()
 
-    def text_bytes(self, group: Group, column: str) -> int:  # noqa: ARG002 - of all columns
-        """Bytes of a group."""
+    def text_bytes(self, group: Group, column: str) -> int:  # noqa: ARG002 - a batch states no sizes of its columns
+        """Return the bytes of all columns of a group in the file."""
         return group.size
 
     def batches(self, group: Group, columns: Sequence[str]) -> Iterator[Any]:
@@ -549,19 +581,22 @@ class ArrowContainer:
             yield from (batch.slice(first, rows) for first in range(0, batch.num_rows, rows))
 
     def _weight(self, group: Group, batch: Any, columns: Sequence[str]) -> int:
-        """Bytes that the rows of a group take: lists in a dictionary may stand for any number of them."""
+        """Return the decoded bytes of a group: rows may repeat a list of a dictionary any number of times."""
         weight, compute = group.size, arrow().compute
         for array in (values_of(batch, name) for name in columns):
             if arrow().types.is_dictionary(array.type) and kind_of(array.type) == "ids":
                 lengths = compute.list_value_length(array.dictionary)
                 total = compute.sum(compute.cast(lengths.take(array.indices), "int64")).as_py() or 0
                 stored = group.size + array.dictionary.nbytes
-                check_claim(self.path, f"ids in {self.unit} {group.number:,}", total, stored)
+                check_claim(self.path, f"IDs in {self.unit} {group.number:,}", total, stored)
                 weight = max(weight, 8 * group.rows * (compute.max(lengths).as_py() or 0))
         return weight
 
     def _check_buffers(self, message: Message) -> None:
-        """Compressed buffers state their own size, which is allocated; columns state how many values they have."""
+        """Bound what a message claims: the values of its columns and the decompressed bytes of its buffers.
+
+        pyarrow allocates the size that a compressed buffer states in its first 8 bytes.
+        """
         data = self.file.read(message.begin + 8, message.head - 8)
         total = 0
         for values in _values(data, message.kind):
@@ -577,12 +612,17 @@ class ArrowContainer:
                 )
                 total += plain
         if total > _BODY:
-            raise UnsafeError(self.path, "a message decompresses to too much", offset=message.begin,
-                              expected=f"{_BODY:,}", found=total)  # fmt: skip
+            raise UnsafeError(
+                self.path,
+                "a message decompresses to too many bytes",
+                offset=message.begin,
+                expected=f"{_BODY:,}",
+                found=total,
+            )
 
 
 def _field(data: bytes, table: int, number: int) -> int:
-    """Where a field of a table of FlatBuffers is, 0 when it is not there."""
+    """Return the byte offset of a field of a FlatBuffers table, 0 if the table lacks it."""
     vtable = table - _at("<i", data, table)
     there = 4 + 2 * number < _at("<H", data, vtable)
     offset = _at("<H", data, vtable + 4 + 2 * number) if there else 0
@@ -591,13 +631,13 @@ def _field(data: bytes, table: int, number: int) -> int:
 
 def _at(kind: str, data: bytes, at: int) -> int:
     if at < 0 or at + struct.calcsize(kind) > len(data):
-        raise ValueError("its metadata points outside of itself")
+        raise ValueError("its metadata holds a byte offset outside of itself")
     found: int = struct.unpack_from(kind, data, at)[0]
     return found
 
 
 def _table(data: bytes, at: int) -> int:
-    """The table that a field refers to."""
+    """Return the byte offset of the table that a field points to."""
     if not at:
         raise ValueError("its metadata lacks a part")
     return at + _at("<I", data, at)
@@ -615,7 +655,7 @@ def _message(data: bytes, begin: int) -> Message:
 
 
 def begins_old(data: bytes) -> bool:
-    """Whether a stream begins as those of Arrow before 1.0 do: length and schema, without FFFFFFFF in front."""
+    """Return True if a stream begins as before Arrow 1.0: length and schema, without FFFFFFFF in front."""
     try:
         return _message(data[4 : 4 + int.from_bytes(data[:4], "little")], 0).kind == _SCHEMA
     except (ValueError, IndexError):
@@ -623,7 +663,7 @@ def begins_old(data: bytes) -> bool:
 
 
 def _batch(data: bytes, kind: int) -> int:
-    """The table of the record batch in a message; 0 in a schema."""
+    """Return the byte offset of the record batch table of a message; 0 in a schema message."""
     if kind == _SCHEMA:
         return 0
     table = _table(data, _field(data, _at("<I", data, 0), 2))
@@ -631,7 +671,7 @@ def _batch(data: bytes, kind: int) -> int:
 
 
 def _pairs(data: bytes, table: int, number: int) -> Iterator[tuple[int, int]]:
-    """The structs of two i64 in a vector that a field refers to."""
+    """Yield the structs of two i64 in the vector that a field points to."""
     if field := _field(data, table, number):
         vector = _table(data, field)
         for k in range(_at("<I", data, vector)):
@@ -639,13 +679,13 @@ def _pairs(data: bytes, table: int, number: int) -> Iterator[tuple[int, int]]:
 
 
 def _values(data: bytes, kind: int) -> Iterator[int]:
-    """How many values each column of a message has, and each column within one."""
+    """Yield the number of values of each column of a message, nested columns included."""
     if table := _batch(data, kind):
         yield from (length for length, _ in _pairs(data, table, 1))
 
 
 def _buffers(data: bytes, kind: int) -> Iterator[tuple[int, int]]:
-    """Compressed buffers of a message, as offset and length in its body."""
+    """Yield byte offset in the body and length of each compressed buffer of a message."""
     table = _batch(data, kind)
     if table and _field(data, table, 3):
         yield from _pairs(data, table, 2)
@@ -656,37 +696,48 @@ Container = ParquetContainer | ArrowContainer
 
 IDS, TEXT = ("input_ids", "tokens", "token_ids", "ids"), "text"
 PACKED = ("input_ids", "loss_mask", "seq_start_id")
-_NAME = f"{Option('text-field', 'NAME')} names one of text, {from_option('column', 'NAME')} any"
+_NAME = f"{Option('text-field', 'NAME')} chooses a column of text, {from_option('column', 'NAME')} any column"
 
 
 class Column(NamedTuple):
-    """What is read: its kind (ids or text), its name, and the columns beside it that say what counts."""
+    """The column to read.
+
+    Attributes:
+        kind: "ids" or "text".
+        name: Dotted path of the column.
+        mask_columns: Columns that are read with it: none, ("labels",), or ("loss_mask", "seq_start_id") of packed rows.
+    """
 
     kind: str
     name: str
-    beside: tuple[str, ...] = ()
+    mask_columns: tuple[str, ...] = ()
 
 
 def open_containers(format_: Variant, files: Sequence[Path], *, tail: bool = False) -> list[Container]:
-    """The files of a dataset, opened.
+    """Open the files of a dataset.
+
+    Args:
+        format_: Parquet or Arrow.
+        files: Paths, in the order of reading.
+        tail: Open Arrow files without an end marker, or with a damaged footer.
 
     Raises:
-        FormatError: One is not what it should be.
+        FormatError: A file is damaged or of another format.
     """
     return [format_.Container(path, tail=tail) for path in files]
 
 
 def own_blocks(container: Container) -> bool:
-    """Whether tokfmt wrote the rows as blocks of a stream."""
+    """Return True if the schema says that tokfmt wrote the rows as blocks of a stream."""
     try:
-        said = json.loads((container.schema.metadata or {}).get(b"tokfmt", b"{}"))
+        stated = json.loads((container.schema.metadata or {}).get(b"tokfmt", b"{}"))
     except (ValueError, RecursionError):
         return False
-    return isinstance(said, dict) and said.get("rows") == "blocks"
+    return isinstance(stated, dict) and stated.get("rows") == "blocks"
 
 
 def typed(schema: Any, name: str) -> Any:
-    """The type of a column, by its dotted path; None where there is none, or several of that name."""
+    """Return the type of the column at a dotted path; None if there is no such column, or several of the name."""
     if schema.get_field_index(name) >= 0:
         return schema.field(name).type
     kind = schema
@@ -698,12 +749,12 @@ def typed(schema: Any, name: str) -> Any:
 
 
 def plain(kind: Any) -> Any:
-    """A type without the dictionary that Arrow may keep its values in."""
+    """Return the type of the values of a dictionary type; any other type as it is."""
     return kind.value_type if kind is not None and arrow().types.is_dictionary(kind) else kind
 
 
 def kind_of(kind: Any) -> str:
-    """What a type may hold: "ids", "text", or ""."""
+    """Return what a type can hold: "ids" (lists of integers), "text" (strings or binary), or ""."""
     if kind is None:
         return ""
     types, kind = arrow().types, plain(kind)
@@ -714,10 +765,10 @@ def kind_of(kind: Any) -> str:
 
 
 def chosen(container: Container, options: ReadOptions) -> Column:
-    """The column to read.
+    """Choose the column to read: the given one, else packed rows, else IDs, else text.
 
     Raises:
-        UnsupportedError: None is what is looked for; lists what there is.
+        UnsupportedError: No column fits, or several do; the error lists the columns of the file.
     """
     schema = container.schema
     every = {name: kind_of(typed(schema, name)) for name in schema.names}
@@ -725,7 +776,7 @@ def chosen(container: Container, options: ReadOptions) -> Column:
     if name := options.text_field or options.column:
         kind = kind_of(typed(schema, name))
         if not kind or (options.text_field and kind != TEXT):
-            what = f'column "{printable(name)}" holds no {"text" if options.text_field else "ids and no text"}'
+            what = f'column "{printable(name)}" holds {"no text" if options.text_field else "neither IDs nor text"}'
             raise UnsupportedError(container.path, what, found=listed)
         labels = ("labels",) if every.get("labels") == "ids" and kind == "ids" else ()
         return Column(kind, name, labels)
@@ -735,40 +786,41 @@ def chosen(container: Container, options: ReadOptions) -> Column:
         if every.get(name) == "ids":
             return Column("ids", name, ("labels",) if every.get("labels") == "ids" else ())
         if name in every and str(plain(typed(schema, name))).startswith(("list", "large_list", "fixed_size_list")):
-            what = f'column "{name}" is no list of ids'
+            what = f'column "{name}" is not a list of IDs'
             raise UnsupportedError(container.path, what, expected="list<int32>", found=str(typed(schema, name)))
     texts = [name for name, kind in every.items() if kind == TEXT and "binary" not in str(typed(schema, name))]
     if every.get(TEXT) == TEXT:
         return Column(TEXT, TEXT)
     if len(texts) == 1:
         return Column(TEXT, texts[0])
-    what = "has several columns of text" if texts else "has no column of ids (input_ids, tokens, ...) and none of text"
+    what = "has several columns of text" if texts else "has no column of IDs (input_ids, tokens, ...) and none of text"
     if are_chats(every):
         what = CHATS
     raise UnsupportedError(container.path, what, found=listed, remedy=_NAME)
 
 
 def agreed(containers: Sequence[Container], options: ReadOptions) -> Column:
-    """The column to read, of several files that all have it, and the same ones beside it.
+    """Choose the column to read in the first file, and check that the other files have the same columns.
 
     Raises:
-        UnsupportedError: None is what is looked for, or files differ in that.
+        UnsupportedError: No column fits, or the files differ.
     """
     column = chosen(containers[0], options)
+    kind = "IDs" if column.kind == "ids" else column.kind
     for other in containers[1:]:
         both_ids = column.kind == kind_of(typed(other.schema, column.name)) == "ids"
-        beside = chosen(other, options).beside if both_ids else ()
-        for name in dict.fromkeys((column.name, *column.beside, *beside)):
+        masks = chosen(other, options).mask_columns if both_ids else ()
+        for name in dict.fromkeys((column.name, *column.mask_columns, *masks)):
             for here, there in ((other, containers[0]), (containers[0], other)):
                 if kind_of(found := typed(here.schema, name)) != column.kind:
-                    what = f'has no column "{printable(name)}" of {column.kind}, as {printable(there.path.name)} has'
+                    what = f'has no column "{printable(name)}" of {kind}, as {printable(there.path.name)} has'
                     listed = printable(", ".join(here.schema.names[:20])) if found is None else str(found)
                     raise UnsupportedError(here.path, what, found=listed)
     return column
 
 
 def values_of(batch: Any, name: str) -> Any:
-    """An array of a batch by its dotted path; NULL wherever a struct around it is."""
+    """Return the array of a batch at a dotted path; its rows are NULL where a struct that contains it is NULL."""
     if (at := batch.schema.get_field_index(name)) >= 0:
         return batch.column(at)
     first, *rest = name.split(".")
@@ -776,21 +828,21 @@ def values_of(batch: Any, name: str) -> Any:
 
 
 def unread(containers: Sequence[Container], column: Column, *, nulls: bool) -> tuple[str, ...]:
-    """In sentences, which columns are not read, and with `nulls` how many rows are read as empty that are NULL.
+    """Return notes on problems, on NULL rows that are read as empty (if `nulls`), and on columns that are not read.
 
-    Decodes a column of which no footer tells that.
+    Decodes the column to count NULL rows if the footers do not state their number.
     """
     notes, count = [problem.note for container in containers for problem in container.problems], 0
     for container in containers if nulls else ():
         for group in container.groups:
-            known = container.facts(group, column.name).nulls  # of lists: NULL and empty ones
+            known = container.facts(group, column.name).nulls  # of lists, this counts NULL and empty ones
             if known is None or (known and column.kind != TEXT):
                 batches = container.batches(group, [column.name])
                 known = sum(values_of(batch, column.name).null_count for batch in batches)
             count += known
     if count:
         notes.append(f"{counted(count, 'row')} of NULL read as empty ({allowing('null-rows')})")
-    own = {column.name.split(".")[0], *column.beside}
+    own = {column.name.split(".")[0], *column.mask_columns}
     if others := [name for name in containers[0].schema.names if name not in own]:
-        notes.append(f'columns beside "{printable(column.name)}" are not read: {printable(", ".join(others[:12]))}')
+        notes.append(f'columns other than "{printable(column.name)}" are not read: {printable(", ".join(others[:12]))}')
     return tuple(notes)

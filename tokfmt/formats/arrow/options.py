@@ -1,4 +1,4 @@
-"""Options of Parquet and Arrow, and what readers need of either format."""
+"""Options of Parquet and Arrow, and the interface through which readers and checks use either format."""
 
 from __future__ import annotations
 
@@ -11,50 +11,58 @@ from tokfmt.core.options import option
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read columns."""
+    """Options of reading columns."""
 
     column: str | None = option(None, "column of IDs or text; a dotted path reaches into structs")
-    text_field: str | None = option(None, "column of text, as --text-field names it")
-    view: Literal["documents", "samples"] = option("documents", "documents, or rows with their masks and boundaries")
+    text_field: str | None = option(None, "column of text (the same as --text-field)")
+    view: Literal["documents", "samples"] = option(
+        "documents", "documents, or rows with their loss masks and boundaries"
+    )
     rows: Literal["documents", "blocks"] | None = option(
-        None, "rows are documents, or blocks of a stream that --eos splits; lists of fixed size are blocks"
+        None, "rows are documents, or blocks of a stream that --eos splits (lists of fixed size are blocks)"
     )
     split: str | None = option(None, "split of a folder to read: train, or the only one")
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How to write columns."""
+    """Options of writing columns."""
 
-    column: str = option("input_ids", "name of the column")
+    column: str = option("input_ids", "name of the column of IDs")
     dtype: Literal["int32", "uint16", "uint32", "int64"] = option("int32", "dtype of IDs")
     seq_len: int | None = option(
         None, "tokens per row, as blocks of the stream with its separators", least=1, most=1 << 22
     )
     pack_size: int | None = option(
-        None, "predictions per packed row of Megatron-Bridge, at most; documents stay in order", least=1,
-        most=1 << 22,
-    )  # fmt: skip
-    tokens_per_file: int = option(1 << 28, "tokens per file of a folder, about", least=1)
+        None, "maximum predictions per packed row of Megatron-Bridge; documents stay in order", least=1, most=1 << 22
+    )
+    tokens_per_file: int = option(1 << 28, "approximate tokens per file of a folder", least=1)
     split: str | None = option(None, "split of a folder to write")
 
 
 class Found(NamedTuple):
-    """What a path is read as: files in order, its split, the other splits, and what else belongs to it."""
+    """The files of a dataset.
+
+    Attributes:
+        files: Files with rows, in the order of reading.
+        split: The split that was chosen; None if the folder has only one or no splits.
+        others: The splits that are not read.
+        metadata_files: Metadata files of the folder, as state.json.
+    """
 
     files: list[Path]
     split: str | None = None
     others: tuple[str, ...] = ()
-    beside: tuple[Path, ...] = ()
+    metadata_files: tuple[Path, ...] = ()
 
 
 class Variant(Protocol):
-    """Parquet or Arrow, as readers and checks see it.
+    """Parquet or Arrow, as readers and checks use it.
 
     Attributes:
-        name: Of the format.
-        hundred: The first number of its findings.
-        Container: The class of an open file.
+        name: Name of the format.
+        hundred: Base of the numbers of its findings: 660 means TF661 to TF667.
+        Container: Class of an open file.
     """
 
     name: ClassVar[str]
@@ -62,5 +70,5 @@ class Variant(Protocol):
     Container: Any
 
     def find(self, path: Path, split: str | None = None) -> Found:
-        """The files of a dataset; of a folder with several splits those of one."""
+        """Return the files of a dataset; of a folder with several splits, those of one split."""
         ...

@@ -1,7 +1,7 @@
-"""Of damaged files of columns the row groups and record batches that can be decoded; see `Hints.partial`.
+"""Read the row groups and record batches of damaged files that can still be decoded; see `Hints.partial`.
 
-An Arrow file that was cut still has its first batches. A Parquet file without its end has nothing: where its columns
-lie, and of which type they are, stands in the footer alone.
+An Arrow file that was cut still has its first batches. A Parquet file without its end is lost: only the footer holds
+the byte offsets and the types of its columns.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def readable_files(format_: Variant, files: Sequence[Path]) -> tuple[list[Container], list[Damage]]:
-    """The files that can be opened, and what is missing of them or at their ends.
+    """Open the files that can be opened, and report what is missing of the others or at the ends.
 
     Raises:
-        FormatError: Of the first, if none can be opened.
+        FormatError: No file can be opened; the error of the first one.
     """
     found, damage, failed = list[Container](), list[Damage](), list[FormatError]()
     for path in files:
@@ -50,11 +50,15 @@ def readable_files(format_: Variant, files: Sequence[Path]) -> tuple[list[Contai
 def keep_readable(
     containers: Sequence[Container], decode: Callable[[Container, Group], object], *, first_only: bool
 ) -> list[Damage]:
-    """Leave out of containers the groups that cannot be decoded, all of which are read.
+    """Remove the groups that cannot be decoded from containers. Decodes every group.
 
     Args:
-        decode: Reads a group; what it raises is why it cannot be read.
-        first_only: Rows go on from group to group: nothing behind one that cannot be read is kept.
+        containers: Open files, whose `groups` are replaced.
+        decode: Reads a group; raises FormatError with the cause if it cannot.
+        first_only: Drop every group after the first damaged one, because rows continue from group to group.
+
+    Returns:
+        What was left out, in order.
     """
     damage, stopped = list[Damage](), ""
     for container in containers:
@@ -65,7 +69,9 @@ def keep_readable(
                     decode(container, group)
                     kept.append(group)
                     continue
-                damage.append(Damage(f"{stopped} may go on in {counted(group.rows, 'row')} behind it", group.rows))
+                damage.append(
+                    Damage(f"{stopped} may continue in the {counted(group.rows, 'row')} after it", group.rows)
+                )
             except NO_DAMAGE:
                 raise
             except FormatError as error:

@@ -1,7 +1,8 @@
-"""Reading columns: of ids what their rows say, and the token axis that they are; of text a document each row.
+"""Read columns: rows of IDs as a token axis, with their masks and boundaries, or rows of text as documents.
 
-Where Arrow's own statistics say how many ids a row group has, opening reads no row; else every row is decoded once, on
-several threads. Lengths of what was decoded are kept, 8 bytes a sequence; of the ids the last few pieces.
+If the statistics that Arrow writes state how many IDs a row group has, opening decodes no row. Otherwise, every row is
+decoded once, on several threads. The reader keeps the lengths of decoded sequences, 8 bytes per sequence, and the last
+few pieces of decoded rows.
 """
 
 from __future__ import annotations
@@ -62,23 +63,26 @@ from tokfmt.formats.arrow.partial import keep_readable, readable_files
 if TYPE_CHECKING:
     from tokfmt.formats.arrow.options import Found, ReadOptions, Variant
 
-_OTHER = 8
-_AT_ONCE = 1 << 22  # characters of texts that are given at once
+_OTHER = 8  # bit of `Decoded.marks` where a label is another ID than the token
+_AT_ONCE = 1 << 22  # characters of texts in one batch
 _NULLS = f"{allowing('null-rows')} reads NULL as empty"
-_HELD = 3 << 20  # tokens and rows that each thread keeps: those of the sequences that were looked up last
-_FEW = 16  # pieces of tiny files that are held: each look goes through them
+_HELD = 3 << 20  # tokens and rows that each thread keeps decoded: those that were read last
+_FEW = 16  # maximum number of pieces that are kept, because each lookup goes through all of them
 
 
 class Decoded(NamedTuple):
-    """Some rows.
+    """Consecutive decoded rows.
 
     Attributes:
-        tokens: Their ids, side by side.
-        offsets: Of the sequences in them, from 0.
-        mask, labels, begins: Beside the ids, where a column says so.
-        marks: The same as `core.loss_mask` says it; OTHER where a label is another id.
-        odd: How many sequences have a mask that leaves something out, or a label of another id; and the first of them.
-        first, start: Their place on the axis: the first sequence, and the first token.
+        tokens: IDs of all sequences, joined.
+        offsets: int64[sequences + 1]; sequence i is `tokens[offsets[i]:offsets[i + 1]]`.
+        mask: uint8 per token, 1 if its label counts; None without a column of labels or masks.
+        labels: int64 per token, the ID to predict or -100; None without a column of labels or masks.
+        begins: bool per token, True at the first token of a document; None unless rows are packed.
+        marks: uint8 per token, bits of `core.loss_mask`, and 8 where a label is another ID than the token.
+        odd: Number of sequences whose mask leaves out a token or whose labels hold another ID, and the first of them.
+        first: Index of the first sequence in the dataset.
+        start: Position of the first token in the dataset.
     """
 
     tokens: Tokens
@@ -92,7 +96,7 @@ class Decoded(NamedTuple):
     start: int = 0
 
     def span(self, *, rows: bool) -> tuple[int, int]:
-        """The sequences, or the tokens, that they are."""
+        """Return the first index and the end on the axis of sequences (`rows`) or of tokens."""
         if rows:
             return self.first, self.first + len(self.offsets) - 1
         return self.start, self.start + len(self.tokens)
@@ -101,12 +105,13 @@ class Decoded(NamedTuple):
 def open_reader(
     format_: Variant, paths: Sequence[Path], options: ReadOptions, hints: Hints
 ) -> ColumnReader | TextReader:
-    """The rows of one or more files.
+    """Open the rows of one or more datasets as one reader of tokens or of texts.
 
     Raises:
-        FormatError: They cannot be read, or no column is what is looked for.
+        FormatError: A file cannot be read, or no column fits.
+        MissingDependencyError: pyarrow is not installed.
     """
-    arrow()  # before anything else is said
+    arrow()  # a missing package is reported before anything that is wrong with the files
     found = [format_.find(path, options.split) for path in paths]
     files, damage = [file for one in found for file in one.files], list[Damage]()
     if hints.partial:
@@ -125,7 +130,7 @@ def open_reader(
     if column.kind == TEXT:
         return TextReader(containers, column, hints, found[0], tuple(damage))
     kinds = (ColumnReader, MaskedReader, PackedReader)
-    return kinds[len(column.beside)](containers, column, options, hints, found[0], tuple(damage))
+    return kinds[len(column.mask_columns)](containers, column, options, hints, found[0], tuple(damage))
 
 
 def _decode_rows(rows: Rows, accepted: frozenset[str], container: Container, group: Group) -> None:
@@ -139,31 +144,37 @@ def _decode_text(name: str, container: Container, group: Group) -> None:
 
 
 def spelled(array: Any) -> Any:
-    """An array whose values are no longer in a dictionary."""
+    """Return an array with the values of its dictionary in place of their indices."""
     return array.dictionary.take(array.indices) if arrow().types.is_dictionary(array.type) else array
 
 
 def lists(array: Any) -> tuple[Any, Offsets]:
-    """Values of the lists of an array side by side, and their offsets; NULL counts as an empty list."""
+    """Return the values of an array of lists, joined, and their offsets; NULL counts as an empty list."""
     array = spelled(array)
     lengths = arrow().compute.list_value_length(array).fill_null(0)
     return spelled(array.flatten()), offsets_of(lengths.to_numpy(zero_copy_only=False))
 
 
 class Rows:
-    """How rows of a column are decoded: problems are found, and what is right is given."""
+    """Decode the rows of a column and report the problems in them.
+
+    Args:
+        format_hundred: Base of the numbers of findings, 660 or 680.
+        column: Column to read, with the columns of labels or masks.
+        samples: Keep each row as one sequence, instead of the documents in it.
+    """
 
     def __init__(self, format_hundred: int, column: Column, *, samples: bool) -> None:
         self.hundred, self.column, self.samples = format_hundred, column, samples
 
     def decode(self, container: Container, group: Group) -> Iterator[tuple[Decoded, list[Problem]]]:
-        """The rows of a group, some at a time, with what is wrong with them.
+        """Yield the rows of a group, some at a time, with the problems found in them.
 
         Raises:
-            FormatError: They cannot be decoded at all.
+            FormatError: The group cannot be decoded.
         """
         base = 0
-        for batch in container.batches(group, (self.column.name, *self.column.beside)):
+        for batch in container.batches(group, (self.column.name, *self.column.mask_columns)):
             with worded(container.path, f"{container.unit} {group.number:,} cannot be read"):
                 yield self._decoded(container, group, batch, base)
             base += batch.num_rows
@@ -187,31 +198,31 @@ class Rows:
         ids, bounds = lists(array)
         if ids.null_count:
             at = int(np.argmax(ids.is_null().to_numpy(zero_copy_only=False)))
-            wrong(4, _row(bounds, at), "has a NULL among its ids")
+            wrong(4, _row(bounds, at), "has a NULL among its IDs")
             ids = ids.fill_null(0)
         raw = ids.to_numpy(zero_copy_only=False)
         if raw.dtype.kind == "i" and len(raw) and int(raw.min()) < 0:
             at = int(np.argmax(raw < 0))
-            why = ", which belongs to labels" if int(raw[at]) == IGNORED else ""
-            wrong(4, _row(bounds, at), f"has a negative id{why}", "0 or more", int(raw[at]))
+            why = ", which belongs in labels" if int(raw[at]) == IGNORED else ""
+            wrong(4, _row(bounds, at), f"has a negative ID{why}", "0 or more", int(raw[at]))
         if raw.dtype.itemsize == 8 and len(raw) and int(raw.max()) > 2**32 - 1:
             at = int(np.argmax(raw > 2**32 - 1))
-            wrong(4, _row(bounds, at), "has an id that no tokenizer has", f"below {2**32:,}", int(raw[at]))
+            wrong(4, _row(bounds, at), "has an ID that no tokenizer assigns", f"below {2**32:,}", int(raw[at]))
         tokens: Tokens = raw.astype(dtype_of(array.type), copy=False)
         rows = Decoded(tokens, bounds)
-        beside = {name: lists(values_of(batch, name)) for name in self.column.beside}
-        if lacking := next((name for name, (found, _) in beside.items() if found.null_count), ""):
-            found, ends = beside[lacking]
+        masks = {name: lists(values_of(batch, name)) for name in self.column.mask_columns}
+        if lacking := next((name for name, (found, _) in masks.items() if found.null_count), ""):
+            found, ends = masks[lacking]
             wrong(5, _row(ends, int(np.argmax(found.is_null()))), f"has a NULL in its {lacking}")
-        elif "labels" in beside:
-            rows = _labelled(rows, beside["labels"], wrong, samples=self.samples)
-        elif beside:
-            rows = _packed(rows, beside["loss_mask"], beside["seq_start_id"], wrong, samples=self.samples)
+        elif "labels" in masks:
+            rows = _labelled(rows, masks["labels"], wrong, samples=self.samples)
+        elif masks:
+            rows = _packed(rows, masks["loss_mask"], masks["seq_start_id"], wrong, samples=self.samples)
         return rows, problems
 
 
 def dtype_of(kind: Any) -> Any:
-    """The unsigned dtype of the ids of a list type; ids of 8 bytes are checked to fit 4."""
+    """Return the unsigned dtype for the IDs of a list type: uint32 also for 8-byte IDs, which are checked to fit."""
     return {8: U8, 16: U16}.get(plain(plain(kind).value_type).bit_width, U32)
 
 
@@ -220,7 +231,7 @@ def _row(bounds: Offsets, at: int) -> int:
 
 
 def _labelled(rows: Decoded, labels: tuple[Any, Offsets], wrong: Any, *, samples: bool) -> Decoded:
-    """Labels of Hugging Face, which stand at the token itself: moved to the one before, which predicts it."""
+    """Add the labels of Hugging Face to rows: each one moves from its token to the token before, which predicts it."""
     found, bounds = labels
     if not np.array_equal(bounds, rows.offsets):
         at = max(int(np.argmax(bounds != rows.offsets)) - 1, 0)
@@ -234,14 +245,14 @@ def _labelled(rows: Decoded, labels: tuple[Any, Offsets], wrong: Any, *, samples
     mask = (moved != IGNORED).astype(np.uint8)
     marks = np.where(own == IGNORED, 0, np.where(own == rows.tokens, TARGET, _OTHER)).astype(np.uint8)
     plain_labels = marks == TARGET
-    if samples:  # nothing in a sample predicts its first token; the first of a document follows another document
+    if samples:  # no token of a sample predicts its first token, but the first token of a document has one before it
         plain_labels[rows.offsets[:-1][np.diff(rows.offsets) > 0]] = True
     odd = np.diff(offsets_of(~plain_labels)[rows.offsets]) > 0
     return rows._replace(mask=mask, labels=moved, marks=marks, odd=_count_and_first(odd))
 
 
 def _odd(mask: NDArray[np.uint8], offsets: Offsets) -> tuple[int, int]:
-    """Sequences of which not all but the last token count, whose label is nowhere: how many, and the first."""
+    """Return the number of sequences with a token that does not count, and the first; the last token is ignored."""
     counted = offsets_of(mask)
     lengths = np.diff(offsets)
     last = np.where(lengths > 0, mask[np.maximum(offsets[1:] - 1, 0)] if len(mask) else 0, 0)
@@ -255,7 +266,7 @@ def _count_and_first(odd: NDArray[np.bool_]) -> tuple[int, int]:
 def _packed(
     rows: Decoded, masks: tuple[Any, Offsets], starts: tuple[Any, Offsets], wrong: Any, *, samples: bool
 ) -> Decoded:
-    """Rows of several sequences."""
+    """Add the masks and the boundaries of packed rows; with `samples`, each row stays one sequence."""
     lengths, count = np.diff(rows.offsets), np.diff(starts[1])
     different = np.diff(masks[1]) != lengths
     if different.any():
@@ -268,7 +279,7 @@ def _packed(
     opens[starts[1][:-1][count > 0]] = True
     bad = {
         "has a seq_start_id that does not begin with 0": (opens & (first != 0), "0"),
-        "has a seq_start_id that decreases": (~opens & (np.diff(first, prepend=0) < 0), "no less than before"),
+        "has a seq_start_id that decreases": (~opens & (np.diff(first, prepend=0) < 0), "at least the one before"),
         "has a seq_start_id at or beyond its end": (first >= lengths[row], "less than its tokens"),
     }
     for what, (flags, expected) in bad.items():
@@ -294,24 +305,29 @@ def _packed(
 
 
 class ColumnReader:
-    """The ids of a column as a token axis."""
+    """Read a column of IDs as a token axis. Threads may share the reader: each keeps its own decoded pieces."""
 
     def __init__(
-        self, containers: Sequence[Container], column: Column, options: ReadOptions, hints: Hints, found: Found,
+        self,
+        containers: Sequence[Container],
+        column: Column,
+        options: ReadOptions,
+        hints: Hints,
+        found: Found,
         damage: tuple[Damage, ...] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         hundred = 660 if isinstance(containers[0], ParquetContainer) else 680
         self.samples = options.view == "samples"
         self.rows = Rows(hundred, column, samples=self.samples)
         self.allow_loss = hints.allow_loss
-        self.vouched = hints.partial  # what cannot be decoded was left out
+        self.vouched = hints.partial  # `keep_readable` decoded every group and left out the damaged ones
         self.groups = [(container, group) for container in containers for group in container.groups]
         self._local = threading.local()
         self._known: dict[int, Offsets] = {}
         facts = [container.facts(group, column.name) for container, group in self.groups]
         counts = [(group.rows, fact.values) for (_, group), fact in zip(self.groups, facts, strict=True)]
         tops, odd, first = [fact.top for fact in facts], 0, -1
-        if column.beside or any(values is None for _, values in counts):
+        if column.mask_columns or any(values is None for _, values in counts):
             scanned = self._scan(hints.jobs)
             counts = [(len(offsets) - 1, int(offsets[-1])) for offsets, *_ in scanned]
             tops = [top for _, top, _ in scanned]
@@ -322,41 +338,56 @@ class ColumnReader:
                 first = sum(rows for rows, _ in counts[:number]) + scanned[number][2][1]
         self._firsts = offsets_of([rows for rows, _ in counts])
         self._starts = offsets_of([values or 0 for _, values in counts])
-        told = self._told(containers, column, options, hints, found, (odd, first), tops)
-        self.info = replace(told, damage=damage)
+        info = self._info(containers, column, options, hints, found, (odd, first), tops)
+        self.info = replace(info, damage=damage)
 
-    def _told(
-        self, containers: Sequence[Container], column: Column, options: ReadOptions, hints: Hints, found: Found,
-        odd: tuple[int, int], tops: Sequence[int | None],
-    ) -> Info:  # fmt: skip
+    def _info(
+        self,
+        containers: Sequence[Container],
+        column: Column,
+        options: ReadOptions,
+        hints: Hints,
+        found: Found,
+        odd: tuple[int, int],
+        tops: Sequence[int | None],
+    ) -> Info:
         kinds = [plain(typed(container.schema, column.name)) for container in containers]
         fixed = {kind.list_size if arrow().types.is_fixed_size_list(kind) else None for kind in kinds}
         width = fixed.pop() if len(fixed) == 1 else None
         blocks = options.rows == "blocks" or (width is not None and options.rows is None) or own_blocks(containers[0])
-        stream = blocks and hints.eos_id is not None and not self.samples and not column.beside[1:]
+        stream = blocks and hints.eos_id is not None and not self.samples and not column.mask_columns[1:]
         notes, count, total = list[str](), int(self._firsts[-1]), int(self._starts[-1])
         if blocks and not stream and not self.samples:
             notes.append(
-                f"rows are blocks of a stream, where documents begin is not known; {Option('eos', 'ID')} splits "
-                "it there"
+                "rows are blocks of a stream, and the starts of its documents are unknown; "
+                f"{Option('eos', 'ID')} splits it there"
             )
         notes += unread(containers, column, nulls="null-rows" in hints.allow_loss)
         layout = Layout.STREAM if stream else Layout.SAMPLES if self.samples or blocks else Layout.DOCUMENTS
         return Info(
-            layout, max(dtype_of(kind) for kind in kinds),
-            int(total > 0) if stream else count, total,
+            layout,
+            max(dtype_of(kind) for kind in kinds),
+            int(total > 0) if stream else count,
+            total,
             max_id=max((top for top in tops if top is not None), default=-1) if None not in tops else None,
             sample_length=width if layout is Layout.SAMPLES else None,
             separators=Separators.AFTER if stream else Separators.NONE,
-            eos_id=hints.eos_id if stream else None, eos_from="as told" if stream else "",
-            notes=tuple(notes), split=found.split, other_splits=found.others,
-            nonstandard_masks=odd[0] if column.beside else None, first_nonstandard=odd[1],
-            segmented=self.samples and bool(column.beside[1:]),
+            eos_id=hints.eos_id if stream else None,
+            eos_from="given" if stream else "",
+            notes=tuple(notes),
+            split=found.split,
+            other_splits=found.others,
+            nonstandard_masks=odd[0] if column.mask_columns else None,
+            first_nonstandard=odd[1],
+            segmented=self.samples and bool(column.mask_columns[1:]),
             extras={
-                "column": column.name, "type": str(kinds[0]), "files": len(containers), "groups": len(self.groups),
-                "variant": "packed" if column.beside[1:] else "blocks" if blocks else "rows",
+                "column": column.name,
+                "type": str(kinds[0]),
+                "files": len(containers),
+                "groups": len(self.groups),
+                "variant": "packed" if column.mask_columns[1:] else "blocks" if blocks else "rows",
             },
-        )  # fmt: skip
+        )
 
     def _scan(self, jobs: int | None) -> list[tuple[Offsets, int, tuple[int, int]]]:
         def look(number: int) -> tuple[Offsets, int, tuple[int, int]]:
@@ -377,7 +408,7 @@ class ColumnReader:
             yield piece
 
     def _pieces(self, number: int) -> Iterator[Decoded]:
-        """The rows of a group; what was found once has to be found again."""
+        """Yield the rows of a group with their positions on the axis; raise CorruptError if their number changed."""
         first, start, lengths = int(self._firsts[number]), int(self._starts[number]), [np.zeros(0, np.int64)]
         for rows in self._decode(number):
             yield rows._replace(first=first, start=start)
@@ -385,15 +416,16 @@ class ColumnReader:
             first, start = first + len(rows.offsets) - 1, start + len(rows.tokens)
         if (first, start) != (int(self._firsts[number + 1]), int(self._starts[number + 1])):
             container, group = self.groups[number]
-            what, there = f"ids of {container.unit} {group.number:,}", start - int(self._starts[number])
+            what, there = f"IDs of {container.unit} {group.number:,}", start - int(self._starts[number])
             claimed = int(self._starts[number + 1] - self._starts[number])
             raise CorruptError(container.path, what, expected=claimed, found=there)
         self._known.setdefault(number, offsets_of(np.concatenate(lengths)))
 
     def _piece(self, number: int, at: int, *, rows: bool = False) -> Decoded:
-        """The decoded rows of a group that hold a position, or a sequence; each thread goes on where it was.
+        """Return decoded rows of a group that hold a position, or a sequence if `rows`.
 
-        The last few are kept, for sequences are looked up before their tokens are.
+        Each thread continues where it was in the group, and keeps the last few pieces: callers look up sequences
+        before their tokens.
         """
         held = self._held
         for piece in reversed(held):
@@ -410,7 +442,7 @@ class ColumnReader:
             if at < local.reached[rows]:
                 return piece
         container, group = self.groups[number]
-        raise CorruptError(container.path, f"ids of {container.unit} {group.number:,}", found="fewer than it says")
+        raise CorruptError(container.path, f"IDs of {container.unit} {group.number:,}", found="fewer than it states")
 
     @property
     def _held(self) -> deque[Decoded]:
@@ -426,7 +458,7 @@ class ColumnReader:
             local.size -= len(gone.tokens) + len(gone.offsets)
 
     def _follows(self, number: int, at: int, *, rows: bool) -> bool:
-        """Whether a position (a sequence) of a group is ahead of where this thread is in that group."""
+        """Return True if this thread has not yet passed a position (or sequence, if `rows`) of the group."""
         return getattr(self._local, "number", -1) == number and self._local.reached[rows] <= at
 
     def _window(self, start: int, stop: int, part: str) -> list[Any]:
@@ -458,7 +490,7 @@ class ColumnReader:
         return np.concatenate([*found, [end]]).astype(np.int64, copy=False)
 
     def _bounds(self, number: int, first: int, last: int) -> Offsets:
-        """Where sequences of a group begin, and the end of the last: int64[last - first + 1], token positions."""
+        """Return the positions where sequences of a group begin, and the end of the last: int64[last - first + 1]."""
         base, start = int(self._firsts[number]), int(self._starts[number])
         if first == last == 0:
             return np.array([start])
@@ -466,7 +498,7 @@ class ColumnReader:
         near = not first or held or self._follows(number, base + first, rows=True)
         if number not in self._known and first < last and near:
             found, at, stop, end = list[Offsets](), base + first, base + last, 0
-            while at < stop:  # one after the other: each piece is decoded once, for lengths and for ids
+            while at < stop:  # in order, so that each piece is decoded once for its lengths and its IDs
                 piece = self._piece(number, at, rows=True)
                 upto = min(stop, piece.span(rows=True)[1])
                 found.append(piece.start + piece.offsets[at - piece.first : upto - piece.first])
@@ -481,7 +513,7 @@ class ColumnReader:
         check_position(position, self.info.tokens)
         number = int(np.searchsorted(self._starts, position, side="right")) - 1
         container, group = self.groups[number]
-        detail = f"id {position - int(self._starts[number]):,} of {container.unit} {group.number:,}"
+        detail = f"ID {position - int(self._starts[number]):,} of {container.unit} {group.number:,}"
         return ByteOffset(container.path, group.begin, None, detail)
 
     def position(self, path: Path, offset: int) -> int | None:
@@ -505,14 +537,14 @@ class ColumnReader:
 
 
 class MaskedReader(ColumnReader):
-    """Rows with labels beside the ids."""
+    """Rows with a column of labels."""
 
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
         """See `protocols.Sampled`."""
         return np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "mask")])
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
-        """See `protocols.Sampled`; moved to the token that predicts them, or made of ids and mask."""
+        """See `protocols.Sampled`; labels of packed rows follow from their IDs and loss mask."""
         return np.concatenate([np.empty(0, np.int64), *self._window(start, stop, "labels")])
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
@@ -526,7 +558,7 @@ class MaskedReader(ColumnReader):
 
 
 class PackedReader(MaskedReader):
-    """Rows of several sequences."""
+    """Packed rows, which hold several documents each."""
 
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
         """See `protocols.Segmented`."""
@@ -534,7 +566,7 @@ class PackedReader(MaskedReader):
 
 
 class NullRowError(CorruptError):
-    """A text is NULL."""
+    """A row of a column of text is NULL."""
 
 
 class NotTextError(CorruptError):
@@ -542,12 +574,16 @@ class NotTextError(CorruptError):
 
 
 class TextReader(TextRecords):
-    """The texts of a column, one record a row. Row groups are its blocks."""
+    """Read the texts of a column, one record per row. Blocks are whole row groups."""
 
     def __init__(
-        self, containers: Sequence[Container], column: Column, hints: Hints, found: Found,
+        self,
+        containers: Sequence[Container],
+        column: Column,
+        hints: Hints,
+        found: Found,
         damage: tuple[Damage, ...] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.containers, self.column, self.allow_loss = containers, column, hints.allow_loss
         self._firsts = offsets_of([sum(group.rows for group in one.groups) for one in containers])
         sizes = [sum(one.text_bytes(group, column.name) for group in one.groups) for one in containers]
@@ -555,13 +591,20 @@ class TextReader(TextRecords):
             self._refuse_nulls()
         notes = unread(containers, column, nulls="null-rows" in hints.allow_loss)
         self.info = RecordInfo(
-            TEXT, sum(sizes), int(self._firsts[-1]), random_access=True, notes=notes,
-            field=column.name, split=found.split, other_splits=found.others, extras={"files": len(containers)},
+            TEXT,
+            sum(sizes),
+            int(self._firsts[-1]),
+            random_access=True,
+            notes=notes,
+            field=column.name,
+            split=found.split,
+            other_splits=found.others,
+            extras={"files": len(containers)},
             damage=damage,
-        )  # fmt: skip
+        )
 
     def _refuse_nulls(self) -> None:
-        """NULL that the footer knows of is refused before anything is read."""
+        """Raise NullRowError if a footer states that the column has NULL rows, before any row is read."""
         for container in self.containers:
             for group in container.groups:
                 if nulls := container.facts(group, self.column.name).nulls:
@@ -597,7 +640,7 @@ class TextReader(TextRecords):
                 yield RecordBatch(texts=texts)
 
     def records(self, block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The text of each row, and what else its columns hold, as Python has it."""
+        """Yield the text of each row, and the row's other columns as Python objects by name."""
         above, _, name = self.column.name.rpartition(".")
         for batch, where in self._rows(block, self.containers[block.file].schema.names):
             texts = itertools.chain.from_iterable(self._texts(values_of(batch, self.column.name), where))
@@ -611,7 +654,7 @@ class TextReader(TextRecords):
                 yield text, row
 
     def _rows(self, block: Block, columns: Sequence[str]) -> Iterator[tuple[Any, tuple[Container, Group, int]]]:
-        """The rows of a block, a batch of some columns at a time, and which row of which group each begins with."""
+        """Yield the rows of a block as batches of some columns, each with its file, its group and its first row."""
         container, at = self.containers[block.file], int(self._firsts[block.file])
         for group in container.groups:
             row, at = at, at + group.rows
@@ -635,7 +678,7 @@ class TextReader(TextRecords):
                     container.path, f"row {at:,} of {container.unit} {group.number:,} is NULL", remedy=_NULLS
                 )
             words = None
-            if arrow().types.is_dictionary(array.type):  # a text may stand for any number of rows: it is held once
+            if arrow().types.is_dictionary(array.type):  # rows may repeat a text: it is decoded once
                 words = self._decoded(array.dictionary, container, group, None)
                 array = array.indices
             found = self._decoded(array, container, group, row) if words is None else array.to_pylist()
@@ -651,9 +694,9 @@ class TextReader(TextRecords):
             yield texts
 
     def _decoded(self, array: Any, container: Container, group: Group, row: int | None) -> list[Any]:
-        """Texts as they stand; bytes have to be UTF-8."""
+        """Return the texts of an array, None where NULL; raise NotTextError if bytes are not UTF-8."""
         if "string" in str(array.type):
-            with suppress(UnicodeDecodeError):  # whose row is found below
+            with suppress(UnicodeDecodeError):  # the loop below finds the row
                 decoded: list[Any] = array.to_pylist()
                 return decoded
         found = list[Any]()
@@ -670,11 +713,11 @@ class TextReader(TextRecords):
     def files(self) -> Sequence[Path]:
         return [container.path for container in self.containers]
 
-    def record_line(self, index: int) -> None:  # noqa: ARG002 - a row is no line
+    def record_line(self, index: int) -> None:  # noqa: ARG002 - a row has no line
         return None
 
     def record_byte_offset(self, index: int) -> ByteOffset:
-        """See `protocols.LocatedRecords`: the group that a row is in."""
+        """Return the byte offset of the group that holds a row; see `protocols.LocatedRecords`."""
         check_interval(index, index + 1, self.count(), "records")
         number = int(np.searchsorted(self._firsts, index, side="right")) - 1
         container, row = self.containers[number], index - int(self._firsts[number])
@@ -685,12 +728,12 @@ class TextReader(TextRecords):
         return ByteOffset(container.path, group.begin, None, f"row {row:,} of {container.unit} {group.number:,}")
 
     def record_at(self, path: Path, offset: int) -> int | None:
-        """The first row of the group that holds a byte."""
+        """Return the first row of the group that holds a byte offset of a file; None outside of groups."""
         for container, first in zip(self.containers, self._firsts.tolist(), strict=False):
             for group in container.groups if container.path == path else ():
                 if 0 <= offset - group.begin < group.size:
                     return first if group.rows else None
-                first += group.rows  # noqa: PLW2901 - of the next group
+                first += group.rows  # noqa: PLW2901 - the first row of the next group
         return None
 
     def close(self) -> None:

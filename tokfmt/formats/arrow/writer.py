@@ -1,8 +1,8 @@
-"""Writing columns: each region is a part of whole row groups, or of record batches; the commit joins them.
+"""Write columns: each region becomes a part file of whole row groups or record batches; the commit joins the parts.
 
-Where a group ends depends on the tokens alone, so that the output is the same whatever the regions are. Beside the ids
-stand labels where the source has masks; mask and starts where rows hold several documents. Parts of
-Parquet are joined as bytes: of the footers only offsets, ordinals and counts change. Nothing is compressed twice.
+The end of a group depends on the tokens alone, so that the output is the same for every choice of regions. If the
+source has loss masks, labels are written with the IDs; if rows hold several documents, masks and starts. The commit
+joins parts of Parquet as bytes: only offsets, ordinals and counts in the footer change. Nothing is compressed twice.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tokfmt.views.select import Rows, lost_empties
 from tokfmt.views.view import View, WithSeparators
 
 GROUP = 1 << 20
-"""Tokens of a row group, or of a record batch; a row counts as 8 more, so that empty rows fill one, too."""
+"""Tokens per row group or record batch. A row counts as 8 more tokens, so that empty rows fill a group as well."""
 
 _ROW, _MANY, _LONGEST = 8, 1 << 16, 1 << 28
 _MARKER = b"\xff\xff\xff\xff\0\0\0\0"
@@ -45,18 +45,21 @@ _WIDER = f"{to_option('dtype', 'uint32')} (or int64) has room"
 
 
 class Packs(View):
-    """Sequences in order in rows that predict up to `size` tokens, each all but its first. Keeps 8 bytes a sequence."""
+    """View of sequences packed in order into rows of up to `size` predictions. Keeps 8 bytes per sequence.
+
+    A sequence of n tokens makes n - 1 predictions: every token but the first is predicted.
+    """
 
     def __init__(self, source: TokenReader, size: int, name: str) -> None:
-        """Read all offsets.
+        """Read all offsets of the source and assign its sequences to rows.
 
         Args:
-            source: None of its sequences is empty.
-            size: Predictions in a row, at most.
-            name: Of what is written.
+            source: Reader without empty sequences.
+            size: Maximum number of predictions per row.
+            name: Name of the destination, for errors.
 
         Raises:
-            ConversionError: A sequence is longer.
+            ConversionError: A sequence has more than size + 1 tokens.
         """
         self._inner = source.offsets(0, source.info.sequences)
         lengths, predicted = np.diff(self._inner), self._inner - np.arange(len(self._inner))
@@ -77,7 +80,7 @@ class Packs(View):
         return self._offsets[first : last + 1]
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """Those of the source, all counting if it has none; and where its sequences begin."""
+        """Return the marks of the source, or TARGET for every token, with BEGINS where its sequences begin."""
         found = marks_of(self.source, start, stop)
         marks = np.full(stop - start, TARGET, np.uint8) if found is None else found.copy()
         begins = self._inner[np.searchsorted(self._inner, start) : np.searchsorted(self._inner, stop)]
@@ -86,10 +89,10 @@ class Packs(View):
 
 
 def traits(options: WriteOptions, suffixes: tuple[str, ...]) -> WriterTraits:
-    """See `Format.writer_traits`.
+    """Return the traits of a writer with these options; see `Format.writer_traits`.
 
     Raises:
-        OptionError: Rows would be blocks of a stream, and packs of documents.
+        OptionError: Both seq_len and pack_size are given.
     """
     if options.seq_len is not None and options.pack_size is not None:
         raise OptionError("seq_len and pack_size: rows are blocks of a stream, or packs of documents", name="pack_size")
@@ -107,24 +110,24 @@ def traits(options: WriteOptions, suffixes: tuple[str, ...]) -> WriterTraits:
 def _lost(options: WriteOptions, source: TokenReader, allow_loss: frozenset[str]) -> Sequence[Loss]:
     info = source.info
     if options.pack_size is not None and info.layout is Layout.SAMPLES and "pack_size" not in info.extras:
-        what = "pack_size packs documents, and these are samples, padding and all"
-        raise OptionError(f"{what}. Leave view=samples away, or name one recipe", name="pack_size")
+        what = "pack_size packs documents, and the source holds samples with padding"
+        raise OptionError(f"{what}. Remove view=samples, or give one recipe as the source", name="pack_size")
     if not _packs(options, source, allow_loss):
         return []
     if options.column != PACKED[0]:
-        what = f"column={options.column}: packed rows are the columns {', '.join(PACKED)}. Leave it out"
+        what = f"column={options.column}: packed rows have the columns {', '.join(PACKED)}. Remove column="
         raise OptionError(what, name="column")
     return lost_empties(source)
 
 
 def _packs(options: WriteOptions, source: TokenReader, allow_loss: frozenset[str]) -> bool:
-    """Whether rows hold several documents and say where each begins."""
+    """Return True if rows are packed: they hold several documents and store where each begins."""
     within = source.info.segmented and "inner-boundaries" not in allow_loss
     return options.pack_size is not None or (within and options.seq_len is None)
 
 
 class ColumnWriter(ABC):
-    """What both containers share."""
+    """The common part of both writers: rows, their groups, regions and part files."""
 
     needs_max_id = False
 
@@ -132,7 +135,7 @@ class ColumnWriter(ABC):
         arrow()
         self.path, self.options, self.target = path, options, target
         self._made: TokenReader | None = None
-        self.beside: tuple[str, ...] = ()
+        self.mask_columns: tuple[str, ...] = ()
         self.masked = False
         plain = self.single or options.split is None or options.split.replace("-", "_").isidentifier()
         if not plain:
@@ -146,12 +149,12 @@ class ColumnWriter(ABC):
 
     @property
     def single(self) -> bool:
-        """The destination is one file, not a folder."""
+        """True if the destination is one file, not a folder."""
         return self.path.suffix in self.suffixes
 
     @property
     def schema(self) -> Any:
-        """The columns, with what Hugging Face says of them."""
+        """Columns and metadata of the destination: pyarrow.Schema with the features of Hugging Face."""
         pa = arrow()
         about = {"info": {"features": self.features}}
         more = {
@@ -163,10 +166,10 @@ class ColumnWriter(ABC):
 
     @property
     def _types(self) -> list[tuple[str, str]]:
-        """Columns, and the type of what their lists hold."""
+        """Name of each column, and the dtype of the items in its lists."""
         wide = self.options.dtype in ("uint32", "int64")
         known = {"labels": "int64" if wide else "int32", "loss_mask": "int8", "seq_start_id": "int32"}
-        return [(self.options.column, self.options.dtype), *((name, known[name]) for name in self.beside)]
+        return [(self.options.column, self.options.dtype), *((name, known[name]) for name in self.mask_columns)]
 
     @property
     def features(self) -> dict[str, object]:
@@ -177,7 +180,7 @@ class ColumnWriter(ABC):
         if self._made is None:
             packs = _packs(self.options, source, self.target.allow_loss)
             masked = marks_of(source) is not None and "loss-mask" not in self.target.allow_loss
-            self.beside = ("loss_mask", "seq_start_id") if packs else ("labels",) if masked else ()
+            self.mask_columns = ("loss_mask", "seq_start_id") if packs else ("labels",) if masked else ()
             self.masked = masked
             self._made = self._arranged(source)
         return self._made
@@ -192,7 +195,7 @@ class ColumnWriter(ABC):
         return Rows(WithSeparators(source, self.target.eos_id), self.options.seq_len)
 
     def _cuts(self, rows: TokenReader, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """Groups among some rows: the first row and the one after the last, and which file it goes to."""
+        """Yield the groups of some rows: the first row, the end, and the number of the file that stores them."""
         start, file, before = first, -1, -1
         for a, b in windows(first, last, _MANY):
             begins = rows.offsets(a, b)[:-1]
@@ -229,10 +232,10 @@ class ColumnWriter(ABC):
 
     @property
     def home(self) -> Path:
-        """The folder that files go to."""
+        """The folder of the files."""
         return self.path
 
-    def create(self, source: TokenReader) -> None:  # noqa: ARG002 - sizes are known in the end
+    def create(self, source: TokenReader) -> None:  # noqa: ARG002 - sizes are known at the commit
         with writing(self.path):
             self._parts.mkdir(exist_ok=True)
             if not self.single:
@@ -252,7 +255,7 @@ class ColumnWriter(ABC):
         offsets = rows.offsets(first, last)
         start, stop = int(offsets[0]), int(offsets[-1])
         if stop - start > _LONGEST:
-            what = f"{self.path.name}: sequence {first:,} has {stop - start:,} tokens, and a row is written whole"
+            what = f"{self.path.name}: sequence {first:,} has {stop - start:,} tokens, and rows are not split"
             raise ConversionError(f"{what}. {to_option('seq_len', 'N')} cuts the stream into rows of N tokens")
         dtype = np.dtype(self.options.dtype)
         ids = rows.tokens(start, stop)
@@ -269,12 +272,12 @@ class ColumnWriter(ABC):
         return pa.record_batch(arrays, schema=schema)
 
     def _others(self, rows: TokenReader, ids: Any, start: int, bounds: Any) -> Iterator[tuple[Any, Any]]:
-        """What stands beside the ids of some rows: of each column its offsets and values."""
-        if not self.beside:
+        """Yield offsets and values of each column of labels or masks for some rows, in the order of `_types`."""
+        if not self.mask_columns:
             return
         found = marks_of(rows, start, start + len(ids))
         marks = np.full(len(ids), TARGET, np.uint8) if found is None else found
-        if "labels" in self.beside:
+        if "labels" in self.mask_columns:
             yield bounds, labels_of(ids, marks)
             return
         begins = marks & BEGINS != 0
@@ -291,11 +294,11 @@ class ColumnWriter(ABC):
         return self._parts / f"{region:06d}"
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
-        self._rows(source)  # which columns there are; receipts tell the rest
+        self._rows(source)  # sets the columns of this writer; receipts hold the rest
         files = [list(ours) for _, ours in itertools.groupby(receipts, key=lambda receipt: receipt.details[0])] or [[]]
         paths = [self.path if self.single else self.home / self.name(k, len(files)) for k in range(len(files))]
         for path, ours in zip(paths, files, strict=True):
-            path.unlink(missing_ok=True)  # of a commit that was cut off
+            path.unlink(missing_ok=True)  # an interrupted commit may have left it
             preallocate(path, 0)
             with Output(path) as out:
                 self.join(out, [File(self._part(receipt.region)) for receipt in ours])
@@ -307,22 +310,22 @@ class ColumnWriter(ABC):
 
     @abstractmethod
     def encode(self, out: BinaryIO, batches: Iterator[Any]) -> None:
-        """Write a part."""
+        """Write the record batches of a region as a part file."""
 
     @abstractmethod
     def join(self, out: Output, parts: Sequence[File]) -> None:
-        """Make a file of parts; of none an empty one."""
+        """Write a file of the destination from its part files; without parts, a file without rows."""
 
     @abstractmethod
     def name(self, number: int, count: int) -> str:
-        """Of a file of a folder."""
+        """Return the name of file `number` of `count` in a folder."""
 
-    def describe(self, files: Sequence[Path], fingerprint: str) -> None:  # noqa: B027 - Parquet says nothing
-        """Write what a folder says of its files."""
+    def describe(self, files: Sequence[Path], fingerprint: str) -> None:  # noqa: B027 - folders of Parquet have none
+        """Write the metadata files of a folder."""
 
 
 class ParquetWriter(ColumnWriter):
-    """X.parquet, or SPLIT-00000-of-00002.parquet ... in a folder."""
+    """Write X.parquet, or SPLIT-00000-of-00002.parquet ... in a folder."""
 
     suffixes = (".parquet", ".pq")
 
@@ -353,21 +356,31 @@ class ParquetWriter(ColumnWriter):
         out.write(at, footer + len(footer).to_bytes(4, "little") + b"PAR1")
 
     def _nothing(self) -> File:
-        """A part without rows."""
+        """Write and open a part file without rows."""
         with whole(self._parts / "none") as out:
             self.encode(out, iter(()))
         return File(self._parts / "none")
 
 
 def _moved(data: bytes, spans: Spans, number: int, shift: int, ordinal: int) -> bytes:
-    """The metadata of a row group whose bytes were moved: offsets of its chunks, and its ordinal, are others."""
+    """Return the metadata of a row group after its bytes moved.
+
+    Args:
+        data: Footer of the part file.
+        spans: First byte offset and end of each value in the footer, by path.
+        number: Index of the row group in the part file.
+        shift: Bytes by which the row group moved.
+        ordinal: Index of the row group in the joined file, stored modulo 2^15.
+    """
     changes, (begin, end) = list[tuple[int, int, int]](), spans[4, number]
     for path, (a, b) in spans.items():
         if path[:2] == (4, number) and len(path) > 2:
             inside = path[2:]
-            moves = inside == (5,) or (len(inside) == 3 and inside[2] == 2) or (
-                len(inside) == 4 and inside[2] == 3 and inside[3] in (9, 10, 11)
-            )  # fmt: skip
+            moves = (
+                inside == (5,)
+                or (len(inside) == 3 and inside[2] == 2)
+                or (len(inside) == 4 and inside[2] == 3 and inside[3] in (9, 10, 11))
+            )
             value = varint(data, a)[0] >> 1 if moves else 0
             if value:
                 changes.append((a, b, value + shift))
@@ -389,7 +402,7 @@ def _varint(value: int) -> bytes:
 
 
 class ArrowWriter(ColumnWriter):
-    """One stream X.arrow, or a folder of streams as `save_to_disk` makes it, with `split` one of a dict of them."""
+    """Write one stream X.arrow, or a folder as `save_to_disk` makes it; with `split`, a folder of a DatasetDict."""
 
     suffixes = (".arrow",)
 
@@ -414,10 +427,14 @@ class ArrowWriter(ColumnWriter):
 
     def describe(self, files: Sequence[Path], fingerprint: str) -> None:
         state: dict[str, object] = {
-            "_data_files": [{"filename": file.name} for file in files], "_fingerprint": fingerprint,
-            "_format_columns": None, "_format_kwargs": {}, "_format_type": None, "_output_all_columns": False,
+            "_data_files": [{"filename": file.name} for file in files],
+            "_fingerprint": fingerprint,
+            "_format_columns": None,
+            "_format_kwargs": {},
+            "_format_type": None,
+            "_output_all_columns": False,
             "_split": self.options.split,
-        }  # fmt: skip
+        }
         info = {"citation": "", "description": "", "features": self.features, "homepage": "", "license": ""}
         written: list[tuple[Path, object]] = [
             (self.home / "state.json", state),
