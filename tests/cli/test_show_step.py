@@ -234,9 +234,9 @@ def test_on_a_terminal_it_is_cut_to_a_screen():
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--step", 1), "say which samples: --sample K, or --step S with --batch-size B"),
-        (("--rank", 1), "say which samples"),
-        (("--sample", 1, "--step", 1, "--batch-size", 2), "say which samples"),
+        (("--step", 1), "no samples are selected. Add --sample K, or --step S with --batch-size B"),
+        (("--rank", 1), "no samples are selected"),
+        (("--sample", 1, "--step", 1, "--batch-size", 2), "no samples are selected"),
         (("--step", 99, "--batch-size", 4), "step 99 is beyond the last whole batch, step 10"),
         (("--sample", 99), "has samples 0 to 45"),
         (("--step", 0, "--batch-size", 3, "--world-size", 2), "cannot be dealt to 2 ranks"),
@@ -255,7 +255,7 @@ def test_what_cannot_be_is_said(words, said):
 def test_what_is_no_recipe_has_no_steps():
     done = run(FIXTURES / "modalities" / "D_2byte_gpt2.pbin", "--sample", 1)
     assert done.exit_code == 2
-    assert "is no recipe of samples, and has no steps" in done.stderr
+    assert "is not a recipe of samples, so it has no steps" in done.stderr
 
 
 def test_a_recipe_with_text_has_steps_once_it_is_stored(tmp_path):

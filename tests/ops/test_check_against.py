@@ -109,7 +109,7 @@ def test_the_order_may_not_count(tmp_path):
     assert not look(path).counts  # its manifest says so
     (tmp_path / "x.pbin.tokfmt.json").unlink()
     (finding,) = look(path).findings
-    assert (finding.code, finding.remedy) == ("TF935", "If their order does not matter, --ignore-order")
+    assert (finding.code, finding.remedy) == ("TF935", "If their order does not matter, add --ignore-order")
     assert not look(path, ignore_order=True).counts
     convert(path, tmp_path / "less.pbin", select="0:150")
     (finding,) = look(tmp_path / "less.pbin", ignore_order=True).findings
@@ -274,7 +274,7 @@ def test_one_id_beyond_the_vocabulary_is_found_without_deep(tmp_path, at):
     np.arange(1000, len(ids) + 1, 1000, dtype="<u8").tofile(tmp_path / "x.ds.index")
     (verdict,) = check(CheckRequest(SourceRequest((tmp_path / "x.ds",), eos="none"), tokenizer=str(TOKENIZER)))
     (found,) = [finding for finding in verdict.findings if finding.code == "TF921"]
-    assert f"first: id 50,000, sequence {at // 1000:,}, position {at % 1000:,}" in found.message
+    assert f"first: ID 50,000, sequence {at // 1000:,}, position {at % 1000:,}" in found.message
     assert found.offset == 2 * at
 
 

@@ -199,7 +199,7 @@ def test_what_lies_behind_the_first_difference_must_fit_into_memory(monkeypatch)
     monkeypatch.setattr(alignment.resources, "share", lambda: 96 * 30)
     base = rows(40)
     assert found(base[:30], base[:20]).differing == {"only_in_a": 10}
-    with pytest.raises(OptionError, match="40 sequences lie behind the first difference .sequence 20.*--ignore-order"):
+    with pytest.raises(OptionError, match="40 sequences follow the first difference .sequence 20.*--ignore-order"):
         found(base[:40], [*base[:20], *base[:20]])
 
 

@@ -239,14 +239,14 @@ def test_text_queries():
         ("txt:foo", "Did you mean text?"),
         ("length>5", "Did you mean len?"),
         ("lenn", "Did you mean len?"),
-        ("token:", "expected ids"),
-        ("token:x", "expected ids"),
+        ("token:", "expected IDs"),
+        ("token:x", "expected IDs"),
         ("token:-1", "not negative"),
         ("text:", "needs something"),
         ("text:(", "not a regular expression"),
         ("len<0", "no sequence"),
         ("5<len<5", "no sequence"),
-        ("foo", "is no query"),
+        ("foo", "is not a query"),
     ],
 )
 def test_what_is_no_query(text, said):

@@ -452,7 +452,7 @@ def test_a_ledger_goes_with_its_dataset(corpora, tmp_path):
     assert len(list(tmp_path.iterdir())) == 4
     tokfmt.convert(recipe, path, overwrite=True)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.pbin", "a.pbin.tokfmt.json"]
-    with pytest.raises(FormatError, match="has no ledger beside it. A recipe that is converted with --ledger gets one"):
+    with pytest.raises(FormatError, match="has no ledger. Convert its recipe with --ledger"):
         show_origins(path, "0", from_options=())
     (tmp_path / "a.pbin.ledger").write_bytes(b"mine")
     with pytest.raises(ConversionError, match="stands where the ledger goes, and is none"):

@@ -487,9 +487,11 @@ class Documents:
     ) -> None:
         self.file, self.sources, self.eos_id, self.vocabulary = file, tuple(sources), eos_id, vocabulary
         self._members = [
-            k for turn in range(max(map(file.passes, range(len(sources)))))
-            for k in range(len(sources)) if turn < file.passes(k)
-        ]  # fmt: skip
+            k
+            for turn in range(max(map(file.passes, range(len(sources)))))
+            for k in range(len(sources))
+            if turn < file.passes(k)
+        ]
         self._base = Concat([self.sources[k].reader for k in self._members])
         self._firsts = offsets_of([self.sources[k].info.sequences for k in self._members])
         self._order = self._starts = self._begins = None
@@ -502,10 +504,18 @@ class Documents:
         if file.tokens is not None and not file.weighted:
             count, tokens, notes = self._within(count, file.tokens)
         self.info = replace(
-            info, layout=Layout.DOCUMENTS, sequences=count, tokens=tokens, separators=Separators.NONE, eos_id=eos_id,
-            eos_from="recipe" if eos_id is not None else "", sample_length=None, extras={}, inferred=(),
+            info,
+            layout=Layout.DOCUMENTS,
+            sequences=count,
+            tokens=tokens,
+            separators=Separators.NONE,
+            eos_id=eos_id,
+            eos_from="recipe" if eos_id is not None else "",
+            sample_length=None,
+            extras={},
+            inferred=(),
             notes=(*notes, *(f"{source.name}: {marked(note)}" for source in self.sources for note in source.notes)),
-        )  # fmt: skip
+        )
 
     def _walk(self) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
         """Which document comes at each place, where it begins there, and where it begins among the sources."""

@@ -219,9 +219,11 @@ def _entry(table: Any, where: Path, number: int) -> SourceEntry:
         raise FormatError(where, f'{place}: "{printable(wrong[0])}" is no path: it holds a null character')
     if entry.weight is not None and entry.weight <= 0:
         raise FormatError(
-            where, f"{place}: its weight is {float(entry.weight):g}", expected="more than 0",
+            where,
+            f"{place}: its weight is {float(entry.weight):g}",
+            expected="more than 0",
             remedy="Leave out a source that is not to be read",
-        )  # fmt: skip
+        )
     return entry
 
 
@@ -266,18 +268,21 @@ def _contradictions(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
         (recipe.labels == "disjoint" and pack != "stream", 'labels = "disjoint"', 'It is for pack = "stream"'),
         (
             pack == "stored" and recipe.labels not in (None, "next"),
-            f'labels = "{recipe.labels}"', 'Leave it out; "next" is for samples that are stored without labels',
+            f'labels = "{recipe.labels}"',
+            'Leave it out; "next" is for samples that are stored without labels',
         ),
         (
             pack == "stored" and recipe.shuffle == "documents",
-            'shuffle = "documents"', 'Rows are shuffled by shuffle = "samples"',
+            'shuffle = "documents"',
+            'Rows are shuffled by shuffle = "samples"',
         ),
         (
             recipe.tail is not None and pack != "stream",
-            "tail", "Only a stream has a last sample that is not full; leave it out",
+            "tail",
+            "Only a stream has a last sample that is not full; leave it out",
         ),
         (recipe.long is not None and pack != "document", "long", 'It is for pack = "document"; leave it out'),
-    ):  # fmt: skip
+    ):
         if applies:
             yield f'{wrong} with pack = "{pack}"', remedy
 
@@ -410,8 +415,12 @@ def _wrong(value: Any, kinds: Sequence[Any], words: Sequence[str], where: Path, 
         listed = ", ".join([*(["a whole number"] if int in kinds else []), *words])
         return FormatError(where, f'{what} = "{printable(value)}"', expected=listed, remedy=hint)
     told = {
-        int: "a whole number", float: "a number", Fraction: "a number", str: "text", tuple[str, ...]: "a list of text",
-    }  # fmt: skip
+        int: "a whole number",
+        float: "a number",
+        Fraction: "a number",
+        str: "text",
+        tuple[str, ...]: "a list of text",
+    }
     expected = " or ".join([told[kind] for kind in kinds if kind in told] + [f'"{word}"' for word in words])
     return FormatError(where, f"{what} is of the wrong type", expected=expected, found=f"{value!r}")
 
@@ -491,9 +500,11 @@ def read_blend(path: Path) -> list[str]:
         file.close()
     if len(words) < 2 or _number(words[0]) is None or "\0" in words[0]:
         raise FormatError(
-            path, "is neither a recipe nor a blend list", expected="weights and prefixes in turn",
+            path,
+            "is neither a recipe nor a blend list",
+            expected="weights and prefixes in turn",
             remedy="tokfmt recipe NAME=PATH:WEIGHT ... writes a recipe",
-        )  # fmt: skip
+        )
     return words
 
 

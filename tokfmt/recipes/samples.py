@@ -157,9 +157,10 @@ class Samples:
         if not packing.samples:
             named = f'source "{printable(sources[0].name)}"' if len(sources) == 1 else "the sources"
             raise FormatError(
-                file.where, f"{named}: {axis.tokens:,} tokens give no sample of {self.seq_len:,}",
+                file.where,
+                f"{named}: {axis.tokens:,} tokens give no sample of {self.seq_len:,}",
                 remedy='A shorter seq_len, or tail = "pad", would give some' if file.tail == "drop" else None,
-            )  # fmt: skip
+            )
         return packing
 
     def _samples_of(self, turn: _Turn, source: int) -> Fraction:
@@ -220,15 +221,20 @@ class Samples:
         ]
         stored = [source.info for source in self.sources if file.pack == "stored"]
         return Info(
-            layout=Layout.SAMPLES, dtype=dtype, sequences=self.count, tokens=self.count * self.seq_len,
-            sample_length=self.seq_len, eos_id=self.eos_id, eos_from="recipe" if self.eos_id is not None else "",
+            layout=Layout.SAMPLES,
+            dtype=dtype,
+            sequences=self.count,
+            tokens=self.count * self.seq_len,
+            sample_length=self.seq_len,
+            eos_id=self.eos_id,
+            eos_from="recipe" if self.eos_id is not None else "",
             notes=tuple(notes),
             pad_id=self.pad_id,
             nonstandard_masks=sum(info.nonstandard_masks or 0 for info in stored) if stored else None,
             loss_masks=next((info.loss_masks for info in stored if info.loss_masks), ""),
             segmented=any(info.segmented for info in stored),
             extras={"pack": file.pack or "stream", "labels": file.labels_from},
-        )  # fmt: skip
+        )
 
     def _as_stored(self, source: Source) -> Iterator[str]:
         """What changes where a source holds samples that were stored as sequences of IDs, without labels."""
@@ -275,15 +281,23 @@ class Samples:
         file, sources = self.file, self.file.sources
         passes = [file.passes(k) for k in self._every]
         facts = {
-            "tokfmt": VERSION, "seq_len": file.seq_len, "pack": file.pack or "stream", "labels": file.convention,
-            "tail": file.tail or "pad", "long": file.long or "split", "shuffle": file.shuffle, "seed": file.seed,
-            "eos": self.eos_id, "pad": self.pad_id, "bos": file.bos,
+            "tokfmt": VERSION,
+            "seq_len": file.seq_len,
+            "pack": file.pack or "stream",
+            "labels": file.convention,
+            "tail": file.tail or "pad",
+            "long": file.long or "split",
+            "shuffle": file.shuffle,
+            "seed": file.seed,
+            "eos": self.eos_id,
+            "pad": self.pad_id,
+            "bos": file.bos,
             "passes": None if file.weighted or len(set(passes)) == 1 else passes,
             "sources": [
                 [str(entry.weight), entry.tokens, entry.select, entry.split, source.facts]
                 for entry, source in zip(sources, self.sources, strict=True)
             ],
-        }  # fmt: skip
+        }
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
     def __len__(self) -> int:
@@ -426,10 +440,11 @@ class Samples:
         if wrong.any():
             row, column = np.argwhere(wrong)[0].tolist()
             raise TokenizerMismatchError(
-                self.file.where, f"sample {samples[row]:,} holds an ID that the tokenizer does not have",
+                self.file.where,
+                f"sample {samples[row]:,} holds an ID that the tokenizer does not have",
                 f"IDs below {vocabulary.size:,}, as {vocabulary.name} has them",
                 f"{int(grid.tokens[row, column]):,} at position {column:,}",
-            )  # fmt: skip
+            )
 
     def grid(self, samples: Iterable[int]) -> Grid:
         """What is read of some samples."""
@@ -545,9 +560,12 @@ class PackedRows:
         lengths = [self._rows(a, b)[0] for a, b in windows(0, samples.count, self._at_once)]
         self._offsets = offsets_of(np.concatenate([np.empty(0, np.int64), *lengths]))
         self.info = replace(
-            samples.info, tokens=int(self._offsets[-1]), sample_length=None, segmented=True,
+            samples.info,
+            tokens=int(self._offsets[-1]),
+            sample_length=None,
+            segmented=True,
             extras={"pack_size": samples.seq_len},
-        )  # fmt: skip
+        )
 
     def _rows(self, first: int, last: int) -> tuple[NDArray[np.int64], Tokens, NDArray[np.uint8]]:
         """The lengths of some rows, and side by side their tokens and the marks of these."""
@@ -645,9 +663,10 @@ def _check_rows(source: Source, width: int, labels: str | None) -> None:
     info, path = source.info, source.paths[0]
     if info.segmented and info.sample_length is None:
         raise FormatError(
-            path, "its rows are documents that were packed, of which each ends with a token that is only predicted",
+            path,
+            "its rows are documents that were packed, of which each ends with a token that is only predicted",
             remedy='pack = "bestfit" packs its documents again; samples that are stored as HDF5 are taken as they are',
-        )  # fmt: skip
+        )
     own = bool(info.tokens) and isinstance(sampled_beneath(source.reader, 0)[0], Sampled)
     if own and labels is not None:
         raise FormatError(path, "its samples have labels of their own", remedy="Leave labels out of the recipe")
@@ -664,6 +683,9 @@ def _check_rows(source: Source, width: int, labels: str | None) -> None:
         lengths = np.diff(source.reader.offsets(a, b))
         if (other := np.flatnonzero(lengths != width)).size:
             raise FormatError(
-                path, f"its sequences are not samples of one length: sequence {a + int(other[0]):,} has another",
-                expected=width, found=int(lengths[other[0]]), remedy='pack = "stream" cuts its sequences into samples',
-            )  # fmt: skip
+                path,
+                f"its sequences are not samples of one length: sequence {a + int(other[0]):,} has another",
+                expected=width,
+                found=int(lengths[other[0]]),
+                remedy='pack = "stream" cuts its sequences into samples',
+            )

@@ -58,15 +58,25 @@ def explain(reader: TokenReader) -> list[Row]:
     top = [row for row in rows if row.depth == 1]
     once = sum(row.drawn / row.passes if row.passes else row.tokens for row in top)
     whole = Row(
-        "", 0, "recipe", sum(row.sequences for row in top), sum(row.empty for row in top),
-        sum(row.tokens for row in top), total, 1.0, total / (once or 1),
-    )  # fmt: skip
+        "",
+        0,
+        "recipe",
+        sum(row.sequences for row in top),
+        sum(row.empty for row in top),
+        sum(row.tokens for row in top),
+        total,
+        1.0,
+        total / (once or 1),
+    )
     if isinstance(reader, Samples):
         lists = [one.packing.left_out() for one in reader.lists() if not one.first]
         whole = replace(
-            whole, samples=reader.count, cut=sum(row.cut or 0 for row in top),
-            padded=reader.count * reader.places - total, left_out=_joined(lists),
-        )  # fmt: skip
+            whole,
+            samples=reader.count,
+            cut=sum(row.cut or 0 for row in top),
+            padded=reader.count * reader.places - total,
+            left_out=_joined(lists),
+        )
     return [whole, *rows]
 
 
@@ -81,9 +91,17 @@ def _tree(
         there = _on_the_row(view, k) if depth == 1 and held is source.reader else filled(held)
         tokens += there if view.after is not None else 0
     yield Row(
-        source.name, depth, source.format, there, count - there, tokens, amount.tokens, amount.tokens / (total or 1),
-        amount.passes, cut=amount.cut,
-    )  # fmt: skip
+        source.name,
+        depth,
+        source.format,
+        there,
+        count - there,
+        tokens,
+        amount.tokens,
+        amount.tokens / (total or 1),
+        amount.passes,
+        cut=amount.cut,
+    )
     inner = source.all_of_it
     if isinstance(inner, (Samples, Documents)):
         for j, more in enumerate(amount.inner):

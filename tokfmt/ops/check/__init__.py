@@ -1,4 +1,4 @@
-"""`tokfmt check`: is a dataset valid? Every violation, with its byte offset and a remedy; and what can be repaired."""
+"""`tokfmt check`: report every problem of a dataset with its byte offset and a remedy, and repair what can be."""
 
 from tokfmt.ops.check.check import CheckRequest, Fixed, Verdict, check, fix
 from tokfmt.ops.check.codes import Explanation, explain

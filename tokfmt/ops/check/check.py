@@ -1,6 +1,13 @@
-"""`tokfmt check`: the format's own rules, the reader that every command uses, and what else is known of a dataset.
+"""Check datasets (`tokfmt check`) and write repaired copies (`tokfmt check --fix`).
 
-`--fix` writes a repaired copy, where it is certain what is right.
+A check collects the findings of four sources, in this order:
+
+1. The format's own audit, and the files in the directory of the dataset.
+2. The manifest and the ledger.
+3. The reader that every command uses.
+4. With options: a tokenizer, and the corpus that the dataset was made from.
+
+A repair is made only if it is certain what the right content is.
 """
 
 from __future__ import annotations
@@ -77,26 +84,28 @@ I = TypeVar("I")  # noqa: E741 - an item
 R = TypeVar("R")
 PathLike = str | os.PathLike[str]
 _SAID = frozenset({"other-files", "tokenizers"})
-"""What stops other commands is a finding here."""
+"""Words of `--allow-loss` that a check implies: what stops other commands is a finding here."""
 
 MOST = 100
-"""Findings of one code that are kept; the others are counted."""
+"""Findings of one code that a verdict keeps by default; the others are only counted."""
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What was found in one dataset.
+    """The findings of one dataset.
 
     Attributes:
-        path: As given.
-        format: Its format's name, None when it could not be opened.
-        deep: Everything was decoded.
-        sequences, tokens: How many, separators not counted, when it was read to its end.
-        findings: At most `most` of each code, in the order in which they were met.
-        counts: How many there are of each code.
-        severities: How many there are of each severity.
-        notes: What opening it without an error says of it, as to whoever converts or shows it: oddities, guesses.
-        unsafe: Reading on could execute code, leave the dataset, or exhaust memory.
+        path: The path as given.
+        format: The name of the format; None if the dataset cannot be opened.
+        deep: True if every token was decoded.
+        sequences: The number of sequences; None if the dataset was not read to its end.
+        tokens: The number of tokens without separators; None if the dataset was not read to its end.
+        findings: The first `most` findings of each code, in the order in which they were found.
+        counts: The number of findings by code.
+        severities: The number of findings by severity.
+        notes: The notes that other commands print when they open the dataset, except those that repeat a finding.
+        unsafe: True if reading on could execute code, leave the dataset, or exhaust memory.
+        most: The number of findings of one code that are kept.
     """
 
     path: str
@@ -112,11 +121,11 @@ class Verdict:
     most: int = MOST
 
     def add(self, found: Iterable[Finding], meanings: Mapping[str, Code]) -> None:
-        """Take up findings, and let go of those beyond the limit.
+        """Count findings, and keep the first `most` of each code.
 
         Args:
-            found: As they are met.
-            meanings: Of their codes, as far as they are explained; a finding without a remedy refers to them.
+            found: The findings, in order.
+            meanings: The explained codes. A finding without a remedy refers to the explanation of its code.
         """
         for given in found:
             finding = given
@@ -129,21 +138,22 @@ class Verdict:
                 self.findings.append(finding)
 
     def remark(self, notes: Iterable[str]) -> None:
-        """Take up notes, but for those that repeat a finding."""
+        """Set the notes, without those that repeat a finding."""
         self.notes = tuple(note for note in notes if not any(one.message in note for one in self.findings))
 
     @property
     def errors(self) -> int:
+        """The number of findings with the severity "error"."""
         return self.severities.get("error", 0)
 
     @property
     def left_out(self) -> dict[str, int]:
-        """How many of each code were counted and not kept."""
+        """The number of findings that were counted and not kept, by code."""
         return {code: count - self.most for code, count in self.counts.items() if count > self.most}
 
     @property
     def exit_code(self) -> int:
-        """0 without errors, 1 with some, 3 when it could not be opened or is unsafe."""
+        """0 without errors, 1 with errors, 3 if the dataset cannot be opened or is unsafe to read."""
         if self.unsafe or "TF900" in self.counts:
             return 3
         return 1 if self.errors else 0
@@ -151,17 +161,17 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class CheckRequest:
-    """What to check.
+    """The datasets to check, and the options of `tokfmt check`.
 
     Attributes:
-        source: Paths, each a dataset of its own, and how to read them; of formats with splits all, if none is named.
-        deep: Decode everything.
-        tokenizer: Whose vocabulary, end of text and decoding to compare with.
-        against: A corpus that the dataset must hold the documents of, in order.
-        ignore_order: In whatever order.
-        jobs: Workers; by default one a core.
-        executor: "threads"; "auto": processes for much text.
-        most: Findings of one code that are kept.
+        source: The paths, each a dataset, and their read options. If no split is given, every split is checked.
+        deep: Decode every token.
+        tokenizer: The tokenizer to compare with: its vocabulary, its end of text, and the text that IDs decode to.
+        against: The corpus whose documents the dataset must hold, in order.
+        ignore_order: Ignore the order of the documents when comparing with `against`.
+        jobs: The number of workers (default: one per core).
+        executor: "threads", or "auto": processes if there is much text to tokenize.
+        most: The number of findings of one code that a verdict keeps.
     """
 
     source: SourceRequest
@@ -175,11 +185,15 @@ class CheckRequest:
 
 
 def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[Verdict]:
-    """Check each dataset; patterns stand for what they match.
+    """Check datasets one after the other, and yield the verdict of each.
+
+    Args:
+        request: The datasets, whose paths may be patterns, and the options.
+        progress: Receives phases, counts and notes.
 
     Raises:
-        OptionError: An option, a format or a tokenizer that does not exist.
-        TokfmtError: The corpus to compare with cannot be opened. Damage of what is checked never raises.
+        OptionError: If an option, a format or a tokenizer does not exist.
+        TokfmtError: If the corpus to compare with cannot be opened. Damage of a checked dataset never raises.
     """
     handle = tokenizer_of(request.tokenizer)
     watched = progress or NullProgress()
@@ -194,7 +208,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[V
 
 
 def _corpus(request: CheckRequest, handle: TokenizerHandle | None, jobs: int, progress: Progress) -> Corpus | None:
-    """What to compare with, if there is something."""
+    """Open the corpus of `against`, if it is given."""
     if request.against is None:
         return None
     asked = request.source
@@ -206,7 +220,7 @@ def _corpus(request: CheckRequest, handle: TokenizerHandle | None, jobs: int, pr
 
 
 class _Checking:
-    """One dataset being checked."""
+    """The check of one dataset."""
 
     def __init__(
         self,
@@ -224,7 +238,10 @@ class _Checking:
         self.request = replace(asked, paths=(path,), allow_loss=asked.allow_loss | _SAID, ignore_manifest=True)
 
     def verdict(self) -> Verdict:
-        """Everything that is wrong."""
+        """Run every check that applies, and return the verdict.
+
+        The reader is skipped if the dataset is unsafe to read, or if no option needs its sequences.
+        """
         if self.request.format:
             registry.get(self.request.format)
         try:
@@ -249,7 +266,7 @@ class _Checking:
             self.found.add(ledger_findings(one, self.request, deep=self.deep), known)
         if not self.found.unsafe and (self.deep or self.handle or self.corpus):
             told = {finding.message for finding in self.found.findings if finding.severity == "error"}
-            # a reader that refuses after an error, or in the same words, says nothing new
+            # the reader's refusal repeats an error that the audit has already found, so only its other findings count
             read = (f for f in self._read(format_) if not (told and f.code == "TF901") and f.message not in told)
             self.found.add(read, known)
         elif not self.found.errors:
@@ -257,13 +274,13 @@ class _Checking:
         return self.found
 
     def _stored(self, one: SourceFiles) -> Iterator[Finding]:
-        """What opening it says, and what is compared with the counts of the manifest."""
+        """Open the dataset as it is stored, and compare its counts with the manifest."""
         try:
             source = open_stored([one], self.request)
         except MissingDependencyError:
             raise
         except TokfmtError as error:
-            if one.format.computed:  # of others --deep says it
+            if one.format.computed:  # for other formats, --deep reports the refusal
                 yield _refusal_of_recipe(self.path, error)
             return
         source.reader.close()
@@ -271,7 +288,7 @@ class _Checking:
         yield from stored_count_findings(self.path, source)
 
     def _own(self, one: SourceFiles, options: Any) -> Iterator[Finding]:
-        """What the format itself finds."""
+        """Run the audit of the format."""
         path, format_ = one.path, one.format
         if self.deep:
             self.progress.phase(f"checking {path.name}", 0, "tokens")
@@ -287,7 +304,7 @@ class _Checking:
             yield from _guarded(format_.audit(path, options, how))
 
     def _read(self, format_: Format) -> Iterator[Finding]:
-        """What only the reader tells, and what is compared with a tokenizer, a corpus and the manifest's counts."""
+        """Open the dataset with the common reader, and run the checks that need its sequences."""
         try:
             source = self._opened(format_)
         except MissingDependencyError:
@@ -306,7 +323,10 @@ class _Checking:
             source.reader.close()
 
     def _opened(self, format_: Format) -> Source:
-        """The dataset as every command sees it; as it is stored if nothing tells its separator."""
+        """Open the dataset as every command does.
+
+        If its separator is unknown, use the tokenizer's end of text, or else read the dataset as it is stored.
+        """
 
         def opened(eos: EosChoice, handle: TokenizerHandle | None = None) -> Source:
             request = replace(self.request, format=format_.name, eos=eos)
@@ -322,7 +342,8 @@ class _Checking:
             return source
         unused = isinstance(source.reader, SplitAt) and source.reader.info.sequences <= 1
         if unused or source.separator.eos_id is None:
-            source.reader.close()  # nothing tells it, or a convention that this dataset does not follow
+            # the separator is unknown, or comes from a convention that this dataset does not follow
+            source.reader.close()
             return opened(None, handle)
         return source
 
@@ -340,7 +361,7 @@ class _Checking:
             info = reader.info
             self.found.sequences, self.found.tokens = info.sequences, info.tokens
             vocabulary = None if self.handle is None else Vocabulary(reader, self.handle, self.jobs)
-            # what splits at separators has read all of it on opening
+            # `SplitAt` reads every token when it is opened
             if self.deep and (vocabulary is not None or not isinstance(reader, SplitAt)):
                 max_id = yield from self._walked(reader, vocabulary)
             if self.handle is not None and vocabulary is not None:
@@ -353,7 +374,12 @@ class _Checking:
             yield from corpus_findings(source, self.corpus)
 
     def _walked(self, reader: TokenReader, vocabulary: Vocabulary | None) -> Generator[Finding, None, int | None]:
-        """Every token, through the reader, once: shown to whoever looks at ids; returns the largest ID."""
+        """Read every token once, and return the largest ID; None if a region cannot be read.
+
+        Args:
+            reader: The dataset.
+            vocabulary: Receives every window, if a tokenizer is given.
+        """
         self.progress.phase(f"reading {self.path.name}", reader.info.tokens, "tokens")
 
         def look_at(interval: tuple[int, int]) -> tuple[TokfmtError | None, list[Beyond], int]:
@@ -383,7 +409,7 @@ class _Checking:
 
 
 class _Spread:
-    """Maps over items with threads, in order, at most two results a thread ahead."""
+    """Map a function over items with threads, in order, at most two results per thread ahead."""
 
     def __init__(self, pool: ThreadPoolExecutor, jobs: int) -> None:
         self.pool, self.ahead = pool, 2 * jobs
@@ -398,7 +424,7 @@ class _Spread:
 
 
 def _guarded(found: Iterator[Finding]) -> Iterator[Finding]:
-    """Findings, and whatever a check raises itself as one more."""
+    """Yield the findings of an audit, and turn a `FormatError` that it raises into a finding."""
     try:
         yield from found
     except FormatError as error:
@@ -414,7 +440,7 @@ def _refusal(path: str, error: TokfmtError) -> Finding:
 
 
 def _refusal_of_recipe(path: Path, error: TokfmtError) -> Finding:
-    """Why a recipe that can be read itself cannot be opened: as its sources are, or as they go together."""
+    """Return the finding of a valid recipe whose sources cannot be opened, or do not fit together."""
     notes = "".join(f". {marked(note)}" for note in getattr(error, "__notes__", ()))
     if isinstance(error, FormatError):
         return Finding.of("TF902" if isinstance(error, UnsafeError) else "TF802", error, more=notes)
@@ -428,13 +454,13 @@ _INDEX_CODES = frozenset({"TF511", "TF512", "TF514", "TF515"})
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """What was repaired.
+    """The result of a repair.
 
     Attributes:
-        destination: The repaired copy; "" when nothing needed a repair and nothing was written.
-        done: What is right now and was not, by code.
-        verdict: What a deep check finds in the copy.
-        partial: The copy has what is whole of a damaged dataset: what was saved, and what was not; "" of others.
+        destination: The repaired copy; "" if nothing needed a repair, and nothing was written.
+        done: What each repair did, by the code of its finding.
+        verdict: The verdict of a deep check of the copy; None if nothing was written.
+        partial: What was saved of a damaged dataset and what was lost; "" if the copy is complete.
     """
 
     destination: str
@@ -444,20 +470,28 @@ class Fixed:
 
 
 def fix(
-    verdict: Verdict, destination: str | os.PathLike[str], request: CheckRequest, *, overwrite: bool = False,
+    verdict: Verdict,
+    destination: str | os.PathLike[str],
+    request: CheckRequest,
+    *,
+    overwrite: bool = False,
     progress: Progress | None = None,
-) -> Fixed:  # fmt: skip
-    """Write a copy of a checked dataset in which everything is right that can be repaired for certain.
+) -> Fixed:
+    """Write a repaired copy of a checked dataset.
 
-    Of a dataset with other errors, the copy has the sequences that are certain to be whole; see `ops.source.partial`.
+    If the dataset has an error without a certain repair, the copy holds only the sequences that are certain to be
+    complete; see `ops.source.partial`.
 
     Args:
-        destination: The copy; appears whole and checked, or not at all.
+        verdict: The verdict of `check` for the dataset.
+        destination: The copy. It is complete and checked, or not written.
+        request: The request of the check, with the read options of the dataset.
         overwrite: Replace an existing destination.
+        progress: Receives phases, counts and notes.
 
     Raises:
-        ConversionError: There is an error that no repair is certain for, and nothing is certain to be whole; nothing
-            was written.
+        ConversionError: If an error has no certain repair, and no sequence is certain to be complete. Nothing is
+            written.
         TokfmtError: As for `convert`.
     """
     if verdict.format is None:
@@ -485,7 +519,7 @@ def fix(
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A repair under way; the copy is written with the options that the dataset was, by its manifest."""
+    """A repair. The copy is written with the options that the manifest lists for the dataset."""
 
     path: Path
     destination: Path
@@ -497,14 +531,14 @@ class _Job:
     overwrite: bool
 
     def _source(self, path: Path, eos: EosChoice, allow_loss: frozenset[str] = frozenset()) -> SourceRequest:
-        """The dataset, or its copy, with the read options that were given and those that the repairs need."""
+        """Return a request for the dataset or its copy, with the read options that the repairs need."""
         given = given_to(self.format, self.request.source)
         for repair in self.chosen.values():
             given |= repair.options
         return SourceRequest((path,), self.format.name, eos, given, allow_loss=allow_loss)
 
     def rewritten(self, format_: Format) -> Verdict:
-        """Read, which makes good what is wrong, and written again by the normal conversion."""
+        """Convert the dataset to its own format: the read options of the repairs put the content right."""
         source = self._source(self.path, "none")
         options = read_options(self.format, source)
         indexed = bool(self.chosen.keys() & _INDEX_CODES)
@@ -519,17 +553,25 @@ class _Job:
 
         told = {**self.written, **format_.repaired_with(self.path, options)}
         request = Request(
-            source, self.destination, to=self.format.name, to_options=told,
-            overwrite=self.overwrite, verify=True, jobs=worker_count(self.request.jobs),
-        )  # fmt: skip
+            source,
+            self.destination,
+            to=self.format.name,
+            to_options=told,
+            overwrite=self.overwrite,
+            verify=True,
+            jobs=worker_count(self.request.jobs),
+        )
         carry_out(request, self.progress, prove=prove)
         return verdicts[0]
 
     def saved(self, codes: Sequence[str]) -> tuple[Verdict, str]:
-        """What is whole of a damaged dataset, by a conversion to its own format; and what was saved, in words.
+        """Convert the complete sequences of a damaged dataset to its own format.
+
+        Returns:
+            The verdict of the copy, and a sentence that says what was saved.
 
         Raises:
-            ConversionError: Nothing is certain to be whole, or the damage is none that a part is saved of.
+            ConversionError: If no sequence is certain to be complete, or a part cannot be saved from such damage.
         """
         asked = self.request.source
         source = replace(self._source(self.path, asked.eos, asked.allow_loss | {"other-files"}), allow_partial=True)
@@ -553,9 +595,14 @@ class _Job:
             names = option_names(self.format.write_options)
             written |= {name: "none" for name in ("eod", "eos") if name in names}
         request = Request(
-            source, self.destination, to=self.format.name, to_options=written,
-            overwrite=self.overwrite, verify=True, jobs=worker_count(self.request.jobs),
-        )  # fmt: skip
+            source,
+            self.destination,
+            to=self.format.name,
+            to_options=written,
+            overwrite=self.overwrite,
+            verify=True,
+            jobs=worker_count(self.request.jobs),
+        )
         carry_out(request, self.progress, prove=prove)
         return verdicts[0], opened.partial.sentence()
 
@@ -566,7 +613,7 @@ class _Job:
         )
 
     def patched(self, format_: Format) -> Verdict:
-        """Copied byte by byte, changed in place, checked, published."""
+        """Copy the files byte by byte, patch the copy in place, check it, and publish it."""
         source = self._source(self.path, self.request.source.eos, frozenset({"other-files"}))
         found = find_sources(source)
         guard(self.destination, [self.path], found)
@@ -590,10 +637,10 @@ class _Job:
         return verdict
 
     def _checked(self, path: Path) -> Verdict:
-        """A deep check of what was written.
+        """Check a staged copy deeply, and return the verdict with the paths of the destination.
 
         Raises:
-            VerificationError: It has errors still.
+            VerificationError: If the copy still has errors.
         """
         source = replace(self.request.source, paths=(path,), format=self.format.name)
         wanted = replace(self.request, source=source, deep=True, tokenizer=None, against=None)
@@ -609,7 +656,7 @@ class _Job:
         return replace(verdict, path=str(self.destination), findings=findings)
 
     def _manifest(self, staging: Staging) -> bytes | None:
-        """As after a conversion; None for a dataset whose counts no reader can tell (shuffled samples)."""
+        """Return the manifest of the copy; None if no reader can count it (shuffled samples)."""
         request = self._source(staging.path, self.request.source.eos)
         try:
             source = open_one(request)
@@ -640,7 +687,7 @@ class _Job:
 
 
 def _copy(format_: Format, source: Path, destination: Path) -> None:
-    """The files of a dataset, links followed; modes as a new file has them."""
+    """Copy the files of a dataset. Links are followed, and the copies have the modes of new files."""
     if not source.is_dir():
         shutil.copyfile(source, destination)
         return

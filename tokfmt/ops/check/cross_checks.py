@@ -1,12 +1,13 @@
-"""Compare a dataset with what lies beside it: its manifest, a tokenizer, the corpus that it was made of.
+"""Compare a dataset with its manifest and its ledger, with a tokenizer, and with the corpus that it was made from.
 
 Manifest   size, checksum and counts of what was written
-Tokenizer  ids, end of text, and what the ids decode to
-Corpus     document by document, with what happened on the way
+Ledger     number of rows, and with --deep every row
+Tokenizer  IDs, end of text, and the text that IDs decode to
+Corpus     document by document, in order
 
-Of a corpus and a dataset fingerprints are compared, the corpus tokenised on its way to them; nothing is written
-anywhere. They are aligned as `tokfmt diff` does it: what is there is never called missing, wherever it stands. 16 bytes
-a document are held of either side, and 96 while they are aligned.
+A corpus is compared by fingerprints of its documents, and tokenized for them; nothing is written. The fingerprints are
+aligned as by `tokfmt diff`, so a document that only moved is never reported as missing. The comparison holds 16 bytes
+per document of either side, and 96 bytes while it aligns them.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _COPY = "Copy it again; if it was changed on purpose, remove the manifest"
 
 
 def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress) -> Iterator[Finding]:
-    """Size and number of files, and, if deep, the checksum, for which `jobs` files are read at a time."""
+    """Compare the size and number of files with the manifest; if `deep`, also the checksum, with `jobs` threads."""
     path, said = one.path, read_manifest(one.path)
     if not os.path.lexists(said.path):
         return
@@ -76,18 +77,23 @@ def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress) -
             progress.phase(f"checksum of {path.name}", 0, "bytes")
             digest = fingerprint(path, written_files(one.format, path, one.files), jobs)["xxh3_128"]
             if digest != said.output.get("xxh3_128"):
-                yield Finding("TF912", "error", str(path), f"has the checksum {digest}, the manifest says "
-                              f"{printable(said.output.get('xxh3_128'))}", _COPY)  # fmt: skip
+                yield Finding(
+                    "TF912",
+                    "error",
+                    str(path),
+                    f"has the checksum {digest}, the manifest says {printable(said.output.get('xxh3_128'))}",
+                    _COPY,
+                )
     except FormatError as error:
         yield Finding("TF911", "error", error.path, error.what, _COPY)
     yield from _sources(said, path)
 
 
 def _sources(said: Manifest, path: Path) -> Iterator[Finding]:
-    """Sources that lie beside the dataset still, and have another size.
+    """Report sources in the directory of the dataset whose size is not that of the manifest.
 
-    Anybody may have written the manifest: of files elsewhere it shall not be said whether they exist, and how large
-    they are, nor a directory be walked.
+    A manifest may come from anyone. Files in other directories are not looked at, so that no message reveals whether
+    they exist and how large they are. No directory is listed.
     """
     sources, home = said.content.get("sources"), os.path.realpath(path.parent)
     for source in sources if isinstance(sources, list) else []:
@@ -103,15 +109,17 @@ def _sources(said: Manifest, path: Path) -> Iterator[Finding]:
                 "info",
                 str(path),
                 f"its source {printable(name)} has {size:,} bytes now, {_number(bytes_)} when it was converted",
-                "Convert again, if it should follow its source",
+                "If it should follow its source, convert again",
             )
 
 
 def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> Iterator[Finding]:
-    """The ledger that a dataset has, or should have by its manifest; the sources that it names are not looked at.
+    """Check the ledger of a dataset, if it has one or its manifest lists one. The ledger's sources are not read.
 
     Args:
-        deep: Compare all rows with it; else only sizes.
+        one: The files of the dataset.
+        asked: How to read the dataset.
+        deep: Compare every row with the sequences; otherwise compare only the number of rows.
     """
     said, about = read_manifest(one.path).ledger, ledger_paths(one.path)[1]
     if not about.exists() and not one.path.is_symlink():
@@ -121,7 +129,7 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
                 "TF916", "warning", str(one.path), what, f"Copy it again, or convert again with {Option('ledger')}"
             )
         return
-    from tokfmt.ops.provenance import compare, read_ledger  # with all of recipes
+    from tokfmt.ops.provenance import compare, read_ledger  # imports every module of recipes
 
     try:
         ledger = read_ledger(one.path, one.format.name)
@@ -140,7 +148,7 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
     request = viewed(request, one.format, "samples") if ledger is not None and ledger.unit == "samples" else request
     try:
         reader = open_one(request).reader
-    except TokfmtError:  # which is said where the dataset itself is read
+    except TokfmtError:  # reported where the dataset itself is read
         return
     try:
         if ledger is not None and isinstance(reader, TokenReader):
@@ -152,7 +160,7 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
 
 
 def other_findings(one: SourceFiles) -> Iterator[Finding]:
-    """What lies in the directory of a dataset and is no file of it."""
+    """Report files in the directory of a dataset that do not belong to it."""
     if one.left_out:
         what = f"is read as {one.format.name}, which leaves out {one.left_out}"
         yield Finding(
@@ -169,17 +177,19 @@ def count_findings(
     samples: bool = False,
     max_id: int | None = None,
 ) -> Iterator[Finding]:
-    """Compare how many were read, with `eos_id` taken away, with the manifest's counts.
+    """Compare the counts of a dataset with those of its manifest.
 
     Args:
         path: The dataset.
-        sequences, tokens, eos_id: What was read.
-        samples: The sequences are samples.
-        max_id: The largest ID of all tokens that were read; None if it is not known.
+        sequences: The number of sequences that were read; None if unknown.
+        tokens: The number of tokens without separators; None if unknown.
+        eos_id: The separator that was removed; None without one.
+        samples: True if the sequences are samples.
+        max_id: The largest ID of all tokens that were read; None if unknown.
     """
     said = read_manifest(path)
-    counts = said.counts(samples=samples)  # none of several splits, of which one was read
-    alike = said.eos_id == eos_id  # else tokens are counted with separators in one, and without in the other
+    counts = said.counts(samples=samples)  # empty if the manifest counts several splits, and one was read
+    alike = said.eos_id == eos_id  # otherwise only one of both counts includes the separators
     compared = [("sequences", sequences), ("tokens", tokens if alike else None)]
     different = [(key, found, counts.get(key)) for key, found in compared if found not in (None, counts.get(key))]
     for key, found, expected in different:
@@ -196,7 +206,7 @@ def count_findings(
 
 
 def stored_count_findings(path: Path, source: Source) -> Iterator[Finding]:
-    """The same of a dataset that was opened as it is stored: as far as no separator has to be looked for."""
+    """Compare the counts of a dataset that was opened as it is stored, where they need no search for separators."""
     reader = source.reader
     if isinstance(reader, RecordReader) or reader.info.layout is Layout.STREAM:
         return
@@ -211,19 +221,25 @@ def _number(value: object) -> str:
     return grouped(value) if isinstance(value, int) and not isinstance(value, bool) else printable(value)
 
 
-_CHEAP = 1 << 24  # tokens that are all looked at, as that takes less than a second
-_PLACES = 64
-_PLACE = 1 << 14  # tokens in each place, when not all are looked at
-_SEQUENCES = 64  # decoded
+_CHEAP = 1 << 24  # up to this number of tokens, all are read: that takes less than a second
+_PLACES = 64  # number of places that are read in a longer dataset
+_PLACE = 1 << 14  # tokens that are read at each place
+_SEQUENCES = 64  # sequences that are decoded
 _LONGEST = 1 << 13  # tokens of a sequence that are decoded
-_FEW = 4
+_FEW = 4  # fewer texts are not enough for a finding
 _REPLACED = "\ufffd"
-_HALF = 0.5
-_SHORT = 8  # tokens: a shorter document tells nothing
+_HALF = 0.5  # share of the texts from which on there is a finding
+_SHORT = 8  # tokens: a shorter document is not compared with its encoding
 
 
 class Beyond(NamedTuple):
-    """Ids of a window that are not in the vocabulary: their number, and position and id of the first (-1 if none)."""
+    """The IDs of a window that are beyond the vocabulary.
+
+    Attributes:
+        number: How many there are.
+        position: The position of the first on the token axis; -1 without one.
+        token: The first of these IDs; -1 without one.
+    """
 
     number: int
     position: int
@@ -231,7 +247,7 @@ class Beyond(NamedTuple):
 
 
 class Vocabulary:
-    """Looks for ids beyond a tokenizer's vocabulary: in what it is shown, or at some places by itself."""
+    """A search for IDs beyond a tokenizer's vocabulary, in windows that a caller reads or at sampled places."""
 
     def __init__(self, reader: TokenReader, handle: TokenizerHandle, jobs: int) -> None:
         self.reader, self.handle, self.jobs = reader, handle, jobs
@@ -239,17 +255,17 @@ class Vocabulary:
         self.whole = False
 
     def look(self, start: int, tokens: Tokens) -> Beyond:
-        """The tokens from a position on. Threads share it."""
+        """Return the IDs beyond the vocabulary in the window that begins at position `start`. Threads may call this."""
         wrong = np.flatnonzero(tokens >= self.handle.vocab_size)
         return Beyond(len(wrong), start + int(wrong[0]), int(tokens[wrong[0]])) if len(wrong) else Beyond(0, -1, -1)
 
     def note(self, looked: Iterable[Beyond], *, whole: bool = False) -> None:
-        """What was seen, in the order of the axis; `whole`: everything is shown."""
+        """Record results in the order of the token axis; `whole` states that they cover all of it."""
         self.whole = self.whole or whole
         self.found += [one for one in looked if one.number]
 
     def sample(self) -> None:
-        """Look at some places; at everything where there is little."""
+        """Read some places of the token axis, or all of it if it has at most `_CHEAP` tokens."""
         total = self.reader.info.tokens
         if total <= _CHEAP:
             spans = windows(0, total)
@@ -268,12 +284,21 @@ class Vocabulary:
 def tokenizer_findings(
     source: Source, reader: TokenReader, handle: TokenizerHandle, vocabulary: Vocabulary
 ) -> Iterator[Finding]:
-    """Ids beyond the vocabulary; a separator that is not the end of text; decoding that shows another tokenizer."""
+    """Compare a dataset with a tokenizer.
+
+    The findings: the manifest lists another tokenizer, IDs are beyond the vocabulary, the separator is not the end of
+    text, or the decoded text shows another tokenizer.
+    """
     name, named = str(source.paths[0]), handle.name
     said = read_manifest(source.paths[0]).tokenizer
     if said is not None and said["digest"] != handle.digest:
-        yield Finding("TF926", "warning", name, f"its manifest names a tokenizer with checksum {said['digest']}, "
-                      f"{named} has {handle.digest}", "Name the tokenizer that it was made with")  # fmt: skip
+        yield Finding(
+            "TF926",
+            "warning",
+            name,
+            f"its manifest names a tokenizer with checksum {said['digest']}, {named} has {handle.digest}",
+            "Give the tokenizer that it was made with",
+        )
     try:
         yield from _beyond(name, reader, handle, vocabulary)
         eos_id = source.separator.eos_id
@@ -284,7 +309,7 @@ def tokenizer_findings(
                 name,
                 f"its separator is {eos_id:,} ({source.separator.source}), the end of "
                 f"text of {named} is {handle.eos_id:,}",
-                "If that is not meant, another tokenizer was used",
+                f"Give the tokenizer that it was made with, or the right separator with {Option('eos')}",
             )
         yield from _decoded(name, reader, handle)
     except TokfmtError as error:
@@ -292,13 +317,13 @@ def tokenizer_findings(
 
 
 def _beyond(name: str, reader: TokenReader, handle: TokenizerHandle, vocabulary: Vocabulary) -> Iterator[Finding]:
-    """Ids that are not in the vocabulary: of all tokens, or of some windows."""
+    """Report IDs beyond the vocabulary: of all tokens, or of the sampled places."""
     if not vocabulary.whole:
         vocabulary.sample()
     found, size = vocabulary.found, handle.vocab_size
     if not found:
         top, bound = reader.info.max_id, reader.info.extras.get("max_token_id")
-        stated = [(top, "error", "its largest id is"), (bound, "warning", "its max_token_id is")]
+        stated = [(top, "error", "its largest ID is"), (bound, "warning", "its max_token_id is")]
         for value, severity, what in stated if not vocabulary.whole else ():
             if isinstance(value, int) and value >= size and value != reader.info.eos_id:
                 message = f"{what} {value:,}, beyond the {size:,} tokens of {handle.name}"
@@ -307,7 +332,7 @@ def _beyond(name: str, reader: TokenReader, handle: TokenizerHandle, vocabulary:
                     severity,
                     name,
                     message,
-                    f"Name the tokenizer that it was made with; {Option('deep')} finds the place",
+                    f"Give the tokenizer that it was made with; {Option('deep')} finds the place",
                 )
                 return
         return
@@ -315,19 +340,22 @@ def _beyond(name: str, reader: TokenReader, handle: TokenizerHandle, vocabulary:
     sequence = sequence_at(reader, position)
     place = byte_offset_of(reader, position)
     at = position - int(reader.offsets(sequence, sequence)[0])
-    where = "" if vocabulary.whole else " where it was looked at"
+    where = "" if vocabulary.whole else " at the places that were read"
     count = sum(part.number for part in found)
     yield Finding(
-        "TF921", "error", str(place.path) if place else name,
-        f"{count:,} ids are beyond the {size:,} tokens of {handle.name}{where} (first: id {token:,}, sequence "
-        f"{sequence:,}, position {at:,})", "Name the tokenizer that it was made with",
+        "TF921",
+        "error",
+        str(place.path) if place else name,
+        f"{count:,} IDs are beyond the {size:,} tokens of {handle.name}{where} (first: ID {token:,}, sequence "
+        f"{sequence:,}, position {at:,})",
+        "Give the tokenizer that it was made with",
         place.offset if place else None,
-    )  # fmt: skip
+    )
 
 
 @dataclass(slots=True)
 class _Texts:
-    """What some sequences decode to."""
+    """Some sequences and their decoded texts; `whole` if each is a complete document."""
 
     ids: list[list[int]]
     texts: list[str]
@@ -346,7 +374,7 @@ def _decoded(name: str, reader: TokenReader, handle: TokenizerHandle) -> Iterato
             "warning",
             name,
             f"{replaced:,} of {count:,} sequences decoded with {handle.name} hold bytes that are not UTF-8",
-            "It was probably made with another tokenizer",
+            "Give the tokenizer that it was made with",
         )
         return
     foreign = [text for text in found.texts if not text.isascii()]
@@ -357,7 +385,7 @@ def _decoded(name: str, reader: TokenReader, handle: TokenizerHandle) -> Iterato
             "warning",
             name,
             f"{misread:,} of {len(foreign):,} texts that are not ASCII are UTF-8 read as Latin-1",
-            "Pack the text again: Modalities before 2024-02-06 read it so",
+            "Pack the text again with a newer version: Modalities before 2024-02-06 read text as Latin-1",
         )
     if found.whole:
         yield from _encoded_again(name, found, handle)
@@ -368,12 +396,17 @@ def _encoded_again(name: str, found: _Texts, handle: TokenizerHandle) -> Iterato
     long = [number for number, ids in enumerate(found.ids) if len(ids) >= _SHORT]
     other = sum(again[number].tolist() != found.ids[number] for number in long)
     if len(long) >= _FEW and other > _HALF * len(long):
-        yield Finding("TF925", "warning", name, f"{other:,} of {len(long):,} documents, decoded with {handle.name} and "
-                      "encoded again, give other ids", "It was probably made with another tokenizer")  # fmt: skip
+        yield Finding(
+            "TF925",
+            "warning",
+            name,
+            f"{other:,} of {len(long):,} documents, decoded with {handle.name} and encoded again, have other IDs",
+            "Give the tokenizer that it was made with",
+        )
 
 
 def _some(reader: TokenReader, handle: TokenizerHandle) -> _Texts:
-    """Sequences spread over the dataset, decoded: documents that are not too long, or the beginnings of samples."""
+    """Decode sequences at even distances: documents of at most `_LONGEST` tokens, or the beginnings of samples."""
     info, decoder = reader.info, handle.decoder(lenient=True)
     count = min(info.sequences, _SEQUENCES)
     ids, whole = [], info.layout is Layout.DOCUMENTS
@@ -390,7 +423,7 @@ def _some(reader: TokenReader, handle: TokenizerHandle) -> _Texts:
 
 
 def _is_misread(text: str) -> bool:
-    """Whether all of a text is UTF-8 that was read as Latin-1."""
+    """Return True if all of a text is UTF-8 that was read as Latin-1."""
     try:
         text.encode("latin-1").decode("utf-8")
     except UnicodeError:
@@ -398,22 +431,25 @@ def _is_misread(text: str) -> bool:
     return True
 
 
-_REMEDY = "Look at tokfmt check of the corpus, mend it, and pack it again"
+_REMEDY = "Run tokfmt check on the corpus, correct it, and pack it again"
 _KINDS: dict[Step, str] = {"only_in_a": "extra", "only_in_b": "missing", "changed": "changed"}
-_LOOKED = 1 << 20  # tokens of two documents that are compared
+_LOOKED = 1 << 20  # tokens from the start of two documents in which the first difference is looked for
 
 
 class Corpus:
-    """What datasets are compared with: opened at once, read when it is first needed, and only once.
+    """The corpus that datasets are compared with. It is opened at once, and read once, when it is first needed.
 
     Args:
-        handle: To tokenise its text.
-        ignore_order: Its documents may come in any order.
-        processes: Much text is tokenised in processes.
+        request: The corpus, and how to read it.
+        handle: The tokenizer for its text.
+        jobs: The number of workers.
+        progress: Receives phases and counts.
+        ignore_order: Ignore the order of its documents.
+        processes: Tokenize much text in processes.
 
     Raises:
-        OptionError: It holds text, and there is no tokenizer.
-        TokfmtError: It cannot be opened.
+        OptionError: If the corpus holds text, and there is no tokenizer.
+        TokfmtError: If the corpus cannot be opened.
     """
 
     def __init__(
@@ -428,33 +464,33 @@ class Corpus:
     ) -> None:
         self.handle, self.jobs, self.progress = handle, jobs, progress
         self.ignore_order, self.processes = ignore_order, processes
-        # fields beside the documents are not compared, so nobody has to give them up
+        # only documents are compared, so the user need not allow the loss of other fields
         self.source = open_one(
             replace(request, allow_loss=request.allow_loss | {"fields"}), jobs=jobs, progress=progress
         )
         reader = self.source.reader
         if handle is None and isinstance(reader, RecordReader) and reader.info.kind == "text":
             raise OptionError(
-                f"{Option('against')} compares tokens with text: say how to encode it with "
+                f"{Option('against')} compares tokens with text, which needs a tokenizer. Add "
                 f"{Option('tokenizer', 'NAME|DIR|FILE')}"
             )
 
     @cached_property
     def side(self) -> Side:
-        """Its documents."""
+        """The documents of the corpus, as they are compared."""
         return self.side_of(self.source)
 
     @cached_property
     def fingerprints(self) -> Fingerprints:
-        """Of all its documents."""
+        """The fingerprints of all documents of the corpus."""
         with hands(self.jobs) as workers:
             return self.side.fingerprints(0, workers, lambda _: None)
 
     def side_of(self, source: Source) -> Side:
-        """A dataset as it is compared."""
+        """Return the sequences of a dataset as they are compared with the corpus."""
         reader = source.reader
         if not isinstance(reader, RecordReader):
-            # a pack whose documents do not all end with the separator is read with those that there are
+            # if not every document of a pack ends with the separator, the reader returns those that are stored
             trailing = self.handle is not None and reader.info.separators is Separators.TRAILING
             return AxisSide(reader, ignored_end=self.handle.eos_id if self.handle and trailing else None)
         encoder = self.handle.encoder() if self.handle else None
@@ -467,13 +503,14 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """What is different.
+    """The differences between a dataset and a corpus.
 
     Attributes:
-        total: Documents of the corpus.
-        missing, extra, changed, moved: How many documents.
-        firsts: The first of each kind, as (sequence here, document of the corpus).
-        cut_off: Those that are missing are the last ones.
+        total: The number of documents of the corpus.
+        missing, extra, changed, moved: The number of documents of each kind.
+        firsts: The first difference of each kind, as (sequence of the dataset, document of the corpus). The number of
+            a side that lacks the document has no meaning.
+        cut_off: True if the missing documents are the last ones of the corpus.
     """
 
     total: int
@@ -485,12 +522,12 @@ class Differences:
     cut_off: bool = False
 
     def first(self, kind: str) -> tuple[int, int]:
-        """Of a kind that there is."""
+        """Return the first difference of a kind, as in `firsts`; (-1, -1) without one."""
         return self.firsts.get(kind, (-1, -1))
 
 
 def corpus_findings(source: Source, corpus: Corpus) -> Iterator[Finding]:
-    """Documents that are missing, too many, different, shifted, or in another order."""
+    """Report documents that are missing, additional, different, shifted, or in another order."""
     name, path = str(source.paths[0]), source.paths[0]
     try:
         there = corpus.side
@@ -498,7 +535,7 @@ def corpus_findings(source: Source, corpus: Corpus) -> Iterator[Finding]:
         corpus.progress.phase(f"comparing with {corpus.source.paths[0].name}", here.tokens, "tokens")
         with hands(corpus.jobs) as workers:
             mine = here.fingerprints(0, workers, corpus.progress.advance)
-        # what splits at separators cannot hold empty documents, so nobody has lost them
+        # a stream that is split at separators cannot hold empty documents, so they are not missing
         splits = isinstance(here, AxisSide) and here.reader.info.free_of is not None
         ignored = corpus.ignore_order
         if not ignored and read_manifest(path).content.get("shuffle") is not None:
@@ -516,9 +553,10 @@ def compare(
     """Compare the documents of a dataset with those of a corpus.
 
     Args:
-        here, there: uint64[documents, 2] each.
-        skip_empty: Empty ones do not count, on either side.
-        ignore_order: Only which there are, and how often.
+        here: The fingerprints of the dataset, uint64[documents, 2].
+        there: The fingerprints of the corpus, uint64[documents, 2].
+        skip_empty: Ignore empty documents on both sides.
+        ignore_order: Compare only how often each document occurs.
     """
     mine = theirs = None
     if skip_empty:
@@ -526,7 +564,7 @@ def compare(
         here, there = here[mine], there[theirs]
 
     def places(a: int, b: int) -> tuple[int, int]:
-        """Numbers that count the empty ones as well; -1 for none."""
+        """Map two indexes to numbers that count empty documents as well; -1 without one."""
         return tuple(  # type: ignore[return-value]
             k if kept is None else int(kept[k]) if 0 <= k < len(kept) else -1 for k, kept in ((a, mine), (b, theirs))
         )
@@ -571,12 +609,12 @@ def _worded(name: str, here: Side, corpus: Side, found: Differences) -> Iterator
         yield Finding("TF931", "error", name, what, _REMEDY)
     if found.extra:
         what = f"{found.extra:,} documents are not in the corpus (first: sequence {found.first('extra')[0]:,})"
-        yield Finding("TF932", "error", name, what, "Was something packed twice, or the corpus changed?")
+        yield Finding("TF932", "error", name, what, "Find out if something was packed twice, or if the corpus changed")
     if found.moved:
         sequence, document = found.first("moved")
         place = f"sequence {sequence:,}, document {document + 1:,} of the corpus"
         what = f"{found.moved:,} documents are in another order (first: {place})"
-        yield Finding("TF935", "error", name, what, f"If their order does not matter, {Option('ignore-order')}")
+        yield Finding("TF935", "error", name, what, f"If their order does not matter, add {Option('ignore-order')}")
     if found.changed:
         yield _changed(name, here, corpus, found)
 
@@ -613,13 +651,13 @@ def _changed(name: str, here: Side, corpus: Side, found: Differences) -> Finding
         "error",
         path,
         f"{head}the corpus, {detail})",
-        "Is it the tokenizer, and the corpus, that it was made with?",
+        "Compare with the tokenizer and the corpus that it was made with",
         offset,
     )
 
 
 def _place(name: str, here: Side, sequence: int, token: int) -> tuple[str, int | None]:
-    """The file and the byte of a token."""
+    """Return the file and the byte offset of a token; the dataset and None if it has no such place."""
     if not isinstance(here, AxisSide) or not here.tokens:
         return name, None
     start = int(here.reader.offsets(sequence, sequence)[0])
@@ -632,17 +670,17 @@ def _beginning(side: Side, number: int) -> NDArray[np.integer]:
 
 
 _FARTHEST = 64
-"""Tokens: twelve bytes are 3, 6 or 12 tokens, and nested merges add up."""
+"""Tokens: the largest shift that is looked for. One merge shifts by 12 bytes (3, 6 or 12 tokens), and merges add up."""
 
-_ENOUGH = 8
-_LOOK = 256
-_BEFORE = 1 << 20  # tokens of a document before, whose end is looked at
+_ENOUGH = 8  # tokens that have to be alike
+_LOOK = 256  # tokens from the start of the document that are compared
+_BEFORE = 1 << 20  # tokens of an earlier document that are read to get its end
 
 
 def shift_of(here: Side, corpus: Side, sequence: int, document: int) -> int:
-    """How many tokens too early a document begins (negative: too late); 0 when it is not shifted.
+    """Return how many tokens too early a document begins; negative: too late; 0: not shifted.
 
-    The stream of the corpus has one token after each document, whatever the separator is: it is not compared.
+    The stream of the corpus has one token after each document for the separator, which is not compared.
     """
     mine = _head(here, sequence)
     if len(mine) < _ENOUGH:
@@ -665,7 +703,11 @@ def _head(side: Side, number: int) -> NDArray[np.int64]:
 
 
 def _stream(corpus: Side, document: int) -> tuple[NDArray[np.int64], NDArray[np.bool_], int]:
-    """The corpus around a document with a gap for each separator; which tokens are known; where the document begins."""
+    """Return the corpus around a document as a stream.
+
+    Returns:
+        The IDs with -1 for each separator, a mask of the known IDs, and the index at which the document begins.
+    """
     pieces: list[NDArray[np.int64]] = []
     first, last = max(0, document - _FARTHEST), min(corpus.count, document + 8)
     around = corpus.neighbours(first, last, _BEFORE)

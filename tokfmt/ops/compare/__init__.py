@@ -1,1 +1,1 @@
-"""Are two datasets alike? One hash of a sequence, one alignment, and `tokfmt diff`."""
+"""Compare two datasets: fingerprints of sequences, their alignment, and `tokfmt diff`."""

@@ -1,15 +1,18 @@
-"""The one alignment of two datasets: which sequences are alike in order, which moved, which are on one side only.
+"""Align two datasets: find the sequences that are equal in order, those that moved, and those of one side only.
 
-`diff`, `check --against` and the browser's `--diff` count with it; `convert --verify` goes in step with its first part.
+`diff`, `check --against` and the browser's `--diff` use this alignment.
 
-Common beginnings are compared as arrays, at the speed of memory. From the first difference on every sequence has a
-fingerprint; a longest common subsequence of them is what is alike in order, what is left over on both sides has moved,
-and the rest is changed or on one side only. Equal sequences are paired as that subsequence wants it: one that is gone
-is never told as moved because an equal one stands elsewhere.
+1. Common beginnings are compared as arrays, at the speed of memory.
+2. From the first difference on, every sequence has a fingerprint. A longest common subsequence of the fingerprints is
+   the sequences that are equal in order. Equal sequences that remain on both sides have moved.
+3. The other sequences are changed, or are on one side only.
 
-Memory: 96 bytes for each sequence of either side behind the first difference; refused beyond half of the machine's.
-Time: that of sorting, times the number of equal sequences; where there are too many equal ones for that, pairs of them
-are taken as they come, and `exact` is False.
+Equal sequences are paired by that subsequence. A missing sequence is therefore never reported as moved because an equal
+sequence is at another position.
+
+Memory: 96 bytes per sequence of either side after the first difference. More than half of the machine's memory is
+refused. Time: that of a sort, times the number of equal sequences. If there are too many equal sequences, only some
+pairs of them are compared, and `exact` is False.
 """
 
 from __future__ import annotations
@@ -35,15 +38,15 @@ from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import Workers
 
 HELD = 96
-"""Bytes held for each sequence behind the first difference, of either side."""
+"""Bytes held per sequence of either side after the first difference."""
 
 PAIRS = 1 << 23
-"""Pairs of equal sequences that are all looked at, beside one for each sequence."""
+"""The maximum number of pairs of equal sequences that are all compared, in addition to one per sequence."""
 
-_FIRST, _MOST = 1 << 8, 1 << 16  # sequences compared at once: few at first, then more
-_SMALL = 1 << 14  # tokens compared at once: the same
+_FIRST, _MOST = 1 << 8, 1 << 16  # sequences compared at once: few at first, because a difference is often early
+_SMALL = 1 << 14  # tokens of the first window that is compared, for the same reason
 _CHUNK = 1 << 16
-_PARTS = 64  # of a multiset, matched one after the other
+_PARTS = 64  # parts of a multiset, which are matched one after the other
 
 Positions = NDArray[np.int64]
 Kind = Literal["changed", "only_in_a", "only_in_b", "moved", "swapped"]
@@ -52,11 +55,11 @@ Step = Literal["changed", "only_in_a", "only_in_b", "moved", "arrived", "swapped
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """What one side has more of.
+    """The sequences that one side has more often than the other.
 
     Attributes:
-        count: Sequences, each as often as it is there too often.
-        examples: Numbers of some of them, ascending.
+        count: The number of additional sequences.
+        examples: The numbers of some of them, ascending.
     """
 
     count: int
@@ -68,11 +71,11 @@ class Difference:
     """One difference, in the words of `tokfmt diff --json`.
 
     Attributes:
-        kind: "changed": in both, at the same place, unlike. "moved": the same sequence at two places. "swapped": two
-            sequences that stand in each other's place.
-        a, b: Sequence numbers; None on the side that lacks it.
-        with_a, with_b: The other pair, for "swapped".
-        at_a, at_b: Where that is in either dataset.
+        kind: "changed": different sequences at the same place. "moved": an equal sequence at another place. "swapped":
+            two sequences that have exchanged their places. "only_in_a", "only_in_b": a sequence of one side only.
+        a, b: The sequence numbers; None on the side that lacks the sequence.
+        at_a, at_b: The numbers at which the difference is in either dataset.
+        with_a, with_b: The numbers of the other sequence of "swapped", else None.
     """
 
     kind: Kind
@@ -85,12 +88,13 @@ class Difference:
 
 
 class Stretch(NamedTuple):
-    """Some steps in a row that differ in the same way, side by side.
+    """Consecutive sequences that differ in the same way.
 
     Attributes:
-        step: "moved": of A, and elsewhere in B; "arrived": the same seen from B; else as in `Difference`.
-        a, b: The first sequences, on the side that lacks it where it would be.
-        length: How many steps.
+        step: "moved": a sequence of A that is elsewhere in B. "arrived": a sequence of B that is elsewhere in A.
+            Otherwise as in `Difference`.
+        a, b: The first sequence of either side; on a side that lacks it, the number that it would have.
+        length: The number of sequences.
     """
 
     step: Step
@@ -101,13 +105,14 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True)
 class Alignment:
-    """How two datasets match.
+    """The alignment of two datasets A and B.
 
     Attributes:
-        counts: Sequences of A and of B.
-        runs: int64[n, 3]: sequences alike in order, as first of A, first of B, how many; ascending.
-        moves: int64[m, 2]: sequences of A and of B that are alike and stand elsewhere; ascending in A.
-        exact: No more sequences could be in order, so none fewer have moved.
+        counts: The numbers of sequences of A and of B.
+        runs: int64[n, 3], ascending. Each row is a run of sequences that are equal in order: the first of A, the first
+            of B, and the length.
+        moves: int64[m, 2], ascending in A. Each row is a sequence of A and an equal sequence of B elsewhere.
+        exact: True if `runs` is a longest common subsequence, so that the minimum number of sequences has moved.
     """
 
     counts: tuple[int, int]
@@ -117,12 +122,12 @@ class Alignment:
 
     @property
     def same(self) -> int:
-        """Sequences alike in order, those not counted that have changed places with their neighbour."""
+        """The number of sequences that are equal in order, without those that were swapped with their neighbor."""
         return int(self.runs[:, 2].sum()) - len(self._neighbours)
 
     @cached_property
     def differing(self) -> dict[Kind, int]:
-        """How many of each kind; pairs for "swapped"."""
+        """The number of differences by kind; "swapped" counts pairs."""
         starts, stops = self._gaps
         moved = [np.bincount(gaps, minlength=len(starts)) for gaps in self._gaps_of_moves]
         left = [stops[:, side] - starts[:, side] - moved[side] for side in (0, 1)]
@@ -139,7 +144,7 @@ class Alignment:
         return {kind: count for kind, count in found.items() if count}
 
     def differences(self) -> Iterator[Difference]:
-        """All of them, in the order of A."""
+        """Yield every difference in the order of A."""
         for step, a, b, count in self.stretches():
             if step in ("moved", "swapped"):
                 yield from self._moved(a, b)
@@ -162,7 +167,7 @@ class Alignment:
             yield Difference("moved", a, self.elsewhere(0, a), a, b)
 
     def elsewhere(self, side: int, row: int) -> int | None:
-        """Where on the other side a sequence of A (0) or B (1) stands that has moved; None when it has not."""
+        """Return the number on the other side of a moved sequence of A (side 0) or B (side 1); None if not moved."""
         order = self.moves if side == 0 else self._by_b
         at = int(np.searchsorted(order[:, side], row))
         return int(order[at, 1 - side]) if at < len(order) and order[at, side] == row else None
@@ -173,7 +178,7 @@ class Alignment:
         return self.moves[np.argsort(self.moves[:, 1])]
 
     def stretches(self) -> Iterator[Stretch]:
-        """What differs, laid side by side: every sequence of either side that is not in a run stands in one step."""
+        """Yield the differences side by side: every sequence that is not in a run belongs to one stretch."""
         starts, stops = self._gaps
         moved = self.moves[:, 0], self._by_b[:, 1]
         edges = [(np.searchsorted(m, starts[:, k]), np.searchsorted(m, stops[:, k])) for k, m in enumerate(moved)]
@@ -182,7 +187,14 @@ class Alignment:
             yield from self._steps(starts[gap].tolist(), stops[gap].tolist(), rows[0], rows[1])
 
     def _steps(self, first: list[int], last: list[int], gone: list[int], came: list[int]) -> Iterator[Stretch]:
-        """The steps of one gap between runs; `gone` and `came` are what has moved there, of A and of B."""
+        """Yield the stretches of one gap between runs.
+
+        Args:
+            first: The first sequence of the gap, of A and of B.
+            last: The end of the gap, of A and of B.
+            gone: The moved sequences of A in the gap, ascending.
+            came: The moved sequences of B in the gap, ascending.
+        """
         (i, j), (end_a, end_b) = first, last
         gone, came = [*gone, end_a][::-1], [*came, end_b][::-1]
         while i < end_a or j < end_b:
@@ -211,32 +223,32 @@ class Alignment:
                 j = came[-1]
 
     def _in_place(self, a: int, b: int) -> bool:
-        """Whether two that have moved stand in each other's place, of which these are one."""
+        """Return True if a moved sequence of A and one of B are at one of the two places of a swap."""
         swap = self._swaps.get(a) or self._seconds.get(a)
         return swap is not None and (a, b) in ((swap.a, swap.b), (swap.with_a, swap.with_b))
 
     @cached_property
     def _gaps(self) -> tuple[Positions, Positions]:
-        """int64[gaps, 2] each: where in A and in B what lies between runs starts and stops; with both ends."""
+        """The starts and the stops in A and B of the gaps between runs, int64[gaps, 2] each, with both ends."""
         runs = self.runs
         starts = np.concatenate((np.zeros((1, 2), np.int64), runs[:, :2] + runs[:, 2:]))
         return starts, np.concatenate((runs[:, :2], np.array([self.counts], np.int64)))
 
     @cached_property
     def _gaps_of_moves(self) -> tuple[Positions, Positions]:
-        """In which gap of A a move begins, and in which of B it ends."""
+        """The gap of A in which each move begins, and the gap of B in which it ends."""
         starts = self._gaps[0]
         found = [np.searchsorted(starts[:, side], self.moves[:, side], side="right") - 1 for side in (0, 1)]
         return found[0], found[1]
 
     @cached_property
     def _swaps(self) -> dict[int, Difference]:
-        """Of moves: two that stand in each other's place, by the one of A that has moved, or the first of both."""
+        """The swaps, by the sequence of A that moved, or by the first if both moved."""
         return {**self._apart, **self._neighbours}
 
     @cached_property
     def _apart(self) -> dict[int, Difference]:
-        """Two moves of which each ends where the other begins."""
+        """The swaps of two moves of which each ends where the other begins, by the first sequence of A."""
         moves, (gap_a, gap_b) = self.moves, self._gaps_of_moves
         count = len(moves)
         if not count:
@@ -245,7 +257,9 @@ class Alignment:
         slot_a = gap_a * (count + 1) + _ranks(gap_a)
         slot_b = np.empty(count, np.int64)
         slot_b[order] = gap_b[order] * (count + 1) + _ranks(gap_b[order])
-        into = order[np.minimum(np.searchsorted(slot_b[order], slot_a), count - 1)]  # who comes to where this one was
+        into = order[
+            np.minimum(np.searchsorted(slot_b[order], slot_a), count - 1)
+        ]  # the move that ends where each move begins
         pairs = np.flatnonzero((slot_b[into] == slot_a) & (slot_a[into] == slot_b) & (moves[into, 0] > moves[:, 0]))
         found = {}
         for k in pairs.tolist():
@@ -255,7 +269,7 @@ class Alignment:
 
     @cached_property
     def _neighbours(self) -> dict[int, Difference]:
-        """Moves over one neighbour that stays: both have changed places."""
+        """The swaps of a moved sequence with a neighbor that is in a run, by the sequence of A that moved."""
         found: dict[int, Difference] = {}
         used = {number for swap in self._apart.values() for number in (swap.a, swap.with_a)}
         a, b = self.moves[:, 0], self.moves[:, 1]
@@ -274,7 +288,7 @@ class Alignment:
 
     @cached_property
     def _seconds(self) -> dict[int | None, Difference]:
-        """Swaps of two that have moved, by the second of both."""
+        """The swaps of two moved sequences, by the second sequence of A."""
         return {swap.with_a: swap for swap in self._apart.values()}
 
 
@@ -288,11 +302,14 @@ def align(
     """Align two datasets.
 
     Args:
-        progress: Told how many more tokens of either were passed.
-        begun: Told how many sequences at the beginning are alike, before the others are aligned.
+        a: The first dataset.
+        b: The second dataset.
+        workers: The workers.
+        progress: Called with the number of tokens of both sides that were passed since the last call.
+        begun: Called with the number of equal sequences at the beginning, before the other sequences are aligned.
 
     Raises:
-        OptionError: More sequences lie behind the first difference than memory should hold.
+        OptionError: If too many sequences follow the first difference for the memory of this machine.
     """
     head = 0
     if isinstance(a, AxisSide) and isinstance(b, AxisSide) and a.ignored_end is None and b.ignored_end is None:
@@ -305,11 +322,11 @@ def align(
 
 
 def check_room(count: int, first: int) -> None:
-    """Raise OptionError when `count` sequences behind the first difference are more than memory should hold."""
+    """Raise OptionError if `count` sequences after the first difference need more than half of the memory."""
     if count * HELD > resources.share():
         raise OptionError(
-            f"{count:,} sequences lie behind the first difference (sequence {first:,}); aligning them "
-            f"would hold {count * HELD:,} bytes of memory, half of this machine's is {resources.share():,}. "
+            f"{count:,} sequences follow the first difference (sequence {first:,}). Aligning them takes "
+            f"{count * HELD:,} bytes of memory, and half of this machine's is {resources.share():,}. "
             f"{Option('ignore-order')} needs less"
         )
 
@@ -318,7 +335,13 @@ _NONE = np.empty((0, 2), np.uint64)
 
 
 def aligned(a: Fingerprints, b: Fingerprints, head: int = 0) -> Alignment:
-    """Align fingerprints of all sequences but `head` at the beginning, which are alike."""
+    """Align the fingerprints of two datasets.
+
+    Args:
+        a: The fingerprints of A after the first `head` sequences, uint64[n, 2].
+        b: The fingerprints of B after the first `head` sequences, uint64[m, 2].
+        head: The number of sequences at the beginning that are equal.
+    """
     before = _common(a, b)
     after = _common(a[before:][::-1], b[before:][::-1])
     x, y = _numbered(a[before : len(a) - after], b[before : len(b) - after])
@@ -333,7 +356,7 @@ def aligned(a: Fingerprints, b: Fingerprints, head: int = 0) -> Alignment:
 
 
 def alike_from_start(a: AxisSide, b: AxisSide, workers: Workers, progress: Callable[[int], None]) -> int:
-    """How many sequences at the beginning of both are alike, compared as arrays."""
+    """Return the number of sequences at the beginning of both sides that are equal; their values are compared."""
     total, size = 0, _FIRST
     while total < min(a.count, b.count):
         count = min(size, a.count - total, b.count - total)
@@ -365,9 +388,9 @@ def first_unlike(
     workers: Workers,
     progress: Callable[[int], None] = lambda _: None,
 ) -> int:
-    """The first of `length` positions at which one of the pairs of channels differs; -1 when none does.
+    """Return the first position below `length` at which a pair of channels differs; -1 if none does.
 
-    Windows are compared in parallel; small ones first, as after one difference the next is often near.
+    Windows are compared in parallel. The first windows are small, because a difference is often near the start.
     """
 
     def compared(window: tuple[int, int]) -> int:
@@ -409,20 +432,27 @@ def _growing(length: int) -> Iterator[tuple[int, int]]:
 def multisets(
     a: Side, b: Side, most: int, workers: Workers, progress: Callable[[int], None]
 ) -> tuple[Surplus, Surplus]:
-    """Compare two datasets as multisets of sequences: what A has more of than B, and B than A.
+    """Compare two datasets as multisets of sequences.
 
-    Holds 16 bytes a sequence of either side, in memory up to half of the machine's, else in a file in $TMPDIR.
+    This holds 16 bytes per sequence of either side: in memory up to half of the machine's, otherwise in a file in
+    $TMPDIR.
 
     Args:
-        most: Examples of either.
-        progress: Told how many more tokens were hashed.
+        a: The first dataset.
+        b: The second dataset.
+        most: The maximum number of examples per side.
+        workers: The workers.
+        progress: Called with the number of tokens that were hashed since the last call.
+
+    Returns:
+        The surplus of A over B, and of B over A.
     """
     prints = [side.fingerprints(0, workers, progress) for side in (a, b)]
     return surpluses(prints[0], prints[1], most)
 
 
 def surpluses(a: Fingerprints, b: Fingerprints, most: int) -> tuple[Surplus, Surplus]:
-    """What A has more of than B, and B than A, with the numbers of up to `most` sequences each."""
+    """Return the surplus of A over B and of B over A, with the numbers of up to `most` sequences each."""
     counts, examples = [0, 0], [np.empty(0, np.int64), np.empty(0, np.int64)]
     for part in range(_PARTS):
         mine = [_of_part(side, part) for side in (a, b)]
@@ -436,7 +466,10 @@ def surpluses(a: Fingerprints, b: Fingerprints, most: int) -> tuple[Surplus, Sur
 
 
 def _of_part(prints: Fingerprints, part: int) -> Positions:
-    """The sequences of one of _PARTS parts, by their fingerprints; a window at a time, as these may lie on disk."""
+    """Return the sequences of one of _PARTS parts, by the top bits of their fingerprints.
+
+    The fingerprints are read a window at a time, because they may be on disk.
+    """
     found = [
         first
         + np.flatnonzero(
@@ -447,11 +480,11 @@ def _of_part(prints: Fingerprints, part: int) -> Positions:
     return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
-# numbers that stand for fingerprints
+# numbers instead of fingerprints
 
 
 def _common(a: Fingerprints, b: Fingerprints) -> int:
-    """How many both begin with."""
+    """Return the number of equal fingerprints at the beginning of both."""
     length = min(len(a), len(b))
     for first in range(0, length, _MOST):
         last = min(first + _MOST, length)
@@ -462,7 +495,7 @@ def _common(a: Fingerprints, b: Fingerprints) -> int:
 
 
 def _numbered(a: Fingerprints, b: Fingerprints) -> tuple[Positions, Positions]:
-    """Equal fingerprints as equal numbers."""
+    """Return a number for each fingerprint; equal fingerprints have equal numbers."""
     prints = np.concatenate([a, b])
     order = np.lexsort((prints[:, 1], prints[:, 0]))
     prints = prints[order]
@@ -475,10 +508,10 @@ def _numbered(a: Fingerprints, b: Fingerprints) -> tuple[Positions, Positions]:
 
 
 def _in_order(x: Positions, y: Positions) -> tuple[Positions, Positions, bool]:
-    """Positions in x and in y of a longest common subsequence, and whether it surely is a longest one."""
+    """Return the indexes in x and y of a common subsequence, and True if it is certain to be a longest one."""
     size = int(max(x.max(initial=-1), y.max(initial=-1))) + 1
     count_x, count_y = np.bincount(x, minlength=size), np.bincount(y, minlength=size)
-    at_x, at_y = np.flatnonzero(count_y[x]), np.flatnonzero(count_x[y])  # what both have
+    at_x, at_y = np.flatnonzero(count_y[x]), np.flatnonzero(count_x[y])  # numbers that both sides have
     short_x, short_y = x[at_x], y[at_y]
     pairs = count_x * count_y
     limit = PAIRS + len(short_x) + len(short_y)
@@ -492,7 +525,7 @@ def _in_order(x: Positions, y: Positions) -> tuple[Positions, Positions, bool]:
     light_x, light_y = np.flatnonzero(light[short_x]), np.flatnonzero(light[short_y])
     p, q = _longest(short_x[light_x], short_y[light_y])
     p, q = light_x[p], light_y[q]
-    # the many equal ones: in the stretches between those found, one after the other
+    # numbers with too many pairs are paired in order, in each stretch between the pairs that were found
     between = [_within(short, anchors, light, size) for short, anchors in ((short_x, p), (short_y, q))]
     more_p, more_q = _paired(between[0][1], between[1][1])
     p, q = np.concatenate([p, between[0][0][more_p]]), np.concatenate([q, between[1][0][more_q]])
@@ -503,13 +536,16 @@ def _in_order(x: Positions, y: Positions) -> tuple[Positions, Positions, bool]:
 
 
 def _within(x: Positions, anchors: Positions, light: NDArray[np.bool_], size: int) -> tuple[Positions, Positions]:
-    """Positions of what is not light, and a number for each that says which it is and between which anchors."""
+    """Return the indexes of numbers with many pairs, and a key per index: the number, and the anchors around it."""
     heavy = np.flatnonzero(~light[x])
     return heavy, np.searchsorted(anchors, heavy) * size + x[heavy]
 
 
 def _longest(x: Positions, y: Positions) -> tuple[Positions, Positions]:
-    """The same over all pairs of equal numbers (Hunt and Szymanski); in step where that is as long."""
+    """Return a longest common subsequence over all pairs of equal numbers (Hunt and Szymanski).
+
+    If pairs at equal indexes are as many, these are returned.
+    """
     begin, length = 0, min(len(x), len(y))
     unlike = np.flatnonzero(x[:length] != y[:length])
     begin = int(unlike[0]) if len(unlike) else length
@@ -519,7 +555,7 @@ def _longest(x: Positions, y: Positions) -> tuple[Positions, Positions]:
     each = np.searchsorted(y[order], x, side="right") - starts
     ends = np.cumsum(each)
     p = np.repeat(np.arange(len(x)), each)
-    q = order[np.repeat(starts + ends - 1, each) - np.arange(len(p))]  # of each of x the last of y first
+    q = order[np.repeat(starts + ends - 1, each) - np.arange(len(p))]  # for each index of x, those of y descending
     kept = increasing(q)
     in_step = np.flatnonzero(x[: len(y)] == y[: len(x)])
     p, q = (in_step, in_step) if len(in_step) == len(kept) else (p[kept], q[kept])
@@ -528,7 +564,7 @@ def _longest(x: Positions, y: Positions) -> tuple[Positions, Positions]:
 
 
 def increasing(values: Positions) -> Positions:
-    """Indexes of a longest strictly increasing subsequence (patience sorting)."""
+    """Return the indexes of a longest strictly increasing subsequence (patience sorting)."""
     tails, holders = array("q"), array("q")
     before = np.empty(len(values), np.int64)
     k = 0
@@ -553,7 +589,7 @@ def increasing(values: Positions) -> Positions:
 
 
 def _paired(x: Positions, y: Positions) -> tuple[Positions, Positions]:
-    """Positions of equal numbers: the first of x with the first of y, and so on; ascending in x."""
+    """Return the indexes of equal numbers, ascending in x: the first in x with the first in y, and so on."""
     keys = []
     size = max(len(x), len(y)) + 1
     _, both = np.unique(np.concatenate([x, y]), return_inverse=True)
@@ -568,7 +604,7 @@ def _paired(x: Positions, y: Positions) -> tuple[Positions, Positions]:
 
 
 def _ranks(ordered: Positions) -> Positions:
-    """How many equal ones come before each of ascending numbers."""
+    """Return for each of ascending numbers how many equal numbers come before it."""
     return np.arange(len(ordered)) - np.searchsorted(ordered, ordered, side="left")
 
 
@@ -579,7 +615,7 @@ def _others(count: int, taken: Positions) -> Positions:
 
 
 def _runs(head: int, single: Positions, ends: Positions, after: int) -> Positions:
-    """Runs of a common beginning, of single pairs, of a common end."""
+    """Return the runs of a common beginning, single pairs, and a common end as one array, int64[n, 3]."""
     breaks = np.flatnonzero((np.diff(single, axis=0) != 1).any(1)) + 1 if len(single) else np.empty(0, np.int64)
     firsts = np.concatenate(([0], breaks)).astype(np.int64) if len(single) else breaks
     lengths = np.diff(np.concatenate((firsts, [len(single)]))) if len(single) else firsts

@@ -1,6 +1,7 @@
-"""`tokfmt diff`: do two datasets hold the same sequences, whatever their formats?
+"""Compare two datasets of any formats sequence by sequence (`tokfmt diff`).
 
-Tokens are compared with tokens, text with text, rows as they are stored with such rows. Text and ids need a tokenizer.
+IDs are compared with IDs, text with text, and stored samples with stored samples. To compare text with IDs, a tokenizer
+is needed.
 """
 
 from __future__ import annotations
@@ -46,15 +47,15 @@ _WORDS: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Two datasets opened so that they can be compared.
+    """Two datasets that are opened for a comparison.
 
     Attributes:
-        source_a, source_b: As they were opened.
-        a, b: What is compared.
-        decoder: Shows ids as text; None without a tokenizer.
-        unit: "tokens", or "bytes" for text.
-        scale: How many units make about as much as a token.
-        scratch: What was prepared of recipes of text.
+        source_a, source_b: The opened datasets.
+        a, b: The sequences to compare.
+        decoder: Decodes IDs for excerpts; None without a tokenizer.
+        unit: "tokens", or "bytes" if text is compared with text.
+        scale: The number of units that are about as much text as one token.
+        scratch: The scratch directories in which recipes of text are prepared.
     """
 
     source_a: Source
@@ -76,14 +77,14 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """Some tokens of one sequence, around a position.
+    """The tokens of one sequence around a difference.
 
     Attributes:
-        sequence: Its number.
-        length: Of the whole sequence.
-        start: Position within the sequence of the first token here.
-        values: Ids (or mask, or labels).
-        text: Of these ids, when there is a decoder.
+        sequence: The number of the sequence.
+        length: The length of the complete sequence.
+        start: The position within the sequence of the first token of the excerpt.
+        values: The IDs, or the loss mask or labels if these differ.
+        text: The text of the IDs; None without a decoder.
     """
 
     sequence: int
@@ -95,14 +96,14 @@ class Excerpt:
 
 @dataclass(frozen=True, slots=True)
 class First:
-    """The first difference.
+    """The first difference of two datasets.
 
     Attributes:
-        difference: Of which kind, and where.
+        difference: The kind of the difference, and the sequences.
         what: "tokens", "loss mask" or "labels".
-        position: Within the sequence, of the first value that differs; 0 for a sequence that is only on one side.
-        values: Both values there; None where the sequence has ended, or is not there.
-        a, b: What stands around it.
+        position: The position within the sequence of the first different value; 0 if only one side has the sequence.
+        values: The values of both sides at the position; None if a side has no such sequence, or it ends before.
+        a, b: The excerpts of both sides; None if a side has no such sequence.
     """
 
     difference: Difference
@@ -115,12 +116,14 @@ class First:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """One of both.
+    """One of the two compared datasets.
 
     Attributes:
-        path, format: Where and what it is.
-        sequences, tokens: Its size.
-        notes: What a person should be told.
+        path: The path.
+        format: The name of the format.
+        sequences: The number of sequences.
+        tokens: The number of tokens; of bytes if text is compared with text.
+        notes: What tokfmt inferred, and oddities.
     """
 
     path: str
@@ -132,20 +135,21 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `tokfmt diff` found.
+    """The result of `tokfmt diff`.
 
     Attributes:
-        identical: No difference at all.
-        unit: "tokens", or "bytes" where text was compared as text.
-        compared: "tokens", and "loss mask", "labels" where samples were compared as stored; the mask of packed rows is
-            of the token itself, 4 where a piece begins.
+        identical: True if there is no difference.
+        unit: "tokens", or "bytes" if text is compared with text.
+        compared: "tokens", and for stored samples also "loss mask" and "labels". The mask of packed rows is the mask of
+            the token itself, with 4 where a part begins.
         a, b: Both datasets.
-        same: Sequences alike; None when the order was ignored.
-        counts: Differences by kind; see `alignment.Difference`.
-        first: None when there is none, or the order was ignored.
-        differences: The first ones.
-        surplus: With the order ignored: what A has more of, and B.
-        complete: No fewer sequences can have moved: not so many are equal that only some pairs of them were looked at.
+        same: The number of equal sequences; None if the order is ignored.
+        counts: The number of differences by kind; see `alignment.Difference`.
+        first: The first difference; None if there is none, or the order is ignored.
+        differences: The first differences, up to the limit.
+        surplus: What A has more of, and what B has more of, if the order is ignored; else None.
+        complete: True if `counts` has the minimum number of moved sequences. False if so many sequences are equal that
+            only some pairs of them were compared.
     """
 
     identical: bool
@@ -173,24 +177,25 @@ def diff(
     executor: Literal["threads", "auto"] = "threads",
     progress: Progress | None = None,
 ) -> Report:
-    """Compare two datasets, sequence by sequence.
+    """Compare two datasets sequence by sequence.
 
     Args:
-        a, b: Both, and how to read them; each takes those options that its format knows.
-        tokenizer: Tokenizes text that is compared with ids, and shows the first difference as text.
-        samples: Compare rows as they are stored.
+        a: The first dataset, and how to read it. Options that only the format of `b` has are ignored.
+        b: The second dataset, and how to read it. Options that only the format of `a` has are ignored.
+        tokenizer: The tokenizer that encodes text to compare it with IDs, and decodes the first difference.
+        samples: Compare stored samples.
         ignore_order: Compare multisets, by fingerprints of 128 bits.
-        limit: Differences listed, and examples with the order ignored.
-        jobs: Workers; by default one a core.
-        executor: "threads"; "auto": processes for much text.
-        progress: Who is told how far it is.
+        limit: The maximum number of listed differences, or of examples if the order is ignored.
+        jobs: The number of workers (default: one per core).
+        executor: "threads", or "auto": processes if there is much text.
+        progress: Receives phases and counts.
 
     Raises:
-        TokfmtError: One of its kinds.
+        TokfmtError: If a dataset cannot be opened, or an option is wrong.
     """
     watched = progress or NullProgress()
     if ignore_order and samples:
-        raise OptionError(f"{Option('samples')} compares rows as they lie, so not with {Option('ignore-order')}")
+        raise OptionError(f"{Option('samples')} compares rows in order. Leave out {Option('ignore-order')}")
     if unread := sorted((a.allow_loss | b.allow_loss) & WRITTEN):
         why = "every sequence is compared as it is, and what a conversion gave up is a difference"
         raise OptionError(f"{allowing(unread[0])}: {why}. Leave the option out", name=unread[0])
@@ -205,7 +210,7 @@ def diff(
 
 
 def counted(differing: Mapping[Kind, int]) -> str:
-    """How many differences of each kind, in words: `2 changed, 409 only in A`."""
+    """Return the number of differences of each kind in words: `2 changed, 409 only in A`."""
     return ", ".join(words.format(f"{n:,}") for kind, words in _WORDS.items() if (n := differing.get(kind)))
 
 
@@ -219,10 +224,19 @@ def open_both(
     jobs: int = 1,
     executor: Literal["threads", "auto"] = "threads",
 ) -> Compared:
-    """Open both; records are read once, for their fingerprints. Arguments as of `diff`.
+    """Open two datasets for a comparison. Records are read once, for their fingerprints.
+
+    Args:
+        a: As for `diff`.
+        b: As for `diff`.
+        progress: As for `diff`.
+        tokenizer: As for `diff`.
+        samples: As for `diff`.
+        jobs: The number of workers.
+        executor: As for `diff`.
 
     Raises:
-        OptionError: Text and ids, and no tokenizer; samples asked for where there are none.
+        OptionError: If text is to be compared with IDs without a tokenizer, or a dataset stores no samples.
     """
     handle = tokenizer_of(tokenizer)
     formats = [format_of(one.paths[0], one.format) for one in (a, b)]
@@ -242,7 +256,7 @@ def open_both(
         if isinstance(source.reader, RecordReader) or source.reader.info.layout is not Layout.SAMPLES:
             name = source.format.name
             raise OptionError(
-                f"{printable(source.paths[0])}: {name} stores no samples here; leave {Option('samples')} out"
+                f"{printable(source.paths[0])}: {name} stores no samples here. Leave out {Option('samples')}"
             )
     texts = [isinstance(source.reader, RecordReader) and source.reader.info.kind == "text" for source in sources]
     decoder: TextDecoder | None = handle.decoder(lenient=True) if handle else None
@@ -257,7 +271,7 @@ def open_both(
         if isinstance(reader, RecordReader):
             if reader.info.kind == "text" and encoder is None:
                 place = printable(source.paths[0])
-                raise OptionError(f"{place}: holds text, the other token ids: {Option('tokenizer')} makes them alike")
+                raise OptionError(f"{place}: holds text, the other dataset holds token IDs. Add {Option('tokenizer')}")
             return read_records(reader, encoder, jobs, progress, processes=executor == "auto")
         return AxisSide(reader, _beside(reader, masked=masked, packed=packed))
 
@@ -266,7 +280,7 @@ def open_both(
 
 
 def _beside(reader: TokenReader, *, masked: bool, packed: bool) -> Sequence[Any]:
-    """What is compared of each token, read by positions: its id, and what stands beside it."""
+    """Return the channels of a reader: IDs, and the values of each token that are compared with them."""
     if packed and isinstance(reader, Marked):
         return reader.tokens, reader.marks
     if masked and isinstance(reader, Sampled):
@@ -275,10 +289,14 @@ def _beside(reader: TokenReader, *, masked: bool, packed: bool) -> Sequence[Any]
 
 
 def _pack_samples(sources: list[Source]) -> bool:
-    """Have samples of a recipe compared with packed rows as these hold them: pieces, their marks, no padding."""
+    """Read the samples of a recipe as packed rows (parts, marks, no padding) if the other dataset holds packed rows.
+
+    Returns:
+        True if a source was replaced.
+    """
     if all(not source.format.computed for source in sources):
         return False
-    from tokfmt.recipes.samples import PackedRows, Samples  # only recipes need what it imports
+    from tokfmt.recipes.samples import PackedRows, Samples  # only recipes need these imports
 
     for k, (one, other) in enumerate(zip(tuple(sources), sources[::-1], strict=True)):
         info = other.reader.info
@@ -289,7 +307,7 @@ def _pack_samples(sources: list[Source]) -> bool:
 
 
 def _as_rows(one: SourceRequest, other: SourceRequest, formats: Sequence[Format]) -> SourceRequest:
-    """What is compared with samples of a recipe is read as samples of that length, if its format has them."""
+    """Return a request that reads samples of the recipe's length if the other dataset is a recipe of samples."""
     mine, others = formats
     rows = viewed(one, mine, "samples") if others.computed else one
     width = read_recipe(Path(other.paths[0])).seq_len if rows is not one else None
@@ -300,7 +318,7 @@ def _as_rows(one: SourceRequest, other: SourceRequest, formats: Sequence[Format]
 
 
 def _asked(one: SourceRequest, mine: Format, formats: list[Format], *, samples: bool) -> SourceRequest:
-    """A request without the options that only the other format knows; fields beside text are not compared."""
+    """Return a request without the options that only the other format has. Fields other than text are not compared."""
     known = option_names(mine.read_options)
     others = set().union(*(option_names(format_.read_options) for format_ in formats)) - known
     options = {name: value for name, value in one.options.items() if name.replace("-", "_") not in others}
@@ -342,7 +360,7 @@ def _ordered(both: Compared, limit: int, workers: Workers, progress: Progress) -
 
 def _first(both: Compared, difference: Difference, workers: Workers) -> First:
     i, j = difference.a, difference.b
-    if difference.kind == "moved":  # shown where it is missing
+    if difference.kind == "moved":  # show it at the position where B lacks it
         j = None
     if i is None or j is None:
         a = None if i is None else _excerpt(both, both.a, i, 0, 0)

@@ -1,11 +1,12 @@
-"""128 bits that stand for a sequence of ids: for duplicates, for differences, for multisets.
+"""Fingerprints of sequences, 128 bits each, to find duplicates and differences.
 
-Equal sequences have equal fingerprints, whatever the dtype they are stored in and however they are cut into windows.
-Different ones collide with a probability of about 2^-128, unless somebody constructs them to: this is no cryptography.
+Equal sequences have equal fingerprints in every dtype and for every cut into windows. Different sequences collide with
+a probability of about 2^-128, unless an attacker constructs them: the hash is not cryptographic.
 
-A sequence of up to 64 tokens is a multilinear sum in two lanes of 64 bits, computed for a whole window at once; a
-longer one is xxh3_128 of its ids as little-endian uint32, which is faster from there on. The values may change between
-versions of tokfmt: never store them.
+- Up to 64 tokens, the fingerprint is a multilinear sum in two lanes of 64 bits, computed for a complete window at once.
+- Beyond 64 tokens, it is the xxh3_128 of the IDs as little-endian uint32, which is faster from there on.
+
+The values may change between versions of tokfmt, so do not store them.
 """
 
 from __future__ import annotations
@@ -42,21 +43,21 @@ Read = Callable[[int, int], NDArray[np.integer]]
 """Values of the token positions `start <= p < stop`."""
 
 SHORT = 64
-"""Tokens up to which the sum is used. Measured: both take 0.2 to 0.4 µs there."""
+"""The maximum length in tokens for the sum. Measured: sum and xxh3_128 both take 0.2 to 0.4 µs at this length."""
 
-_BLOCK = 1 << 15  # tokens summed at once, in cache
+_BLOCK = 1 << 15  # tokens summed at once, so that they stay in the cache
 _MOST = 1 << 16  # sequences hashed at once
-_PRINT = 16  # bytes of a fingerprint
-_WORTH = 1 << 26  # bytes of text from which on processes pay
+_PRINT = 16  # bytes per fingerprint
+_WORTH = 1 << 26  # bytes of text from which on processes are faster than threads
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _32 = np.uint64(32)
 
 
 def fingerprints(ragged: Ragged) -> Fingerprints:
-    """One fingerprint for each whole sequence of a window.
+    """Return one fingerprint per sequence.
 
     Args:
-        ragged: Ids of any unsigned dtype.
+        ragged: Sequences of IDs, of any unsigned dtype.
 
     Returns:
         uint64[sequences, 2].
@@ -65,11 +66,12 @@ def fingerprints(ragged: Ragged) -> Fingerprints:
 
 
 def fingerprints_between(tokens: Tokens, starts: Offsets, stops: Offsets) -> Fingerprints:
-    """The same of sequences that have something else, such as separators, between them.
+    """Return one fingerprint per interval of a window, whose sequences may have separators between them.
 
     Args:
-        tokens: A window of ids.
-        starts, stops: int64[n], where each sequence lies in it, in order.
+        tokens: A window of IDs, of any unsigned dtype.
+        starts: int64[n], the index in the window at which each sequence begins, ascending.
+        stops: int64[n], the index after the last token of each sequence.
 
     Returns:
         uint64[n, 2].
@@ -105,17 +107,19 @@ def _from_bytes(digests: list[bytes]) -> Fingerprints:
 
 @functools.cache
 def _keys() -> NDArray[np.uint64]:
-    """uint64[2, SHORT + 1]: a key for each position and the length, of either lane. Seeded by the first digits of pi
-    and of e, in hexadecimal. numpy.random takes 30 ms to load, which commands that hash nothing need not wait for.
+    """Return the keys of both lanes, uint64[2, SHORT + 1]: one per position, and one for the length.
+
+    The seed is the first hexadecimal digits of pi and of e. The keys are computed on first use, because numpy.random
+    takes 30 ms to load.
     """
     return np.random.Philox(key=0x243F6A8885A308D3B7E151628AED2A6A).random_raw(2 * (SHORT + 1)).reshape(2, -1)
 
 
 def _sums(tokens: Tokens, offsets: NDArray[np.int64]) -> Fingerprints:
-    """Fingerprints of sequences of at most SHORT tokens, block by block."""
+    """Return the fingerprints of sequences of at most SHORT tokens, computed block by block."""
     lengths, keys = np.diff(offsets), _keys()
     out = lengths.astype(np.uint64)[:, None] * keys[:, SHORT]
-    filled = np.flatnonzero(lengths)  # reduceat knows no empty sums
+    filled = np.flatnonzero(lengths)  # np.add.reduceat has no empty sums
     begins = offsets[filled]
     cuts = [*np.searchsorted(begins, np.arange(offsets[0], offsets[-1], _BLOCK)).tolist(), len(filled)]
     for u, v in pairwise(cuts):
@@ -128,14 +132,14 @@ def _sums(tokens: Tokens, offsets: NDArray[np.int64]) -> Fingerprints:
         within = np.arange(b - a) - np.repeat(starts, lengths[filled[u:v]])
         for lane in range(2):
             out[filled[u:v], lane] += np.add.reduceat(keys[lane].take(within) * mixed, starts)
-    out ^= out >> _32  # every bit of a sum reaches the low ones, and from there all
+    out ^= out >> _32  # high bits reach the low bits, and the product carries these to all bits
     out *= _ODD
     out ^= out >> _32
     return out
 
 
 class Running:
-    """The fingerprint of one sequence that comes in windows."""
+    """The fingerprint of one sequence that is read in windows."""
 
     def __init__(self) -> None:
         self._low, self._high = xxh3_128(), xxh3_128()
@@ -144,12 +148,12 @@ class Running:
         self._held: list[Tokens] = []
 
     def add(self, tokens: Tokens) -> None:
-        """The next tokens of it."""
+        """Append the next tokens of the sequence."""
         if self._length <= SHORT:
             self._held.append(tokens[: SHORT + 1].copy())
         low = tokens
         if tokens.dtype.itemsize == 8 and len(tokens) and int(tokens.max()) >> 32:
-            at = np.flatnonzero(tokens >> _32)  # what uint32 does not hold: where, and which
+            at = np.flatnonzero(tokens >> _32)  # the position and the high half of each ID beyond uint32
             self._high.update(np.stack([at + self._length, tokens[at] >> _32]).T.astype("<u8").tobytes())
             self._wide = True
             low = tokens & np.uint64(0xFFFFFFFF)
@@ -158,11 +162,11 @@ class Running:
 
     @property
     def fingerprint(self) -> Fingerprints:
-        """uint64[1, 2]."""
+        """The fingerprint, uint64[1, 2]."""
         return _from_bytes([self.digest()])
 
     def digest(self) -> bytes:
-        """Two lanes as 16 bytes, big-endian."""
+        """Return the fingerprint as 16 bytes: both lanes, big-endian."""
         if self._length <= SHORT:
             tokens = np.concatenate(self._held) if self._held else np.empty(0, np.uint32)
             return _sums(tokens, offsets_of([len(tokens)])).astype(">u8").tobytes()
@@ -173,12 +177,13 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class Hashing:
-    """What is hashed of the sequences of an axis.
+    """The values of sequences that are hashed.
 
     Attributes:
         reader: The sequences.
-        channels: What each token carries, read by positions: its id first, then loss mask and labels where they count.
-        ignored_end: An id that does not count as the last of a sequence.
+        channels: Functions that read values by position: the IDs first, then the loss mask and the labels if they are
+            compared.
+        ignored_end: An ID that is ignored at the end of a sequence; None for none.
     """
 
     reader: TokenReader
@@ -187,16 +192,17 @@ class Hashing:
 
 
 def hash_axis(what: Hashing, first: int, out: Fingerprints, workers: Workers, progress: Callable[[int], None]) -> None:
-    """Fingerprints of the sequences from `first` on, in parallel; no sequence is held whole if it is long.
+    """Compute the fingerprints of the sequences from `first` on, in parallel. Long sequences are read in windows.
 
     Args:
-        what: The sequences, and what of them counts.
+        what: The sequences, and their values that are hashed.
         first: The first sequence.
-        out: uint64[sequences, 2], filled.
-        progress: Told how many more tokens were hashed.
+        out: uint64[sequences, 2], the array to fill.
+        workers: The workers.
+        progress: Called with the number of tokens that were hashed since the last call.
 
     Raises:
-        IndexError: There are not so many sequences.
+        IndexError: If the dataset has fewer than `first + len(out)` sequences.
     """
     parts = cuts(what.reader, first, first + len(out))
     for at, prints, tokens in run_tasks(_hash_cut, what, parts, workers.executor, workers.jobs, workers.scratch):
@@ -205,7 +211,7 @@ def hash_axis(what: Hashing, first: int, out: Fingerprints, workers: Workers, pr
 
 
 def cuts(reader: TokenReader, first: int, last: int) -> Iterator[tuple[int, int]]:
-    """Runs of sequences of about a window, or one long sequence."""
+    """Yield intervals of sequences that hold about one window of tokens, or one longer sequence."""
     while first < last:
         bounds = reader.offsets(first, min(last, first + _MOST))
         at = 0
@@ -217,7 +223,11 @@ def cuts(reader: TokenReader, first: int, last: int) -> Iterator[tuple[int, int]
 
 
 def _hash_cut(what: Hashing, cut: tuple[int, int]) -> tuple[int, Fingerprints, int]:
-    """The task: the first sequence, the fingerprints, how many tokens they are of."""
+    """Hash one interval of sequences.
+
+    Returns:
+        The first sequence, the fingerprints, and the number of tokens.
+    """
     bounds = what.reader.offsets(*cut)
     begin, end = int(bounds[0]), int(bounds[-1])
     prints: Fingerprints | None = None
@@ -249,7 +259,7 @@ def _hash_long(read: Read, bounds: Offsets, ignored_end: int | None) -> Fingerpr
 
 
 def fingerprint_of(read: Read, start: int, stop: int) -> Fingerprints:
-    """That of one sequence that is too long to be read at once, uint64[1, 2]."""
+    """Return the fingerprint of the values `start <= p < stop`, read window by window; uint64[1, 2]."""
     running = Running()
     for a, b in token_axis.windows(start, stop):
         running.add(_unsigned(read(a, b)))
@@ -257,23 +267,26 @@ def fingerprint_of(read: Read, start: int, stop: int) -> Fingerprints:
 
 
 def _unsigned(values: NDArray[np.integer]) -> Tokens:
-    found: Any = values  # masks and labels may be signed
+    found: Any = values  # loss masks and labels may be signed
     return cast("Tokens", found if found.dtype.kind == "u" else found.view(f"u{found.dtype.itemsize}"))
 
 
 def hash_records(
     records: RecordReader, encoder: Encoder | None, workers: Workers, progress: Callable[[int], None]
 ) -> tuple[Fingerprints, int]:
-    """Fingerprints of records, in parallel; nothing is written anywhere.
+    """Compute the fingerprints of records in parallel, without writing them.
 
     Args:
-        records: Text or ids.
-        encoder: Text to ids; None for ids.
-        workers: Who does it. Parsing JSON keeps Python's lock: much text asks for processes.
-        progress: Told how many more bytes were read.
+        records: Records of text or IDs.
+        encoder: Encodes text to IDs; None for records of IDs.
+        workers: The workers. Parsing JSON holds the GIL, so use processes for much text.
+        progress: Called with the number of bytes that were read since the last call.
 
     Returns:
-        uint64[records, 2], and how many tokens they are of.
+        The fingerprints, uint64[records, 2], and the number of tokens.
+
+    Raises:
+        OptionError: If the fingerprints take more than a quarter of the memory of this machine.
     """
     blocks = list(enumerate(records.blocks(block_size(records.info.size, workers.jobs))))
     parts: dict[int, Fingerprints] = {}
@@ -303,15 +316,16 @@ def _hash_block(shared: tuple[RecordReader, Encoder | None], item: tuple[int, Bl
     return number, np.concatenate(found), total
 
 
-# whose sequences are compared
+# the two sides of a comparison
 
 
 @contextmanager
 def hands(jobs: int, text: int = 0) -> Iterator[Workers]:
-    """Who compares: `jobs` threads; processes for much text.
+    """Start the workers of a comparison: threads, or processes if there is much text.
 
     Args:
-        text: Bytes of text to be parsed.
+        jobs: The number of workers.
+        text: The size of the text to parse, in bytes.
     """
     if jobs > 1 and text >= _WORTH:
         with Scratch() as home, make_executor("processes", jobs) as executor:
@@ -322,11 +336,12 @@ def hands(jobs: int, text: int = 0) -> Iterator[Workers]:
 
 
 class AxisSide:
-    """Sequences of a token axis.
+    """One side of a comparison: the sequences of a token axis.
 
     Attributes:
-        reader: The axis.
-        channels, ignored_end: See `Hashing`. Both sides have the same channels.
+        reader: The sequences.
+        channels: See `Hashing`. Both sides of a comparison have the same channels.
+        ignored_end: See `Hashing`.
     """
 
     def __init__(self, reader: TokenReader, channels: Sequence[Read] = (), ignored_end: int | None = None) -> None:
@@ -334,47 +349,48 @@ class AxisSide:
 
     @property
     def count(self) -> int:
-        """Number of sequences."""
+        """The number of sequences."""
         return self.reader.info.sequences
 
     @property
     def tokens(self) -> int:
-        """Length of the axis."""
+        """The length of the token axis."""
         return self.reader.info.tokens
 
     def fingerprints(self, first: int, workers: Workers, progress: Callable[[int], None]) -> Fingerprints:
-        """Those of all sequences from `first` on."""
+        """Return the fingerprints of all sequences from `first` on, uint64[n, 2]."""
         out = _room(self.count - first)
         hash_axis(Hashing(self.reader, self.channels, self.ignored_end), first, out, workers, progress)
         return out
 
     def length(self, sequence: int) -> int:
-        """Tokens of a sequence."""
+        """Return the length of a sequence in tokens."""
         start, stop = self.reader.offsets(sequence, sequence + 1).tolist()
         return int(stop - start)
 
     def values(self, sequence: int, start: int, stop: int, channel: int = 0) -> NDArray[np.integer]:
-        """What the tokens `start <= k < stop` of a sequence carry."""
+        """Return the values of a channel at positions `start <= k < stop` within a sequence."""
         begin = int(self.reader.offsets(sequence, sequence)[0])
         return self.channels[channel](begin + start, begin + stop)
 
     def neighbours(self, first: int, last: int, most: int | None) -> list[NDArray[np.integer]]:
-        """The first `most` ids of some sequences."""
+        """Return the first `most` IDs of each sequence `first <= i < last`; None for all IDs."""
         bounds = self.reader.offsets(first, last).tolist()
         ends = [b if most is None else min(b, a + most) for a, b in pairwise(bounds)]
         return [self.reader.tokens(a, b) for a, b in zip(bounds, ends, strict=False)]
 
 
 class Utf8:
-    """Text as its bytes, so that texts are compared as sequences of ids are."""
+    """An encoder to bytes, so that texts are compared as sequences of IDs are."""
 
     def encode(self, texts: list[str]) -> Ragged:
+        """Return the UTF-8 bytes of texts, uint8; lone surrogates are kept."""
         encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
         return Ragged(np.frombuffer(b"".join(encoded), np.uint8), offsets_of([len(text) for text in encoded]))
 
 
 class RecordSide:
-    """Records as sequences: their ids, or their text encoded. 16 bytes a record are held; nothing is written."""
+    """One side of a comparison: records of IDs or encoded text. It holds 16 bytes per record, and writes nothing."""
 
     def __init__(
         self, records: RecordReader, encoder: Encoder | None, workers: Workers, progress: Callable[[int], None]
@@ -385,25 +401,25 @@ class RecordSide:
 
     @property
     def count(self) -> int:
-        """Number of records."""
+        """The number of records."""
         return len(self._prints)
 
     @property
     def channels(self) -> Sequence[None]:
-        """Ids only."""
+        """One channel, the IDs."""
         return (None,)
 
     def fingerprints(self, first: int, workers: Workers, progress: Callable[[int], None]) -> Fingerprints:
-        """Those of all records from `first` on."""
+        """Return the fingerprints of all records from `first` on, uint64[n, 2]."""
         del workers, progress
         return self._prints[first:]
 
     def length(self, sequence: int) -> int:
-        """Tokens of a record."""
+        """Return the length of a record in tokens."""
         return len(self._ids(sequence))
 
     def values(self, sequence: int, start: int, stop: int, channel: int = 0) -> NDArray[np.integer]:
-        """Ids `start <= k < stop` of a record."""
+        """Return the IDs at positions `start <= k < stop` within a record."""
         del channel
         return self._ids(sequence)[start:stop]
 
@@ -413,7 +429,10 @@ class RecordSide:
         return self._last[1]
 
     def neighbours(self, first: int, last: int, most: int | None) -> list[NDArray[np.integer]]:
-        """The ids of some records, read in one go: finding one may take a look at all before it."""
+        """Return the first `most` IDs of each record `first <= i < last`; None for all IDs.
+
+        The records are read in one go, because a search for one record may have to read all before it.
+        """
         found: list[NDArray[np.integer]] = []
         for block in self.records.blocks(1 << 20, first, last):
             for ragged in encoded_batches(self.records, self.encoder, block):
@@ -424,12 +443,14 @@ class RecordSide:
 def read_records(
     records: RecordReader, encoder: Encoder | None, jobs: int, progress: Progress, *, processes: bool
 ) -> RecordSide:
-    """Records as they are compared.
+    """Read records, and return them as one side of a comparison.
 
     Args:
-        records: Text or ids.
-        encoder: For text.
-        processes: Much text is read in processes.
+        records: Records of text or IDs.
+        encoder: Encodes text; None for records of IDs.
+        jobs: The number of workers.
+        progress: Receives the phase, and the number of bytes that were read.
+        processes: Read much text in processes.
     """
     text = records.info.kind == "text"
     doing = "reading ids" if not text else "reading text" if isinstance(encoder, Utf8) else "tokenizing"
@@ -443,13 +464,13 @@ Side = AxisSide | RecordSide
 
 @functools.cache
 def empty_print() -> Fingerprints:
-    """uint64[2], the fingerprint of a sequence without tokens."""
+    """Return the fingerprint of an empty sequence, uint64[2]."""
     (found,) = fingerprints(Ragged.of([[]]))
     return cast("Fingerprints", found)
 
 
 def _room(count: int) -> Fingerprints:
-    """Where fingerprints go: memory, or, beyond a share of it, a file in $TMPDIR that has no name any more."""
+    """Return an array for fingerprints: in memory, or, if they are too many, in an unlinked file in $TMPDIR."""
     if count * _PRINT <= resources.share() // 4:
         return np.empty((count, 2), np.uint64)
     with tempfile.TemporaryFile(prefix="tokfmt-") as file:

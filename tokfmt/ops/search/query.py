@@ -1,9 +1,9 @@
-"""Queries: what to search a dataset for, in words, and what is found. The same for `tokfmt show` and for the browser.
+"""The queries of `tokfmt show` and the browser, and their hits.
 
-`token:50256`           sequences that hold an id
-`token:464,3290`        ... that hold a run of ids, one right after the other
-`text:'foo.*bar'`       ... whose text matches a regular expression; quotes may be left out; flags: (?i) and the like
-`len>4096`              ... by length; also len<=10, len==0, 10<len<20, 1Ki<=len<2Ki
+`token:50256`       sequences that hold an ID
+`token:464,3290`    sequences that hold a run of consecutive IDs
+`text:'foo.*bar'`   sequences whose text matches a regular expression; quotes are optional; flags as in (?i)
+`len>4096`          sequences by length; also len<=10, len==0, 10<len<20, 1Ki<=len<2Ki
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _LENGTH = re.compile(
     rf"(?:(?P<second>{_SIGN})\s*(?P<high>{_NUMBER})\s*)?"
 )
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "==": "="}
-_PER_SECOND = 1_000_000  # characters; any pattern that ends looks at more
+_PER_SECOND = 1_000_000  # characters; every pattern without excessive backtracking is faster
 _SPECIAL = frozenset(r".^$*+?{}[]\|()")
 
 
 @dataclass(frozen=True, slots=True)
 class TokenQuery:
-    """A run of ids.
+    """A query for a run of consecutive IDs.
 
     Attributes:
-        ids: At least one.
+        ids: The IDs, at least one.
     """
 
     ids: tuple[int, ...]
@@ -49,24 +49,26 @@ class TokenQuery:
 
 @dataclass(frozen=True, slots=True)
 class TextQuery:
-    """A regular expression on the text of a sequence.
+    """A query for a regular expression in the text of a sequence.
 
     Attributes:
-        pattern: Compiled, for str. Of the `regex` module: unlike `re` it lets other threads run, and can be called off.
-        literal: What it matches when it has no special character, else None.
+        pattern: The compiled pattern, for str. The `regex` module, unlike `re`, releases the GIL and has a timeout.
+        literal: The text that the pattern matches if it has no special character, else None.
     """
 
     pattern: regex.Pattern[str]
     literal: str | None
 
     def spans(self, text: str, start: int = 0, patience: float | None = None) -> Iterator[tuple[int, int]]:
-        """Where the matches in a text are, from a character on, left to right.
+        """Yield the matches in a text from left to right, as (first character, end).
 
         Args:
-            patience: Seconds, and as many as the text is long, after which the pattern is given up; None for ever.
+            text: The text to search.
+            start: The character to start from.
+            patience: The timeout in seconds; 1 s per million characters is added. None sets no timeout.
 
         Raises:
-            OptionError: It was.
+            OptionError: If the search ran into the timeout.
         """
         timeout = None if patience is None else patience + len(text) / _PER_SECOND
         try:
@@ -74,19 +76,19 @@ class TextQuery:
                 yield match.span()
         except TimeoutError:
             raise OptionError(
-                f"text:{self.pattern.pattern}: no end after {timeout:.0f} s in {len(text):,} characters. A repeat "
-                "within a repeat, as in (a+)+, may try for ever: write it otherwise",
+                f"text:{self.pattern.pattern}: no end after {timeout:.0f} s in {len(text):,} characters. Rewrite the "
+                "pattern: a repeat within a repeat, as in (a+)+, may run forever",
                 name="text",
             ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class LengthQuery:
-    """Lengths of sequences.
+    """A query for sequences by length.
 
     Attributes:
-        low: At least so many tokens (characters, for text that nobody tokenised).
-        high: At most so many; None for no bound.
+        low: The minimum, in tokens (in characters if the text is not tokenized).
+        high: The maximum; None without one.
     """
 
     low: int
@@ -97,10 +99,10 @@ Query = TokenQuery | TextQuery | LengthQuery
 
 
 def parse_query(text: str) -> Query:
-    """A query from its words; see the module.
+    """Return the query that a text such as `token:50256` states; the syntax is in the docstring of the module.
 
     Raises:
-        OptionError: It is none; names what may have been meant.
+        OptionError: If the text is not a query. The error proposes the nearest kind.
     """
     word, colon, rest = text.partition(":")
     kind = word.strip().lower()
@@ -114,12 +116,12 @@ def parse_query(text: str) -> Query:
             return _length(text, match)
         kind = match["word"]
     elif not colon:
-        raise OptionError(f"{text!r} is no query; {_HOW}", name=text, nearest=_meant(kind))
+        raise OptionError(f"{text!r} is not a query; {_HOW}", name=text, nearest=_meant(kind))
     raise OptionError(f"{text!r}: there is no query {kind!r}; {_HOW}", name=text, nearest=_meant(kind))
 
 
 def is_query(text: str) -> bool:
-    """Whether a word is meant as a query, not as sequence numbers (`5`, `0:10`, `-3:`): it has letters of its own."""
+    """Return True if a text is a query, and not sequence numbers such as `5`, `0:10` or `-3:`."""
     return not re.fullmatch(rf"(?:\s*(?:{_NUMBER})?\s*:?){{1,2}}", text)
 
 
@@ -132,9 +134,9 @@ def _ids(rest: str) -> tuple[int, ...]:
     try:
         ids = tuple(parse_count(part) for part in re.split(r"[,\s]+", rest.strip()))
     except OptionError:
-        raise OptionError(f"token:{rest}: expected ids such as token:50256 or token:464,3290", name="token") from None
+        raise OptionError(f"token:{rest}: expected IDs such as token:50256 or token:464,3290", name="token") from None
     if min(ids) < 0:
-        raise OptionError(f"token:{rest}: a token id is not negative", name="token")
+        raise OptionError(f"token:{rest}: a token ID is not negative", name="token")
     return ids
 
 
@@ -143,7 +145,7 @@ def _text(rest: str) -> TextQuery:
     words = rest[1:-1] if quoted else rest
     if not words:
         raise OptionError("text: needs something to look for, such as text:'some words'", name="text")
-    import regex  # takes longer than looking for a literal
+    import regex  # the import takes longer than a search for a literal
 
     try:
         pattern = regex.compile(words)
@@ -171,12 +173,12 @@ def _length(text: str, match: re.Match[str]) -> LengthQuery:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One place that was found.
+    """One hit of a search.
 
     Attributes:
-        sequence: Its number.
-        start, stop: Token positions on the axis (not within the sequence). For a query of lengths, all of the sequence.
-            For records of text: characters within the record.
+        sequence: The number of the sequence.
+        start, stop: The positions `start <= p < stop` on the token axis, not within the sequence. A query by length
+            returns the complete sequence. For records of text, these are characters within the record.
     """
 
     sequence: int
@@ -186,7 +188,7 @@ class Hit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hits:
-    """Hits side by side, in the order in which they were found: the columns of `Hit`, int64[hits]."""
+    """Many hits in the order in which they were found: the columns of `Hit`, int64[hits] each."""
 
     sequences: NDArray[np.int64]
     starts: NDArray[np.int64]
@@ -194,7 +196,7 @@ class Hits:
 
     @staticmethod
     def of(hits: Iterable[Hit]) -> Hits:
-        """From single ones."""
+        """Return single hits as columns."""
         rows = np.array([(hit.sequence, hit.start, hit.stop) for hit in hits], np.int64).reshape(-1, 3)
         return Hits(rows[:, 0], rows[:, 1], rows[:, 2])
 
@@ -206,24 +208,25 @@ class Hits:
 
 
 def never() -> bool:
-    """Nobody stops the search."""
+    """Return False: the search is not stopped."""
     return False
 
 
 def unwatched(amount: int) -> None:
-    """Nobody watches the search."""
+    """Discard the progress of a search."""
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """How to search.
+    """The options of a search.
 
     Attributes:
-        each: Only the first hit of each sequence (the last one when going backwards).
-        backwards: From the end to the beginning; hits come in that order.
-        stopped: Asked between windows; the search ends when it says yes.
-        progress: Told how many more tokens (sequences, for lengths; bytes, for records) were looked at.
-        patience: Seconds for a regular expression in one text, see `TextQuery.spans`; None for ever.
+        each: Return only the first hit of each sequence (the last one if the search goes backwards).
+        backwards: Search from the end to the beginning, and return hits in that order.
+        stopped: Called between windows; the search ends when it returns True.
+        progress: Called with the number of tokens that were searched since the last call (sequences for a query by
+            length, bytes for records).
+        patience: The timeout in seconds for a regular expression in one text, see `TextQuery.spans`; None for none.
     """
 
     each: bool = False
@@ -235,12 +238,13 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Consecutive sequences of a reader beneath a view, and what to add to come back to the view.
+    """Consecutive sequences of the reader under a view, and the shifts that lead back to the view.
 
     Attributes:
-        reader: The reader beneath.
-        first, last: Sequence numbers in it.
-        sequence, token: What numbers and positions above are larger by.
+        reader: The reader under the view.
+        first, last: The sequences `first <= i < last` of that reader.
+        sequence: Added to a sequence number of the reader, it gives the number in the view.
+        token: Added to a position of the reader, it gives the position in the view.
     """
 
     reader: TokenReader
@@ -251,7 +255,7 @@ class Part:
 
 
 def stretches(first: int, last: int, size: int, *, backwards: bool) -> Iterator[tuple[int, int]]:
-    """Cut an interval into consecutive pieces of at most `size`, from either end."""
+    """Cut an interval into consecutive pieces of at most `size`, from the start or, `backwards`, from the end."""
     if not backwards:
         yield from windows(first, last, size)
         return

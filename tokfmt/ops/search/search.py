@@ -1,20 +1,20 @@
-"""Find sequences: by the ids in them, by their text, by their length. `show` and the browser search with this.
+"""Find sequences by their IDs, their text or their length, for `tokfmt show` and the browser.
 
-Everything streams over windows of at most 1 Mi tokens, in either direction, and may be stopped between two of them; no
-sequence is too long. A hit lies within one sequence. Lengths are answered from the offsets, without a token read.
+A search reads windows of at most 1 Mi tokens in either direction, and can be stopped between two windows. Sequences may
+have any length, and a hit is always within one sequence.
 
-Ids are compared as they are stored, never widened. Where separators were taken away by a view, that mask would cost
-more than the comparison: the axis beneath, which has one after each sequence, is searched instead, and only what is
-found is mapped back.
+- **Lengths** come from the offsets; no token is read.
+- **IDs** are compared in the stored dtype. If a view removes separators, removing them would cost more than the
+  comparison. The axis under the view, with a separator after each sequence, is searched instead, and hits are mapped
+  back.
+- **Records of text** are searched by a regular expression, or by their length in characters.
+- **Text** of a sequence is the bytes of its tokens, joined and read as UTF-8. A byte that is not UTF-8 is a lone
+  surrogate for the regular expression, never U+FFFD. A pattern without special characters is searched in the bytes
+  of the few places that a look-up by ID leaves (see `Sieve`).
 
-Records of text that nobody tokenised are searched by a regular expression, or by their length in characters.
-
-The text of a sequence is what its tokens stand for, one after the other, read as UTF-8; a byte that is no UTF-8 stays a
-byte of its own (a lone surrogate to the regular expression), and never becomes U+FFFD. A pattern without special
-characters is looked for in the bytes, and only where a look-up by id leaves a chance (see `Sieve`). Limits: a sequence
-of more than 64 Ki tokens is decoded in pieces, each with 4,096 tokens after it and 64 before it. A match longer than
-those 4,096 tokens may be cut at their end, and a look further ahead or back sees the end of the text there. Going
-backwards, occurrences that overlap at the border of two pieces may both be told.
+Limits of text: a sequence of more than 64 Ki tokens is decoded in pieces, each with 64 tokens before it and 4,096 after
+it. A match that is longer than these 4,096 tokens may be cut at their end. A lookahead or lookbehind sees the end
+of the text there. Going backwards, overlapping matches at the border of two pieces may both be returned.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder, VocabularyDecode
 from tokfmt.views.select import Concat, Slice
 
 MANY = 1 << 16
-"""Sequences whose offsets are looked at at once."""
+"""Sequences whose offsets are read at once."""
 
 
 def find(
@@ -67,18 +67,23 @@ def find(
     stopped: Callable[[], bool] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Iterator[Hit]:
-    """Find what a query asks for in sequences `first <= i < last`, in order, as it is found.
+    """Search the sequences `first <= i < last`, and yield each hit when it is found, in order.
 
     Args:
-        query: See `ops.search.query`.
-        decoder: A `text.decoding.TextDecoder`; needed by queries of text.
-        first, last: Sequence numbers; None for the end.
-        each, backwards, stopped, progress: See `Search`.
+        reader: The dataset.
+        query: The query; see `ops.search.query`.
+        decoder: A `text.decoding.TextDecoder`, which a query for text needs.
+        first: The first sequence.
+        last: The sequence after the last one; None for the end.
+        each: See `Search`.
+        backwards: See `Search`.
+        stopped: See `Search`.
+        progress: See `Search`.
 
     Raises:
-        OptionError: A query of text, and no decoder.
-        IndexError: The interval leaves the dataset.
-        FormatError: The file does not hold what its header promised.
+        OptionError: If the query is for text, and there is no decoder.
+        IndexError: If the interval is not within the dataset.
+        FormatError: If a file does not hold what its header states.
     """
     search = Search(each, backwards, stopped or never, progress or unwatched)
     found = find_many(reader, query, search, decoder=decoder, first=first, last=last)
@@ -94,13 +99,20 @@ def find_many(
     first: int = 0,
     last: int | None = None,
 ) -> Iterator[Hits]:
-    """As `find`, but hits come as many at a time as were found together: for who keeps or counts millions of them.
+    """Search as `find` does, and yield the hits of each window as columns, to keep or count millions of them.
 
     Args:
-        reader, query, decoder, first, last: As for `find`.
+        reader: As for `find`.
+        query: As for `find`.
+        search: The options of the search.
+        decoder: As for `find`.
+        first: As for `find`.
+        last: As for `find`.
 
     Raises:
-        As `find` does.
+        OptionError: As for `find`.
+        IndexError: As for `find`.
+        FormatError: As for `find`.
     """
     last = reader.info.sequences if last is None else last
     check_interval(first, last, reader.info.sequences, "sequences")
@@ -120,14 +132,12 @@ def _in_part(part: Part, query: Query, decoder: object, search: Search) -> Itera
     if isinstance(query, TokenQuery):
         return find_ids(part, query.ids, search)
     if not isinstance(decoder, (ByteLevelDecoder, VocabularyDecoder)) and not hasattr(decoder, "pieces"):
-        raise OptionError(
-            f"text: searches the text of a sequence, and there are ids only: it needs {Option('tokenizer')}"
-        )
+        raise OptionError(f"text: searches text, and this dataset holds only IDs. Add {Option('tokenizer')}")
     return (Hits.of((hit,)) for hit in find_text(part, query, decoder, search))
 
 
 def _parts(part: Part) -> Iterator[Part]:
-    """The parts of a view that lie side by side beneath it: there each has its own width of ids."""
+    """Yield the parts that a view joins or cuts, because the dtype of the IDs may differ between them."""
     reader = part.reader
     if isinstance(reader, Slice):
         base = int(reader.source.offsets(reader.first, reader.first)[0])
@@ -152,7 +162,7 @@ def _parts(part: Part) -> Iterator[Part]:
 
 
 def find_lengths(part: Part, query: LengthQuery, search: Search) -> Iterator[Hits]:
-    """Sequences by length."""
+    """Yield the sequences with a length in the range of the query; a hit is the complete sequence."""
     for a, b in stretches(part.first, part.last, MANY, backwards=search.backwards):
         if search.stopped():
             return
@@ -168,7 +178,7 @@ def find_lengths(part: Part, query: LengthQuery, search: Search) -> Iterator[Hit
         search.progress(b - a)
 
 
-_FEW = 4  # hits of a window that are looked up one by one
+_FEW = 4  # up to this number of hits in a window, the sequence of each is looked up by itself
 
 Positions = NDArray[np.int64]
 
@@ -182,19 +192,19 @@ class _Searched:
     shift: int
 
     def bounds(self, first: int, last: int) -> Offsets:
-        """Where sequences begin, int64[last - first + 1]."""
+        """Return the positions at which sequences begin, int64[last - first + 1]."""
         offsets = self.view.offsets(first, last)
         return offsets + np.arange(first, last + 1) if self.shift else offsets
 
     def sequences(self, at: Positions) -> tuple[Positions, Positions, Positions]:
-        """Number, begin and end (without separator) of the sequence that holds each of some ascending positions."""
+        """Return the number, start and end (without separator) of the sequence of each of ascending positions."""
         if len(at) <= _FEW:
             numbers = np.array([sequence_at(self.view, p, self.shift) for p in at.tolist()], np.int64)
             bounds = np.array([self.bounds(i, i + 1) for i in numbers.tolist()]).reshape(-1, 2)
             return numbers, bounds[:, 0], bounds[:, 1] - self.shift
         low, high = (sequence_at(self.view, int(p), self.shift) for p in at[[0, -1]])
         found = []
-        for u, v in token_axis.windows(low, high + 1):  # empty sequences may be many more than tokens
+        for u, v in token_axis.windows(low, high + 1):  # there may be many more empty sequences than tokens
             bounds = self.bounds(u, v)
             inside = at[np.searchsorted(at, bounds[0]) : np.searchsorted(at, bounds[-1])]
             local = np.searchsorted(bounds, inside, side="right") - 1
@@ -209,7 +219,7 @@ def _searched(reader: TokenReader) -> _Searched:
 
 
 def find_ids(part: Part, ids: tuple[int, ...], search: Search) -> Iterator[Hits]:
-    """Every place where `ids` stand one right after the other, within one sequence; occurrences may overlap."""
+    """Yield every run of `ids` within one sequence; runs may overlap."""
     info = part.reader.info
     if max(ids) > np.iinfo(info.dtype).max or info.free_of in ids:
         return
@@ -229,7 +239,7 @@ def find_ids(part: Part, ids: tuple[int, ...], search: Search) -> Iterator[Hits]
             if len(chosen):
                 p = at[chosen] - searched.shift * numbers[chosen]
                 yield Hits(numbers[chosen], p, p + len(ids))
-            if search.each and len(chosen):  # what is left of that sequence needs no look
+            if search.each and len(chosen):  # the rest of that sequence is skipped
                 a, b = min(a, int(begins[chosen[-1]])), max(b, int(ends[chosen[-1]]))
         before = stop - start
         start, stop = (start, min(stop, a)) if search.backwards else (max(start, b), stop)
@@ -241,7 +251,7 @@ def _next(start: int, stop: int, *, backwards: bool) -> tuple[int, int]:
 
 
 def _chosen(numbers: Positions, within: NDArray[np.bool_], search: Search) -> Positions:
-    """Which hits to tell, in order."""
+    """Return the indexes of the hits to return, in the order of the search."""
     kept = np.flatnonzero(within)
     kept = kept[::-1] if search.backwards else kept
     if search.each and len(kept):
@@ -250,12 +260,12 @@ def _chosen(numbers: Positions, within: NDArray[np.bool_], search: Search) -> Po
 
 
 def _rarest(tokens: Tokens, needle: Tokens) -> int:
-    """Which id of the run is the rarest here: the one to look for first."""
+    """Return the index of the rarest ID of the run in this window: the search starts from it."""
     return int(np.argmin([np.count_nonzero(tokens == token) for token in needle]))
 
 
 def _matches(tokens: Tokens, needle: Tokens, anchor: int) -> Positions:
-    """Where the run begins in a window, ascending; int64."""
+    """Return the indexes at which the run begins in a window, ascending; int64."""
     begins = len(tokens) - len(needle) + 1
     if begins <= 0:
         return np.empty(0, np.int64)
@@ -273,16 +283,23 @@ _BACK = 1 << 12  # records searched at once when going backwards
 def find_records(
     records: RecordReader, query: Query, search: Search, *, first: int = 0, last: int | None = None
 ) -> Iterator[Hit]:
-    """Records `first <= i < last` that a query asks for; positions are characters within the record.
+    """Search the records `first <= i < last` of text; the positions of a hit are characters within the record.
 
-    Going backwards (or from the middle) counts the records first.
+    A backwards search without `last` counts the records first.
+
+    Args:
+        records: The records.
+        query: A query for text or by length.
+        search: The options of the search.
+        first: The first record.
+        last: The record after the last one; None for the end.
 
     Raises:
-        OptionError: A query of ids.
-        FormatError: A line that is not valid.
+        OptionError: If the query is for IDs.
+        FormatError: If a record is not valid.
     """
     if not isinstance(query, (TextQuery, LengthQuery)):
-        raise OptionError(f"token: searches ids, and this is text: give {Option('tokenizer')}, or search text:'...'")
+        raise OptionError(f"token: searches IDs, and this is text. Add {Option('tokenizer')}, or search text:'...'")
     if not search.backwards:
         yield from _forwards(records, query, search, first, last)
         return
@@ -320,17 +337,18 @@ def _in_text(text: str, number: int, query: TextQuery | LengthQuery, search: Sea
 PIECE = 1 << 16
 """Tokens decoded at once."""
 AFTER = 1 << 12
+"""Tokens decoded after a piece of a longer sequence."""
 BEFORE = 1 << 6
-"""Tokens around a piece of a longer sequence."""
+"""Tokens decoded before a piece of a longer sequence."""
 
 _SEQUENCES = 1 << 14
-_KNOWN = 1 << 20  # ids whose spelling is kept; garbage may have any number of them
+_KNOWN = 1 << 20  # IDs whose bytes are kept; random data may hold any number of different IDs
 
 Span = tuple[int, int]
 
 
 class Spelling(dict[int, bytes]):
-    """The bytes that each id stands for; `⟨id⟩` where it stands for none."""
+    """The bytes of each ID, decoded on first use; `⟨id⟩` for an ID without a token."""
 
     def __init__(self, decoder: TextDecoder) -> None:
         super().__init__()
@@ -346,13 +364,13 @@ class Spelling(dict[int, bytes]):
 
 @dataclass(frozen=True, slots=True)
 class Matcher:
-    """Finds a query in bytes; `patience` as in `Search`."""
+    """A search for a text query in bytes; `patience` as in `Search`."""
 
     query: TextQuery
     patience: float | None = None
 
     def spans(self, data: bytes, start: int = 0, stop: int | None = None) -> Iterator[Span]:
-        """Byte spans of the matches that begin at `start <= p < stop` (None: anywhere from start), left to right."""
+        """Yield the byte spans of the matches that begin at `start <= p < stop`, left to right; None is the end."""
         if self.query.literal is not None:
             yield from _literal(data, self.query.literal.encode("utf-8", "surrogatepass"), start, stop)
             return
@@ -375,13 +393,13 @@ def _literal(data: bytes, needle: bytes, start: int, stop: int | None) -> Iterat
 
 
 def _width(text: str, start: int, stop: int) -> int:
-    """Bytes of some characters."""
+    """Return the number of bytes of the characters `start <= k < stop`."""
     part = text[start:stop]
     return stop - start if part.isascii() else len(part.encode("utf-8", "surrogateescape"))
 
 
 def _characters(data: bytes, start: int) -> int:
-    """Characters that begin before a byte."""
+    """Return the number of characters that begin before a byte."""
     for lead in range(start - 1, max(-1, start - 4), -1):
         if data[lead] >> 6 == 0b10:  # continues a character
             continue
@@ -396,7 +414,7 @@ def _characters(data: bytes, start: int) -> int:
 
 @dataclass(slots=True)
 class _Walk:
-    """One search on its way."""
+    """A search for text in one part of a dataset."""
 
     part: Part
     matcher: Matcher
@@ -417,7 +435,7 @@ class _Walk:
             self.search.progress(len(tokens))
 
     def _groups(self) -> Iterator[Span]:
-        """Consecutive sequences of together at most PIECE tokens, or one that is longer."""
+        """Yield runs of consecutive sequences of together at most PIECE tokens, or one longer sequence."""
         for a, b in stretches(self.part.first, self.part.last, _SEQUENCES, backwards=self.search.backwards):
             bounds, cuts = self.part.reader.offsets(a, b), [0]
             while cuts[-1] < b - a:
@@ -428,7 +446,7 @@ class _Walk:
                 yield a + u, a + v
 
     def _whole(self, first: int, bounds: Offsets, tokens: Tokens) -> Iterator[Hit]:
-        """The hits of whole sequences."""
+        """Yield the hits in sequences that are decoded completely."""
         numbers = np.arange(len(bounds) - 1)
         if self.sieve is not None:
             at = self.sieve.places(tokens) + bounds[0]
@@ -442,8 +460,8 @@ class _Walk:
         return list(map(self.spelling.__getitem__, tokens.tolist()))
 
     def _long(self, sequence: int, start: int, stop: int) -> Iterator[Hit]:
-        """The hits of one sequence, piece by piece."""
-        carried = 0  # bytes at the beginning of this piece that belong to a match of the last one
+        """Yield the hits in one long sequence, piece by piece."""
+        carried = 0  # bytes at the beginning of this piece that belong to a match of the piece before
         for a, b in stretches(start, stop, PIECE, backwards=self.search.backwards):
             if self.search.stopped():
                 return
@@ -467,7 +485,7 @@ class _Walk:
                 return
 
     def _told(self, sequence: int, start: int, words: list[bytes], spans: Iterator[Span]) -> Iterator[Hit]:
-        """Spans of bytes as hits: the tokens that hold them."""
+        """Turn spans of bytes into hits: the tokens that hold the bytes."""
         ends: list[int] | None = None
         hits = []
         for a, b in spans:
@@ -482,36 +500,36 @@ class _Walk:
 
 
 def find_text(part: Part, query: TextQuery, decoder: Any, search: Search) -> Iterator[Hit]:
-    """Matches of a regular expression in the text of each sequence; a hit is the tokens that hold the match."""
+    """Yield the matches of a regular expression in the text of each sequence; a hit is the tokens of the match."""
     spelling = Spelling(decoder)
     sieve = None if query.literal is None else Sieve(query.literal.encode("utf-8", "surrogatepass"), spelling)
     return _Walk(part, Matcher(query, search.patience), spelling, search, sieve).hits()
 
 
-_MOST = 1 << 20  # ids looked up; what is beyond is decoded
+_MOST = 1 << 20  # IDs with a role; larger IDs are always decoded
 
 _HOLDS, _ENDS, _FOLLOWS, _UNKNOWN = 1, 2, 4, 8
 
 
 class Sieve:
-    """Where a string of bytes can begin in a row of ids, without decoding them: two look-ups a token.
+    """A filter that finds where a string of bytes can begin in IDs, with two look-ups per token instead of decoding.
 
-    A match begins in a token that holds the whole string, or that ends with its first bytes; then the token after it
-    goes on with it. That leaves few places, which are decoded.
+    A match begins in a token that holds the complete string, or that ends with its first bytes while the next token
+    continues it. Only these few positions are decoded.
     """
 
     def __init__(self, needle: bytes, spelling: Mapping[int, bytes]) -> None:
-        """Prepare.
+        """Prepare the look-up table.
 
         Args:
-            needle: What is looked for, at least one byte.
-            spelling: What each id stands for.
+            needle: The bytes to search, at least one.
+            spelling: The bytes of each ID.
         """
         self.needle, self.spelling = needle, spelling
         self._roles = np.empty(0, np.uint8)
 
     def places(self, tokens: Tokens) -> NDArray[np.int64]:
-        """Positions in `tokens` where a match may begin, ascending; int64."""
+        """Return the indexes in `tokens` at which a match may begin, ascending; int64."""
         if not len(tokens):
             return np.empty(0, np.int64)
         index = tokens if tokens.dtype.itemsize < 8 else np.minimum(tokens, _MOST).astype(np.int64)
@@ -521,7 +539,7 @@ class Sieve:
         return np.flatnonzero(begins)
 
     def _looked_up(self, index: NDArray[np.integer], top: int) -> NDArray[np.uint8]:
-        """The role of each token; ids met for the first time are learned."""
+        """Return the role of each token, and compute the roles of new IDs."""
         if top >= len(self._roles):
             self._roles = np.append(self._roles, np.full(top + 1 - len(self._roles), _UNKNOWN, np.uint8))
             self._roles[_MOST:] = _HOLDS | _ENDS | _FOLLOWS

@@ -1,1 +1,1 @@
-"""Looking at a dataset: sequences, samples, parts of files; searching it, and taking along what was found."""
+"""Show a dataset: its sequences, samples, training steps and the parts of its files; and export what was found."""

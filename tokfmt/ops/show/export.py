@@ -1,4 +1,4 @@
-"""Some sequences of an opened dataset to a file of JSON lines: what somebody found, and takes along."""
+"""Export selected sequences of an opened dataset to a file of JSON lines, as the browser does with its hits."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tokfmt.run.execute import NullProgress, Progress, SerialExecutor
 from tokfmt.run.plan import Workers, plan, run
 from tokfmt.views.select import Chosen, Slice
 
-_REGION = 1 << 20  # tokens; small, because somebody watches
+_REGION = 1 << 20  # tokens; small, so that the browser can show progress
 _BLOCK = 1 << 22  # bytes
-_GAP = 1 << 12  # records; reading over fewer that are not wanted is cheaper than looking for the next
+_GAP = 1 << 12  # records; reading past fewer unwanted ones is cheaper than seeking to the next
 
 Numbers = NDArray[np.int64]
 
@@ -43,30 +43,30 @@ def export(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> int:
-    """Write sequences to `destination`, one JSON line each, in order; it appears whole or not at all.
+    """Write sequences to a file, one JSON line each, in order. The file is complete, or not written.
 
     Args:
-        source: An opened dataset. Of records that are JSON lines, the lines are copied as they stand.
-        rows: Numbers of the sequences, ascending, each once; int64[sequences].
-        destination: A file.
-        paths: Where the source lies; the destination must not be there.
-        format: Its format, which knows all its files.
-        decoder: Writes text; None writes ids.
-        overwrite: Replace a file that is there.
-        progress: Told how far it is; may raise to stop.
+        source: An opened dataset. Records that are JSON lines are copied byte by byte.
+        rows: The numbers of the sequences, ascending and unique; int64[sequences].
+        destination: The file to write.
+        paths: The paths of the source, which the destination must not be part of.
+        format: The format of the source, which lists its files.
+        decoder: Decodes IDs to text (default: write IDs).
+        overwrite: Replace an existing file.
+        progress: Receives phases and counts; it may raise to stop.
 
     Returns:
-        Bytes written.
+        The size of the file in bytes.
 
     Raises:
-        DestinationExistsError: It is there, and overwriting was not asked for.
-        TokfmtError: One of its kinds; the destination is then as it was before.
+        DestinationExistsError: If the file exists, and `overwrite` is False.
+        TokfmtError: If the source cannot be read or the file cannot be written. The destination is then unchanged.
     """
     place = Path(destination)
     found = [SourceFiles(path, format, tuple(format.files(path))) for path in map(Path, paths)] if format else []
     guard(place, paths, found)
     watched, before = progress or NullProgress(), snapshot(found)
-    # readers word their own errors
+    # readers raise their own errors, which `writing` does not change
     with writing(place), Staging(place, overwrite=overwrite, readable=readable_by(before)) as staging:
         if isinstance(source, RecordReader):
             _copy(source, rows, staging.path, watched)
@@ -107,7 +107,7 @@ def _write(reader: TokenReader, staging: Staging, decoder: Decoder | None, progr
 
 
 def _copy(records: RecordReader, rows: Numbers, path: Path, progress: Progress) -> None:
-    """Records as JSON lines: as they stand if they are such."""
+    """Write records as JSON lines; records that are JSON lines are copied unchanged."""
     progress.phase("copying", len(rows), "records")
     with open(path, "wb") as out:
         for lines in _lines(records, rows):
@@ -116,7 +116,7 @@ def _copy(records: RecordReader, rows: Numbers, path: Path, progress: Progress) 
 
 
 def _lines(records: RecordReader, rows: Numbers) -> Iterator[list[bytes]]:
-    """The wanted lines, a batch at a time; stretches that nobody wants are not read."""
+    """Yield the selected lines in batches; gaps of more than `_GAP` records are not read."""
     for group in np.split(rows, np.flatnonzero(np.diff(rows) > _GAP) + 1):
         if not len(group):
             return

@@ -1,4 +1,4 @@
-"""`tokfmt show --raw`: the parts of a dataset's files, named, and any of their bytes; of damaged files as well."""
+"""Show the parts of a dataset's files and their bytes (`tokfmt show --raw`), also if the files are damaged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_OPEN = 64
 
 @dataclass(frozen=True, slots=True)
 class HexRow:
-    """Some consecutive bytes of a file."""
+    """One row of a hex view: at most 16 bytes from a byte offset on."""
 
     offset: int
     data: bytes
@@ -35,13 +35,13 @@ class HexRow:
 
 @dataclass(slots=True)
 class Raw:
-    """A dataset as files.
+    """The files of a dataset.
 
     Attributes:
-        path: As given.
-        format: Its format's name, None when none was recognised.
-        notes: What a person should be told.
-        sections: Its parts; see `protocols.Section`.
+        path: The path as given.
+        format: The name of the format; None if no format was detected.
+        notes: What tokfmt inferred, and oddities.
+        sections: The parts of the files; see `core.fields.Section`.
     """
 
     path: Path
@@ -51,20 +51,23 @@ class Raw:
     _files: dict[Path, File] = field(default_factory=dict, repr=False)
 
     def bytes_of(self, section: Section, one: Field, most: int) -> bytes:
-        """The first bytes of a field, at most so many; none of a field that is not at one place."""
+        """Return the first `most` bytes of a field; no bytes if the field is not at one byte offset."""
         if one.offset is None or not one.length:
             return b""
         file = self._file(one.path or section.path)
         return file.read(one.offset, max(0, min(most, one.length, file.size - one.offset)))
 
     def hex_rows(self, path: Path, offset: int, count: int) -> list[HexRow]:
-        """Rows of 16 bytes of one of its files, from the one that holds byte `offset` on; at most 4,096.
+        """Return rows of 16 bytes of a file, from the row that holds byte `offset` on.
 
-        Fewer at the file's end.
+        Args:
+            path: A file of the dataset.
+            offset: A byte offset.
+            count: The number of rows, at most 4,096. There are fewer rows at the end of the file.
 
         Raises:
-            FormatError: It is no regular file, or cannot be read.
-            UnsafeError: It lies outside of the dataset.
+            FormatError: If the path is not a regular file, or cannot be read.
+            UnsafeError: If the file is outside of the dataset.
         """
         file = self._file(path)
         start = max(0, offset) // ROW * ROW
@@ -73,11 +76,11 @@ class Raw:
         return [HexRow(start + at, data[at : at + ROW]) for at in range(0, size, ROW)]
 
     def size_of(self, path: Path) -> int:
-        """Bytes of one of its files.
+        """Return the size of a file of the dataset in bytes.
 
         Raises:
-            FormatError: It is no regular file, or cannot be read.
-            UnsafeError: It lies outside of the dataset.
+            FormatError: If the path is not a regular file, or cannot be read.
+            UnsafeError: If the file is outside of the dataset.
         """
         return self._file(path).size
 
@@ -90,17 +93,18 @@ class Raw:
 
 
 def sections(path: str | os.PathLike[str], *, format: str | None = None, options: Options = ()) -> Raw:  # noqa: A002
-    """The parts of a dataset's files.
+    """Return the parts of a dataset's files.
+
+    If no format is detected, the parts are the size, the first bytes and the last bytes of the file.
 
     Args:
         path: A file or a directory.
-        format: Its format's name; detected from the content when left out. A file that no format recognises has its
-            size and first bytes, and nothing more.
-        options: The format's own read options.
+        format: The format (default: detected from content).
+        options: Read options of the format.
 
     Raises:
-        FormatError: The path cannot be read at all.
-        OptionError: No such format or option.
+        FormatError: If the path cannot be read.
+        OptionError: If there is no such format or option.
     """
     path = registry.of_prefix(Path(path))
     probe = look(path)
@@ -131,9 +135,14 @@ def _facts(probe: Probe) -> Section:
 
 
 def _inside(path: Path, dataset: Path) -> File:
-    """A file of a dataset: what was named itself, or what lies beside it, or in the directory that was."""
+    """Open a file of a dataset.
+
+    Raises:
+        UnsafeError: If the file is not the given path itself, and is not in its directory once links are resolved.
+    """
     if path != dataset:
         home = os.path.realpath(dataset if dataset.is_dir() else dataset.parent)
         if os.path.commonpath([os.path.realpath(path), home]) != home:
-            raise UnsafeError(path, "is a symbolic link that leaves the dataset", remedy="Look at what it points to")
+            remedy = "Give the path that it points to"
+            raise UnsafeError(path, "is a symbolic link that leaves the dataset", remedy=remedy)
     return File(path)

@@ -1,7 +1,8 @@
-"""`tokfmt show`: some sequences of a dataset, as ids and, with a tokenizer, as text. A long sequence needs
-no more memory than a short one: it is read as far as somebody looks.
+"""Show selected sequences (`tokfmt show`) or stored samples (`tokfmt show --samples`) of a dataset.
 
-With --samples, rows as they are stored, input_ids, mask and labels, with what can be told of them.
+A sequence is IDs and, with a tokenizer, text. It is read only as far as the caller iterates, so a long sequence needs
+no more memory than a short one. A sample is a stored row: input IDs, loss mask and labels, with the document borders
+and the padding that follow from them.
 """
 
 from __future__ import annotations
@@ -53,28 +54,35 @@ if TYPE_CHECKING:
     from tokfmt.ops.provenance import Origin
 
 DEFAULT = 5
-"""Sequences shown when nothing is selected."""
+"""Sequences shown without a selection."""
 
 SEARCHED = 10
-"""Sequences shown by a search that has no limit of its own."""
+"""Sequences shown by a search without a limit."""
 
 SAMPLES = 2
-"""Samples shown when nothing is selected."""
+"""Samples shown without a selection."""
 
 _LITTLE = 1 << 22
-"""Bytes of records that are counted whatever is asked."""
+"""Bytes of records up to which all records are counted, even if only the first are shown."""
 
 _RANDOM = re.compile(r"\s*random\s*:(.*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """A dataset opened for looking: what it is, and the sequences selected, read as they are asked for.
+    """An opened dataset and its selected sequences, which are read while you iterate.
 
     Attributes:
-        sequences, tokens: How many there are; None where that was not needed to know.
-        shown: The sequences; an iterator.
-        cut: The limit, if it ended the selection (asked after `shown` has ended), else None.
+        path: The path of the dataset.
+        format: The name of its format.
+        sequences: The number of sequences; None if it was not counted.
+        tokens: The number of tokens; None if it was not counted.
+        eos_id: The separator; None without one, and for text.
+        eos_from: The origin of the separator.
+        extras: Facts of the format.
+        notes: What tokfmt inferred, and oddities.
+        shown: The selected sequences.
+        cut: Returns the limit if it ended the selection, else None. Valid once `shown` has ended.
     """
 
     path: str
@@ -110,16 +118,23 @@ def show(
 
     Args:
         path: A file or a directory.
-        selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, or a query (see `ops.search.query`); by default
-            the first five.
-        from_format, from_options, tokenizer, text_field, eos, split: As everywhere.
-        seed: Of `random:5`: the same seed chooses the same sequences of datasets with as many.
-        limit: At most so many sequences; by default ten of a search, all of any other selection. 0 for all.
-        allow_loss, recursive, ignore_manifest: As everywhere.
-        progress: Who watches a search.
+        selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, or a query (see `ops.search.query`). Default: the
+            first five sequences.
+        from_format: The format (default: detected from content).
+        from_options: Read options of the format.
+        tokenizer: The name, directory or tokenizer.json of a tokenizer; it decodes IDs and encodes text.
+        text_field: The JSON field of the text.
+        eos: The separator, or "none" (default: given by the manifest, or inferred).
+        split: The split of a dataset that has several.
+        seed: The seed of `random:5`. It chooses the same numbers for every dataset with as many sequences.
+        limit: The maximum number of sequences; 0 for all. Default: ten for a query, all for any other selection.
+        allow_loss: Words of `--allow-loss`.
+        recursive: Read the directories below a directory as well.
+        ignore_manifest: Do not use the manifest of the dataset.
+        progress: Receives the progress of a search.
 
     Raises:
-        TokfmtError: One of its kinds.
+        TokfmtError: If the dataset cannot be opened, or an option is wrong.
     """
     selection = selection_words(selection)
     query = _query(selection)
@@ -156,31 +171,36 @@ def show(
 
 
 def show_origins(path: str | os.PathLike[str], selection: Selection = None, **given: Any) -> Preview:
-    """The same as `show`, and where each sequence comes from, by the ledger beside the dataset.
+    """Show sequences as `show` does, with the origins that the ledger of the dataset lists for each.
 
-    Sequences are samples where the ledger is of samples.
+    If the ledger is one of samples, samples are shown.
+
+    Args:
+        path: A file or a directory.
+        selection: As for `show`.
+        given: The other arguments of `show`; `from_options` is required.
 
     Raises:
-        FormatError: There is no ledger, or it is damaged, cut, or of another dataset.
+        FormatError: If the ledger is missing, damaged, cut, or of another dataset.
     """
-    from tokfmt.ops.provenance import Ledgers  # with all of recipes
+    from tokfmt.ops.provenance import Ledgers  # imports every module of recipes
 
     format_ = format_of(path, given.get("from_format"))
     place, ledgers, options = format_.canonical(Path(path)), Ledgers(), dict(given_options(given["from_options"]))
     ledger = ledgers.of(place, format_.name)
     if ledger is None:
-        raise FormatError(
-            place, "has no ledger beside it", remedy=f"A recipe that is converted with {Option('ledger')} gets one"
-        )
+        raise FormatError(place, "has no ledger", remedy=f"Convert its recipe with {Option('ledger')}")
     if ledger.unit == "samples":
         options = dict(viewed(SourceRequest((path,), options=options), format_, "samples").options)
     preview = show(path, selection, **{**given, "from_format": format_.name, "from_options": options})
     if preview.sequences not in (None, ledger.sequences):
         raise CorruptError(
-            place, "is read otherwise than it was written, and its ledger does not tell of these sequences",
-            expected=f"{ledger.sequences:,} {ledger.unit}", found=f"{preview.sequences:,}",
-            remedy="Leave out what says how to read it",
-        )  # fmt: skip
+            place,
+            "is not read as it was written, so its ledger does not list these sequences",
+            expected=f"{ledger.sequences:,} {ledger.unit}",
+            found=f"{preview.sequences:,}",
+            remedy="Leave out the read options",
+        )
     shown = (replace(one, origins=tuple(ledgers.origins(ledger, one.index))) for one in preview.shown)
     return replace(preview, shown=shown)
 
@@ -190,13 +210,13 @@ Chosen = tuple[int, Hit | None]
 
 @dataclass(slots=True)
 class _Kept:
-    """What was chosen, up to a limit.
+    """The chosen sequences, up to a limit.
 
     Attributes:
-        chosen: In order.
-        limit: None or 0 for none.
-        searched: To know whether there is more could take as long as the whole search: it is not looked at.
-        cut: The limit, once it was reached.
+        chosen: The numbers and hits, in order.
+        limit: The maximum number; None or 0 for no limit.
+        searched: True for a search. A look for one more hit could take as long as the search, so none is made.
+        cut: The limit, once it has ended the selection.
     """
 
     chosen: Iterator[Chosen]
@@ -230,7 +250,7 @@ def _query(selection: str | None) -> Query | None:
 
 
 def _numbers(path: Path, selection: str | None, count: int, seed: int) -> Iterator[int]:
-    """The numbers of the selected sequences."""
+    """Return the numbers of the selected sequences, ascending."""
     match = _RANDOM.fullmatch(selection) if selection is not None else None
     if match is None:
         return iter(range(*_range(path, selection, count, DEFAULT)))
@@ -280,7 +300,7 @@ def _of_records(
     decoder: TextDecoder | None,
     how: tuple[str | None, int, int | None, int | None],
 ) -> Preview:
-    """Records whose ids are made, or read, one by one: only of those that are shown."""
+    """Show records whose IDs are encoded or read one record at a time, only for those that are shown."""
     selection, seed, limit, most = how
     chosen: Iterator[Chosen] = ((i, None) for i in _numbers(source.paths[0], selection, _count(records, most), seed))
     kept = _kept(chosen, limit, None)
@@ -299,14 +319,14 @@ def _is_random(selection: str | None) -> bool:
 
 
 def _count(records: RecordReader, most: int | None) -> int:
-    """How many records there are; no more than `most` if that is not None: then none beyond them is looked for."""
+    """Return the number of records; if `most` is given, stop counting large sources at `most`."""
     if most is not None and isinstance(records, Reaching) and records.info.size > _LITTLE:
         return records.reach(most)
     return records.count()
 
 
 def _all(records: RecordReader, most: int | None) -> int | None:
-    """How many records there are, if all were counted."""
+    """Return the number of records; None if it is unknown, and only the first records were counted."""
     much = most is not None and isinstance(records, Reaching) and records.info.size > _LITTLE
     return records.info.records if much else records.count()
 
@@ -335,12 +355,12 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How sequences are read.
+    """The reader and the tokenizer of shown sequences.
 
     Attributes:
-        reader: Where from; None for records of text.
-        decoder: Strict; None without a tokenizer.
-        spelling: Of its ids.
+        reader: The reader; None for records of text.
+        decoder: A strict decoder; None without a tokenizer.
+        spelling: The bytes of each ID; None without a tokenizer.
     """
 
     reader: TokenReader | None
@@ -348,21 +368,22 @@ class Look:
     spelling: Spelling | None = None
 
     def spelled(self, tokens: Tokens) -> bytes:
-        """What ids stand for, one after the other; nothing without a tokenizer."""
+        """Return the joined bytes of IDs; no bytes without a tokenizer."""
         return b"" if self.spelling is None else b"".join(map(self.spelling.__getitem__, tokens.tolist()))
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One sequence.
+    """One shown sequence.
 
     Attributes:
-        index: Its number.
-        length: Tokens; characters when there are no ids.
-        start: Where it begins on the axis.
-        found: What a search found in it, positions within the sequence; None without a search for something inside.
-        record: The text of a record that nobody tokenised.
-        origins: Where its pieces come from, in order; None where nobody asked.
+        index: The number of the sequence.
+        length: The length in tokens; in characters if the text is not tokenized.
+        start: The position on the token axis at which the sequence begins.
+        found: The hit of a search, `(start, stop)` within the sequence; None without one.
+        look: The reader and the tokenizer.
+        record: The text of a record that is not tokenized, else None.
+        origins: The origins of its parts in order, by the ledger; None if they were not requested.
     """
 
     index: int
@@ -375,26 +396,30 @@ class Shown:
 
     @property
     def ids(self) -> list[int] | None:
-        """All its ids; None for text that nobody tokenised."""
+        """All IDs of the sequence; None for text that is not tokenized."""
         if self.look.reader is None:
             return None
         return [token for tokens in self.tokens(0, self.length) for token in tokens.tolist()]
 
     @property
     def text(self) -> str | None:
-        """All its text; None without a tokenizer. A byte that is no text is `\\xff`, an id without a token ⟨id⟩."""
+        """The complete text; None without a tokenizer. A byte that is not UTF-8 is `\\xff`, an unknown ID is ⟨id⟩."""
         if self.record is None and self.look.decoder is None:
             return None
         return "".join(self.texts([(0, self.length)]))
 
     def tokens(self, start: int, stop: int) -> Iterator[Tokens]:
-        """The ids at positions `start <= p < stop` within the sequence, some at a time."""
+        """Yield the IDs at positions `start <= p < stop` within the sequence, at most 64 Ki at a time."""
         if self.look.reader is not None:
             for a, b in windows(self.start + start, self.start + stop, AT_ONCE):
                 yield self.look.reader.tokens(a, b)
 
     def texts(self, spans: list[Span]) -> Iterator[str]:
-        """The text of adjoining spans of positions, in pieces; a character of several spans belongs to the last."""
+        """Yield the text of adjoining spans of positions in pieces.
+
+        One piece per span; a single span comes in several pieces. A character whose bytes are in several spans belongs
+        to the last of them.
+        """
         if self.record is not None:
             yield from (self.record[a:b] for a, b in spans)
             return
@@ -415,7 +440,7 @@ class Shown:
             yield text
 
     def _decoded(self, decoder: VocabularyDecoder) -> str:
-        """Such a tokenizer has rules of its own for what stands at the beginning, or between tokens."""
+        """Return the complete text by the tokenizer's own rules for the start and for neighboring tokens."""
         tokens = np.concatenate([np.empty(0, np.uint8), *self.tokens(0, self.length)])
         try:
             return decoder.decode(tokens)
@@ -428,16 +453,16 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
-    """One row.
+    """One stored sample.
 
     Attributes:
-        index: Its number.
-        ids: Its input_ids.
-        mask: uint8, 1 where the label counts in the loss; None when no mask is stored.
-        labels: int64, None when none are stored: then they are the next ids.
-        begins: bool, where a document begins inside the row, as far as can be told.
-        padding: Tokens at its end that only fill it up.
-        pieces: What each id stands for, None without a tokenizer.
+        index: The number of the sample.
+        ids: The input IDs.
+        mask: uint8, 1 where the label counts in the loss; None if no mask is stored.
+        labels: int64; None if no labels are stored: then the label of a token is the next ID.
+        begins: bool, True where a document begins inside the sample, as far as the format or the separator shows it.
+        padding: The number of padding tokens at the end.
+        pieces: The text of each ID; None without a tokenizer.
     """
 
     index: int
@@ -451,9 +476,19 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class SampleView:
-    """A dataset opened for looking at its rows, read as they are asked for.
+    """An opened dataset of samples and the selected samples, which are read while you iterate.
 
-    `bordered`: it can be told where documents begin in rows.
+    Attributes:
+        path: The path of the dataset.
+        format: The name of its format.
+        samples: The number of samples.
+        sample_length: The length in tokens; None if samples differ in length.
+        eos_id: The separator; None without one.
+        eos_from: The origin of the separator.
+        pad_id: The padding ID; None without one.
+        bordered: True if the format or the separator shows where documents begin in a sample.
+        notes: What tokfmt inferred, and oddities.
+        shown: The selected samples.
     """
 
     path: str
@@ -469,22 +504,23 @@ class SampleView:
 
 
 def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: str | None = None) -> SampleView:
-    """Open a dataset of samples and read the rows selected.
+    """Open a dataset of samples and read the selected samples.
 
     Args:
-        selection: `5`, `0:10`, `-3:`; the first two by default.
-        tokenizer: Name, directory or tokenizer.json: says what ids stand for.
+        source: The dataset, and how to read it.
+        selection: `5`, `0:10` or `-3:`. Default: the first two samples.
+        tokenizer: The name, directory or tokenizer.json of a tokenizer that decodes the IDs.
 
     Raises:
-        OptionError: The format has no samples.
-        TokfmtError: Another of its kinds.
+        OptionError: If the dataset stores no samples.
+        TokfmtError: If the dataset cannot be opened.
     """
     handle, path = tokenizer_of(tokenizer), source.paths[0]
     chosen = format_of(path, source.format)
     found = open_one(viewed(replace(source, format=chosen.name), chosen, "samples"), handle)
     reader, decoder = found.reader, handle.decoder(lenient=True) if handle else None
     if isinstance(reader, RecordReader) or reader.info.layout is not Layout.SAMPLES:
-        raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave {Option('samples')} away")
+        raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave out {Option('samples')}")
     first, last = _range(found.paths[0], selection, reader.info.sequences, SAMPLES)
     look = _Rows(reader, found.separator.eos_id, reader.info.pad_id, decoder)
     return SampleView(
@@ -502,13 +538,13 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
 
 
 def _range(path: Path, selection: str | None, count: int, default: int) -> tuple[int, int]:
-    """What is selected; the first `default` when nothing is."""
+    """Return the selected interval; the first `default` numbers without a selection."""
     return (0, min(default, count)) if selection is None else parse_selection(selection, count, (path,))
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What is known of a dataset of samples, and how its rows are made of it."""
+    """The reader, the separator and the padding of a dataset of samples, from which its rows are made."""
 
     reader: TokenReader
     eos_id: int | None
@@ -516,7 +552,7 @@ class _Rows:
     decoder: TextDecoder | None
 
     def rows(self, first: int, last: int) -> Iterator[Sample]:
-        """Rows `first <= i < last`, some at a time."""
+        """Yield the samples `first <= i < last`; about 64 Ki tokens are read at once."""
         info = self.reader.info
         step = max(1, AT_ONCE * info.sequences // max(info.tokens, 1))
         for a in range(first, last, step):
@@ -528,7 +564,7 @@ class _Rows:
             for k, (first_token, end) in enumerate(pairwise((bounds - start).tolist())):
                 part = slice(first_token, end)
                 mask, label = None if masks is None else masks[part], None if labels is None else labels[part]
-                # rows of lengths of their own are not filled up
+                # samples of different lengths have no padding
                 fill = padding_of(ids[part], mask, label, self.pad_id) if info.sample_length else 0
                 inner = begins[part] & (np.arange(end - first_token) < end - first_token - fill)
                 yield Sample(a + k, ids[part], mask, label, inner, fill, self._pieces(ids[part]))

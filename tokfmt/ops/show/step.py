@@ -1,6 +1,6 @@
-"""What the model sees at a step of a recipe: which parts of which sequences, in which files, with their text.
+"""Show the samples of a training step of a recipe (`tokfmt show --step`): their parts, with file and text.
 
-Of a source that is a recipe itself, what its samples and documents are made of, as far down as that goes.
+If a source is a recipe, its samples and documents are resolved down to the datasets that store them.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from tokfmt.views.view import byte_offset_of
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a sample holds of one sequence: positions `start <= p < stop` of it.
+    """The part of one sequence in a sample: its positions `start <= p < stop`.
 
     Attributes:
-        source: Name of the source; of one in a recipe that is a source, `outer/inner`.
-        path: The file that holds its first token; of a source whose files do not tell, what the recipe names first.
-        sequence: Its number in the source.
-        stored: Its number in the dataset that it lies in, which differs where a source has several or a selection.
-        start, stop: Positions; position `length` is the separator.
-        length: Tokens of the whole sequence.
-        ids: uint[stop - start], the separator included.
-        text: Of these ids; None without a tokenizer. A byte that is no text is `\\xff`.
-        origins: Where that comes from, by the ledger beside its dataset; empty without one.
+        source: The name of the source; `outer/inner` for a source of a recipe that is a source itself.
+        path: The file that holds the first token; if the format does not know it, the first path of the source.
+        sequence: The number of the sequence in the source.
+        stored: The number of the sequence in its dataset. It differs if the source has several datasets or a selection.
+        start, stop: Positions within the sequence; position `length` is the separator.
+        length: The length of the complete sequence in tokens.
+        ids: uint[stop - start], with the separator.
+        text: The text of these IDs; None without a tokenizer. A byte that is not UTF-8 is `\\xff`.
+        origins: The origins by the ledger of the dataset; empty without one.
     """
 
     source: str
@@ -62,14 +62,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One sample.
+    """One sample of a recipe.
 
     Attributes:
-        sample: Its number in the recipe.
-        drawn_from: The source that it was drawn from by weight; "" where all sources are one list.
-        epoch: Which pass over that, from 0.
-        padding: Places that hold none of it.
-        parts: What it moves on by, in order; read as they are asked for.
+        sample: The number of the sample in the recipe.
+        drawn_from: The source that the sample is drawn from by weight; "" if the recipe joins all sources to one list.
+        epoch: The pass over that source, from 0.
+        padding: The number of padding positions.
+        parts: The parts of the sample in order, read while you iterate.
     """
 
     sample: int
@@ -81,15 +81,20 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Some samples of a recipe.
+    """The samples of a training step, or one sample, of a recipe.
 
     Attributes:
-        path, fingerprint, seq_len: The recipe's.
-        samples: How many it has.
-        step, batch_size, rank, world_size: What was asked for; None: one sample was.
+        path: The path of the recipe.
+        fingerprint: The fingerprint of the recipe and its sources.
+        seq_len: The length of a sample in tokens.
+        samples: The number of samples of the recipe.
+        step: The step; None if one sample was requested.
+        batch_size: The number of samples per global batch; None if one sample was requested.
+        rank: The rank whose part of the batch is shown.
+        world_size: The number of ranks.
         first, last: The samples `first <= k < last`.
-        notes: What a person should be told.
-        shown: The samples; an iterator.
+        notes: What tokfmt inferred, and oddities.
+        shown: The samples, read while you iterate.
     """
 
     path: str
@@ -120,23 +125,29 @@ def show_step(
     eos: EosChoice = None,
     allow_loss: Iterable[str] = (),
 ) -> Step:
-    """Open a recipe and find what a step, or one sample, is made of.
+    """Open a recipe and find the parts of the samples of a step, or of one sample.
 
     Args:
         path: A recipe of samples.
-        step, batch_size: Step s of global batches of so many samples, from the first sample on.
-        sample: A number, instead of a step; negative: from the end.
-        rank, world_size: The part of the batch that rank r of w takes.
-        tokenizer: Name, directory or tokenizer.json, for text.
-        from_format, from_options, eos, allow_loss: As everywhere.
+        step: The step, from 0; requires `batch_size`.
+        batch_size: The number of samples per global batch.
+        sample: A sample number instead of a step; a negative number counts from the end.
+        rank: The rank whose part of the batch is shown.
+        world_size: The number of ranks.
+        tokenizer: The name, directory or tokenizer.json of a tokenizer that decodes the IDs.
+        from_format: The format (default: detected from content).
+        from_options: Read options of the format.
+        eos: The separator, or "none" (default: given by the recipe).
+        allow_loss: Words of `--allow-loss`.
 
     Raises:
-        OptionError: Not a recipe of samples; no such step, sample or rank.
-        TokfmtError: The recipe, or a source, cannot be read.
+        OptionError: If the path is not a recipe of samples, or has no such step, sample or rank.
+        TokfmtError: If the recipe or a source cannot be read.
     """
     if (sample is None) == (step is None) or (step is None) != (batch_size is None):
         raise OptionError(
-            f"say which samples: {Option('sample', 'K')}, or {Option('step', 'S')} with {Option('batch-size', 'B')}"
+            f"no samples are selected. Add {Option('sample', 'K')}, or {Option('step', 'S')} with "
+            f"{Option('batch-size', 'B')}"
         )
     handle = tokenizer_of(tokenizer)
     decoder = handle.decoder() if handle is not None else None
@@ -146,7 +157,7 @@ def show_step(
         raise reader.unprepared()
     if not isinstance(reader, Samples):
         raise OptionError(
-            f"{printable(path)}: is no recipe of samples, and has no steps. `tokfmt recipe --seq-len N` writes one"
+            f"{printable(path)}: is not a recipe of samples, so it has no steps. `tokfmt recipe --seq-len N` writes one"
         )
     if step is not None and batch_size is not None:
         found: Sequence[Where] = reader.where_at(step, batch_size, rank, world_size)
@@ -159,22 +170,35 @@ def show_step(
         taken = range(found[0].sample, found[0].sample + 1)
     look, ledgers = Look(None, decoder, Spelling(decoder) if decoder is not None else None), Ledgers()
     return Step(
-        str(path), reader.fingerprint, reader.seq_len, len(reader), step, batch_size, rank, world_size, taken.start,
-        taken.stop, source.notes, (_drawn(reader, where, look, ledgers) for where in found),
-    )  # fmt: skip
+        str(path),
+        reader.fingerprint,
+        reader.seq_len,
+        len(reader),
+        step,
+        batch_size,
+        rank,
+        world_size,
+        taken.start,
+        taken.stop,
+        source.notes,
+        (_drawn(reader, where, look, ledgers) for where in found),
+    )
 
 
 def _drawn(reader: Samples, where: Where, look: Look, ledgers: Ledgers) -> Drawn:
     traced = [one for span in where.spans for one in _traced(reader.sources, span, reader.eos_id)]
     held = sum(one.span.stop - one.span.start for one in traced)
     return Drawn(
-        where.sample, where.source, where.epoch, max(0, reader.seq_len - held),
+        where.sample,
+        where.source,
+        where.epoch,
+        max(0, reader.seq_len - held),
         (_part(one, look, ledgers) for one in traced),
-    )  # fmt: skip
+    )
 
 
 class Traced(NamedTuple):
-    """A span, the source that it is of, by its name from the outermost recipe on, and what separates it."""
+    """A span of a stored source, the name of the source from the outermost recipe on, and the separator."""
 
     name: str
     source: Source
@@ -183,7 +207,7 @@ class Traced(NamedTuple):
 
 
 def _traced(sources: Sequence[Source], span: Span, eos_id: int | None, outer: str = "") -> Iterator[Traced]:
-    """A span of a recipe's sources; of a source that is a recipe itself, the spans there."""
+    """Yield a span of a source; if the source is a recipe, yield the spans of its sources."""
     source = sources[span.source]
     name = f"{outer}{source.name}"
     reader, position = _dataset(source.reader, _begin(source, span))
@@ -203,13 +227,13 @@ def _traced(sources: Sequence[Source], span: Span, eos_id: int | None, outer: st
 
 
 def _begin(source: Source, span: Span) -> int:
-    """Where the sequence of a span begins on the axis of its source."""
+    """Return the position at which the sequence of a span begins on the token axis of its source."""
     place = source.place(span.sequence)
     return int(source.reader.offsets(place, place)[0])
 
 
 def _dataset(reader: TokenReader, position: int) -> tuple[TokenReader, int]:
-    """The dataset that a position lies in, below what joins and selects."""
+    """Return the dataset that holds a position under joins and selections, and the position in it."""
     while isinstance(reader, (Slice, Concat, Chosen, Deferred)):
         reader, position = reader.to_source(position)
     return reader, position
@@ -223,11 +247,11 @@ def _part(traced: Traced, look: Look, ledgers: Ledgers) -> Part:
     text = look.spelled(ids).decode("utf-8", "backslashreplace") if look.decoder is not None else None
     if span.stop > length and eos_id is not None:
         ids = np.append(ids, np.array(eos_id, np.promote_types(ids.dtype, np.min_scalar_type(eos_id))))
-    found = byte_offset_of(
-        source.reader, begin + min(span.start, length - 1)
-    )  # a separator lies where the last token does
+    # the file of a separator is that of the last token
+    found = byte_offset_of(source.reader, begin + min(span.start, length - 1))
     path = found.path if found is not None else source.paths[0]
-    short = os.path.normpath(path)  # a recipe's ../web.pbin; another file where a directory of it is a link
+    # a recipe lists ../web.pbin; if a directory of the path is a link, the short path may be another file
+    short = os.path.normpath(path)
     shown = short if os.path.exists(short) and os.path.samefile(short, path) else str(path)
     dataset, position = _dataset(source.reader, begin)
     stored, origins = sequence_at(dataset, position), list[Origin]()

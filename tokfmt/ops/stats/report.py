@@ -434,8 +434,13 @@ _GRAMMAR = (
     "'dtype == uint16'"
 )
 _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
-}  # fmt: skip
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
 _WORDS: Mapping[str, Scalar] = {"true": True, "false": False, "null": None, "none": None}
 _TOTAL = "total."
 
@@ -558,9 +563,17 @@ def _why(document: Mapping[str, Any], expected: Expectation) -> str:
 _LARGEST = 1 << 28
 _NOT_COMPARED = ("path", "estimated", "eos_from", "eos_inferred")
 _OF_STORAGE = (
-    "format", "layout", "dtype", "bytes", "bytes_per_token", "sample_length", "eos_id", "separators", "padding",
+    "format",
+    "layout",
+    "dtype",
+    "bytes",
+    "bytes_per_token",
+    "sample_length",
+    "eos_id",
+    "separators",
+    "padding",
     "masked",
-)  # fmt: skip
+)
 _EXACT = ("max_id", "eos_id", "first_tokens.commonest", "last_tokens.commonest", "ids.vocab_size", "sample_length")
 _SHARES = ("share", "coverage")
 
@@ -601,9 +614,12 @@ def read_baseline(path: str | os.PathLike[str]) -> list[Document]:
     version = found.get("schema_version") if isinstance(found, dict) else None
     if version != SCHEMA_VERSION:
         raise CorruptError(
-            path, "is not a document of tokfmt stats that can be compared with", expected=f"schema_version "
-            f"{SCHEMA_VERSION}", found=version, remedy="tokfmt stats --json writes a baseline",
-        )  # fmt: skip
+            path,
+            "is not a document of tokfmt stats that can be compared with",
+            expected=f"schema_version {SCHEMA_VERSION}",
+            found=version,
+            remedy="tokfmt stats --json writes a baseline",
+        )
     datasets = found.get("datasets", [found])
     return [one for one in datasets if isinstance(one, dict)] if isinstance(datasets, list) else []
 

@@ -197,9 +197,16 @@ class Tally:
             long = {place: length for part in self._seen for place, length in part.long.items()}
             seen = Seen(singles, seen.several, long).folded()
         return Stats(
-            self._ids.counts(), self._lengths, self._first.counts(), self._last.counts(), self._masked, seen,
-            tuple(sorted(self._loose)), tuple(self._spans), self._begun,
-        )  # fmt: skip
+            self._ids.counts(),
+            self._lengths,
+            self._first.counts(),
+            self._last.counts(),
+            self._masked,
+            seen,
+            tuple(sorted(self._loose)),
+            tuple(self._spans),
+            self._begun,
+        )
 
 
 _SEQUENCES = 1 << 16
