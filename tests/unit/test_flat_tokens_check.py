@@ -121,7 +121,7 @@ def test_many_damaged_chunks_are_counted(tmp_path):
         chunk.write_bytes(b"no")
     messages = [f.message for f in FORMAT.check(path, ReadOptions()) if f.code == "TF409"]
     assert len(messages) == 101
-    assert messages[100] == "has 50 more chunks that are damaged"
+    assert messages[100] == "has 50 more damaged chunks"
 
 
 def test_a_large_store_is_looked_at_in_places(tmp_path):

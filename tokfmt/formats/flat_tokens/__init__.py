@@ -1,25 +1,27 @@
-"""Flat tokens: a zarr store of encoded ids and where each sequence begins, as MatX's seqax trains on.
+"""Flat tokens: a zarr store of encoded token IDs and of the starts of sequences, which seqax of MatX trains on.
 
     X.zarr/.zgroup                        {"zarr_format": 2}
     X.zarr/train, X.zarr/validation       each split is a flat-tokens array, a group; a store may have one only,
                                           or be such a group itself (a bare array)
-    .../.zattrs                           {"max_token_id": m}; no id is above m, 0 <= m <= 2^31-1
+    .../.zattrs                           {"max_token_id": m}; no ID is above m, 0 <= m <= 2^31-1
     .../encoded_tokens/.zarray, 0, 1, ... <u4 [tokens], fill_value null or 0
     .../seq_starts/.zarray, 0, 1, ...     <u8 [sequences + 1], fill_value 0, filter delta of <i8
 
     item               type   content
-    encoded_tokens[i]  u4 LE  2 * id + 1 for the first token of a sequence, else 2 * id; ids up to 2^31-1
+    encoded_tokens[i]  u4 LE  2 * ID + 1 for the first token of a sequence, else 2 * ID; IDs up to 2^31-1
     seq_starts[i]      u8 LE  position of the first token of sequence i; [0] == 0, non-decreasing, [-1] == tokens
 
 - Both arrays: compressor blosc (lz4, level 5, bit shuffle, block size 0), order C.
-- A chunk file always decodes to a whole chunk; what lies beyond the shape is padding, 0.
-- Delta works in a chunk: the first item of every chunk is absolute, the others are differences, padding included.
-- An empty sequence repeats an entry of seq_starts and has no start bit: seq_starts alone says what sequences there
-  are. Set bits are the distinct entries below the number of tokens.
-- No separator, padding or begin mark is stored. There is no checksum.
-- An absent chunk reads as the fill value if that is a number, and a lost one looks the same: it is refused here, save
-  with `holes=fill` (and save the only entry of an empty dataset's seq_starts). With null its content is undefined.
-- Also read: zarr v3 (`zarr.json`, sharding), zips of a store; zstd, lz4, gzip, zlib or no compressor; big-endian items.
+- A chunk file always decodes to a whole chunk. Items beyond the shape are padding, 0.
+- The delta filter works per chunk: the first item is absolute, the others are differences, padding included.
+- An empty sequence repeats an entry of seq_starts and has no start bit, so only seq_starts holds all sequences. The set
+  bits are at the distinct entries below the number of tokens.
+- No separator, padding or BOS is stored. There is no checksum.
+- An absent chunk reads as the fill value if that is a number. A lost chunk looks the same, so tokfmt refuses both
+  unless `holes=fill` is given. The only entry of an empty dataset's seq_starts may be absent. If the fill value is null,
+  the content of an absent chunk is undefined.
+- tokfmt also reads zarr v3 (`zarr.json`, sharding), zips of a store, the compressors zstd, lz4, gzip and zlib or none,
+  and big-endian items.
 
 Source: the format's documentation (docs/flat-tokens.md) and reference code in the public repository of seqax, and the
 zarr v2 and v3 specifications.
@@ -44,11 +46,11 @@ _KEY = re.compile(
     r"((encoded_tokens|seq_starts)/(\.zarray|\.zattrs|zarr\.json|(c[./])?[0-9]+([./][0-9]+)*)"
     r"|\.zgroup|\.zattrs|\.zmetadata|zarr\.json)"
 )
-"""Files of a store that are metadata of flat-tokens groups, or chunks of their two arrays."""
+"""Keys of the files of flat-tokens groups: metadata, and chunks of their two arrays."""
 
 
 class FlatTokens(Format):
-    """Flat tokens in zarr."""
+    """Flat tokens: a directory or a zip that holds a zarr store."""
 
     name = "flat-tokens"
     title = "seqax flat-tokens: a zarr store with splits"
@@ -77,7 +79,7 @@ class FlatTokens(Format):
         names, named = set(probe.entries), probe.path.suffix == ".zarr"
         if names >= _ARRAYS or (names & _ARRAYS and names & _MARKS):
             return Confidence.CERTAIN
-        if not named and not names & _MARKS:  # `cp X.zarr/* Y.zarr` leaves the marks behind: a name makes up for them
+        if not named and not names & _MARKS:  # `cp X.zarr/* Y.zarr` does not copy the marks; then the name counts
             return None
         example = "tokens" in names
         for child in [name for name in probe.entries if not name.startswith(".")][:_CHILDREN]:
@@ -96,7 +98,7 @@ class FlatTokens(Format):
 
 
 def _entries(path: Path) -> set[str]:
-    """Names in a directory; nothing when it is none, or cannot be read."""
+    """Return the names in a directory; none if it is not a directory, or cannot be read."""
     try:
         return set(look(path).entries) if listing.is_dir(path) else set()
     except (TokfmtError, OSError):

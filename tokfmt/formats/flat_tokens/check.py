@@ -1,7 +1,7 @@
-"""What can be wrong with flat tokens: findings TF401 ... TF418, what they mean, and which are put right in a copy.
+"""Check flat tokens: findings TF401 to TF418 with their meanings, and the repairs of a copy.
 
-All of `seq_starts` is read, and the header of every chunk; tokens of a store of up to 16 Mi, else 16 windows of 1 Mi,
-or, deep, all.
+A check reads all of `seq_starts`, the header of every chunk, and the tokens of a store of up to 16 Mi tokens. Of a
+larger store it reads 16 windows of 1 Mi tokens, or all tokens if it is deep.
 """
 
 from __future__ import annotations
@@ -45,117 +45,118 @@ _COPY = "Copy the store again."
 
 CODES: Mapping[str, Code] = {
     "TF401": Code(
-        "no store of flat tokens, or metadata that cannot be read",
-        "The directory or zip holds no encoded_tokens and seq_starts, or an array's metadata are damaged or of a kind "
-        "that the format does not have (other types, shapes, filters); or chunks are missing whose content nothing "
-        "tells. The example in the format's documentation calls the first array tokens; trainers look for "
-        "encoded_tokens. " + _COPY,
+        "not a store of flat tokens, or metadata that cannot be read",
+        "The directory or zip holds no encoded_tokens and seq_starts. Or the metadata of an array are damaged, or have "
+        "a type, shape or filter that the format does not have. Or chunks are missing, and the metadata have no fill "
+        "value for them. The example in the format's documentation calls the first array tokens, but trainers look "
+        "for encoded_tokens. " + _COPY,
     ),
     "TF402": Code(
         "big-endian items",
-        "seqax demands exactly <u4 and <u8, so it stops at this store; any other zarr reader gets the right numbers. "
-        "tokfmt convert writes it again.",
+        "seqax demands exactly <u4 and <u8, so it stops at this store. Any other zarr reader returns the right "
+        "numbers. Use tokfmt convert to write the store again.",
     ),
     "TF403": Code(
-        "max_token_id is missing or no whole number from 0 to 2^31-1",
-        "Trainers compare max_token_id with their vocabulary before they start. It is absent, text, a float, or beyond "
-        "what the encoding has room for. A bound of 2^31 or more means that the writer wrapped ids, which loses them: "
-        "then there is nothing to repair. Otherwise tokfmt check --fix OUT sets it to the largest id.",
+        "max_token_id is missing or not a whole number from 0 to 2^31-1",
+        "Trainers compare max_token_id with their vocabulary before they start. It is absent, text, a float, or too "
+        "large for the encoding. A bound of 2^31 or more means that the writer wrapped IDs around, which loses them: "
+        "such a store cannot be repaired. Otherwise tokfmt check --fix OUT sets the bound to the largest ID.",
     ),
     "TF404": Code(
-        "seq_starts is not what it must be",
-        "seq_starts begins with 0, never decreases, and ends at the number of tokens. Half an append is the usual "
-        "cause: the reference writer appends to both arrays at the same time and drops exceptions, so after a crash or "
-        "a full disk there are tokens without starts, or starts without tokens. What was to be appended is lost; "
-        "write the store again.",
+        "invalid seq_starts",
+        "seq_starts must begin with 0, never decrease, and end at the number of tokens. The usual cause is half an "
+        "append: the reference writer appends to both arrays at the same time and drops exceptions. After a crash or "
+        "on a full disk, it leaves tokens without starts, or starts without tokens. The appended sequences are lost. "
+        "Write the store again.",
     ),
     "TF405": Code(
         "start bits contradict seq_starts",
-        "The lowest bit of an encoded token says that a sequence begins there, and must be set exactly at the entries "
-        "of seq_starts. None set, or about half of them: ids that were stored as they are, without encoding (2 * id + "
-        "start bit), so every id is half of what it was. A few: a damaged chunk (there is no checksum), or a writer "
-        "that sets a bit for empty sequences. Where the largest id is exactly max_token_id, which proves that "
-        "ids are encoded, and no more bits are wrong than there are sequences, tokfmt check --fix OUT sets them by "
-        "seq_starts.",
+        "The lowest bit of an encoded token marks the start of a sequence. It must be set at the entries of seq_starts "
+        "and nowhere else. If no bits are set, or about half of them, the IDs were stored without the encoding (2 * ID "
+        "+ start bit), and every ID reads as half of its value. If a few are wrong, a chunk is damaged (there is no "
+        "checksum), or the writer sets a bit for empty sequences. tokfmt check --fix OUT sets the bits from seq_starts "
+        "on two conditions: the largest ID is exactly max_token_id, which proves the encoding, and no more bits are "
+        "wrong than there are sequences.",
     ),
     "TF406": Code(
-        "ids above max_token_id",
-        "Some ids are larger than the bound that the store states: a trainer with a vocabulary of that size crashes or "
-        "reads beyond its embedding. Tokens were appended without raising the bound, ids wrapped, or a chunk is "
-        "damaged. --tokenizer tells which of them can be; --from-opt bound=ignore reads them.",
+        "IDs above max_token_id",
+        "Some IDs are larger than the bound that the store states: a trainer with a vocabulary of that size crashes or "
+        "reads beyond its embedding. Tokens were appended without raising the bound, IDs wrapped around, or a chunk "
+        "is damaged. Check with --tokenizer to see which IDs are possible; --from-opt bound=ignore reads them.",
     ),
     "TF407": Code(
-        "max_token_id above every id",
-        "An upper bound suffices, so this is legal; but a trainer may demand a vocabulary larger than it need be.",
+        "max_token_id above every ID",
+        "The format demands only an upper bound, so this is legal. But a trainer may demand a larger vocabulary than "
+        "the IDs need.",
     ),
     "TF408": Code(
         "absent chunks",
-        "Chunks are not there, and the metadata have a fill value, so zarr reads them as that without a word. A copy "
-        "lost them; or zarr-python wrote the store with write_empty_chunks off, which leaves out chunks of nothing but "
-        "the fill value (here: a whole chunk of token 0 in which no sequence begins, or of empty sequences). They look "
-        "the same. Copy the store again, or say --from-opt holes=fill.",
+        "Chunks are missing, and the metadata have a fill value, so zarr silently reads them as that value. Either a "
+        "copy lost them, or zarr-python wrote the store with write_empty_chunks off. That option leaves out chunks "
+        "that hold only the fill value: a whole chunk of token 0 in which no sequence begins, or of empty sequences. "
+        "The two cases look the same. Copy the store again, or give --from-opt holes=fill.",
     ),
     "TF409": Code(
         "a damaged chunk",
-        "A chunk file is shorter or longer than its header says, does not decode, or decodes to another size than a "
-        "whole chunk. zarr 2 returns uninitialised memory for some of these. " + _COPY,
+        "A chunk file is shorter or longer than its header states, cannot be decoded, or decodes to another size than "
+        "a whole chunk. zarr 2 returns uninitialized memory for some of these. " + _COPY,
     ),
     "TF410": Code(
         "unsafe",
-        "Reading on could execute code (numcodecs' pickle codec), leave the store (a symbolic link, a key with ..), or "
-        "exhaust memory (shapes or chunks that almost no bytes stand for). tokfmt has done none of it. Do not open the "
-        "store with zarr; find out where it comes from.",
+        "To read the store further could execute code (the pickle codec of numcodecs), leave the store (a symbolic "
+        "link, a key with ..), or exhaust memory (large shapes or chunks in very few bytes). tokfmt stopped before "
+        "that. Do not open the store with zarr, and find out where it comes from.",
         unsafe=True,
     ),
     "TF411": Code(
         "consolidated metadata out of date",
-        "A copy of all metadata in one file shows another shape than the array's own. Appending leaves it behind; "
-        "zarr-python 3 believes it and silently shows the old length, zarr 2 does not look at it. Remove it "
-        "(.zmetadata, or consolidated_metadata in zarr.json), or consolidate again.",
+        "The consolidated copy of all metadata states another shape than the metadata of the array. An append does not "
+        "update it. zarr-python 3 uses it and silently shows the old length; zarr 2 ignores it. Remove it (.zmetadata, "
+        "or consolidated_metadata in zarr.json), or consolidate again.",
     ),
     "TF412": Code(
         "chunk files beyond the shape",
-        "Files that no reader looks at, left by an append that was undone or that crashed before it wrote the shape.",
+        "No reader reads these files. An append left them that was undone, or that crashed before it wrote the shape.",
     ),
     "TF413": Code(
         "a group without metadata",
-        "A directory lacks its .zgroup (or zarr.json), so zarr does not open it; the arrays in it are whole. "
-        "`cp X.zarr/* Y.zarr` leaves such files behind.",
+        "A directory lacks its .zgroup (or zarr.json), so zarr does not open it; the arrays in it are complete. "
+        "`cp X.zarr/* Y.zarr` does not copy such files.",
     ),
     "TF414": Code(
         "an array without splits",
-        "A bare array is legal, but seqax opens root['train'] and root['validation']. "
-        "tokfmt convert ... --split train writes one.",
+        "A bare array is legal, but seqax opens root['train'] and root['validation']. Use tokfmt convert ... --split "
+        "train to write a split.",
     ),
     "TF415": Code(
-        "ids that seem to have wrapped",
-        "max_token_id is 32,768 or more, and no id reaches that. The reference writer takes uint16 ids as they are, "
-        "and doubling them in 16 bits loses the highest bit: id 40000 is stored as 7232, silently. What was lost is "
-        "not in the store. Encode uint32 ids, and write it again.",
+        "IDs that seem to have wrapped around",
+        "max_token_id is 32,768 or more, and no ID reaches that. The reference writer doubles uint16 IDs in 16 bits, "
+        "which silently loses the highest bit: it stores ID 40000 as 7232. The lost bits are not in the store. Write "
+        "it again from uint32 IDs.",
     ),
     "TF417": Code(
         "a zip",
-        "zarr 2 opens a zipped store by its suffix, zarr 3 only as a ZipStore; trainers do not.",
+        "zarr 2 opens a zipped store by its suffix, zarr 3 only as a ZipStore. Trainers do not open it.",
     ),
     "TF418": Code(
         "a split without tokens",
-        "seqax stops at a split that does not fill one read block. Leave the split out, or fill it.",
+        "seqax stops at a split that does not fill one read block. Remove the split, or add tokens to it.",
     ),
 }
 
 PATCHES: Mapping[str, Repair] = {
-    "TF403": Repair("max_token_id was set to the largest id"),
-    "TF405": Repair("start bits were set by seq_starts"),
-    "TF407": Repair("max_token_id was set to the largest id"),
+    "TF403": Repair("max_token_id was set to the largest ID"),
+    "TF405": Repair("start bits were set from seq_starts"),
+    "TF407": Repair("max_token_id was set to the largest ID"),
 }
 
 
-_MOST = 100
+_MOST = 100  # damaged chunks of an array that are reported one by one
 _SEQAX = "Write the store again with tokfmt convert, if seqax is to read it"
 
 
 def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-    """Every violation found in a store, or in one of its splits."""
+    """Yield the findings of a store, or of the split that the options choose."""
     try:
         store = open_store(path)
         groups = groups_of(store)
@@ -170,7 +171,7 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
         if options.split not in (None, group.split):
             continue
         for finding in _group(store, group, how, fill=options.holes == "fill"):
-            if finding not in seen:  # a chunk whose header is wrong is met again when its tokens are read
+            if finding not in seen:  # reading the tokens of a chunk with a wrong header reports it again
                 seen.add(finding)
                 yield finding
 
@@ -185,7 +186,7 @@ def _group(store: Store, group: Group, how: Audit, *, fill: bool) -> Iterator[Fi
     except FormatError as error:
         yield _finding("TF403", error)
     if group.split is None:
-        yield Finding("TF414", "info", home, "is one array without splits; seqax looks for train and validation")
+        yield Finding("TF414", "info", home, "is one array without splits; seqax opens train and validation")
     arrays = {}
     for name, itemsize in ((TOKENS, 4), (STARTS, 8)):
         try:
@@ -209,8 +210,14 @@ def _array(array: Array, *, fill: bool) -> Iterator[Finding]:
     if len(array.absent) and not array.only_zero:
         yield Finding.of("TF408", array.hole(int(array.absent[0]), len(array.absent)), holes)
     if len(array.extra):
-        yield Finding("TF412", "info", path, f"holds {len(array.extra):,} chunk files beyond its shape (first: "
-                      f"{int(array.extra[0]):,}), which mean nothing", "Remove them")  # fmt: skip
+        yield Finding(
+            "TF412",
+            "info",
+            path,
+            f"holds {len(array.extra):,} chunk files beyond its shape (first: "
+            f"{int(array.extra[0]):,}), which no reader reads",
+            "Remove them",
+        )
     wrong = 0
     lost: list[int] = []
     for number in range(layout.chunks):
@@ -225,11 +232,11 @@ def _array(array: Array, *, fill: bool) -> Iterator[Finding]:
         shard = array.origin(lost[0]).path
         yield Finding.of("TF408", array.hole(lost[0], len(lost), shard), holes)
     if wrong > _MOST:
-        yield Finding("TF409", "error", path, f"has {wrong - _MOST:,} more chunks that are damaged")
+        yield Finding("TF409", "error", path, f"has {wrong - _MOST:,} more damaged chunks")
 
 
 def _chunk(array: Array, number: int) -> bool:
-    """Raise what a look at a chunk's header and size tells; whether it is there."""
+    """Check the header of a chunk, or decode the first and last one; return False if the chunk is absent."""
     layout, blob = array.layout, array.blob(number)
     if blob is None:
         return False
@@ -241,7 +248,7 @@ def _chunk(array: Array, number: int) -> bool:
 
 
 def _stale(store: Store, group: Group, array: Array) -> Iterator[Finding]:
-    """Consolidated metadata that shows another shape: zarr-python 3 believes it, zarr 2 does not look at it."""
+    """Report consolidated metadata with another shape than the array's: zarr-python 3 uses it, zarr 2 ignores it."""
     for home in sorted({"", group.split or ""}):
         inside = array.key.removeprefix(f"{home}/") if home else array.key
         place = "/".join(filter(None, (home, ".zmetadata" if group.zarr_format == 2 else "zarr.json")))
@@ -254,26 +261,40 @@ def _stale(store: Store, group: Group, array: Array) -> Iterator[Finding]:
         for step in path if group.zarr_format == 2 else ["consolidated_metadata", "metadata", inside]:
             raw = raw.get(step) if isinstance(raw, dict) else None
         if isinstance(raw, dict) and raw.get("shape") != [array.layout.length]:
-            yield Finding("TF411", "warning", str(store.root / place), f"is out of date: it gives {array.key} the "
-                          f"shape {printable(raw.get('shape'))}, its own metadata [{array.layout.length}]",
-                          "Remove it, or consolidate again: zarr-python 3 reads what it says")  # fmt: skip
+            yield Finding(
+                "TF411",
+                "warning",
+                str(store.root / place),
+                f"is out of date: it gives {array.key} the "
+                f"shape {printable(raw.get('shape'))}, its own metadata [{array.layout.length}]",
+                "Remove it, or consolidate again: zarr-python 3 reads it",
+            )
 
 
-_WINDOWS = 16
+_WINDOWS = 16  # windows of tokens that a check reads unless it is deep
 _WRAPS_AT = 1 << 15
-"""uint16 ids from here on lose their highest bit when they are doubled in 16 bits."""
+"""The smallest uint16 ID that loses its highest bit if it is doubled in 16 bits."""
 _ENOUGH = 1 << 12
-"""Tokens: in fewer, an id near the bound may be missing by chance."""
+"""Minimum number of tokens for TF415: in fewer, IDs near the bound may be missing by chance."""
 
 
 def _finding(code: str, error: FormatError, more: str = "") -> Finding:
-    """An error as a line of a check; what is unsafe has a code of its own."""
+    """Return the finding of an error: TF410 if it is an UnsafeError, else the given code."""
     return Finding.of("TF410" if isinstance(error, UnsafeError) else code, error, more=more)
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What was found in windows so far: the largest id, ids above the bound, wrong start bits; the first of each."""
+    """Result of a check of one or more windows of tokens.
+
+    Attributes:
+        top: Largest ID; -1 if none was read.
+        above: Number of IDs above the bound.
+        wrong: Number of wrong start bits.
+        first_above: Error for the first ID above the bound.
+        first_wrong: Error for the first wrong start bit.
+        damaged: Error of a window that cannot be read.
+    """
 
     top: int = -1
     above: int = 0
@@ -290,7 +311,7 @@ class _Seen:
 
 
 def _tokens(tokens: Array, starts: Array, path: Path, bound: int | None, how: Audit) -> Iterator[Finding]:
-    """Compare the arrays of a group, and the bound that the file at `path` states, if it can be read."""
+    """Compare the arrays of a group with each other and with the bound that the file at `path` states, if any."""
     total, sound = tokens.layout.length, True
     try:
         check_memory(starts)
@@ -321,7 +342,7 @@ def _tokens(tokens: Array, starts: Array, path: Path, bound: int | None, how: Au
 
 
 def _ids(tokens: Array, offsets: Offsets | None, start: int, stop: int) -> tuple[Items, int]:
-    """The ids of a window, and how many of their start bits are wrong, by offsets that can be trusted."""
+    """Return the IDs of a window and the number of wrong start bits, 0 if there are no offsets to compare with."""
     items, wrong = tokens.read(start, stop), 0
     if offsets is not None:
         flip_starts(items, offsets, start)
@@ -349,7 +370,7 @@ def _look(tokens: Array, offsets: Offsets | None, bound: int | None, window: tup
 
 def _worded(seen: _Seen, *, deep: bool) -> Iterator[Finding]:
     for code, error, count, what in (
-        ("TF406", seen.first_above, seen.above, "such ids"),
+        ("TF406", seen.first_above, seen.above, "such IDs"),
         ("TF405", seen.first_wrong, seen.wrong, "wrong start bits"),
     ):
         if error is not None:
@@ -360,23 +381,33 @@ def _of_bound(path: str, top: int, bound: int | None, total: int) -> Iterator[Fi
     if bound is None or top >= bound:
         return
     if top < _WRAPS_AT <= bound < 2 * _WRAPS_AT and total >= _ENOUGH:
-        yield Finding("TF415", "warning", path, f"max_token_id is {bound:,}, yet no id is {_WRAPS_AT:,} or more (the "
-                      f"largest is {top:,}): uint16 ids from there on wrap when they are encoded",
-                      "Compare some sequences with their source, and encode uint32 ids")  # fmt: skip
+        yield Finding(
+            "TF415",
+            "warning",
+            path,
+            f"max_token_id is {bound:,}, but no ID is {_WRAPS_AT:,} or more (the "
+            f"largest is {top:,}): larger uint16 IDs wrap around when they are encoded",
+            "Compare some sequences with their source, and encode uint32 IDs",
+        )
         return
-    yield Finding("TF407", "info", path, f"max_token_id is {bound:,}, the largest id is {top:,}: legal, but a trainer "
-                  "may ask for a larger vocabulary", "tokfmt check --fix OUT.zarr writes the exact one")  # fmt: skip
+    yield Finding(
+        "TF407",
+        "info",
+        path,
+        f"max_token_id is {bound:,}, the largest ID is {top:,}: legal, but a trainer may demand a larger vocabulary",
+        "tokfmt check --fix OUT.zarr writes the exact bound",
+    )
 
 
 _CODECS: dict[tuple[str, ...], Codec] = {("blosc",): "blosc", ("zstd",): "zstd", ("gzip",): "gzip", (): "none"}
 
 
 def patch(copy: Path, options: ReadOptions) -> None:
-    """Make each split (or the one named) say what its arrays hold.
+    """Repair start bits and `max_token_id` of each split, or of the given one, in a copy of the store.
 
     Raises:
-        FormatError: It is not certain what would be right: `seq_starts` is damaged, ids are not encoded, or more is
-            wrong than bits and the bound.
+        FormatError: The right values are not certain: `seq_starts` is damaged, IDs are not encoded, or other parts are
+            wrong as well.
     """
     store = open_store(copy)
     if not isinstance(store, Directory):
@@ -394,24 +425,26 @@ def _patch(store: Store, group: Group) -> None:
     for start, stop in windows(0, tokens.layout.length):
         ids, more = _ids(tokens, offsets, start, stop)
         wrong, top = wrong + more, max(top, largest_id(ids))
-    told = _told(store, group)
+    bound = _stated_bound(store, group)
     if wrong:
-        if told != top or wrong > len(offsets):  # only a right maximum proves that ids are encoded at all
+        if bound != top or wrong > len(offsets):  # only a right maximum proves that IDs are encoded at all
             raise CorruptError(
-                tokens.path, f"{wrong:,} start bits are wrong, and perhaps ids: they may not be encoded",
-                expected=f"the largest id {'nothing' if told is None else f'{told:,}'} (max_token_id)", found=top,
+                tokens.path,
+                f"{wrong:,} start bits are wrong, and perhaps IDs: they may not be encoded",
+                expected=f"the largest ID {'nothing' if bound is None else f'{bound:,}'} (max_token_id)",
+                found=top,
                 remedy="Write the store again from its source",
-            )  # fmt: skip
+            )
         _set_bits(tokens, offsets)
-    if told is None or top < told:
+    if bound is None or top < bound:
         _set_bound(store, group, max(top, 0))
 
 
-def _told(store: Store, group: Group) -> int | None:
-    """The bound as stated; None when there is none.
+def _stated_bound(store: Store, group: Group) -> int | None:
+    """Return the bound that the group states; None if it is missing or unusable.
 
     Raises:
-        CorruptError: It is too large, so the ids it was made from have wrapped.
+        CorruptError: The bound is 2^31 or more, so IDs wrapped around when they were encoded.
     """
     try:
         return max_token_id(store, group)
@@ -431,7 +464,7 @@ def _set_bound(store: Store, group: Group, top: int) -> None:
 
 
 def _set_bits(tokens: Array, offsets: Offsets) -> None:
-    """Encode every chunk with a wrong bit again."""
+    """Set the start bits of every chunk that has a wrong one, and store it again in place."""
     layout = tokens.layout
     codec = _CODECS.get(layout.codecs)
     if codec is None or layout.shard is not None or layout.delta:
@@ -447,8 +480,11 @@ def _set_bits(tokens: Array, offsets: Offsets) -> None:
             continue
         blob = tokens.blob(number)
         if blob is None:
-            raise CorruptError(tokens.path, f"chunk {number:,} is absent, and its start bits are wrong",
-                               remedy="Write the store again from its source")  # fmt: skip
+            raise CorruptError(
+                tokens.path,
+                f"chunk {number:,} is absent, and its start bits are wrong",
+                remedy="Write the store again from its source",
+            )
         items = tokens.decoded(blob).astype(np.uint32)
         part = items[: stop - start]
         part &= ~np.uint32(1)

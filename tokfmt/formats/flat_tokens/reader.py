@@ -1,4 +1,4 @@
-"""Flat tokens as a token axis: which groups of a store they are, what these state, and their ids."""
+"""Read flat tokens as a token axis: find the groups of a store, check their metadata, decode their IDs."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ TOKENS, STARTS = "encoded_tokens", "seq_starts"
 _DEFAULT = "train"
 _COPY = "Copy the store again"
 _PIECE = 1 << 16
-"""Tokens decoded at once: a piece stays in cache through its four passes."""
+"""Tokens that are decoded at once, so that they stay in the cache of the processor for four passes."""
 
-_STARTS_BYTES = 1 << 30
-_RATIO = 1100
+_STARTS_BYTES = 1 << 30  # bytes of seq_starts that need no check against its stored bytes
+_RATIO = 1100  # maximum ratio of larger ones; compressors reach no more
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A flat-tokens array.
+    """A flat-tokens array: the zarr group of a split, or of a store without splits.
 
     Attributes:
         split: "train", "validation" ...; None for a bare array.
@@ -62,33 +62,35 @@ class Group:
     zarr_format: int
 
     def key(self, name: str) -> str:
-        """The key of something in the group."""
+        """Return the key of a file or array in the group."""
         return f"{self.split}/{name}" if self.split else name
 
 
 def groups_of(store: Store) -> list[Group]:
-    """Every flat-tokens array of a store: one bare array, or its splits in order of name.
+    """Return the flat-tokens arrays of a store: one bare array, or the splits in natural order of their names.
 
     Raises:
-        CorruptError: There is none.
+        CorruptError: The store holds none, or metadata of two versions of zarr.
     """
-    names, told, wrong = store.names(""), {TOKENS, STARTS, "tokens"}, {STARTS, "tokens"}
+    names, marks, wrong = store.names(""), {TOKENS, STARTS, "tokens"}, {STARTS, "tokens"}
     zarr_format = _zarr_format(store, names)
-    if names & {TOKENS, STARTS} and names & told != wrong:
+    if names & {TOKENS, STARTS} and names & marks != wrong:
         return [Group(None, zarr_format)]
     found, example, misnamed = [], "tokens" in names, False
     for child in sorted(names, key=natural_key):
         inside = frozenset() if child.startswith(".") else store.names(child)
-        example, misnamed = example or "tokens" in inside, misnamed or inside & told == wrong
+        example, misnamed = example or "tokens" in inside, misnamed or inside & marks == wrong
         if inside & {TOKENS, STARTS}:
             found.append(Group(child, zarr_format))
     if found and not misnamed:
         return found
     if example:
         raise CorruptError(
-            store.root, "holds an array tokens, the name in the documentation's example", expected=TOKENS,
-            remedy=f"If its ids are encoded (2 * id + start bit), rename it to {TOKENS}",
-        )  # fmt: skip
+            store.root,
+            "holds an array tokens, the name in the documentation's example",
+            expected=TOKENS,
+            remedy=f"If its IDs are encoded (2 * ID + start bit), rename it to {TOKENS}",
+        )
     raise CorruptError(store.root, f"holds no {TOKENS}, and no split that does", remedy="Name a store of flat tokens")
 
 
@@ -96,26 +98,27 @@ def _zarr_format(store: Store, names: frozenset[str]) -> int:
     v2, v3 = bool(names & {".zgroup", ".zattrs"}), "zarr.json" in names
     if v2 and v3:
         raise CorruptError(
-            store.root, "holds metadata of zarr 2 and of zarr 3; they may differ",
-            remedy="Remove zarr.json, or the files whose names begin with .z, whichever is not meant",
-        )  # fmt: skip
+            store.root,
+            "holds metadata of zarr 2 and of zarr 3; they may differ",
+            remedy="Remove zarr.json, or the files whose names begin with .z",
+        )
     return 3 if v3 else 2
 
 
 def choose(store: Store, groups: list[Group], split: str | None) -> Group:
-    """The group that is meant.
+    """Choose the group of a split; by default the only one, or "train".
 
     Raises:
-        OptionError: There is no such split, or several and none is the usual one.
+        OptionError: The store lacks the split, or has several and none of them is "train".
     """
     splits = [group.split for group in groups if group.split]
     listed = ", ".join(splits)
     if not splits:
         if split is not None:
-            raise OptionError(f"{store.root}: is one array without splits; leave split={split} out", name=split)
+            raise OptionError(f"{store.root}: is one array without splits; remove split={split}", name=split)
         return groups[0]
     if split is None and len(groups) > 1 and _DEFAULT not in splits:
-        raise OptionError(f"{store.root}: has several splits ({listed}); name one with split=NAME")
+        raise OptionError(f"{store.root}: has several splits ({listed}); choose one with split=NAME")
     wanted = split or (_DEFAULT if len(groups) > 1 else splits[0])
     if wanted not in splits:
         raise OptionError(f"{store.root}: has no split {wanted!r} (it has: {listed})", name=wanted)
@@ -123,12 +126,12 @@ def choose(store: Store, groups: list[Group], split: str | None) -> Group:
 
 
 def attributes_path(store: Store, group: Group) -> Path:
-    """Where a group's attributes stand."""
+    """Return the path of the file that holds the attributes of a group."""
     return store.root / group.key(".zattrs" if group.zarr_format == 2 else "zarr.json")
 
 
 def attributes(store: Store, group: Group) -> Json:
-    """What a group states; nothing where it has no attributes."""
+    """Return the attributes of a group; {} if it has none."""
     raw: object = json_of(store, group.key(attributes_path(store, group).name))
     if group.zarr_format == 3 and isinstance(raw, dict):
         raw = raw.get("attributes")
@@ -136,24 +139,25 @@ def attributes(store: Store, group: Group) -> Json:
 
 
 def max_token_id(store: Store, group: Group) -> int:
-    """The upper bound that the group states for its ids.
+    """Return the upper bound that the group states for its IDs.
 
     Raises:
-        CorruptError: It states none, or something else than a whole number from 0 to 2^31-1.
+        CorruptError: The bound is missing, or not a whole number from 0 to 2^31-1.
     """
     found = attributes(store, group).get("max_token_id")
     if type(found) is int and 0 <= found <= INT32_MAX:
         return found
     raise CorruptError(
-        attributes_path(store, group), "has no usable max_token_id",
+        attributes_path(store, group),
+        "has no usable max_token_id",
         expected=f"a whole number from 0 to {INT32_MAX:,}",
         found="nothing" if found is None else f"{type(found).__name__} {str(found)[:40]}",
-        remedy=f"Set it to the largest id, or read without it: {from_option('bound', 'ignore')}",
-    )  # fmt: skip
+        remedy=f"Set it to the largest ID, or read without it: {from_option('bound', 'ignore')}",
+    )
 
 
 def group_notes(store: Store, group: Group) -> list[str]:
-    """Defects of the group's own metadata that do not change a token."""
+    """Return notes on defects of a group's metadata that change no token; raise CorruptError for a wrong version."""
     missing = []
     for key in sorted({"", group.split or ""}):
         name = "/".join(filter(None, (key, ".zgroup" if group.zarr_format == 2 else "zarr.json")))
@@ -162,24 +166,26 @@ def group_notes(store: Store, group: Group) -> list[str]:
             missing.append(f"{store.root.name}: {name} is missing; zarr does not open the group")
         elif raw.get("zarr_format") != group.zarr_format:
             raise CorruptError(
-                store.root / name, "has a wrong zarr_format", expected=group.zarr_format,
+                store.root / name,
+                "has a wrong zarr_format",
+                expected=group.zarr_format,
                 found=str(raw.get("zarr_format")),
-            )  # fmt: skip
+            )
     return missing
 
 
 class FlatTokensReader:
-    """One split of a store, or a bare array.
+    """Read one split of a store, or a bare array.
 
-    `seq_starts` is read and checked on opening (8 bytes a sequence are kept). Each window of tokens is checked: its
-    start bits are those that `seq_starts` says, and no id is above `max_token_id`. Chunks have no checksum, so this is
-    all that tells a damaged one.
+    Opening reads and checks `seq_starts` and keeps it, 8 bytes per sequence. The reader checks every window of tokens:
+    its start bits must match `seq_starts`, and no ID may be above `max_token_id`. Chunks have no checksum, so no other
+    check can detect a damaged one.
 
     Args:
         paths: The store.
-        options: Which split, and what is accepted.
-        hints: Whether a damaged `seq_starts` is read as far as it goes.
-        glimpse: `seq_starts` is not read: all ids are one stream, and nothing is checked.
+        options: Split to read, and the defects to accept.
+        hints: With `partial`, read a damaged `seq_starts` up to the damage.
+        glimpse: Do not read `seq_starts`: return all IDs as one stream, without checks.
     """
 
     def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints, *, glimpse: bool = False) -> None:
@@ -201,8 +207,10 @@ class FlatTokensReader:
             notes = group_notes(store, group)
             notes += [
                 f"{len(array.absent):,} of {array.layout.files:,} chunks of {array.key} are not there and read as "
-                f"{array.layout.fill}" for array in (self._array, starts) if fill and len(array.absent)
-            ]  # fmt: skip
+                f"{array.layout.fill}"
+                for array in (self._array, starts)
+                if fill and len(array.absent)
+            ]
             self._bound = max_token_id(store, group) if options.bound == "check" else None
             if layout.big_endian:
                 notes.append(f"{store.root.name}: {TOKENS} is big-endian, which seqax refuses")
@@ -238,7 +246,7 @@ class FlatTokensReader:
         return out
 
     def _window(self, start: int, stop: int) -> Items:
-        """Ids of a window: half of what is stored, whose lowest bits mark where sequences begin."""
+        """Return the IDs of a window: stored items without their lowest bit, which marks the start of a sequence."""
         items = self._array.read(start, stop)
         if self._glimpse:
             items >>= 1
@@ -268,11 +276,11 @@ class FlatTokensReader:
 
 
 def checked_offsets(starts: Array, tokens: Array) -> Offsets:
-    """`seq_starts`, int64[sequences + 1], checked.
+    """Read and check `seq_starts`: int64[sequences + 1].
 
     Raises:
-        FormatError: It does not begin at 0, decreases, does not end at the number of tokens, or is far too large for
-            the bytes it comes from.
+        FormatError: It does not begin with 0, decreases, does not end at the number of tokens, or is far too large for
+            its stored bytes.
     """
     check_memory(starts)
     out = np.empty(starts.layout.length, np.int64)
@@ -282,10 +290,10 @@ def checked_offsets(starts: Array, tokens: Array) -> Offsets:
 
 
 def certain_offsets(starts: Array, tokens: Array) -> tuple[Offsets, tuple[Damage, ...]]:
-    """The same as far as its chunks can be read, and what is lost of a damaged one.
+    """Read `seq_starts` up to the first damaged chunk, and report what is lost.
 
     Raises:
-        FormatError: Its first entries cannot be read; or they contradict the tokens, which no cut explains.
+        FormatError: The first entries cannot be read, or contradict the tokens in a way that no cut explains.
     """
     check_memory(starts)
     count, held, failure = starts.layout.length, list[Items](), None
@@ -307,25 +315,27 @@ def certain_offsets(starts: Array, tokens: Array) -> tuple[Offsets, tuple[Damage
 
 
 def check_memory(starts: Array) -> None:
-    """Raise UnsafeError when `seq_starts` is far too large for the bytes it comes from."""
+    """Raise UnsafeError if `seq_starts` takes over 1 GiB of memory and over 1,100 times its stored bytes."""
     count = starts.layout.length
     if count * 8 > _STARTS_BYTES and count * 8 > _RATIO * starts.stored_bytes():
         raise UnsafeError(
-            starts.path, f"would take {count * 8:,} bytes of memory", found=f"{starts.stored_bytes():,} bytes stored",
+            starts.path,
+            f"would take {count * 8:,} bytes of memory",
+            found=f"{starts.stored_bytes():,} bytes stored",
             remedy="Write seq_starts again without a compressor, if it is to be trusted",
-        )  # fmt: skip
+        )
 
 
 def starts_errors(starts: Array, total: int, out: Offsets) -> Iterator[FormatError]:
-    """Everything that is wrong with `seq_starts`, read once in windows.
+    """Yield all errors of `seq_starts`, and read it once in windows.
 
     Args:
         starts: The array.
         total: Number of tokens.
-        out: int64, as long as the array; filled on the way.
+        out: int64 array of the same length; receives the entries.
 
     Yields:
-        CorruptError for: no entry, a first that is not 0, the first decrease and how many there are, a wrong end.
+        CorruptError: No entry, a first entry other than 0, the first decrease with the number of others, a wrong end.
     """
     count, path = starts.layout.length, starts.path
     if not count:
@@ -346,22 +356,27 @@ def starts_errors(starts: Array, total: int, out: Offsets) -> Iterator[FormatErr
         last = int(window[-1])
     if decreases:
         yield CorruptError(
-            path, f"decreases at entry {first[0]:,}" + (f" and {decreases - 1:,} times after" if decreases > 1 else ""),
+            path,
+            f"decreases at entry {first[0]:,}" + (f" and {decreases - 1:,} times after" if decreases > 1 else ""),
             expected=f"at least {first[1]:,}",
-            found=first[2], remedy=_COPY,
-        )  # fmt: skip
+            found=first[2],
+            remedy=_COPY,
+        )
     if last != total:
         yield CorruptError(
-            path, f"does not end at the number of tokens in {TOKENS}", expected=total, found=last,
-            remedy="An append was interrupted, or a copy: append or copy again",
-        )  # fmt: skip
+            path,
+            f"does not end at the number of tokens in {TOKENS}",
+            expected=total,
+            found=last,
+            remedy="An append or a copy was interrupted: append or copy again",
+        )
 
 
 def flip_starts(items: Items, offsets: Offsets, start: int) -> None:
-    """Flip the start bit of stored items where sequences begin: each that is set then is wrong.
+    """Flip the start bits of stored items where sequences begin. Every bit that is set afterwards was wrong.
 
     Args:
-        items: Tokens as stored; changed.
+        items: Tokens as stored; changed in place.
         offsets: `seq_starts`.
         start: Position of the first item.
     """
@@ -370,7 +385,7 @@ def flip_starts(items: Items, offsets: Offsets, start: int) -> None:
 
 
 def wrong_bits(tokens: Array, offsets: Offsets, start: int, stop: int) -> FormatError:
-    """The first position of a window whose start bit is not what `seq_starts` says."""
+    """Return the error for the first position of a window whose start bit contradicts `seq_starts`."""
     items = tokens.read(start, stop)
     flip_starts(items, offsets, start)
     wrong = (items & 1).astype(np.bool_)
@@ -379,25 +394,30 @@ def wrong_bits(tokens: Array, offsets: Offsets, start: int, stop: int) -> Format
     at = start + int(np.argmax(wrong))
     begins = bool(np.searchsorted(offsets, at) < np.searchsorted(offsets, at, side="right"))
     says = "begins" if begins else "does not begin"
-    remedy = "The ids may not be encoded as 2 * id + start bit, or the chunk is damaged: copy the store again"
+    remedy = "The IDs may not be encoded as 2 * ID + start bit, or the chunk is damaged: copy the store again"
     return ContradictionError(
-        tokens.path, f"contradicts {STARTS}: token {at:,} {says} a sequence, by {STARTS}",
-        expected=f"start bit {int(begins)}", found=int(not begins), remedy=remedy,
-    )  # fmt: skip
+        tokens.path,
+        f"contradicts {STARTS}: token {at:,} {says} a sequence, by {STARTS}",
+        expected=f"start bit {int(begins)}",
+        found=int(not begins),
+        remedy=remedy,
+    )
 
 
 def above_bound(tokens: Array, ids: Items, start: int, bound: int) -> FormatError:
-    """The first id of a window above `max_token_id`."""
+    """Return the error for the first ID of a window above `max_token_id`."""
     at = int(np.argmax(ids > bound))
     return ContradictionError(
-        tokens.path, f"holds an id above max_token_id at token {start + at:,}", expected=f"at most {bound:,}",
+        tokens.path,
+        f"holds an ID above max_token_id at token {start + at:,}",
+        expected=f"at most {bound:,}",
         found=int(ids[at]),
         remedy=f"The chunk is damaged, or max_token_id is too low: {from_option('bound', 'ignore')} reads it as it is",
-    )  # fmt: skip
+    )
 
 
 def glimpse(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader | None:
-    """The ids of a split; None when opening it properly is what will say what is wrong. See `Format.glimpse`."""
+    """Return a reader of the IDs of a split without checks; None if it cannot be opened. See `Format.glimpse`."""
     try:
         return FlatTokensReader(paths, options, hints, glimpse=True)
     except TokfmtError:

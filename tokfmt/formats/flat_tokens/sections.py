@@ -1,4 +1,4 @@
-"""The parts of a flat-tokens store, named for people: metadata key by key, chunks, the header of the first, items."""
+"""List the parts of a flat-tokens store: metadata key by key, chunks, the header of the first chunk, items."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _MEANINGS = {
     "dtype": "type of an item",
     "data_type": "type of an item",
     "compressor": "how chunks are compressed",
-    "codecs": "what chunks go through, in the order of writing",
-    "filters": "what chunks go through before that",
-    "fill_value": "what an absent chunk reads as; with null its content is undefined",
-    "max_token_id": "no id may be above it",
+    "codecs": "steps of encoding a chunk, in the order of writing",
+    "filters": "steps before compression",
+    "fill_value": "value of the items of an absent chunk; with null its content is undefined",
+    "max_token_id": "no ID may be above it",
 }
-_FILES = 4096
+_FILES = 4096  # files of an array that cannot be opened
 _ITEMS = {TOKENS: 4, STARTS: 8}
 _UNBOUNDED = Field("max_token_id", None, 0, "not there", "seqax does not open the array", wrong=True)
 _DECODER = json.JSONDecoder()
@@ -47,7 +47,7 @@ _COLON = re.compile(r"\s*:\s*")
 
 
 def sections(path: Path, options: ReadOptions) -> Sequence[Section]:  # noqa: ARG001 - shows all splits
-    """Metadata of the store and of each group, then of each array: metadata, chunks, header of the first chunk."""
+    """Return the sections of a store: its metadata, then metadata, chunks, first header and items of each array."""
     try:
         store = open_store(path)
     except FormatError as error:
@@ -77,7 +77,7 @@ def _groups(store: Store) -> list[Group]:
 
 
 def _metadata(store: Store, key: str, *, bounded: bool = False) -> Iterator[Part]:
-    """The metadata files of a directory; `bounded`: they should say `max_token_id`."""
+    """Yield the metadata files of a directory; if `bounded`, they must state `max_token_id`."""
     try:
         names = store.names(key)
     except FormatError as error:
@@ -93,8 +93,8 @@ def _metadata(store: Store, key: str, *, bounded: bool = False) -> Iterator[Part
 
 
 def _keys(store: Store, key: str, *, states: bool) -> list[Field]:
-    """The keys of a JSON object, with the bytes that each takes."""
-    known = json_of(store, key) or {}  # raises for what is no small JSON object
+    """Return the keys of a JSON file as fields, with byte offset and length of each."""
+    known = json_of(store, key) or {}  # raises unless the file is a JSON object of at most 1 MiB
     attributes = known.get("attributes") if key.endswith("zarr.json") else known
     missing = states and not (isinstance(attributes, Mapping) and "max_token_id" in attributes)
     blob = store.blob(key)
@@ -106,10 +106,10 @@ def _keys(store: Store, key: str, *, states: bool) -> list[Field]:
         value, stop = _DECODER.raw_decode(raw, _end(_COLON, raw, after))
         begin = origin.start + len(raw[:at].encode()) if origin.exact else None
         length = len(raw[at:stop].encode()) if origin.exact else 0
-        told = json.dumps(value, ensure_ascii=False)
+        text = json.dumps(value, ensure_ascii=False)
         odd = _odd(name, value)
         meaning = odd or _MEANINGS.get(name, "")
-        fields.append(Field(shown(name), begin, length, shown(told), meaning, bool(odd), origin.path))
+        fields.append(Field(shown(name), begin, length, shown(text), meaning, bool(odd), origin.path))
         at = stop
     if missing:
         fields.append(_UNBOUNDED)
@@ -117,7 +117,7 @@ def _keys(store: Store, key: str, *, states: bool) -> list[Field]:
 
 
 def _odd(name: str, value: object) -> str:
-    """What is wrong with a value, "" if nothing is known to be."""
+    """Return the defect of a value, "" if none is known."""
     if name == "attributes" and isinstance(value, dict) and "max_token_id" in value:
         return _odd("max_token_id", value["max_token_id"])
     if name != "max_token_id" or (type(value) is int and 0 <= value <= INT32_MAX):
@@ -138,10 +138,10 @@ def _chunks(contents: _Contents, name: str) -> _Chunks | Listed:
 
 
 def _first_header(contents: _Contents, name: str) -> Sequence[Field]:
-    """The header of the first chunk, if its compressor gives it one."""
+    """Return the fields of the header of the first chunk; none unless it is compressed with blosc."""
     try:
         array = contents.array(name)
-    except FormatError:  # told of among the chunks
+    except FormatError:  # the section of chunks reports it
         return ()
     blob = array.blob(0) if array.layout.chunks else None
     if blob is None or array.layout.codecs[-1:] != ("blosc",):
@@ -151,7 +151,7 @@ def _first_header(contents: _Contents, name: str) -> Sequence[Field]:
 
 
 def _files(store: Store, key: str) -> Iterator[Field]:
-    """What lies where chunks should, of an array that cannot be opened."""
+    """Yield the files in the place of chunks of an array that cannot be opened."""
     for name in sorted(store.names(key), key=natural_key)[:_FILES]:
         if name not in _METADATA:
             try:
@@ -166,7 +166,7 @@ def _files(store: Store, key: str) -> Iterator[Field]:
 
 
 class _Chunks:
-    """The chunks of an array."""
+    """The chunks of an array as fields."""
 
     def __init__(self, array: Array) -> None:
         self.array, self.count = array, array.layout.chunks
@@ -184,25 +184,25 @@ class _Chunks:
                 return Field(name, None, 0, "absent", f"{items}, all {layout.fill or 0}")
             origin = self.array.origin(number)
             at, length = (origin.start + blob.start, blob.size) if origin.exact else (origin.start, 0)
-            told, wrong = _summary(self.array, blob)
+            description, wrong = _summary(self.array, blob)
         except FormatError as error:
             return Field(name, error.offset, 0, broken(error).value, error.remedy or "", True, Path(error.path))
         value = f"{blob.size:,} bytes of {layout.chunk * layout.itemsize:,}"
-        return Field(name, at, length, value, told if wrong else f"{items}, {told}", wrong, origin.path)
+        return Field(name, at, length, value, description if wrong else f"{items}, {description}", wrong, origin.path)
 
 
-_BITS = 1 << 20  # tokens read at most to look at the start bits of some sequences
+_BITS = 1 << 20  # maximum tokens that are read for the start bits of some sequences
 
 
 class _Contents:
-    """Both arrays of a group, opened when they are looked at."""
+    """Both arrays of a group, opened on first use."""
 
     def __init__(self, store: Store, group: Group) -> None:
         self.store, self.group = store, group
         self._arrays: dict[str, Array] = {}
 
     def array(self, name: str) -> Array:
-        """`TOKENS` or `STARTS`, whatever is absent of it."""
+        """Open the array `TOKENS` or `STARTS`; its chunks may be absent."""
         if name not in self._arrays:
             key = self.group.key(name)
             self._arrays[name] = Array(self.store, key, _ITEMS[name], self.group.zarr_format, fill=True)
@@ -217,12 +217,12 @@ class _Contents:
             return None
 
     def target(self, item: int) -> Pointer | None:
-        """A token by its number; None when there is no telling where the first one is."""
+        """Return a pointer to the token at a position; None if the byte offset of the first token is unknown."""
         return None if self._first is None else Pointer(self._first.path, self._first.offset, item)
 
 
 class _Tokens:
-    """Tokens as they are stored: id and start bit."""
+    """Stored tokens as fields: ID and start bit."""
 
     def __init__(self, contents: _Contents) -> None:
         self.contents, self.array = contents, contents.array(TOKENS)
@@ -237,14 +237,21 @@ class _Tokens:
             length = place.width or 0
             meaning = "begins a sequence" if value & 1 else ""
             fields.append(
-                Field(f"token {item:,}", place.offset if length else None, length, str(value >> 1), meaning,
-                      path=place.path, target=self.contents.target(item))
-            )  # fmt: skip
+                Field(
+                    f"token {item:,}",
+                    place.offset if length else None,
+                    length,
+                    str(value >> 1),
+                    meaning,
+                    path=place.path,
+                    target=self.contents.target(item),
+                )
+            )
         return fields
 
 
 class _Starts:
-    """The entries of `seq_starts`: where each sequence begins, and the end of the last."""
+    """Entries of `seq_starts` as fields: the position where each sequence begins, and the end of the last."""
 
     def __init__(self, contents: _Contents) -> None:
         self.contents, self.array = contents, contents.array(STARTS)
@@ -268,11 +275,19 @@ class _Starts:
             place = self.array.byte_offset(first + k)
             length = place.width or 0
             wrong = self._wrong(first + k, here, after, bits)
-            told = "the end of the last" if after is None else f"{after - here:,} tokens"
+            description = "the end of the last" if after is None else f"{after - here:,} tokens"
             fields.append(
-                Field(f"entry {first + k:,}", place.offset if length else None, length, f"{here:,}", wrong or told,
-                      bool(wrong), place.path, self.contents.target(here))
-            )  # fmt: skip
+                Field(
+                    f"entry {first + k:,}",
+                    place.offset if length else None,
+                    length,
+                    f"{here:,}",
+                    wrong or description,
+                    bool(wrong),
+                    place.path,
+                    self.contents.target(here),
+                )
+            )
         return fields
 
     def _wrong(self, entry: int, here: int, after: int | None, bits: dict[int, bool]) -> str:
@@ -286,7 +301,7 @@ class _Starts:
         return "its token has no start bit" if after > here and not bits.get(here, True) else ""
 
     def _bits(self, values: list[int]) -> dict[int, bool]:
-        """Start bits at some entries; none if they are far from each other, or the tokens cannot be read."""
+        """Return the start bit at each of some entries; {} if they are far apart, or the tokens cannot be read."""
         low, high = min(values), max(values)
         if self.total is None or not 0 <= low <= high <= self.total or high - low > _BITS:
             return {}
@@ -299,36 +314,43 @@ class _Starts:
 
 
 _CODECS = ("blosclz", "lz4", "snappy", "zlib", "zstd")
-_DECODED = 1 << 20  # bytes of a chunk up to which it is decoded when it is looked at, to see whether it can be
-_BLOCKS = 8
+_DECODED = 1 << 20  # maximum bytes of a chunk that is decoded to see whether it can be
+_BLOCKS = 8  # blocks whose byte offsets are shown
 
 
 def _summary(array: Array, blob: Blob) -> tuple[str, bool]:
-    """How a chunk is stored, or what is wrong with it, and whether anything is."""
+    """Return a description of how a chunk is stored, or of its defect, and True if it has one."""
     layout = array.layout
     nbytes = layout.chunk * layout.itemsize
     try:
         if layout.codecs[-1:] == ("blosc",):
             head = blosc_frame(blob, nbytes, layout.itemsize)
-            told = f"blosc {_flags(head.flags)}, {counted(head.blocks, 'block')}"
+            description = f"blosc {_flags(head.flags)}, {counted(head.blocks, 'block')}"
         else:
-            told = " ".join(reversed(layout.codecs)) or "not compressed"
+            description = " ".join(reversed(layout.codecs)) or "not compressed"
         if nbytes <= _DECODED:
             array.decoded(blob)
     except FormatError as error:
         return broken(error).value, True
-    return told, False
+    return description, False
 
 
 def _flags(flags: int) -> str:
     codec = flags >> 5
     name = _CODECS[codec] if codec < len(_CODECS) else f"codec {codec}"
-    said = [word for bit, word in ((1, "byte shuffle"), (4, "bit shuffle"), (2, "stored as is")) if flags & bit]
-    return ", ".join((name, *said))
+    words = [word for bit, word in ((1, "byte shuffle"), (4, "bit shuffle"), (2, "stored as is")) if flags & bit]
+    return ", ".join((name, *words))
 
 
 def _frame_fields(array: Array, blob: Blob, at: int | None, path: Path) -> list[Field]:
-    """The header of a chunk that blosc compressed, which begins `at` a byte of a file, or is compressed there again."""
+    """Return the fields of the header of a blosc chunk.
+
+    Args:
+        array: Array that holds the chunk.
+        blob: The chunk.
+        at: Byte offset of the chunk in its file; None if a zip stores it compressed.
+        path: File that holds the chunk.
+    """
     layout, head = array.layout, blosc_header(blob)
     wrong: dict[int, str] = {}
     for field, error in blosc_errors(head, blob, layout.chunk * layout.itemsize, layout.itemsize):
@@ -348,7 +370,14 @@ def _frame_fields(array: Array, blob: Blob, at: int | None, path: Path) -> list[
         more = " …" if head.blocks > count else ""
         rows.append((HEADER, 4 * count, "block starts", starts + more, "bytes from the start of the chunk"))
     return [
-        Field(name, None if at is None else at + offset, 0 if at is None else length, value,
-              wrong.get(offset, meaning), offset in wrong, path)
+        Field(
+            name,
+            None if at is None else at + offset,
+            0 if at is None else length,
+            value,
+            wrong.get(offset, meaning),
+            offset in wrong,
+            path,
+        )
         for offset, length, name, value, meaning in rows
-    ]  # fmt: skip
+    ]

@@ -27,10 +27,10 @@ Json = Mapping[str, object]
 
 
 def traits(options: WriteOptions) -> WriterTraits:
-    """See `Format.writer_traits`: `seq_starts` tells all sequences apart.
+    """Return the traits of the writer: without separators, because `seq_starts` holds all boundaries.
 
     Raises:
-        OptionError: The split has no plain name.
+        OptionError: The name of the split holds a character other than letters, digits, _, . and -.
     """
     if options.split is not None and not _SPLIT.fullmatch(options.split):
         raise OptionError(f"flat-tokens option split: {options.split!r} is not a plain name")
@@ -38,7 +38,7 @@ def traits(options: WriteOptions) -> WriterTraits:
 
 
 class FlatTokensWriter:
-    """Writes a new store. A region is some whole chunks of tokens; `seq_starts` and metadata come at the end."""
+    """Write a new store. A region is a run of whole chunks of tokens; the commit writes `seq_starts` and metadata."""
 
     needs_max_id = False
 
@@ -52,7 +52,7 @@ class FlatTokensWriter:
         cuts = windows(0, source.info.tokens, step)
         return [Region(index, range(0), range(a, b)) for index, (a, b) in enumerate(cuts)]
 
-    def create(self, source: TokenReader) -> None:  # noqa: ARG002 - sizes come with the metadata
+    def create(self, source: TokenReader) -> None:  # noqa: ARG002 - the commit writes sizes
         for directory in (self._drafts, *(self._chunk(name, 0).parent for name in (TOKENS, STARTS))):
             with writing(directory):
                 directory.mkdir(parents=True, exist_ok=True)
@@ -85,7 +85,7 @@ class FlatTokensWriter:
         for a, b in windows(0, entries, size) if info.sequences else ():
             starts = np.zeros(size, np.dtype("<i8"))
             starts[: b - a] = source.offsets(a, b - 1)
-            if self.options.zarr_format == 2:  # the filter is of the v2 layout; nothing but zarr-python has it in v3
+            if self.options.zarr_format == 2:  # delta: a filter of v2; in v3 only zarr-python has it
                 starts[1:] -= starts[:-1].copy()
             self._put(self._chunk(STARTS, a // size), self.encode(starts))
         top = max((receipt.max_id for receipt in receipts), default=0)
@@ -95,7 +95,7 @@ class FlatTokensWriter:
             shutil.rmtree(self._drafts)
 
     def _metadata(self, tokens: int, entries: int, top: int) -> list[tuple[Path, Json]]:
-        """Files of metadata; the arrays' own last, so that what is not whole cannot be read."""
+        """Return path and content of each metadata file; those of the arrays last, without which nothing is read."""
         attributes, options = {"max_token_id": top}, self.options
         arrays = ((TOKENS, tokens, options.chunk, 4), (STARTS, entries, options.starts_chunk, 8))
         if options.zarr_format == 3:
@@ -112,15 +112,15 @@ class FlatTokensWriter:
         return [*files, *((self.group / a[0] / ".zarray", _v2_array(*a[1:], options.codec)) for a in arrays)]
 
     def _put(self, path: Path, data: bytes) -> int:
-        """Write a file whole; another task may be writing the same."""
+        """Write a file atomically, because another task may write the same one; return its bytes."""
         with whole(path, self._drafts, stays=True) as file:
             return file.write(data)
 
 
 def _encoded(source: TokenReader, start: int, stop: int, out: NDArray[np.uint32]) -> int:
-    """Fill `out`, uint32[stop - start], with 2 * id + start bit; return the largest id."""
+    """Fill `out`, uint32[stop - start], with 2 * ID + start bit; return the largest ID."""
     ids = source.tokens(start, stop)
-    top = check_ids(ids, INT32_MAX, start, "flat-tokens", "Ids above 2^31-1 have no room for the start bit")
+    top = check_ids(ids, INT32_MAX, start, "flat-tokens", "IDs above 2^31-1 leave no room for the start bit")
     np.left_shift(ids, 1, out=out, dtype=np.uint32, casting="unsafe")
     first, last = sequence_at(source, start), source.info.sequences
     while first < last:

@@ -1,1 +1,1 @@
-"""One-dimensional arrays of integers in zarr stores, v2 and v3: what flat tokens and Levanter's caches are made of."""
+"""Read one-dimensional integer arrays of zarr stores, v2 and v3, for flat tokens and the caches of Levanter."""

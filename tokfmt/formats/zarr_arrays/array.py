@@ -1,7 +1,7 @@
-"""One array of a store, unsigned and one-dimensional: what describes it, which chunks there are, any run of its items.
+"""Read a one-dimensional array of unsigned integers from a zarr store: its metadata, its chunks, any run of its items.
 
-zarr v2 (`.zarray`) and v3 (`zarr.json`) become one `Layout`, checked before anything is decoded. Whatever is not known
-here is refused: a codec from elsewhere could execute what it reads.
+The metadata of zarr v2 (`.zarray`) and v3 (`zarr.json`) become one `Layout`, which is checked before anything is
+decoded. Codecs and extensions that this module does not know are refused: a foreign codec could execute what it reads.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _REWRITE = "Write the array again with zarr and one of these"
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Chunks side by side in one file, with an index of them at its start or end.
+    """The shards of an array: files that hold several chunks, with an index of them at the start or end.
 
     Attributes:
-        chunks: Chunks in a shard.
-        at_end: Where the index lies.
-        checksum: The index ends with a CRC-32C.
+        chunks: Number of chunks per shard.
+        at_end: True if the index is at the end of the file.
+        checksum: True if the index ends with a CRC-32C.
     """
 
     chunks: int
@@ -57,19 +57,19 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How an array lies in its store.
+    """The layout of an array in its store, from its metadata.
 
     Attributes:
         where: The metadata file, for messages.
-        length: Items in the array.
-        chunk: Items in a chunk; every chunk decodes to all of them.
-        itemsize: Bytes of an item, 4 or 8.
-        big_endian: Byte order of the items.
+        length: Number of items in the array.
+        chunk: Number of items per chunk; every chunk decodes to all of them.
+        itemsize: Bytes per item, 4 or 8.
+        big_endian: True if items are big-endian.
         codecs: Names in the order of decoding.
-        delta: Each chunk holds differences.
-        fill: What an absent chunk reads as; None when no chunk may be absent.
-        prefix: Of chunk files: "" or "c/" or "c.".
-        shard: Set when a file holds several chunks.
+        delta: True if each chunk holds its first item and then differences.
+        fill: Value of the items of an absent chunk; None if no chunk may be absent.
+        prefix: First part of the names of chunk files: "", "c/" or "c.".
+        shard: Shards; None if each file holds one chunk.
     """
 
     where: Path
@@ -85,37 +85,37 @@ class Layout:
 
     @property
     def plain(self) -> bool:
-        """Whether items stand in a chunk as they are; a checksum behind them changes nothing."""
+        """True if a chunk holds its items without compression or differences; a checksum may follow them."""
         return not self.delta and all(name == "crc32c" for name in self.codecs)
 
     @property
     def chunks(self) -> int:
-        """How many chunks."""
+        """Number of chunks of the array."""
         return -(-self.length // self.chunk)
 
     @property
     def file_items(self) -> int:
-        """Items in a chunk file."""
+        """Number of items per chunk file."""
         return self.chunk * (self.shard.chunks if self.shard else 1)
 
     @property
     def files(self) -> int:
-        """How many chunk files."""
+        """Number of chunk files of the array."""
         return -(-self.length // self.file_items)
 
 
 def read_layout(store: Store, key: str, itemsize: int, zarr_format: int, *, signed: bool = False) -> Layout:
-    """The layout of the array `key`.
+    """Read and check the metadata of an array.
 
     Args:
-        store: Where.
-        key: "encoded_tokens", "train/seq_starts" ...
-        itemsize: Bytes of an item, by the specification.
+        store: Store that holds the array.
+        key: Key of the array, as "encoded_tokens" or "train/seq_starts".
+        itemsize: Bytes per item that the format demands.
         zarr_format: 2 or 3.
-        signed: Items are signed; of zarr 3 only. They are read as unsigned ones all the same.
+        signed: Expect signed items (zarr 3 only). They are read as unsigned ones as well.
 
     Raises:
-        FormatError: It is not there, or not what the specification says.
+        FormatError: The metadata are missing, or differ from the specification.
     """
     name = f"{key}/{'.zarray' if zarr_format == 2 else 'zarr.json'}"
     raw, where = json_of(store, name), store.root / name
@@ -126,9 +126,12 @@ def read_layout(store: Store, key: str, itemsize: int, zarr_format: int, *, sign
     layout = _v2(where, raw, itemsize) if zarr_format == 2 else _v3(where, raw, itemsize, signed=signed)
     if layout.chunk * itemsize > CHUNK_BYTES:
         raise UnsafeError(
-            where, "has chunks that are too large", expected=f"at most {CHUNK_BYTES:,} bytes",
-            found=layout.chunk * itemsize, remedy="Write the array again with smaller chunks",
-        )  # fmt: skip
+            where,
+            "has chunks that are too large",
+            expected=f"at most {CHUNK_BYTES:,} bytes",
+            found=layout.chunk * itemsize,
+            remedy="Write the array again with smaller chunks",
+        )
     return layout
 
 
@@ -160,9 +163,12 @@ def _filters(where: Path, value: object, itemsize: int) -> bool:
     names = [entry.get("id") if isinstance(entry, dict) else entry for entry in filters]
     if names not in ([], ["delta"]):
         raise UnsafeError(
-            where, "names filters that are not read", expected="one delta or none",
-            found=", ".join(str(name) for name in names)[:60], remedy=_PLAIN,
-        )  # fmt: skip
+            where,
+            "names filters that are not read",
+            expected="one delta or none",
+            found=", ".join(str(name) for name in names)[:60],
+            remedy=_PLAIN,
+        )
     for entry in filters:
         _delta(where, entry if isinstance(entry, dict) else {}, itemsize)
     return bool(filters)
@@ -173,9 +179,12 @@ def _delta(where: Path, settings: Json, itemsize: int) -> None:
     for dtype in (settings.get("dtype"), stored):
         if dtype not in (f"<i{itemsize}", f"<u{itemsize}"):
             raise UnsupportedError(
-                where, "has a delta filter of another type", expected=f"<i{itemsize}", found=str(dtype)[:60],
+                where,
+                "has a delta filter of another type",
+                expected=f"<i{itemsize}",
+                found=str(dtype)[:60],
                 remedy=_PLAIN,
-            )  # fmt: skip
+            )
 
 
 def _v3(where: Path, raw: Json, itemsize: int, *, signed: bool) -> Layout:
@@ -232,7 +241,7 @@ def _sharding(where: Path, settings: Json, size: int) -> tuple[int, Shard, Seque
 
 
 def _chain(where: Path, codecs: Sequence[object], itemsize: int) -> tuple[bool, bool, tuple[str, ...]]:
-    """Byte order, delta, and the names of the codecs behind `bytes` in the order of decoding."""
+    """Return True for big-endian items, True for delta, and the codecs after `bytes` in the order of decoding."""
     chain = [_named(where, "codec", codec) for codec in codecs]
     delta = bool(chain) and chain[0][0] == "numcodecs.delta"
     if delta:
@@ -268,7 +277,7 @@ def _prefix(where: Path, value: object) -> str:
 
 
 def _named(where: Path, what: str, value: object) -> tuple[str, Json]:
-    """Name and configuration of a v3 extension point, which may be just a name."""
+    """Return the name and the configuration of a v3 extension point, which may be a name alone."""
     name, settings = (value.get("name"), value.get("configuration", {})) if isinstance(value, dict) else (value, {})
     if not isinstance(name, str) or not isinstance(settings, dict):
         raise _wrong(where, what, "a name and its configuration", value)
@@ -291,7 +300,7 @@ def _length(where: Path, raw: Json) -> int:
 
 
 def _one(where: Path, what: str, value: object, least: int) -> int:
-    """The only number of a one-dimensional shape."""
+    """Return the only number of a one-dimensional shape; raise CorruptError for any other value."""
     if not isinstance(value, list) or len(value) != 1 or type(value[0]) is not int or value[0] < least:
         raise _wrong(where, what, f"one whole number of at least {least}", value)
     return value[0]
@@ -305,46 +314,51 @@ def _fill(where: Path, raw: Json, itemsize: int) -> int | None:
 
 
 def _wrong(where: Path, what: str, expected: object, found: object) -> FormatError:
-    said = "nothing" if found is None else str(found)
-    shown = said if len(said) <= 60 else said[:57] + "..."
+    text = "nothing" if found is None else str(found)
+    shown = text if len(text) <= 60 else text[:57] + "..."
     return CorruptError(where, f"has a wrong value of {what}", expected=str(expected), found=shown, remedy=_COPY)
 
 
 Items = NDArray[np.unsignedinteger]
 
 _KEPT = 1 << 26
-"""Bytes of decoded chunks that are kept, and as many of shard indexes."""
+"""Maximum bytes of decoded chunks that are kept, and of shard indexes."""
 
 _OPEN = 64
-"""Chunk files that stay open, with their headers: opening one costs as much as decoding a sequence."""
+"""Number of chunk files that stay open with their headers. To open one costs as much as to decode a sequence."""
 
 _ABSENT = 1 << 20
-"""So many items may lie in absent chunks for nothing; beyond, at most 16 for each item in a chunk that is there."""
+"""Maximum items in absent chunks, plus 16 for each item in a chunk that exists."""
 
 _STARTS = 8
 """Bytes of an entry of `seq_starts`."""
 
-_NOWHERE = (1 << 64) - 1
+_NOWHERE = (1 << 64) - 1  # byte offset and size of an absent chunk in a shard index
 
 
 class Array:
-    """A checked array. Picklable; threads may share it.
+    """An array with checked metadata. Picklable; several threads may share it.
+
+    An absent chunk looks like one that a copy lost, so it is an error unless `fill` is set. zarr leaves out chunks that
+    hold only the fill value if `write_empty_chunks` is off; seqax (as far as seen) and tokfmt do not. One exception:
+    every writer leaves out the only item of an empty dataset's `seq_starts`, which can only be 0.
 
     Args:
-        fill: A chunk that is not there reads as the fill value; else it is an error: of a copy that lost it nothing
-            else can be told. (zarr leaves out chunks of nothing but the fill value when `write_empty_chunks` is off,
-            which seqax never was seen to do, and tokfmt does not. The one item of an empty dataset's `seq_starts` is
-            left out by all, and can only be 0.)
+        store: Store that holds the array.
+        key: Key of the array in the store.
+        itemsize: Bytes per item, 4 or 8.
+        zarr_format: 2 or 3.
+        fill: Read an absent chunk as the fill value.
+        partial: Raise for an absent chunk only when it is read, unless `fill` is set.
         signed: See `read_layout`.
-        length: So many of its items count, of one whose shape has room for more.
-        partial: Absent chunks are an error only when they are read, unless `fill` accepts them.
+        length: Number of items that count, if the shape has room for more.
 
     Attributes:
-        layout: How it is stored.
-        key: Its place in the store.
-        absent: int64[n], chunk files that are not there.
-        extra: Numbers of chunk files beyond the shape, which mean nothing.
-        only_zero: It is the `seq_starts` of an empty dataset.
+        layout: Checked metadata.
+        key: Key of the array in the store.
+        absent: int64[n], numbers of the chunk files that do not exist.
+        extra: int64[n], numbers of chunk files beyond the shape, which hold nothing of the array.
+        only_zero: True for the `seq_starts` of an empty dataset.
     """
 
     def __init__(
@@ -378,16 +392,16 @@ class Array:
 
     @property
     def path(self) -> Path:
-        """The array's directory, for messages."""
+        """Path of the array's directory, for messages."""
         return self._store.root / self.key
 
     @property
     def dtype(self) -> np.dtype[np.unsignedinteger]:
-        """Of `read`: native byte order."""
+        """Dtype of the items that `read` returns: uint32 or uint64, native byte order."""
         return np.dtype(f"u{self.layout.itemsize}")
 
     def _present(self) -> NDArray[np.int64]:
-        """Numbers of the chunk files there are, ascending."""
+        """Return the numbers of the chunk files that exist, ascending."""
         prefix = self.layout.prefix
         if prefix.endswith("/"):
             names, prefix = self._store.names(f"{self.key}/{prefix[:-1]}"), ""
@@ -398,7 +412,7 @@ class Array:
         return np.sort(np.fromiter(numbers, np.int64))
 
     def _missing(self, present: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Chunk files that are not there, after checking that they may be absent and are not too many."""
+        """Return the numbers of absent chunk files; raise if the array has no fill value, or too many are absent."""
         layout, there = self.layout, len(present)
         if there == layout.files:
             return np.empty(0, np.int64)
@@ -407,20 +421,21 @@ class Array:
         if layout.fill is None and not self._partial:
             raise CorruptError(
                 self._store.root / self._chunk_key(first),
-                f"is missing: {layout.files - there:,} of {layout.files:,} chunks of {self.key} are not there, and its "
-                "fill_value says nothing of what they held", remedy="Copy the store again",
-            )  # fmt: skip
+                f"is missing: {layout.files - there:,} of {layout.files:,} chunks of {self.key} are not there, and "
+                "its fill_value is null",
+                remedy="Copy the store again",
+            )
         absent = min((layout.files - there) * layout.file_items, layout.length)
         self._bounded(layout.where, absent, there * layout.file_items)
         return np.setdiff1d(np.arange(layout.files), present, assume_unique=True)
 
     def hole(self, first: int, count: int, shard: Path | None = None) -> CorruptError:
-        """The error for chunks that are not there.
+        """Return the error for absent chunks.
 
         Args:
-            first: Number of the first chunk file; of the chunk, within a shard.
-            count: How many.
-            shard: The file that should hold them, when it is there.
+            first: Number of the first absent chunk file, or of the chunk if `shard` is given.
+            count: Number of absent chunk files or chunks.
+            shard: The existing shard that should hold the chunk.
         """
         layout, fill = self.layout, self.layout.fill or 0
         of = layout.chunks if layout.shard and shard else layout.files
@@ -428,29 +443,31 @@ class Array:
         return CorruptError(
             shard or self._store.root / self._chunk_key(first),
             f"{what}: {count:,} of {of:,} chunks of {self.key} {'are' if count > 1 else 'is'} not there",
-            remedy="Copy the store again; if its writer left out chunks that hold nothing but the fill value, "
+            remedy="Copy the store again; if its writer left out chunks that hold only the fill value, "
             f"{from_option('holes', 'fill')} reads them as {fill}",
         )
 
     def _bounded(self, path: Path, absent: int, present: int) -> None:
-        """Raise when far more items lie in absent chunks than in those that are there."""
+        """Raise UnsafeError if absent chunks hold far more items than existing ones; see `_ABSENT`."""
         if absent > _ABSENT + 16 * present:
             raise UnsafeError(
-                path, f"declares {absent + present:,} items of {self.key}, but almost all of its chunks are absent",
-                expected=f"at least {absent // 17:,} items in chunks that are there", found=present,
+                path,
+                f"declares {absent + present:,} items of {self.key}, but almost all of its chunks are absent",
+                expected=f"at least {absent // 17:,} items in chunks that are there",
+                found=present,
                 remedy="Copy the store again",
-            )  # fmt: skip
+            )
 
     def _chunk_key(self, number: int) -> str:
         return f"{self.key}/{self.layout.prefix}{number}"
 
     def stored_bytes(self) -> int:
-        """Bytes of all chunk files."""
+        """Return the bytes of all chunk files together."""
         numbers = np.setdiff1d(np.arange(self.layout.files), self.absent, assume_unique=True)
         return sum(self._file(number).size for number in numbers.tolist())
 
     def read(self, start: int, stop: int) -> Items:
-        """Items `start <= i < stop`, a fresh array; 0 <= start <= stop <= layout.length."""
+        """Return items `start <= i < stop` as a new array; 0 <= start <= stop <= layout.length."""
         out = np.empty(stop - start, self.dtype)
         size = self.layout.chunk
         for number in range(start // size, -(-stop // size)):
@@ -460,7 +477,7 @@ class Array:
         return out
 
     def _part(self, number: int, a: int, b: int, out: Items) -> None:
-        """Items a..b of a chunk, into `out`."""
+        """Write items `a <= i < b` of a chunk to `out`."""
         layout = self.layout
         kept = self._chunks.get(number)
         if kept is None:
@@ -475,14 +492,14 @@ class Array:
         out[:] = kept[a:b]
 
     def _directly(self, number: int, a: int, b: int, out: Items) -> bool:
-        """Decode a whole chunk to where it goes, or only the blocks that hold a smaller part; else False."""
+        """Decode a whole chunk into `out`, or only the blocks of a small part; return False if neither applies."""
         layout, size = self.layout, self.layout.itemsize
         if b - a == layout.chunk and not layout.big_endian:
             blob = self.blob(number)
             if blob is not None:
                 codecs.decode_blosc(blob, size, out.view(np.uint8))
             return blob is not None
-        if 2 * (b - a) > layout.chunk:  # a reader in order comes for the rest next
+        if 2 * (b - a) > layout.chunk:  # a caller that reads in order needs the rest next
             return False
         opened = self._opened(number)
         raw = codecs.decode_blosc_part(*opened, a * size, b * size) if opened else None
@@ -492,7 +509,7 @@ class Array:
         return True
 
     def _opened(self, number: int) -> tuple[Blob, codecs.BloscFrame] | None:
-        """A chunk and its header; None when it is absent."""
+        """Return a chunk and its blosc header; None if the chunk is absent."""
         opened = self._open.get(number)
         if opened is None:
             blob = self.blob(number)
@@ -504,7 +521,7 @@ class Array:
         return opened
 
     def decoded(self, blob: Blob) -> Items:
-        """All items of a chunk."""
+        """Return all items of a chunk, in native byte order and with the differences summed."""
         layout = self.layout
         raw = codecs.decode(blob, layout.codecs, layout.chunk * layout.itemsize, layout.itemsize)
         items = self._native(raw)
@@ -515,7 +532,7 @@ class Array:
         return items.astype(self.dtype, copy=False)
 
     def blob(self, number: int) -> Blob | None:
-        """A chunk as stored, None when it is absent and reads as the fill value."""
+        """Return the stored bytes of a chunk; None if it is absent and reads as the fill value."""
         shard = self.layout.shard
         if shard is None:
             return None if self._is_filled(number) else self._file(number)
@@ -530,13 +547,16 @@ class Array:
             return None
         if offset + size > file.size:
             raise CorruptError(
-                file.path, f"has a shard index whose chunk {within:,} ends outside of the file",
-                expected=f"at most {file.size:,}", found=offset + size, remedy="Copy it again",
-            )  # fmt: skip
+                file.path,
+                f"has a shard index whose chunk {within:,} ends outside of the file",
+                expected=f"at most {file.size:,}",
+                found=offset + size,
+                remedy="Copy it again",
+            )
         return file.part(offset, size)
 
     def _shard_index(self, file: Blob, number: int, shard: Shard) -> NDArray[np.uint64]:
-        """[chunks, 2]: offset and size in bytes of each chunk."""
+        """Return the index of a shard: uint64[chunks, 2], byte offset and size of each chunk."""
         index = self._indexes.get(number)
         if index is None:
             size = shard.index_bytes
@@ -554,27 +574,29 @@ class Array:
         return index
 
     def byte_offset(self, item: int) -> ByteOffset:
-        """Where an item lies."""
+        """Return the byte offset of an item: exact if it is stored without compression, else that of its chunk."""
         layout = self.layout
         number, within = divmod(item, layout.chunk)
         blob = self.blob(number)
-        said = f"chunk {number:,} of {self.key}"
+        detail = f"chunk {number:,} of {self.key}"
         if blob is None:
-            return ByteOffset(layout.where, 0, None, f"{said} is absent and reads as its fill value {layout.fill or 0}")
+            return ByteOffset(
+                layout.where, 0, None, f"{detail} is absent and reads as its fill value {layout.fill or 0}"
+            )
         origin = self.origin(number)
-        said = f"{said}, item {within:,}"
+        detail = f"{detail}, item {within:,}"
         if not origin.exact:
-            return ByteOffset(origin.path, origin.start, None, f"{said}, in a compressed member of the zip")
+            return ByteOffset(origin.path, origin.start, None, f"{detail}, in a compressed member of the zip")
         if not layout.plain:
-            return ByteOffset(origin.path, origin.start + blob.start, None, said)
-        return ByteOffset(origin.path, origin.start + blob.start + within * layout.itemsize, layout.itemsize, said)
+            return ByteOffset(origin.path, origin.start + blob.start, None, detail)
+        return ByteOffset(origin.path, origin.start + blob.start + within * layout.itemsize, layout.itemsize, detail)
 
     def origin(self, chunk: int) -> Origin:
-        """Where the file of a chunk that is there lies."""
+        """Return the place of the file that holds an existing chunk."""
         return self._store.origin(self._chunk_key(chunk // (self.layout.shard.chunks if self.layout.shard else 1)))
 
     def position(self, path: Path, offset: int) -> int | None:
-        """The item at a byte of a file, or the first of the chunk there; None where there is none."""
+        """Return the item at a byte offset of a file, or the first of the chunk there; None if there is neither."""
         layout, found = self.layout, self._store.key_at(path, offset)
         lead = f"{self.key}/{layout.prefix}"
         name = found[0].removeprefix(lead) if found and found[0].startswith(lead) else ""
@@ -595,10 +617,10 @@ class Array:
         return item if within < layout.chunk and item < layout.length else None
 
     def _is_filled(self, number: int) -> bool:
-        """Whether a chunk file is absent, and reads as the fill value.
+        """Return True if a chunk file is absent and reads as the fill value.
 
         Raises:
-            CorruptError: It is absent, and only what is certain is read.
+            CorruptError: It is absent, and the array was opened with `partial` and without `fill`.
         """
         absent = self.is_absent(number)
         if absent and not self._fill:
@@ -606,7 +628,7 @@ class Array:
         return absent
 
     def is_absent(self, number: int) -> bool:
-        """Whether a chunk file is not there."""
+        """Return True if a chunk file does not exist."""
         at = int(np.searchsorted(self.absent, number))
         return at < len(self.absent) and int(self.absent[at]) == number
 
@@ -617,7 +639,7 @@ class Array:
         return blob
 
     def close(self) -> None:
-        """Forget decoded chunks, and close files."""
+        """Release decoded chunks, shard indexes and open files."""
         self._chunks.clear()
         self._indexes.clear()
         self._open.clear()

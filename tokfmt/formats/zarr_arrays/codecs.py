@@ -1,9 +1,9 @@
-"""Bytes to bytes: the codecs that are read, each bounded by the size that a chunk must have, and those written.
+"""Decode and encode chunks: bytes to bytes. Every decoder is bounded by the size that a chunk must have.
 
-Nothing else is ever decoded: numcodecs knows codecs that execute what they read, so names go through `COMPRESSORS`
-and never through its registry.
+Only the codecs in `COMPRESSORS` are decoded, never one that the registry of numcodecs finds by name: some of its codecs
+execute what they read.
 
-What blosc compressed has a header, which is checked before anything is decoded, and blocks that decode alone:
+A blosc chunk has a header, which is checked before anything is decoded, and blocks that decode independently:
 
     byte      size      content
     0         1         format version, 2
@@ -12,17 +12,17 @@ What blosc compressed has a header, which is checked before anything is decoded,
     3         1         item size
     4         4 LE      nbytes: decoded size
     8         4 LE      block size, decoded
-    12        4 LE      cbytes: size of all this
-    16        4 LE each where each block begins (not when stored as is)
+    12        4 LE      cbytes: size of the whole chunk with this header
+    16        4 LE each byte offset of each block (absent if stored as is)
 
-Of a bit-shuffled block the streams are decompressed, but only the items that are asked for are put together: putting
-all of it together takes longer than decompressing it, and a sequence is less than a hundredth of it.
+To read a few items of a bit-shuffled block, `items_of` decompresses its streams and assembles only these items. To
+assemble the whole block takes longer than to decompress it, and a sequence is usually less than a hundredth of it.
 
     block of n items      content
-    streams               one, or one for each byte of an item: i32 LE size, then LZ4; plain if as large as decoded
+    streams               one, or one for each byte of an item: i32 LE size, then LZ4; not compressed if size = decoded
     decoded               8 * itemsize planes of n / 8 bytes: plane p holds bit p of item i in bit i % 8 of byte i // 8
 
-Source: the c-blosc 1 format description, and that of bitshuffle.
+Source: the format descriptions of c-blosc 1 and of bitshuffle.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from tokfmt.formats.zarr_arrays.store import Blob
 
 AGAIN = "Copy it again"
 CHUNK_BYTES = 1 << 27
-"""A chunk decodes to at most 128 MiB."""
+"""Maximum bytes of a decoded chunk: 128 MiB."""
 
 _ZSTD_MAGIC = 0xFD2FB528
 _ZSTD_BLOCK = 1 << 17
@@ -53,19 +53,19 @@ _GZIP = zlib.MAX_WBITS | 16
 
 
 def decode(blob: Blob, codecs: Sequence[str], nbytes: int, itemsize: int) -> NDArray[np.uint8]:
-    """A chunk's bytes.
+    """Decode a chunk.
 
     Args:
         blob: The chunk as stored.
         codecs: Names in the order of decoding; at most one compressor.
-        nbytes: What it must decode to.
-        itemsize: Bytes of an item.
+        nbytes: Bytes that the chunk must decode to.
+        itemsize: Bytes per item.
 
     Returns:
         uint8[nbytes]
 
     Raises:
-        FormatError: It is damaged, or of another size.
+        FormatError: The chunk is damaged, or decodes to another size.
     """
     if tuple(codecs) == ("blosc",):
         out = np.empty(nbytes, np.uint8)
@@ -105,34 +105,34 @@ def _inflate(path: Path, data: bytes, size: int, wbits: int = zlib.MAX_WBITS) ->
         raise TruncatedError(path, "ends inside its compressed data", remedy=AGAIN)
     if stream.unused_data:
         at = len(data) - len(stream.unused_data)
-        raise CorruptError(path, "goes on behind its compressed data", offset=at, remedy=AGAIN)
+        raise CorruptError(path, "continues after its compressed data", offset=at, remedy=AGAIN)
     return out
 
 
 def _lz4(path: Path, data: bytes, size: int) -> bytes:
     from numcodecs import lz4
 
-    said = struct.unpack("<i", data[:4])[0] if len(data) >= 4 else 0
-    if said != size:
-        raise _other_size(path, size, said)
+    stated = struct.unpack("<i", data[:4])[0] if len(data) >= 4 else 0
+    if stated != size:
+        raise _other_size(path, size, stated)
     return _decompressed(path, lz4.decompress, data, "lz4")
 
 
 def _zstd(path: Path, data: bytes, size: int) -> bytes:
     from numcodecs import zstd
 
-    said, most = _zstd_sizes(path, data)
-    if said is not None and said != size:
-        raise _other_size(path, size, said)
-    if said is None and most > 2 * size + (1 << 20):  # a writer that streams leaves the size out; blocks bound it
+    stated, bound = _zstd_sizes(path, data)
+    if stated is not None and stated != size:
+        raise _other_size(path, size, stated)
+    if stated is None and bound > 2 * size + (1 << 20):  # streaming writers leave the size out; the blocks bound it
         what = "could decode to far more than a chunk"
-        raise UnsafeError(path, what, expected=f"{size:,} bytes", found=most, remedy="Write the array again with zarr")
+        raise UnsafeError(path, what, expected=f"{size:,} bytes", found=bound, remedy="Write the array again with zarr")
     return _decompressed(path, zstd.decompress, data, "zstd")
 
 
-def _other_size(path: Path, size: int, said: int) -> FormatError:
+def _other_size(path: Path, size: int, stated: int) -> FormatError:
     what = "does not decode to a whole chunk"
-    return CorruptError(path, what, expected=f"{size:,} bytes", found=said, remedy=AGAIN)
+    return CorruptError(path, what, expected=f"{size:,} bytes", found=stated, remedy=AGAIN)
 
 
 def _decompressed(path: Path, decompress: Callable[[bytes], bytes], data: bytes, name: str) -> bytes:
@@ -143,30 +143,30 @@ def _decompressed(path: Path, decompress: Callable[[bytes], bytes], data: bytes,
 
 
 def _zstd_sizes(path: Path, data: bytes) -> tuple[int | None, int]:
-    """Of the one frame that `data` is: the decoded size it states, if it does, and an upper bound from its blocks."""
+    """Return the decoded size that a zstd frame states (None if it does not), and an upper bound from its blocks."""
     if len(data) < 6 or struct.unpack("<I", data[:4])[0] != _ZSTD_MAGIC:
         raise CorruptError(path, "is not zstd data", offset=0, remedy=AGAIN)
     flags = data[4]
     single = bool(flags & 32)
     at = 5 + (not single) + (0, 1, 2, 4)[flags & 3]
     width = (int(single), 2, 4, 8)[flags >> 6]
-    said = int.from_bytes(data[at : at + width], "little") + (256 if width == 2 else 0) if width else None
-    at, most, last = at + width, 0, 0
+    stated = int.from_bytes(data[at : at + width], "little") + (256 if width == 2 else 0) if width else None
+    at, bound, last = at + width, 0, 0
     while not last:
         head = int.from_bytes(data[at : at + 3], "little")
         last, kind, size = head & 1, head >> 1 & 3, head >> 3
-        most += size if kind < 2 else _ZSTD_BLOCK
+        bound += size if kind < 2 else _ZSTD_BLOCK
         at += 3 + (1 if kind == 1 else size)
         if at > len(data):
             raise TruncatedError(path, "ends inside its zstd data", remedy=AGAIN)
     at += 4 if flags & 4 else 0
     if at != len(data):
-        raise CorruptError(path, "goes on behind its zstd data", offset=at, remedy=AGAIN)
-    return said, most
+        raise CorruptError(path, "continues after its zstd data", offset=at, remedy=AGAIN)
+    return stated, bound
 
 
 def check_crc32c(path: Path, data: bytes) -> None:
-    """Raise unless the last four bytes are the CRC-32C of what stands before them."""
+    """Raise CorruptError unless the last four bytes are the CRC-32C of the bytes before them."""
     import google_crc32c
 
     if len(data) < 4:
@@ -187,10 +187,10 @@ COMPRESSORS = frozenset({"blosc", *_DECODERS})
 
 @functools.cache
 def _library() -> ModuleType:
-    """`numcodecs.blosc`, imported when a chunk is decoded: formats are asked where it is not installed.
+    """Import `numcodecs.blosc` on first use and turn its threads off. Detection must work where it is not installed.
 
-    Its own threads write blocks in the order they finish, so bytes would differ from run to run; and its threads share
-    one lock. Without them it holds no lock and no GIL, and tasks run side by side.
+    The threads of blosc write blocks in the order in which they finish, so bytes would differ from run to run, and they
+    share one lock. Without threads, blosc holds neither a lock nor the GIL, and tasks run in parallel.
     """
     from numcodecs import blosc
 
@@ -200,7 +200,7 @@ def _library() -> ModuleType:
 
 
 def _to_blosc(items: NDArray[np.generic]) -> bytes:
-    """A chunk as seqax writes it: lz4, level 5, bit shuffle, blosc's own choice of block size."""
+    """Compress a chunk as seqax does: lz4, level 5, bit shuffle, block size chosen by blosc."""
     blosc = _library()
     return bytes(blosc.compress(items, b"lz4", 5, blosc.BITSHUFFLE, 0))
 
@@ -222,26 +222,32 @@ ENCODERS: dict[str, Callable[[NDArray[np.generic]], bytes]] = {
     "gzip": _to_gzip,
     "none": np.ndarray.tobytes,
 }
-"""A full chunk, little-endian uint32 or int64, as it is stored: the same bytes whatever runs beside it."""
+"""Encoders of a full chunk of little-endian uint32 or int64. Their bytes do not depend on other threads or tasks."""
 
 
-# what blosc compressed
-
-HEADER = 16
-_LOOK = 512
-_BYTES, _STORED, _BITS, _WHOLE = 1, 2, 4, 16
+HEADER = 16  # bytes
+_LOOK = 512  # bytes that are read with a header, so that short indexes need no second read
+_BYTES, _STORED, _BITS, _WHOLE = 1, 2, 4, 16  # flags of the header
 _LZ4 = 1
 _LARGEST = 1 << 20
-"""Bytes of a decoded block at most; the buffers of two are kept by every thread."""
+"""Maximum bytes of a decoded block whose items are read one by one. Each thread keeps two buffers of that size."""
 
 _SMALL = 16
-"""Worth it for at most one sixteenth of a block."""
+"""Items are read one by one if they fill at most one sixteenth of a block; otherwise blosc is faster."""
 
 
 class BloscFrame(NamedTuple):
-    """A header as it stands, sizes in bytes; and the first bytes of the chunk, the index among them unless it is long.
+    """The header of a blosc chunk, unchecked; see the table of bytes above.
 
-    Attributes: see the table of bytes above; `raw` is what they come from.
+    Attributes:
+        version: Version of the blosc format.
+        codec: Version of the codec's own format.
+        flags: Shuffle, storage, split and codec.
+        itemsize: Bytes per item.
+        nbytes: Decoded bytes of the chunk.
+        blocksize: Decoded bytes per block.
+        cbytes: Bytes of the chunk as stored.
+        raw: First bytes of the chunk, at most 512; they hold the index unless it is longer.
     """
 
     version: int
@@ -255,15 +261,15 @@ class BloscFrame(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        """How many blocks."""
+        """Number of blocks."""
         return -(-self.nbytes // self.blocksize) if self.blocksize else 0
 
 
 def blosc_header(blob: Blob) -> BloscFrame:
-    """The header of a chunk, not compared with anything yet.
+    """Read the header of a chunk without checks.
 
     Raises:
-        TruncatedError: There are fewer bytes.
+        TruncatedError: The chunk is shorter than a header.
     """
     if blob.size < HEADER:
         raise TruncatedError(
@@ -274,13 +280,13 @@ def blosc_header(blob: Blob) -> BloscFrame:
 
 
 def blosc_errors(head: BloscFrame, blob: Blob, nbytes: int, itemsize: int) -> Iterator[tuple[int, FormatError]]:
-    """What in a header contradicts the file or the array, with the byte of the field that does.
+    """Yield the byte offset and the error of each header field that contradicts the file or the array.
 
     Args:
         head: The header.
         blob: The chunk.
-        nbytes: What it has to decode to.
-        itemsize: Bytes of an item.
+        nbytes: Bytes that the chunk must decode to.
+        itemsize: Bytes per item of the array.
     """
     flags, cbytes, size = head.flags, head.cbytes, blob.size
     if head.version != 2:
@@ -289,7 +295,7 @@ def blosc_errors(head: BloscFrame, blob: Blob, nbytes: int, itemsize: int) -> It
         what = "ends before its blosc data does"
         yield 12, TruncatedError(blob.path, what, expected=f"{cbytes:,} bytes", found=size, remedy=AGAIN)
     elif cbytes < size:
-        yield 12, _wrong(blob, "goes on behind its blosc data", cbytes, f"{cbytes:,} bytes", size)
+        yield 12, _wrong(blob, "continues after its blosc data", cbytes, f"{cbytes:,} bytes", size)
     if head.nbytes != nbytes:
         yield 4, _wrong(blob, "does not decode to a whole chunk", 4, f"{nbytes:,} bytes", head.nbytes)
     if head.itemsize not in (1, itemsize):
@@ -302,7 +308,7 @@ def blosc_errors(head: BloscFrame, blob: Blob, nbytes: int, itemsize: int) -> It
 
 
 def blosc_frame(blob: Blob, nbytes: int, itemsize: int) -> BloscFrame:
-    """The header of a chunk, checked; arguments as of `blosc_errors`.
+    """Read and check the header of a chunk; for arguments see `blosc_errors`.
 
     Raises:
         FormatError: The header contradicts the file or the array.
@@ -314,33 +320,34 @@ def blosc_frame(blob: Blob, nbytes: int, itemsize: int) -> BloscFrame:
 
 
 def decode_blosc(blob: Blob, itemsize: int, out: NDArray[np.uint8]) -> None:
-    """The whole chunk into `out`, uint8[bytes of a chunk]."""
+    """Decode a whole chunk into `out`, uint8[bytes of a decoded chunk]."""
     blosc_frame(blob, len(out), itemsize)
     _decompress(blob, blob.array(0, blob.size), out)
 
 
 def decode_blosc_part(blob: Blob, head: BloscFrame, start: int, stop: int) -> NDArray[np.uint8] | None:
-    """Bytes `start <= p < stop` of the decoded chunk by reading and decoding only the blocks that hold them.
+    """Return a part of the decoded chunk; read and decode only the blocks that hold it.
 
     Args:
         blob: The chunk.
-        head: Its header, by `blosc_frame`.
-        start, stop: Bytes, whole items.
+        head: Its header, from `blosc_frame`.
+        start: First byte of the part in the decoded chunk, a multiple of the item size.
+        stop: End of the part, a multiple of the item size.
 
     Returns:
-        uint8[stop - start], or None when that saves nothing: there is one block.
+        uint8[stop - start], or None if the chunk has only one block, so that nothing is saved.
     """
     if head.flags & _STORED:
         return blob.array(HEADER + start, stop - start)
     if head.blocks < 2:
         return None
     first, last = start // head.blocksize, -(-stop // head.blocksize)
-    full = last * head.blocksize <= head.nbytes  # a shorter last block is laid out otherwise
+    full = last * head.blocksize <= head.nbytes  # a shorter last block has another layout
     if full and last == first + 1 and stop > start:
         items = _few(blob, head, first, start, stop)
         if items is not None:
             return items
-    if last == head.blocks:  # a shorter last block cannot stand alone: no frame is smaller than its block size
+    if last == head.blocks:  # a shorter last block cannot be a frame alone: no frame is smaller than its block size
         first = min(first, last - 2)
     base = first * head.blocksize
     size = min(last * head.blocksize, head.nbytes) - base
@@ -350,7 +357,7 @@ def decode_blosc_part(blob: Blob, head: BloscFrame, start: int, stop: int) -> ND
 
 
 def _few(blob: Blob, head: BloscFrame, block: int, start: int, stop: int) -> NDArray[np.uint8] | None:
-    """A small part of one block, if it is LZ4 of shuffled bits; None also when it is damaged: blosc then says so."""
+    """Return a small part of one block of bit-shuffled LZ4, else None; also if it is damaged, which blosc reports."""
     size = head.itemsize
     bits = head.flags & (_BYTES | _BITS) == _BITS  # with both flags, blosc shuffles bytes
     fits = head.blocksize <= _LARGEST and not head.blocksize % (8 * size)
@@ -365,13 +372,13 @@ def _few(blob: Blob, head: BloscFrame, block: int, start: int, stop: int) -> NDA
 
 
 def _places(blob: Blob, head: BloscFrame, first: int, last: int) -> tuple[NDArray[np.uint32], int, int]:
-    """Where blocks `first <= i < last` begin, the first of these places, and where the last of them ends."""
+    """Return the byte offsets of blocks `first <= i < last`, the smallest of them, and the end of the last."""
     index = HEADER + 4 * head.blocks
     raw = head.raw if len(head.raw) >= index else blob.read(0, index)
     starts = np.frombuffer(raw, "<u4", head.blocks, HEADER)
     wanted = starts[first:last]
     low, high = int(wanted.min()), int(wanted.max())
-    # blocks may lie in the order in which a writer's threads finished them: the last ends where any other begins
+    # Blocks are stored in the order in which the writer's threads finished: the last ends where any other begins.
     stop = int(starts.min(where=starts > high, initial=head.cbytes))
     if low < index or high >= stop or stop > head.cbytes:
         raise CorruptError(blob.path, "has blosc blocks outside of the file", offset=HEADER, remedy=AGAIN)
@@ -379,7 +386,7 @@ def _places(blob: Blob, head: BloscFrame, first: int, last: int) -> tuple[NDArra
 
 
 def _reframed(blob: Blob, head: BloscFrame, first: int, last: int, nbytes: int) -> bytes:
-    """Blocks `first <= i < last` as a chunk of their own."""
+    """Return blocks `first <= i < last` as a separate chunk with its own header and index."""
     wanted, low, stop = _places(blob, head, first, last)
     moved = wanted - np.uint32(low - HEADER - 4 * len(wanted))
     header = head.raw[:4] + struct.pack("<3I", nbytes, head.blocksize, HEADER + 4 * len(wanted) + stop - low)
@@ -398,7 +405,7 @@ def _wrong(blob: Blob, what: str, offset: int, expected: object, found: object) 
 
 
 class _Buffers(threading.local):
-    """Two buffers a thread: as fresh memory they cost as much as decompressing."""
+    """Two buffers per thread: to allocate them each time costs as much as to decompress."""
 
     stored = planes = np.empty(0, np.uint8)
 
@@ -407,7 +414,7 @@ _buffers = _Buffers()
 
 
 def stored_buffer(size: int) -> NDArray[np.uint8]:
-    """This thread's buffer for `size` bytes of compressed data; what was in it is lost."""
+    """Return this thread's buffer for `size` bytes of compressed data; the next call overwrites it."""
     if len(_buffers.stored) < size:
         _buffers.stored = np.empty(size, np.uint8)
     return _buffers.stored[:size]
@@ -416,17 +423,18 @@ def stored_buffer(size: int) -> NDArray[np.uint8]:
 def items_of(
     stored: NDArray[np.uint8], streams: int, blocksize: int, itemsize: int, start: int, stop: int
 ) -> NDArray[np.uint8] | None:
-    """Bytes of items `start <= i < stop` of a block.
+    """Return the bytes of items `start <= i < stop` of a bit-shuffled LZ4 block.
 
     Args:
-        stored: The block as stored, of at least this size; overwritten.
-        streams: How many streams it has.
-        blocksize: Bytes, decoded.
-        itemsize: Bytes of an item.
-        start, stop: Items.
+        stored: The block as stored, or more bytes; overwritten.
+        streams: Number of streams in the block.
+        blocksize: Decoded bytes of the block.
+        itemsize: Bytes per item.
+        start: First item.
+        stop: Item after the last.
 
     Returns:
-        uint8[(stop - start) * itemsize], or None when the block is damaged.
+        uint8[(stop - start) * itemsize], or None if the block is damaged.
     """
     found = _streams(stored, streams, blocksize)
     if found is None:
@@ -439,7 +447,7 @@ def items_of(
 
 
 def _streams(stored: NDArray[np.uint8], streams: int, blocksize: int) -> list[NDArray[np.uint8]] | None:
-    """What each stream of a block decodes to, in this thread's buffers."""
+    """Decode each stream of a block in this thread's buffers; None if one is damaged."""
     if len(_buffers.planes) < blocksize:
         _buffers.planes = np.empty(blocksize, np.uint8)
     from numcodecs import lz4
@@ -455,7 +463,7 @@ def _streams(stored: NDArray[np.uint8], streams: int, blocksize: int) -> list[ND
             found.append(stored[at : at + size])
         else:
             out = _buffers.planes[number * each : (number + 1) * each]
-            view[at - 4 : at] = decoded_size  # which numcodecs wants before the data
+            view[at - 4 : at] = decoded_size  # numcodecs expects the decoded size before the data
             try:
                 lz4.decompress(view[at - 4 : at + size], out)
             except (RuntimeError, ValueError):

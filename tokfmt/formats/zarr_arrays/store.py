@@ -1,4 +1,4 @@
-"""Where the files of a store lie: a directory, or a zip of one. Only regular files inside the store are read."""
+"""Read the files of a zarr store by key, from a directory or a zip. Only regular files inside the store are read."""
 
 from __future__ import annotations
 
@@ -20,21 +20,23 @@ from tokfmt.core.files import File, Stream, names_in, open_file
 from tokfmt.formats.folders import inside, parsed_object
 
 _MEMBER = 1 << 28
-"""Bytes of a zip member at most: twice the largest chunk."""
+"""Maximum bytes of a decompressed zip member: twice the largest chunk."""
 
 _JSON_BYTES = 1 << 20
 
 _RATIO = 1100
-"""Deflate cannot shrink by more than about 1,032."""
+"""Maximum ratio of a zip member. Deflate compresses by a factor of about 1,032 at most."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A run of bytes: a part of a file, or what was inflated from a zip.
+    """A run of bytes: a part of a file, or a decompressed zip member.
 
     Attributes:
-        path: For messages.
-        start, size: Where it lies in `source`, in bytes.
+        path: Path for messages.
+        source: Open file, or the bytes themselves.
+        start: Byte offset in `source`.
+        size: Number of bytes.
     """
 
     path: Path
@@ -43,36 +45,37 @@ class Blob:
     size: int
 
     def read(self, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes; the caller keeps within `size`."""
+        """Return exactly `length` bytes from a byte offset; the caller keeps within `size`."""
         if isinstance(self.source, File):
             return self.source.read(self.start + offset, length)
         return self.source[self.start + offset : self.start + offset + length]
 
     def array(self, offset: int, length: int) -> NDArray[np.uint8]:
-        """The same as uint8[length], with one copy less."""
+        """Return the same bytes as uint8[length], with one copy less."""
         if isinstance(self.source, File):
             return self.source.array(self.start + offset, length, np.dtype(np.uint8)).view(np.uint8)
         return np.frombuffer(self.source, np.uint8, length, self.start + offset)
 
     def read_into(self, offset: int, out: NDArray[np.uint8]) -> None:
-        """Fill `out` from `offset`; the caller keeps within `size`."""
+        """Fill `out` with the bytes from a byte offset; the caller keeps within `size`."""
         if isinstance(self.source, File):
             self.source.read_into(self.start + offset, out.data)
         else:
             out[:] = np.frombuffer(self.source, np.uint8, len(out), self.start + offset)
 
     def part(self, offset: int, length: int) -> Blob:
-        """A blob inside this one; the caller keeps within `size`."""
+        """Return the blob of a part of this one; the caller keeps within `size`."""
         return Blob(self.path, self.source, self.start + offset, length)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the bytes of a key lie in a file that exists.
+    """The place of a key's bytes in a file.
 
     Attributes:
-        path, start: The file, and the first byte of them.
-        exact: They lie there as they are; else they are compressed (a zip's member).
+        path: File that holds them: the file of the key, or the zip.
+        start: Byte offset of the first one in that file.
+        exact: False if a zip stores them compressed.
     """
 
     path: Path
@@ -87,29 +90,32 @@ class Store(Protocol):
     def root(self) -> Path: ...
 
     def names(self, key: str) -> frozenset[str]:
-        """What a directory holds; nothing when it is none."""
+        """Return the names in the directory of a key; none if it is not a directory."""
 
     def blob(self, key: str) -> Blob | None:
-        """A regular file, None when there is none of that name.
+        """Return the bytes of the regular file of a key, None if it does not exist.
 
         Raises:
-            FormatError: It is no regular file, cannot be read, or lies outside of the store.
+            FormatError: It is not a regular file, cannot be read, or is outside of the store.
         """
 
     def origin(self, key: str) -> Origin:
-        """Where a key lies that `blob` knows."""
+        """Return the place of an existing key's bytes."""
 
     def key_at(self, path: Path, offset: int) -> tuple[str, int] | None:
-        """The key whose bytes lie at a byte of a file, and which of them (0 of a compressed one); None if none does."""
+        """Return the key that stores its bytes at a byte offset of a file, and the byte offset in the key.
+
+        The second is 0 for a compressed zip member. None if no key has its bytes there.
+        """
 
 
 def open_store(path: Path) -> Store:
-    """The store at a path: a directory, or a zip file."""
+    """Open the store at a path: a directory, or a zip file."""
     return Directory(path) if listing.is_dir(path) else Zipped(path)
 
 
 class Directory:
-    """A store as zarr usually lays it out."""
+    """A store in a directory: one file per key."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -132,7 +138,7 @@ class Directory:
         return (path.relative_to(self.root).as_posix(), offset) if path.is_relative_to(self.root) else None
 
     def _inside(self, key: str) -> Path:
-        """The path of a key, after a look at every symbolic link on the way from the root."""
+        """Return the path of a key, after a check of every symbolic link between the root and it."""
         return inside(self.root, key, "store") if key else self.root
 
 
@@ -146,7 +152,7 @@ class _Member:
 
 
 class Zipped:
-    """A zip of a store. Members are usually stored as they are; of several with one name the last counts."""
+    """A store in a zip file. Its members are usually not compressed; of several with one name, the last counts."""
 
     def __init__(self, root: Path) -> None:
         self.root, self._file = root, open_file(root)
@@ -155,8 +161,11 @@ class Zipped:
         for entry in self._entries():
             parts = entry.filename.split("/")
             if ".." in parts or entry.filename.startswith("/") or "\\" in entry.filename:
-                raise UnsafeError(root, f"holds a member with the name {entry.filename!r}, which leaves the store",
-                                  remedy="Make the zip again from a store")  # fmt: skip
+                raise UnsafeError(
+                    root,
+                    f"holds a member with the name {entry.filename!r}, which leaves the store",
+                    remedy="Make the zip again from a store",
+                )
             for depth in range(len(parts)):
                 self._names.setdefault("/".join(parts[:depth]), set()).add(parts[depth])
             if parts[-1]:
@@ -185,11 +194,15 @@ class Zipped:
         return (key, 0 if member.deflated else offset - begin) if begin <= offset < begin + member.stored else None
 
     def _begin(self, member: _Member, key: str) -> int:
-        """Where the bytes of a member begin in the zip."""
+        """Return the byte offset of a member's bytes in the zip, after its local header."""
         head = self._file.read(member.header, 30)
         if head[:4] != b"PK\x03\x04":
-            raise CorruptError(self.root / key, "has no header where the zip's directory says", offset=member.header,
-                               remedy="Copy the zip again")  # fmt: skip
+            raise CorruptError(
+                self.root / key,
+                "has no header where the zip's directory says",
+                offset=member.header,
+                remedy="Copy the zip again",
+            )
         names, extra = struct.unpack("<2H", head[26:30])
         return member.header + 30 + int(names) + int(extra)
 
@@ -207,13 +220,18 @@ class Zipped:
         if entry.flag_bits & 1:
             raise UnsupportedError(where, "is encrypted", remedy="Make the zip again without a password")
         if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise UnsupportedError(where, "is compressed by a method other than deflate", found=entry.compress_type,
-                                   remedy="Make the zip again")  # fmt: skip
+            raise UnsupportedError(
+                where,
+                "is compressed by a method other than deflate",
+                found=entry.compress_type,
+                remedy="Make the zip again",
+            )
         if entry.file_size > min(_MEMBER, entry.compress_size * _RATIO + 64):
             raise UnsafeError(
-                where, f"says that its {entry.compress_size:,} bytes inflate to {entry.file_size:,}",
+                where,
+                f"states that its {entry.compress_size:,} bytes inflate to {entry.file_size:,}",
                 remedy="Unpack the zip by other means, if it is to be trusted",
-            )  # fmt: skip
+            )
         return _Member(entry.header_offset, entry.compress_size, entry.file_size, entry.CRC, entry.compress_type != 0)
 
     def _content(self, member: _Member, key: str) -> bytes:
@@ -226,20 +244,22 @@ class Zipped:
                 raise CorruptError(where, "cannot be inflated", remedy="Copy the zip again") from error
         if len(raw) != member.size:
             raise CorruptError(
-                where, "is not as long as the zip's directory says", expected=f"{member.size:,} bytes",
+                where,
+                "is not as long as the zip's directory says",
+                expected=f"{member.size:,} bytes",
                 remedy="Copy the zip again",
-            )  # fmt: skip
+            )
         if zlib.crc32(raw) != member.crc:
             raise CorruptError(where, "does not fit its checksum in the zip", remedy="Copy the zip again")
         return raw
 
 
 def json_of(store: Store, key: str) -> Mapping[str, object] | None:
-    """A small JSON object of the store, None when the file is not there.
+    """Return a JSON object of at most 1 MiB from the store, None if its file does not exist.
 
     Raises:
-        UnsafeError: More than 1 MiB, or nested too deeply.
-        CorruptError: Not a JSON object.
+        UnsafeError: The file is larger than 1 MiB, or nested too deeply.
+        CorruptError: The file is not a JSON object.
     """
     blob = store.blob(key)
     if blob is None:
