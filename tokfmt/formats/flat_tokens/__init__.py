@@ -18,8 +18,8 @@
   bits are at the distinct entries below the number of tokens.
 - No separator, padding or BOS is stored. There is no checksum.
 - An absent chunk reads as the fill value if that is a number. A lost chunk looks the same, so tokfmt refuses both
-  unless `holes=fill` is given. The only entry of an empty dataset's seq_starts may be absent. If the fill value is null,
-  the content of an absent chunk is undefined.
+  unless `holes=fill` is given. The only entry of an empty dataset's seq_starts may be absent. If the fill value is
+  null, the content of an absent chunk is undefined.
 - tokfmt also reads zarr v3 (`zarr.json`, sharding), zips of a store, the compressors zstd, lz4, gzip and zlib or none,
   and big-endian items.
 
