@@ -60,7 +60,6 @@ from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.protocols import (
     ByteOffset,
     Filled,
-    Gatherer,
     Line,
     Located,
     LocatedRecords,
@@ -126,7 +125,6 @@ __all__ = [
     "FlatWriter",
     "Format",
     "FormatError",
-    "Gatherer",
     "Hints",
     "Info",
     "Layout",

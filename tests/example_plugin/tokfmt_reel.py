@@ -16,8 +16,8 @@ import numpy as np
 
 from tokfmt.plugin import (
     Block, Code, Confidence, CorruptError, Finding, Format, FormatError, NoOptions, Ragged, Receipt, RecordBatch,
-    RecordInfo, Region, Stream, TruncatedError, UnsafeError, WriterTraits, batches, check_ids, check_interval,
-    json_object, names_in, offsets_of, open_file, option, sequence_at, whole, whole_number,
+    RecordInfo, Region, Stream, TokenWriter, TruncatedError, UnsafeError, WriterTraits, batches, check_ids,
+    check_interval, json_object, names_in, offsets_of, open_file, option, sequence_at, whole, whole_number,
 )  # fmt: skip
 
 INDEX, SHARD, MOST, BATCH = "reel.json", re.compile(r"\d{5}\.reel"), 1 << 26, 1 << 18
@@ -101,10 +101,8 @@ class Reader:
         pass
 
 
-class Writer:
+class Writer(TokenWriter):
     """A region is a shard, so that nothing but the options decides what lies in which file."""
-
-    needs_max_id = False
 
     def __init__(self, path, options, target):
         self.path, self.options, self.keep_parts = path, options, target.keep_parts

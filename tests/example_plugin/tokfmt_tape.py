@@ -11,7 +11,7 @@ import json
 import numpy as np
 
 from tokfmt.plugin import (
-    Code, Confidence, CorruptError, FlatFormat, FlatWriter, FileLayout, Separators, Struct, parsed_object, told_tokens,
+    Code, Confidence, CorruptError, FileLayout, FlatFormat, FlatWriter, Separators, Struct, parsed_object, told_tokens,
     whole_number,
 )  # fmt: skip
 

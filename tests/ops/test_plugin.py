@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from tokfmt.core.reader import batches
 from tokfmt.core.errors import CorruptError
-from tokfmt.core.format import Confidence, Format, Receipt, Region, WriterTraits
+from tokfmt.core.format import Confidence, Format, Receipt, Region, TokenWriter, WriterTraits
 from tokfmt.views.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 
@@ -26,8 +26,7 @@ from tokfmt.core.ragged import Ragged
 class Options:
     """None."""
 
-class Writer:
-    needs_max_id = False
+class Writer(TokenWriter):
     def __init__(self, path): self.path = path
     def regions(self, source, size): return [Region(0, range(source.info.sequences), range(source.info.tokens))]
     def create(self, source): pass

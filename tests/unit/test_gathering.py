@@ -21,8 +21,6 @@ SOURCE = MemoryReader(Ragged.of([np.arange(1, n, dtype=np.uint32) for n in range
 class Recorder:
     """A writer that only notes what is asked of it, and when."""
 
-    needs_eos = separated = needs_max_id = False
-
     def __init__(self):
         self.calls = []
 

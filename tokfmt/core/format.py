@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -257,7 +257,7 @@ class WriterTraits:
         keeps_labels: Stores any label, not only whether a label counts in the loss.
         keeps_boundaries: Stores where documents begin in a row.
         whole_files: Each file holds whole sequences, so a sample length cuts no sequence.
-        gathers: The writer is a `protocols.Gatherer`, which joins parts while it holds the interpreter's lock.
+        gathers: `gather` joins parts while it holds the interpreter's lock.
         file_suffixes: Suffixes of a destination that is one file. A destination with another suffix is a directory.
         lost: Returns what the writer cannot store of a source, apart from embedded separators. Takes the source and the
             words of --allow-loss. Reads offsets, never tokens.
@@ -279,24 +279,17 @@ class WriterTraits:
         return self.separators is not Separators.NONE
 
 
-class TokenWriter(Protocol):
+class TokenWriter(ABC):
     """A writer of one destination. Picklable: it holds a path and options, and any method may run in another process.
 
-    Attributes:
-        needs_max_id: `create` needs `source.info.max_id`. If it is unknown, the caller scans the source for it. An
-            optional method `wants_max_id(source)` answers for one source.
-        merged: An optional method `merged(source)`: the number of sequences that end with the separator and get no
-            other, so that a reader removes their own.
-        notes: An optional method `notes(source)`: sentences on what other projects cannot read of the destination.
-        least_bytes: An optional method `least_bytes(source)`: a lower bound of the destination's size in bytes; None if
-            it depends on compression. Reads no token, and may be called before `source.info.max_id` is known.
+    Define `regions`, `create`, `write` and `commit`. Every other method has a default.
     """
 
-    needs_max_id: bool
-
+    @abstractmethod
     def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
         """Cut the output into disjoint regions of about `size` tokens that cover it. Without sequences, return none."""
 
+    @abstractmethod
     def create(self, source: TokenReader) -> None:
         """Create the destination with all files preallocated. Called once, before any `write`.
 
@@ -304,6 +297,7 @@ class TokenWriter(Protocol):
         also holds what an interrupted `create` of this split left.
         """
 
+    @abstractmethod
     def write(self, region: Region, source: TokenReader) -> Receipt:
         """Write one region, in any order and in any process. A repeated call writes the same bytes.
 
@@ -312,11 +306,38 @@ class TokenWriter(Protocol):
         the size of the region.
         """
 
+    @abstractmethod
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
         """Finish the destination (indexes, attributes), given the receipts of all regions in order of region.
 
         With `Target.keep_parts`, it may be interrupted at any point and called again.
         """
+
+    def gather(self, source: TokenReader, receipt: Receipt) -> None:  # noqa: B027 - `commit` can do it all
+        """Join the parts of the next region while other regions are written. By default, do nothing.
+
+        Called in order of region, in the process that calls `commit`, for any number of regions. `commit` joins the
+        rest.
+        """
+
+    def wants_max_id(self, source: TokenReader) -> bool:
+        """Return whether `create` needs `source.info.max_id`. If it is unknown, the caller scans the source for it."""
+        return False
+
+    def least_bytes(self, source: TokenReader) -> int | None:
+        """Return a lower bound of the destination's size in bytes; None if it depends on compression, or on text.
+
+        Reads no token, and may be called before `source.info.max_id` is known.
+        """
+        return None
+
+    def merged(self, source: TokenReader) -> int:
+        """Count the sequences that end with the separator and get no other, so that a reader removes their own."""
+        return 0
+
+    def notes(self, source: TokenReader) -> Iterable[str]:
+        """Return sentences on what other projects cannot read of the destination."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)

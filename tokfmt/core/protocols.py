@@ -21,8 +21,6 @@ A plug-in that offers none is converted, counted, shown and browsed all the same
         Reaching          finds the first records without counting all
         Collecting        sets records with trouble aside
         Screened          leaves damaged records out, and finds them by reading   convert --allow-partial
-    Of a writer
-        Gatherer          puts its parts together while others are being written
 """
 
 from __future__ import annotations
@@ -37,7 +35,6 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.files import File
-from tokfmt.core.format import Receipt
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import CachedProtocolMeta, Damage, TokenReader
 from tokfmt.core.records import Spot
@@ -352,14 +349,3 @@ class Screened(Protocol):
 
     def damaged_records(self) -> Sequence[Damage]:
         """The records left out that opening alone does not show. Reads all of the dataset."""
-
-
-@runtime_checkable
-class Gatherer(Protocol):
-    """A `TokenWriter` that can put its parts together while other regions are being written."""
-
-    def gather(self, source: TokenReader, receipt: Receipt) -> None:
-        """Take up what was written of the next region: in order of region, in the process that calls `commit`.
-
-        It may never be called, or not for all regions: `commit` takes up those that are left.
-        """

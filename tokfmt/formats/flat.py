@@ -385,7 +385,7 @@ class FlatReader:
             self._entries.close()
 
 
-class FlatWriter:
+class FlatWriter(TokenWriter):
     """Writes a flat dataset. A format says what its files are; regions, tokens and copies are the same for all.
 
     Attributes a format states:
@@ -504,7 +504,7 @@ class FlatWriter:
         return self.dtype(max(top, (self.target.eos_id or 0) if self.needs_eos else -1))
 
     def wants_max_id(self, source: TokenReader) -> bool:
-        """See `TokenWriter.needs_max_id`. No scan where any id that the source can hold leads to the same files."""
+        """See `TokenWriter.wants_max_id`. No scan where any id that the source can hold leads to the same files."""
         most = int(np.iinfo(source.info.dtype).max)
         return self.needs_max_id and (most > self.limit or self._dtype_of(-1) != self._dtype_of(most))
 

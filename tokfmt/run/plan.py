@@ -37,7 +37,6 @@ from tokfmt.core.atomic_output import sync_file_system, write_whole
 from tokfmt.core.errors import ConversionError, IncompleteWriteError
 from tokfmt.core.format import REGION, Receipt, Region, TokenWriter
 from tokfmt.core.locks import holder, make_private, release, take_lock
-from tokfmt.core.protocols import Gatherer
 from tokfmt.core.reader import TokenReader, largest_id, windows
 from tokfmt.run.execute import ClusterExecutor, run_tasks
 
@@ -404,9 +403,7 @@ def run(job: Plan, workers: Workers, task: Task | None = None, part: str = "") -
     receipts: list[Receipt] = []
     regions = job.regions if task is None else task.of(job.regions)
     kind = replace(RECEIPTS, name=of_part(RECEIPTS.name, part))
-    ready = None
-    if isinstance(job.writer, Gatherer) and not journal.keeps:  # what is kept is committed in one go
-        ready = _Ready(job.writer, job)
+    ready = None if journal.keeps else _Ready(job)  # what is kept is committed in one go
     for receipt in journaled(kind, _write, job, regions, workers):
         receipts.append(receipt)
         if ready is not None:
@@ -422,16 +419,15 @@ def run(job: Plan, workers: Workers, task: Task | None = None, part: str = "") -
 class _Ready:
     """Have regions gathered as soon as they and all before them are written."""
 
-    def __init__(self, gatherer: Gatherer, job: Plan) -> None:
-        self._gatherer = gatherer
-        self._source, self._order = job.source, deque(region.index for region in job.regions)
+    def __init__(self, job: Plan) -> None:
+        self._job, self._order = job, deque(region.index for region in job.regions)
         self._waiting: dict[int, Receipt] = {}
 
     def add(self, receipt: Receipt) -> None:
         """Take up a receipt, and have all regions gathered whose turn has come."""
         self._waiting[receipt.region] = receipt
         while self._order and self._order[0] in self._waiting:
-            self._gatherer.gather(self._source, self._waiting.pop(self._order.popleft()))
+            self._job.writer.gather(self._job.source, self._waiting.pop(self._order.popleft()))
 
 
 def commit(job: Plan, receipts: Iterable[Receipt]) -> None:

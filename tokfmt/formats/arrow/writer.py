@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 import shutil
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError, Loss, OptionError, SeparatorUnknownError
 from tokfmt.core.files import File, writing
-from tokfmt.core.format import Receipt, Region, Target, WriterTraits
+from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
 from tokfmt.core.loss_mask import BEGINS, TARGET, labels_of, of_next
 from tokfmt.core.messages import Option, to_option
 from tokfmt.core.output import Output, preallocate, whole
@@ -126,10 +126,8 @@ def _packs(options: WriteOptions, source: TokenReader, allow_loss: frozenset[str
     return options.pack_size is not None or (within and options.seq_len is None)
 
 
-class ColumnWriter(ABC):
+class ColumnWriter(TokenWriter):
     """The common part of both writers: rows, their groups, regions and part files."""
-
-    needs_max_id = False
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         arrow()
@@ -320,7 +318,7 @@ class ColumnWriter(ABC):
     def name(self, number: int, count: int) -> str:
         """Return the name of file `number` of `count` in a folder."""
 
-    def describe(self, files: Sequence[Path], fingerprint: str) -> None:  # noqa: B027 - folders of Parquet have none
+    def describe(self, files: Sequence[Path], fingerprint: str) -> None:
         """Write the metadata files of a folder."""
 
 

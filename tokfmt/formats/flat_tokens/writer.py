@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import OptionError
 from tokfmt.core.files import writing
-from tokfmt.core.format import Receipt, Region, Target, WriterTraits
+from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
 from tokfmt.core.output import whole
 from tokfmt.core.reader import INT32_MAX, WINDOW, TokenReader, check_ids, sequence_at, windows
 from tokfmt.formats.flat_tokens.options import Codec, WriteOptions
@@ -37,10 +37,8 @@ def traits(options: WriteOptions) -> WriterTraits:
     return WriterTraits()
 
 
-class FlatTokensWriter:
+class FlatTokensWriter(TokenWriter):
     """Write a new store. A region is a run of whole chunks of tokens; the commit writes `seq_starts` and metadata."""
-
-    needs_max_id = False
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         self.path, self.options, self.keep_parts = path, options, target.keep_parts

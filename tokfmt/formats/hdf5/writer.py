@@ -225,10 +225,8 @@ class _Files:
             yield from windows(first, last, size)
 
 
-class SampleWriter:
+class SampleWriter(TokenWriter):
     """Samples [n, 3, seq_len] of the stream; the last one is padded, so nothing is dropped."""
-
-    needs_max_id = False
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         self.path, self.options, self.eos_id = path, options, target.eos_id or 0
@@ -437,10 +435,8 @@ class _Gathering:
         self._file.close()
 
 
-class CorpusWriter:
+class CorpusWriter(TokenWriter):
     """The stream as one array, uint16 or uint32 by its largest id; contiguous, so that regions write by position."""
-
-    needs_max_id = True
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         self.path, self.options, self.eos_id = path, options, target.eos_id or 0
@@ -448,6 +444,10 @@ class CorpusWriter:
     def _files(self, source: TokenReader) -> _Files:
         length = WithSeparators(source, self.eos_id).info.tokens
         return _Files(self.path, length, self.options.samples * self.options.seq_len)
+
+    def wants_max_id(self, source: TokenReader) -> bool:  # noqa: ARG002 - of every source
+        """See `TokenWriter.wants_max_id`."""
+        return True
 
     def least_bytes(self, source: TokenReader) -> int:
         """See `TokenWriter.least_bytes`."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError
 from tokfmt.core.files import writing
-from tokfmt.core.format import Receipt, Region, Target, WriterTraits
+from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import WINDOW, TokenReader, check_ids, sequence_at, windows
@@ -108,14 +108,12 @@ def traits(options: WriteOptions) -> WriterTraits:
     return WriterTraits()
 
 
-class JsonlWriter:
+class JsonlWriter(TokenWriter):
     """Writes ids, or with a decoder text, one sequence a line.
 
     Parts lie in `NAME.parts` beside the file that is built. A sequence longer than a window is written window by window
     when ids are written; text is decoded a whole sequence at a time, because a character may span two tokens.
     """
-
-    needs_max_id = False
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         self.path, self.options, self.decoder = path, options, target.decoder

@@ -15,7 +15,7 @@ from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.request import Conversion
 from tokfmt.ops.convert.resolve import Resolved
 from tokfmt.ops.convert.results import result_of, total_of
-from tokfmt.ops.convert.space import free_bytes, least_bytes, need_room
+from tokfmt.ops.convert.space import free_bytes, need_room
 from tokfmt.ops.convert.write import PortionCounts, Written
 from tokfmt.ops.destination import replaced
 from tokfmt.run.execute import make_executor
@@ -61,7 +61,7 @@ def _of_tokens(resolved: Resolved, notes: Notes) -> Written:
 def _would_write(resolved: Resolved, axis: TokenReader, portion: SplitTarget, target: Target) -> PortionCounts:
     view = portion_of(axis, resolved.request.arrangement, portion)
     writer = resolved.destination.writer(portion.destination, portion, target)
-    least = least_bytes(writer, view)
+    least = writer.least_bytes(view)
     need_room(portion.destination, portion.destination, least)
     info, tasks = view.info, len(writer.regions(view, resolved.request.region))
     return PortionCounts(portion, info.sequences, info.tokens, info.max_id, tasks, least=least)

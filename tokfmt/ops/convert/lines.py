@@ -14,7 +14,7 @@ import numpy as np
 
 from tokfmt.core.errors import ConversionError
 from tokfmt.core.files import File
-from tokfmt.core.format import Receipt, Region
+from tokfmt.core.format import Receipt, Region, TokenWriter
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import U8, Info, Layout, TokenReader, check_interval, windows
@@ -173,10 +173,8 @@ class LineReader:
         self._file.close()
 
 
-class LineWriter:
+class LineWriter(TokenWriter):
     """Writes such an axis to a file; to a compressed one by way of a plain one beside it, which `keep` leaves there."""
-
-    needs_max_id = False
 
     def __init__(self, path: Path, jobs: int, *, keep: bool = False) -> None:
         self.path, self.jobs, self.keep = path, jobs, keep

@@ -336,8 +336,7 @@ def scanned(
         The axis, with what is known of it now; the loss of separators inside sequences, if there are any.
     """
     look_for = eos_id if traits.separated and axis.info.free_of != eos_id else None
-    wanted = getattr(writer, "wants_max_id", lambda _: writer.needs_max_id)(axis)
-    if look_for is None and (not wanted or axis.info.max_id is not None):
+    if look_for is None and (axis.info.max_id is not None or not writer.wants_max_id(axis)):
         return axis, []
     found = Scan(*workers.journal.once("scan", lambda: list(_looked_for(axis, traits, eos_id, look_for, workers))))
     if not found.separators:

@@ -6,16 +6,7 @@ import os
 from pathlib import Path
 
 from tokfmt.core.errors import ConversionError
-from tokfmt.core.format import TokenWriter
-from tokfmt.core.reader import TokenReader
 from tokfmt.core.text_format import printable
-
-
-def least_bytes(writer: TokenWriter, source: TokenReader) -> int | None:
-    """Bytes that a destination takes at least; None if that depends on compression, or on text."""
-    told = getattr(writer, "least_bytes", None)
-    found = None if told is None else told(source)
-    return None if found is None else int(found)
 
 
 def free_bytes(place: Path) -> int | None:

@@ -20,7 +20,7 @@ from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.prepare import Prepared
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.resolve import Resolved
-from tokfmt.ops.convert.space import least_bytes, need_room
+from tokfmt.ops.convert.space import need_room
 from tokfmt.ops.convert.workplace import Workplace
 from tokfmt.ops.source.request import EosChoice, option_names
 from tokfmt.run.execute import Progress
@@ -119,7 +119,7 @@ def write_regions(
     for receipt in run(job, workers, task, portion.split or ""):
         top = max(top, receipt.max_id)
         progress.advance(lengths[receipt.region])
-    info, merged = reader.info, getattr(writer, "merged", lambda source: 0)(reader)
+    info, merged = reader.info, writer.merged(reader)
     largest = top if top >= 0 else None
     return PortionCounts(portion, info.sequences, info.tokens - merged, largest, len(job.regions), merged)
 
@@ -158,7 +158,7 @@ def _write_portion(
     with arranged(content.reader, arrangement, portion, workers, notes.progress, marked=with_masks) as view:
         carried = content.carried(view)
         if arrangement.shares is not None:
-            need_room(portion.destination, path, least_bytes(writer, carried.reader))
+            need_room(portion.destination, path, writer.least_bytes(carried.reader))
         size = region_size(request, carried.reader)
         try:
             counts = write_regions(carried.reader, writer, portion, size, workers, notes.progress, request.task)
@@ -167,7 +167,7 @@ def _write_portion(
             raise carried.located(error, request.source.paths, other) from error
         if request.verify and request.task is None:
             compared.update(_verify(request, prepared, carried, path, portion, workers, notes.progress))
-        for note in getattr(writer, "notes", lambda source: ())(carried.reader):
+        for note in writer.notes(carried.reader):
             notes.add(f"{printable(portion.destination.name)}: {marked(note)}")
     if counts.merged:
         ended = f"{counted(counts.merged, 'sequence')} with the separator {prepared.target.eos_id} at the end"
