@@ -19,6 +19,8 @@ from pathlib import Path
 
 import forkserver
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
 from xxhash import xxh3_128_hexdigest
@@ -180,6 +182,18 @@ def test_errors(words, said):
 
 def test_ids_in_text_without_a_tokenizer():
     assert "--tokenizer" in tokfmt("show", CORPUS, "token:5", check=2).stderr
+
+
+def test_text_of_formats_that_hold_text_or_ids(tmp_path):
+    """Text is shown without a tokenizer. IDs need one, which the manifest of the dataset may name."""
+    texts, ids, columns = tmp_path / "texts.jsonl", tmp_path / "ids.jsonl", tmp_path / "texts.parquet"
+    texts.write_text('{"text": "hello world"}\n{"text": "bye"}\n')
+    pq.write_table(pa.table({"text": ["hello world", "bye"]}), columns)
+    for path in (texts, columns):
+        assert tokfmt("show", path, "--text").stdout == "hello world\nbye\n"
+    tokfmt("convert", texts, ids, "--tokenizer", TOKENIZER)
+    assert tokfmt("show", ids, "--text").stdout == "hello world\nbye\n"
+    assert "--text needs --tokenizer" in tokfmt("show", ids, "--text", "--ignore-manifest", check=2).stderr
 
 
 def test_what_is_no_text_is_shown_as_what_it_is(tmp_path):

@@ -42,6 +42,7 @@ def _facts(format_: Any) -> dict[str, Any]:
         "destinations": list(format_.extensions),
         "carries": format_.carries,
         "cannot": format_.cannot,
+        "read_only": format_.read_only,
         "read_options": described(format_.read_options),
         "write_options": described(format_.write_options),
         "layout": inspect.getdoc(sys.modules[type(format_).__module__]) or "",  # where a format has its byte table
@@ -50,7 +51,7 @@ def _facts(format_: Any) -> dict[str, Any]:
 
 def _destinations(facts: dict[str, Any]) -> str:
     """Names that mean the format, or what to say where none does."""
-    named = "read only" if facts["cannot"].startswith("be written") else f"--to {facts['name']}"
+    named = "read only" if facts["read_only"] else f"--to {facts['name']}"
     return ", ".join(facts["destinations"]) or named
 
 
@@ -78,7 +79,7 @@ def _table(formats: list[dict[str, Any]]) -> None:
 def _page(facts: dict[str, Any]) -> list[str]:
     lines = [f"{facts['name']}: {facts['title']}", ""]
     lines += [f"destinations  {_destinations(facts)}"]
-    cannot = "cannot      " if facts["cannot"].startswith("be written") else "cannot carry"
+    cannot = "cannot      " if facts["read_only"] else "cannot carry"
     lines += [f"carries       {facts['carries']}", f"{cannot}  {facts['cannot']}"]
     for key, heading in (("read_options", "reading (--from-opt)"), ("write_options", "writing (--to-opt)")):
         lines += ["", heading]

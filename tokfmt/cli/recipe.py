@@ -138,7 +138,7 @@ def _explain(file: RecipeFile, allow_loss: Sequence[str], *, as_json: bool) -> N
     rows, notes = explain(reader), [*reader.info.inferred, *reader.info.notes]
     if as_json:
         facts: dict[str, Any] = {"recipe": str(file.where), "seq_len": file.seq_len}
-        facts["fingerprint"] = getattr(reader, "fingerprint", None)
+        facts["fingerprint"] = reader.fingerprint
         document("recipe", {**facts, "rows": [asdict(row) for row in rows], "notes": notes})
         return
     click.echo(_head(reader.info.sequences, file))

@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,7 +111,7 @@ def command(path: str, selection: str | None, **given: Any) -> None:
         show_raw(path, given, limit=given["limit"], as_json=as_json, quiet=quiet)
         return
     rows = given.pop("rows")
-    if only_text and not given["tokenizer"] and not _may_be_text(path):
+    if only_text and not given["tokenizer"] and not _holds_text(path, given):
         from tokfmt.ops.source.manifest import Located, located_tokenizer
 
         found = Located() if given["ignore_manifest"] else located_tokenizer(Path(path))
@@ -159,10 +159,22 @@ def _tell_end(preview: Any, count: int) -> None:
         note(f"stopped after {preview.cut():,}; --limit N goes on, --limit 0 shows all")
 
 
-def _may_be_text(path: str) -> bool:
+def _holds_text(path: str, given: Mapping[str, Any]) -> bool:
+    """Whether a dataset holds text, which --text shows without a tokenizer; opens it if its format leaves that open."""
+    from tokfmt.core.records import RecordReader
     from tokfmt.ops.source.discover import format_of
+    from tokfmt.ops.source.open import open_one
+    from tokfmt.ops.source.request import SourceRequest
 
-    return format_of(path).name in ("jsonl", "text")
+    if not format_of(path, given["from_format"]).may_hold_text:
+        return False
+    request = SourceRequest.of(
+        path, given["from_format"], given["eos"], given["from_options"], given["text_field"], given["split"],
+        {*given["allow_loss"], "fields"}, given["recursive"], given["ignore_manifest"],
+    )  # fmt: skip
+    reader = open_one(request, few=True).reader
+    reader.close()
+    return isinstance(reader, RecordReader) and reader.info.kind == "text"
 
 
 def _heading(preview: Any) -> str:

@@ -257,6 +257,8 @@ class WriterTraits:
         keeps_labels: Stores any label, not only whether a label counts in the loss.
         keeps_boundaries: Stores where documents begin in a row.
         whole_files: Each file holds whole sequences, so a sample length cuts no sequence.
+        sample_length: Tokens per sample, if it cuts the stream into samples of one length; else None.
+        pack_size: Tokens per row, if it packs complete documents into rows; else None.
         gathers: `gather` joins parts while it holds the interpreter's lock.
         file_suffixes: Suffixes of a destination that is one file. A destination with another suffix is a directory.
         lost: Returns what the writer cannot store of a source, apart from embedded separators. Takes the source and the
@@ -269,6 +271,8 @@ class WriterTraits:
     keeps_labels: bool = False
     keeps_boundaries: bool = False
     whole_files: bool = False
+    sample_length: int | None = None
+    pack_size: int | None = None
     gathers: bool = False
     file_suffixes: tuple[str, ...] = ()
     lost: Callable[[TokenReader, frozenset[str]], Sequence[Loss]] = lost_nothing
@@ -363,6 +367,7 @@ class Format(ABC):
         streams: The concatenation of its files is a valid stream, so `-` can be the destination.
         computed: A dataset is computed from other datasets, to which its files refer.
         read_only: tokfmt does not write this format.
+        may_hold_text: A dataset may hold text instead of token IDs. Only opening it shows which.
         takes_lines: It stores JSON lines. Lines of a source are copied with all their fields.
         stores_rows: It can store the rows of a recipe of samples; see `row_writer`.
         packages: Packages that a reader needs in addition to numpy, by their pip names.
@@ -383,6 +388,7 @@ class Format(ABC):
     streams: ClassVar[bool] = False
     computed: ClassVar[bool] = False
     read_only: ClassVar[bool] = False
+    may_hold_text: ClassVar[bool] = False
     takes_lines: ClassVar[bool] = False
     stores_rows: ClassVar[bool] = False
     packages: ClassVar[tuple[str, ...]] = ()

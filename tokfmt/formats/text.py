@@ -398,7 +398,7 @@ class TextFormat(Format):
 
     name = "text"
     title = "text files: one document per file, or split at a line"
-    joins = read_only = True
+    joins = read_only = may_hold_text = True
     carries = "documents of text, to the last byte; read only"
     cannot = "be written: tokfmt convert FILES x.jsonl writes documents as JSON Lines"
     read_options, write_options = ReadOptions, WriteOptions

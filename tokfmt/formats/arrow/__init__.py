@@ -62,7 +62,7 @@ class Columnar(Format):
     hundred: ClassVar[int]
     Container: Any
     Writer: Any
-    joins = True
+    joins = may_hold_text = True
     drops = ("null-rows",)
     carries = "sequences in order, empty ones too; IDs up to 2^31-1 (2^32-1 with dtype=uint32)"
     cannot = "other columns; empty sequences and long ones in packed rows"

@@ -102,6 +102,8 @@ def traits(options: WriteOptions, suffixes: tuple[str, ...]) -> WriterTraits:
         separated=blocks,
         keeps_masks=True,
         keeps_boundaries=not blocks,
+        sample_length=options.seq_len,
+        pack_size=options.pack_size,
         file_suffixes=suffixes,
         lost=partial(_lost, options),
     )

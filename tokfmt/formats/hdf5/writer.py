@@ -182,14 +182,15 @@ def traits(options: WriteOptions) -> WriterTraits:
         Separators.BETWEEN,
         separated=True,
         keeps_masks=not corpus and options.stride == "overlap",
+        sample_length=None if corpus else options.seq_len,
         gathers=not corpus,
         lost=lost_empties,
     )
 
 
-def row_traits(options: WriteOptions) -> WriterTraits:  # noqa: ARG001 - the same with all
+def row_traits(options: WriteOptions) -> WriterTraits:
     """See `Format.row_writer`."""
-    return WriterTraits(keeps_masks=True, keeps_labels=True, gathers=True)
+    return WriterTraits(keeps_masks=True, keeps_labels=True, sample_length=options.seq_len, gathers=True)
 
 
 def make_writer(path: Path, options: WriteOptions, target: Target) -> TokenWriter:

@@ -54,7 +54,7 @@ class Jsonl(Format):
     title = "JSON Lines of text or of token IDs"
     extensions = (".jsonl", ".jsonl.gz", ".jsonl.zst")
     joins = True
-    streams = takes_lines = True
+    streams = takes_lines = may_hold_text = True
     carries = "sequences in order, empty ones too; IDs up to 2^32-1; with a tokenizer, text"
     cannot = "fields beside the text or the IDs, except from jsonl to jsonl"
 

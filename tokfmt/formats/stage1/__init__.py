@@ -72,6 +72,11 @@ class Writer(FlatWriter):
     separators, dtypes, limit = Separators.BETWEEN, (TOKEN.str,), INT32_MAX
     names = "stage1_block_{number:04d}.bin"
 
+    @classmethod
+    def traits(cls, options: WriteOptions) -> WriterTraits:
+        """See `Format.writer_traits`."""
+        return replace(super().traits(options), sample_length=options.seq_len)
+
     def file_tokens(self) -> int:
         return int(self.options.samples * self.options.seq_len)
 
@@ -112,8 +117,7 @@ class Stage1(FlatFormat):
 
     def row_traits(self, options: WriteOptions) -> WriterTraits:
         """See `Format.row_writer`."""
-        found: WriterTraits = RowWriter.traits(options)
-        return found
+        return RowWriter.traits(options)
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if probe.is_directory:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader, SkippedRecords
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.endings import Look
 from tokfmt.ops.source.ingest import encoder_for, encoder_of, ingest
+from tokfmt.ops.source.open import text_recipe_of
 from tokfmt.ops.source.request import parse_selection
 from tokfmt.ops.source.stored import Source, paths_of
 from tokfmt.run.execute import Progress
@@ -21,7 +22,6 @@ from tokfmt.views.select import Concat, Slice
 from tokfmt.views.view import WithoutTrailing
 
 if TYPE_CHECKING:
-    from tokfmt.ops.source.draft import TextRecipe
     from tokfmt.text.tokenizer import TokenizerHandle
 
 
@@ -83,10 +83,9 @@ def token_axis(
             rows[number] = (source.reader, [])
             readers.append(_not_twice(source.reader, stored_eos, source.paths[0], notes))
             continue
-        if source.format.computed:
+        if (draft := text_recipe_of(source)) is not None:
             from tokfmt.ops.prepare.prepare import prepared
 
-            draft = cast("TextRecipe", source.reader)  # else it would be no reader of records
             done = prepared(draft, encoder_of(draft, tokenizer), workers, progress, number, rejects)
             readers.append(done.reader)
             asides += done.asides

@@ -79,7 +79,7 @@ class Destination:
             return self
         from tokfmt.recipes.samples import PackedRows  # only recipes need what it imports
 
-        packs = getattr(self.options, "pack_size", None)
+        packs = laid.traits.pack_size
         traits = laid.format.row_traits(laid.options) if laid.format.stores_rows else laid.traits
         return replace(laid, traits=traits, rows=samples, packed=PackedRows(samples, packs) if packs else None)
 
@@ -89,7 +89,7 @@ class Destination:
         Raises:
             OptionError: As of `with_rows_of`.
         """
-        packs, given = getattr(self.options, "pack_size", None), dict(self.given)
+        packs, given = self.traits.pack_size, dict(self.given)
         if not packs and not self.format.stores_rows:
             return None
         if not packs and str(given.setdefault("seq_len", seq_len)) != str(seq_len):

@@ -14,6 +14,7 @@ from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.convert.arrangement import SplitTarget
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.destination import guard
+from tokfmt.ops.source.open import text_recipe_of
 from tokfmt.ops.source.request import SourceFiles, parse_selection
 from tokfmt.ops.source.stored import Source
 
@@ -80,8 +81,8 @@ def refuse_undealt(sources: Sequence[Source], *, copies: bool) -> None:
     """
     why = "lines are copied as they stand" if copies else ""
     for source in sources:
-        records = source.reader
-        if source.format.computed and isinstance(records, RecordReader) and records.info.kind == "ids":
+        recipe = text_recipe_of(source)
+        if recipe is not None and recipe.info.kind == "ids":
             why = "equal sequences of ids are looked for"
     if why:
         raise OptionError(
@@ -131,7 +132,7 @@ def refuse_rejects(request: Request, path: Path, sources: Sequence[Source], read
     Raises:
         OptionError, ConversionError, DestinationExistsError.
     """
-    if not any(source.format.computed and isinstance(source.reader, RecordReader) for source in sources):
+    if all(text_recipe_of(source) is None for source in sources):
         raise OptionError(f"{Option('rejects')} is for what filters of a recipe of text leave out, and there is none")
     guard(path, (*request.source.paths, request.destination), read)
     if os.path.lexists(path) and not (request.overwrite and path.is_file()):

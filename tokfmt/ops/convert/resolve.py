@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from tokfmt.core import listing
 from tokfmt.core.atomic_output import Staging
@@ -38,7 +38,7 @@ from tokfmt.ops.convert.request import Request
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.discover import find_sources, snapshot
 from tokfmt.ops.source.ingest import first_look
-from tokfmt.ops.source.open import open_sources, with_named
+from tokfmt.ops.source.open import open_sources, text_recipe_of, with_named
 from tokfmt.ops.source.request import SourceFiles, parse_selection
 from tokfmt.ops.source.stored import (
     Separator,
@@ -53,7 +53,6 @@ from tokfmt.run.execute import is_cluster, may_spawn
 from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
-    from tokfmt.ops.source.draft import TextRecipe
     from tokfmt.text.tokenizer import TokenizerHandle
 
 _NOTES = 20  # notes on sources that are reported one by one
@@ -148,8 +147,7 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
     with listing.kept(answers):
         sources = given[0] if given else _opened(request, destination, tokenizer, found, notes)
     read = [sources[0]._replace(reader=given[1])] if given else sources
-    if any(source.format.computed for source in sources):
-        tokenizer = _named_tokenizer(sources, tokenizer)
+    tokenizer = _named_tokenizer(sources, tokenizer)
     if len(sources) == 1:
         destination = with_rows(destination, read[0], request)
         if destination.packed is not None:
@@ -265,9 +263,9 @@ def with_rows(destination: Destination, source: Source, request: Request) -> Des
         from tokfmt.recipes.samples import Samples  # only recipes need what it imports
 
         return destination.with_rows_of(source.reader, request) if isinstance(source.reader, Samples) else destination
-    if source.format.computed and isinstance(source.reader, RecordReader):
-        seq_len = cast("TextRecipe", source.reader).file.seq_len
-        return destination if seq_len is None else destination.with_rows_of_length(seq_len, request) or destination
+    recipe = text_recipe_of(source)
+    if recipe is not None and recipe.file.seq_len is not None:
+        return destination.with_rows_of_length(recipe.file.seq_len, request) or destination
     return destination
 
 
@@ -278,9 +276,10 @@ def _named_tokenizer(sources: Sequence[Source], tokenizer: TokenizerHandle | Non
         OptionError: --tokenizer is another one.
     """
     for source in sources:
-        named = getattr(source.reader, "tokenizer", None) if source.format.computed else None
-        if named is None:  # it holds ids
+        recipe = text_recipe_of(source)
+        if recipe is None or recipe.tokenizer is None:  # it holds ids
             continue
+        named = recipe.tokenizer
         if tokenizer is not None and tokenizer.describe()["digest"] != named.describe()["digest"]:
             raise OptionError(f"{Option('tokenizer')}: {printable(source.paths[0])} says another one, {named.name}")
         tokenizer = named

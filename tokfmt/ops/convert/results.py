@@ -68,7 +68,7 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
         verified=request.verify,
         compared=dict(written.compared),
         tokenizer=dict(made) if made is not None else None,
-        sample_length=_sample_length(written),
+        sample_length=written.destination.traits.sample_length,
         shuffle=arrangement.shuffle,
         splits=splits,
         recipe=None if destination.rows is None else destination.rows.fingerprint,
@@ -103,13 +103,6 @@ def _made_by(resolved: Resolved, counts: Sequence[PortionCounts]) -> tuple[Mappi
         expected = f"ids below {size:,}, as {made.get('name')} has them"
         raise TokenizerMismatchError(path, "holds ids beyond the tokenizer's vocabulary", expected, found)
     return None, f"{found} is beyond the vocabulary of {made.get('name')}"
-
-
-def _sample_length(written: Written) -> int | None:
-    """Return the tokens in a sample, for destinations whose files hold samples."""
-    options = written.destination.options
-    samples = getattr(options, "layout", "samples") == "samples" and not written.destination.traits.whole_files
-    return getattr(options, "seq_len", None) if samples else None
 
 
 def finished_before(resolved: Resolved, facts: Facts, notes: Notes) -> Conversion | None:

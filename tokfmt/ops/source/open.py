@@ -394,6 +394,15 @@ def _recipe_reader(named: Found | None, file: Any, hints: Hints) -> TokenReader 
     return open_recipe(file, hints, named)[0]
 
 
+def text_recipe_of(source: Source) -> TextRecipe | None:
+    """Return the recipe of text that a source is, whose samples do not exist yet; None for any other source."""
+    if not source.format.computed:
+        return None
+    from tokfmt.ops.source.draft import TextRecipe
+
+    return source.reader if isinstance(source.reader, TextRecipe) else None
+
+
 def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptError | None:
     """How the manifest of a source contradicts what was counted in it, where both count the same things."""
     reader = source.reader

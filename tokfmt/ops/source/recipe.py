@@ -329,7 +329,9 @@ def _opened(
         [part.format.name, [read_manifest(path).output.get("xxh3_128") for path in part.paths]] for part in parts
     ]  # fmt: skip
     sizes = (
-        [getattr(one, "fingerprint", None) for one in readers] if any(inner) else [size for size, *_ in stats.values()]
+        [one.fingerprint if isinstance(one, (Samples, Documents)) else None for one in readers]
+        if any(inner)
+        else [size for size, *_ in stats.values()]
     )
     counts = [reader.info.sequences, reader.info.tokens]
     found = Source(
