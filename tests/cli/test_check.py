@@ -132,7 +132,7 @@ def test_notes_of_reading(tmp_path):
     for more in ([], ["--deep"]):
         code, out, err = run(str(shards), *more)
         assert (code, out, err.count("note: ")) == (0, "", 1)
-        assert "is read behind" in err
+        assert "is read after" in err
         assert "x_train_000002.bin" in err
         notes = json.loads(run(str(shards), "--json", *more)[1])["datasets"][0]["notes"]
         assert [f"note: {note}" for note in notes] == err.splitlines()[:1]

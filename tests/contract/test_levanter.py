@@ -66,5 +66,5 @@ def test_items_behind_the_last_row_do_not_count(tmp_path):
 
 
 def test_it_is_not_written(tmp_path):
-    with pytest.raises(OptionError, match="are read, not written"):
+    with pytest.raises(OptionError, match="cannot write Levanter.s caches"):
         FORMAT.writer(tmp_path / "x", FORMAT.write_options(), Target())

@@ -170,7 +170,7 @@ def test_a_sequences_file_that_contradicts_its_prefixes_is_told(tmp_path):
     ((_, _, message),) = told({**right, "gone": [1, 2]})
     assert (
         message
-        == "names the prefix gone, which has no index: expected gone.idx, beside the list or from where tokfmt runs"
+        == "lists the prefix gone, which has no index: expected gone.idx, in the directory of the list or the working directory"
     )
     tokfmt.convert(source, tmp_path / "wide", eos=0, to_format="megatron", to_options={"dtype": "int32"})
     for suffix in (".bin", ".idx"):

@@ -238,5 +238,5 @@ def test_what_else_a_name_may_hide(tmp_path):
     (tmp_path / "b.txt").write_bytes(b"\0\1\2")
     with pytest.raises(DetectionError):
         registry.detect(tmp_path / "b.txt")
-    with pytest.raises(OptionError, match="text files are not written"):
+    with pytest.raises(OptionError, match="does not write text files"):
         tokfmt.convert(tmp_path / "a.txt", tmp_path / "c.txt", to_format="text", tokenizer=str(TOKENIZER))

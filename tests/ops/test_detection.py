@@ -64,7 +64,7 @@ REFUSED = {
     "magic_by_chance.bin": "a .bin without a header that is known|a bare stream of uint16",
     "suffix.bin": "a .bin without a header that is known|a bare stream of uint16",
     "other_index": "a directory that no format recognizes",
-    "mds_v1": "is an index that is not read: expected version 2, shards, found version 1",
+    "mds_v1": "is an unsupported index: expected version 2, shards, found version 1",
 }
 
 

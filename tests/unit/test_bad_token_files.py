@@ -59,7 +59,7 @@ def llmc_of_fewer_than_no_tokens(path):
     poked(path, 8, i4(-1))
 
 
-@bad("llmc", LLMC, r"is no token file of llm.c at byte 0: .*found 20240520, version 9")
+@bad("llmc", LLMC, r"is not a token file of llm.c at byte 0: .*found 20240520, version 9")
 def llmc_of_another_version(path):
     poked(path, 4, i4(9))
 
@@ -75,13 +75,13 @@ def llmc_of_the_other_byte_order(path):
     path.write_bytes(np.frombuffer(raw[:1024], "<i4").astype(">i4").tobytes() + raw[1024:])
 
 
-@bad("llmc", LLMC, r"bytes a token in the header at byte 12: expected 2 or 4, found 3")
+@bad("llmc", LLMC, r"bytes per token in the header at byte 12: expected 2 or 4, found 3")
 def automodel_of_three_bytes_a_token(path):
     poked(path, 0, i4(278895051))
     poked(path, 12, i4(3))
 
 
-@bad("llmc", LLMC, r"bytes a token in the header at byte 12: expected 2 or 4, found 0")
+@bad("llmc", LLMC, r"bytes per token in the header at byte 12: expected 2 or 4, found 0")
 def automodel_of_no_bytes_a_token(path):
     poked(path, 0, i4(278895051))
 
@@ -178,13 +178,13 @@ def half_a_token_of_four_bytes(path):
 @bad(
     "nanogpt",
     TRAIN,
-    r"seems to hold big-endian ids: expected little-endian ones, found .*'>u2'.*width.*2.* reads",
+    r"seems to hold big-endian IDs: expected little-endian IDs, found .*'>u2'.*width.*2.* reads",
 )
 def ids_of_two_bytes_in_the_other_order(path):
     path.write_bytes(np.fromfile(path, "<u2").byteswap().tobytes())
 
 
-@bad("nanogpt", "u4_fork/train.bin", r"seems to hold big-endian ids.*'>u4'.*width.*4.* reads")
+@bad("nanogpt", "u4_fork/train.bin", r"seems to hold big-endian IDs.*'>u4'.*width.*4.* reads")
 def ids_of_four_bytes_in_the_other_order(path):
     path.write_bytes(np.fromfile(path, "<u4").byteswap().tobytes())
 
@@ -282,12 +282,12 @@ def sequences_without_tokens(path):
     os.truncate(index, 34 + 12 * many + 8)
 
 
-@bad("megatron", PAIR, r"no index of tokens: .*found MMIDIDX, version 1, dtype 99")
+@bad("megatron", PAIR, r"is not an index of tokens: .*found MMIDIDX, version 1, dtype 99")
 def a_dtype_that_is_none(path):
     poked(index(path), 17, b"\x63")
 
 
-@bad("megatron", PAIR, r"no index of tokens: .*found MMIDIDX, version 2, dtype 8")
+@bad("megatron", PAIR, r"is not an index of tokens: .*found MMIDIDX, version 2, dtype 8")
 def another_version_of_the_index(path):
     poked(index(path), 9, struct.pack("<q", 2))
 

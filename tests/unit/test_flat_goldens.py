@@ -27,8 +27,8 @@ CASES = {
     for case in json.loads((FIXTURES / home / "expected.json").read_text())["cases"]
 }
 REFUSED = {
-    ("olmo", "label_mask"): "holds no raw tokens: found a label mask",
-    ("olmo", "real_numpy"): "holds no raw tokens: found a numpy array",
+    ("olmo", "label_mask"): "does not hold raw tokens: found a label mask",
+    ("olmo", "real_numpy"): "does not hold raw tokens: found a numpy array",
     ("olmo", "sft_short_mask_BAD"): "mask of each token: expected 300, found 297",
     ("olmo", "sft_mask_values_BAD"): "expected 0 or 1, found 2",
     ("datatrove", "merged_total_metadata"): "no such file",
@@ -144,7 +144,7 @@ def test_nothing_is_found_in_what_is_right(key):
             "olmo",
             "olmo_zero_tail.npy",
             "TF704",
-            r"zeros behind the last row at byte 25,536: found 4,000 bytes",
+            r"zeros after the last row at byte 25,536: found 4,000 bytes",
             "tail",
             30,
         ),
@@ -351,11 +351,11 @@ def olmo(path, documents):
     ("documents", "eos", "says"),
     [
         ([[1, 2, 9], [9], [3, 9]], None, ""),
-        ([[1, 2, 9], [9], [3, 4]], None, "a scan for 9,.*: expected 3, found 2, of which 0 lie within a row"),
+        ([[1, 2, 9], [9], [3, 4]], None, "a scan for 9,.*: expected 3, found 2, of which 0 are within a row"),
         ([[1, 9, 2], [5, 9], [3, 9]], None, "a scan for 9,.*: expected 3, found 3, of which 1 lies? within a row"),
         ([[1, 9, 2], [5, 9], [3, 9]], 9, "a scan for 9,.*: expected 3, found 3, of which 1 lies? within a row"),
-        ([[1, 2, 9], [], [3, 9]], 9, "a scan for 9,.*: expected 3, found 2, of which 0 lie within a row"),
-        ([[1, 2], [3, 4], [5, 6]], None, "no id ends most rows"),
+        ([[1, 2, 9], [], [3, 9]], 9, "a scan for 9,.*: expected 3, found 2, of which 0 are within a row"),
+        ([[1, 2], [3, 4], [5, 6]], None, "no ID ends most rows"),
     ],
 )
 def test_rows_are_compared_with_a_scan(documents, eos, says, tmp_path):
@@ -397,7 +397,7 @@ def test_shards_of_two_variants_are_not_one_stream(tmp_path):
 def test_a_shard_that_begins_inside_a_document_says_so(tmp_path):
     for ids, told in (([5, 6, 50256, 7], True), ([50256, 7], False)):
         with tokfmt.open(shard(tmp_path / "x_train_000002.bin", 20240520, 1, ids, "<u2")) as dataset:
-            assert any("go on with a document" in note for note in dataset.info.notes) is told
+            assert any("continue a document" in note for note in dataset.info.notes) is told
 
 
 @pytest.mark.parametrize(("numbers", "told"), [((1, 2, 3), False), ((1, 3), True), ((2, 3), False)])
@@ -405,7 +405,7 @@ def test_a_shard_that_is_missing_is_told(tmp_path, numbers, told):
     for number in numbers:
         shard(tmp_path / f"x_train_{number:06d}.bin", 20240520, 1, [50256, number, 7], "<u2")
     with tokfmt.open(tmp_path) as dataset:
-        assert any("000003.bin is read behind x_train_000001.bin" in note for note in dataset.info.notes) is told
+        assert any("000003.bin is read after x_train_000001.bin" in note for note in dataset.info.notes) is told
 
 
 def test_a_big_endian_array_is_refused(tmp_path):
@@ -421,7 +421,7 @@ def test_a_folder_of_nanogpt_is_read_without_its_pickle(tmp_path):
     os.mkfifo(tmp_path / "meta.pkl")
     with tokfmt.open(tmp_path) as dataset:
         assert (dataset.format, dataset.info.tokens) == ("nanogpt", 4000)
-        assert any("2-byte ids, which nothing stores" in note for note in dataset.inferred)
+        assert any("2-byte IDs, which the file does not state" in note for note in dataset.inferred)
 
 
 def test_a_pair_goes_by_its_prefix_and_by_either_file(tmp_path):
@@ -480,7 +480,7 @@ def test_shards_that_an_index_leaves_out_or_names_twice_are_told(home, name, key
     with tokfmt.open(path, eos="none") as dataset:
         left_out, twice = dataset.info.notes
         assert re.fullmatch(rf"1 of the {key} are not in index.json, and not read: \S*0\S*", left_out)
-        assert twice == f"index.json names a {key[:-1]} more than once: it is read as often"
+        assert twice == f"index.json lists a {key[:-1]} more than once: it is read as often"
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("bytes_int64", "int64"), ("bytes_uint16", "uint16")])
@@ -510,7 +510,7 @@ def test_bytes_that_are_not_whole_int64_seem_to_be_less(tmp_path):
 def test_shards_of_text_are_named(kind, tmp_path):
     (tmp_path / f"shard.00000.{kind}").write_text("a\n")
     (tmp_path / "index.json").write_text(json.dumps({"version": 2, "shards": [{"format": kind, "version": 2}]}))
-    with pytest.raises(FormatError, match=rf"a shard that is not read: expected mds, version 2, found {kind}"):
+    with pytest.raises(FormatError, match=rf"an unsupported shard: expected mds, version 2, found {kind}"):
         tokfmt.open(tmp_path)
 
 

@@ -66,11 +66,11 @@ def test_splits(split, count):
         ("nan a 2 b", "a weight: expected a finite number, 0 or more, found nan"),
         ("1 a -1 b", "found -1"),
         ("1 a inf b", "found inf"),
-        ('{"train": ["a"]}', "is no list of splits: expected train, valid, test"),
+        ('{"train": ["a"]}', "is not a list of splits: expected train, valid, test"),
         ('{"train": {"a": 1}, "valid": null, "test": null}', "the words of train"),
-        ("", "names no prefix"),
-        ("a", "names the prefix a, which has no index: expected a.idx, beside the list or from where"),
-        ("0.5 web/a 0.5 b", "names the prefix web/a, which has no index"),
+        ("", "is a blend list without a prefix"),
+        ("a", "lists the prefix a, which has no index: expected a.idx, in the directory of the list or"),
+        ("0.5 web/a 0.5 b", "lists the prefix web/a, which has no index"),
         ("a /", "a prefix: expected the name of files without their suffix, found /"),
     ],
 )
@@ -85,9 +85,9 @@ def test_what_is_not_certain_is_refused(tmp_path, words, says):
 
 
 LISTS = {
-    "0.5 a_text_document 0.5 b_text_document": "names the prefix a_text_document, which has no index",
-    "here/a_text_sentence": "names the prefix here/a_text_sentence, which has no index",
-    '{"train": ["1", "a_text_document"], "valid": null, "test": null}\n': "names the prefix a_text_document, which has",
+    "0.5 a_text_document 0.5 b_text_document": "lists the prefix a_text_document, which has no index",
+    "here/a_text_sentence": "lists the prefix here/a_text_sentence, which has no index",
+    '{"train": ["1", "a_text_document"], "valid": null, "test": null}\n': "lists the prefix a_text_document, which has",
 }
 
 

@@ -1,17 +1,18 @@
-"""datatrove's `X.ds`: raw tokens, with an index, a note on width and tokenizer, and perhaps a loss mask beside them.
+"""datatrove's `X.ds`: raw tokens, with an index, metadata on width and tokenizer, and an optional loss mask.
 
     file           content
-    X.ds           token ids, u16 or u32 little-endian
-    X.ds.index     u64 little-endian a document: its exclusive end in tokens. A repeated value is an empty document
+    X.ds           token IDs, u16 or u32 little-endian
+    X.ds.index     one u64 little-endian per document: its exclusive end in tokens. An empty document repeats a value
     X.ds.metadata  text of three lines: TOKENIZER|WIDTH (older: TOKENIZER), number of tokens, the same for people
-    X.ds.loss      a byte a token: 1 counts as a target, 0 does not
+    X.ds.loss      one byte per token: 1 if the token counts in the loss, else 0
 
-- Index and metadata are written last: a job that was killed leaves X.ds alone. Without metadata the width follows
-  from size and index, and the ids have to show it; without index the separator tells the documents. An empty dataset
-  is 0 bytes of .ds and of .index.
-- A separator may follow each document; nothing says whether, or which. The default is none since 2025-04-30.
+- Index and metadata are written last: a killed job leaves only X.ds. An empty dataset has 0 bytes in .ds and .index.
+- Without metadata, the width follows from size and index, and tokfmt checks the IDs against it. Without an index, the
+  separator delimits documents.
+- A separator may follow each document. The files do not state whether it does, or which ID it is. The default is no
+  separator since 2025-04-30.
 - Files of `shuffle_chunk_size` end anywhere in a document. A folder of X.ds is read in order of their names.
-- upstream's check_dataset takes every file for one of 2-byte tokens; those of 4 bytes that it refuses are right.
+- Upstream's check_dataset takes every file for one of 2-byte tokens: it refuses valid files of 4-byte tokens.
 Source: huggingface/datatrove a649de79, pipeline/tokens/{tokenizer,merger}.py and utils/dataset.py, run.
 """
 
@@ -40,27 +41,27 @@ from tokfmt.core.widths import ends_alike, width_of_size
 from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatWriter, loss_mask, told_tokens, whole_tokens
 from tokfmt.formats.index_ends import OTHER_INDEX
 
-_AT_ONCE = 1 << 16  # index entries
-_METADATA = 1 << 12  # bytes
+_AT_ONCE = 1 << 16  # index entries per read or write
+_METADATA = 1 << 12  # bytes of metadata that are read, at most
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read .ds files."""
+    """Options for reading .ds files."""
 
     width: Literal[2, 4] | None = option(None, "bytes per token, if neither index nor metadata state it")
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How to write .ds files."""
+    """Options for writing .ds files."""
 
-    eos: Literal["always", "none"] = option("always", "a separator after each document, or none")
+    eos: Literal["always", "none"] = option("always", "separator after each document, or none")
     width: Literal[2, 4] | None = option(None, "bytes per token; auto: 4 if the largest ID is above 65,535, else 2")
 
 
 class Writer(FlatWriter):
-    """Writes X.ds and X.ds.loss, and last X.ds.index and X.ds.metadata; in a folder, 00000_unshuffled of them."""
+    """A writer of X.ds and X.ds.loss, then of X.ds.index and X.ds.metadata. In a folder, X is 00000_unshuffled."""
 
     separators, suffix, names, needs_max_id = Separators.TRAILING, ".ds", "{number:05d}_unshuffled.ds", True
 
@@ -85,34 +86,35 @@ class Datatrove(FlatFormat):
     carries = "sequences in order, empty ones too; loss masks; IDs up to 2^32-1"
     cannot = "IDs above 2^32-1"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
-    pattern = r"([^.].*\.ds)(?:\.index|\.loss)?"  # which tell that there were tokens; a total has metadata alone
+    # An index or a mask belongs to tokens even if these are missing; .metadata alone may be the total of a merge.
+    pattern = r"([^.].*\.ds)(?:\.index|\.loss)?"
     unreadable, masked, other_index, runs_on = "TF721", "TF725", "TF726", False
     suffixes, member = (".ds", ".ds.index", ".ds.metadata", ".ds.loss"), "X.ds"
     meanings = {
-        "TF721": Code("no token file of datatrove", "It cannot be read, or neither .index nor .metadata tells the "
+        "TF721": Code("not a token file of datatrove", "It cannot be read, or neither .index nor .metadata states the "
                        "width: the job was killed before it wrote them. --from-opt width=N reads it as one stream."),
-        "TF722": Code("the index is no index", "Its size is no multiple of 8 bytes, or its values decrease: a cut or "
-                       "damaged copy. Copy it again, or remove it and split at the separator."),
+        "TF722": Code("the index is invalid", "Its size is not a multiple of 8 bytes, or its values decrease: the copy "
+                       "was cut or damaged. Copy it again, or remove it and split at the separator."),
         "TF723": Code("index and tokens differ in size", "The last value of the index times the width is not the size: "
-                       "the tokens were cut, or go on behind the last document. Copy or write them again."),
+                       "the tokens were cut, or continue after the last document. Copy or write them again."),
         "TF724": Code("the metadata contradicts the size", "The width in .metadata does not fit the size, and another "
-                       "does: the tokens were cut to half, or the metadata are wrong (datatrove#118). Copy both again; "
+                       "does: the tokens were cut to half, or the metadata is wrong (datatrove#118). Copy both again; "
                        "--from-opt width=N reads them in that width."),
-        "TF725": Code("the loss mask does not fit", "Another number of bytes than tokens, or bytes other than 0 and "
-                       "1. Write it again, or remove it."),
+        "TF725": Code("the loss mask does not fit", "It has more or fewer bytes than there are tokens, or bytes other "
+                       "than 0 and 1. Write it again, or remove it."),
         "TF726": OTHER_INDEX,
     }  # fmt: skip
 
     def recognise(self, probe: Probe) -> Confidence | None:
         if self.canonical(probe.path).suffix != ".ds":
             return None
-        told = any(listing.is_file(beside) for beside in self.companions(probe.path))
-        return Confidence.CERTAIN if told else Confidence.NAME
+        described = any(listing.is_file(companion) for companion in self.companions(probe.path))
+        return Confidence.CERTAIN if described else Confidence.NAME
 
     def files(self, path: Path) -> list[Path]:
         names = [beside(member, end) for member in self.members(path) for end in ("", ".index", ".metadata", ".loss")]
         own = [file for file in names if listing.is_file(file)]
-        totals = matching(path, "*.ds.metadata")  # of all that were merged
+        totals = matching(path, "*.ds.metadata")  # metadata of a merge, without tokens
         return list(dict.fromkeys([*own, *totals]))
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FileLayout:
@@ -129,19 +131,19 @@ class Datatrove(FlatFormat):
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         index, metadata = (beside(file.path, suffix) for suffix in (".index", ".metadata"))
-        tokenizer, said, count = _said(metadata) if listing.is_there(metadata) else ("", None, None)
-        if listing.is_there(index):  # a link that leads nowhere is an error
-            laid = _indexed(file, options.width, said, index, metadata)
-            told = laid.extents[0].dtype.itemsize in (options.width, said)
-            if hints.partial and (not told or any(problem.fatal for problem in laid.problems)):
-                laid = _still_told(file, options.width, said, laid, hints.eos_id)
-        elif width := options.width or said:
+        tokenizer, stated, count = _read_metadata(metadata) if listing.is_there(metadata) else ("", None, None)
+        if listing.is_there(index):  # A link without a target is an error.
+            laid = _indexed(file, options.width, stated, index, metadata)
+            known = laid.extents[0].dtype.itemsize in (options.width, stated)
+            if hints.partial and (not known or any(problem.fatal for problem in laid.problems)):
+                laid = _certain(file, options.width, stated, laid, hints.eos_id)
+        elif width := options.width or stated:
             args = file, np.dtype(f"<u{width}")
             extent, problems = whole_tokens(*args, "TF723") if count is None else told_tokens(*args, count, "TF723")
             laid = FileLayout(extents=[extent], separators=Separators.AFTER, problems=problems)
         else:
             remedy = f"{from_option('width', '2')} (or 4) reads it as one stream"
-            raise UnsupportedError(file.path, "has neither .index nor .metadata to tell its width", remedy=remedy)
+            raise UnsupportedError(file.path, "has neither .index nor .metadata to state its width", remedy=remedy)
         if listing.is_there(mask := beside(file.path, ".loss")):
             whole, wrong = loss_mask(mask, laid.extents[0].tokens, "TF725")
             laid = replace(laid, masks=[whole], problems=[*laid.problems, *wrong])
@@ -149,19 +151,19 @@ class Datatrove(FlatFormat):
 
 
 def beside(tokens: Path, suffix: str) -> Path:
-    """X.ds.index and the others, of X.ds, or of tokens under any name."""
+    """Return the path of a companion of a token file: X.ds.index, X.ds.metadata or X.ds.loss."""
     return tokens.with_name(tokens.name + suffix)
 
 
 def for_people(count: int) -> str:
-    """12768 as "12.8 kT": three digits, as `humanize.metric` writes it."""
+    """Return a number of tokens with three digits, as `humanize.metric` writes it: 12768 is "12.8 kT"."""
     power = max(0, (len(str(count)) - 1) // 3)
     value = count / 1000**power
     return f"{value:.{max(0, 3 - len(str(int(value))))}f} {' kMGTPE'[power].strip()}T"
 
 
-def _said(metadata: Path) -> tuple[str, int | None, int | None]:
-    """Tokenizer, bytes a token, and tokens, as far as the metadata tell them."""
+def _read_metadata(metadata: Path) -> tuple[str, int | None, int | None]:
+    """Return the tokenizer, the bytes per token and the number of tokens; None for a number that is not stated."""
     text = open_file(metadata)
     line, *rest = text.read(0, min(text.size, _METADATA)).decode("utf-8", "replace").split("\n", 2)
     count = int(rest[0]) if rest and re.fullmatch(r"[0-9]{1,18}", rest[0]) else None
@@ -169,16 +171,17 @@ def _said(metadata: Path) -> tuple[str, int | None, int | None]:
     return (tokenizer, int(size), count) if size in ("2", "4") and tokenizer else (line, None, count)
 
 
-def _still_told(file: File, width: int | None, said: int | None, laid: FileLayout, eos_id: int | None) -> FileLayout:
-    """What tokens or an index that end too early tell for certain: the documents whose ends and tokens are there.
+def _certain(file: File, width: int | None, stated: int | None, laid: FileLayout, eos_id: int | None) -> FileLayout:
+    """Return the layout of a cut token file or index: the documents that have both an end and all tokens.
 
     Raises:
-        FormatError: Nothing tells the width, which follows from the size only where all is there; or more is wrong.
+        FormatError: The width cannot be determined, as the size of a cut file does not show it; or there is more
+            damage than a cut.
     """
-    unknown = CorruptError(file.path, "the bytes of a token are not known, as some may be missing")
+    unknown = CorruptError(file.path, "the bytes per token are not known, as tokens may be missing")
     error = next((problem.error for problem in laid.problems if problem.fatal), None) or unknown
     index, dtype = open_file(beside(file.path, ".index")), laid.extents[0].dtype
-    dtype = np.dtype(f"<u{width or said or dtype.itemsize}")
+    dtype = np.dtype(f"<u{width or stated or dtype.itemsize}")
     starts = np.concatenate([np.zeros(1, np.int64), index.array(0, index.size // 8, "<u8").astype(np.int64)])
     if (np.diff(starts) < 0).any():
         raise error
@@ -190,15 +193,23 @@ def _still_told(file: File, width: int | None, said: int | None, laid: FileLayou
     extent = Extent(file, 0, min(there, int(starts[-1])), dtype)
     if width is None and not ends_alike(extent, starts, eos_id):
         if error.remedy is None or not error.remedy.has_option("from-opt"):
-            error.advise(f"{from_option('width', 'N')} says the bytes of a token")
+            error.advise(f"Give the bytes per token with {from_option('width', 'N')}")
         raise error
     return replace(
         laid, extents=[extent], starts=starts, problems=problems, damage=damage, separators=Separators.TRAILING
     )
 
 
-def _indexed(file: File, width: int | None, said: int | None, ends_file: Path, metadata: Path) -> FileLayout:
-    """Of tokens with an index of where documents end, and what the metadata say of their width."""
+def _indexed(file: File, width: int | None, stated: int | None, ends_file: Path, metadata: Path) -> FileLayout:
+    """Return the layout of a token file with an index.
+
+    Args:
+        file: X.ds.
+        width: Bytes per token, as given.
+        stated: Bytes per token, as the metadata states them.
+        ends_file: X.ds.index.
+        metadata: X.ds.metadata, for messages.
+    """
     index, problems = open_file(ends_file), list[Problem]()
     bounded_entries(index.path, index.size // 8, file)
     starts, fall = np.zeros(index.size // 8 + 1, np.int64), -1
@@ -213,11 +224,11 @@ def _indexed(file: File, width: int | None, said: int | None, ends_file: Path, m
         return FileLayout(extents=[Extent(file, 0, 0, np.dtype("<u2"))], starts=offsets_of([]), problems=[broken])
     end = int(starts[-1])
     fitting, inferred = [w for w in (2, 4) if end * w == file.size], tuple[str, ...]()
-    extent, sizes = told_tokens(file, np.dtype(f"<u{width or said or (fitting or [2])[0]}"), end, "TF723")
-    if said and fitting and said not in fitting:
-        problems.append(_contradicted(file, width, said, fitting[0], metadata, end))
+    extent, sizes = told_tokens(file, np.dtype(f"<u{width or stated or (fitting or [2])[0]}"), end, "TF723")
+    if stated and fitting and stated not in fitting:
+        problems.append(_contradicted(file, width, stated, fitting[0], metadata, end))
         sizes = sizes if width else []
-    elif not width and not said:
+    elif not width and not stated:
         try:
             inferred = width_of_size(extent, starts, (2, 4), index.path.name)
         except CorruptError as error:
@@ -232,19 +243,19 @@ def _indexed(file: File, width: int | None, said: int | None, ends_file: Path, m
     )
 
 
-def _contradicted(file: File, width: int | None, said: int, fitting: int, metadata: Path, end: int) -> Problem:
-    """The width that the metadata state does not fit the size, and another does: a note if `width` was given."""
-    expected = f"{end * said:,}, as {metadata.name} states {said}-byte tokens"
+def _contradicted(file: File, width: int | None, stated: int, fitting: int, metadata: Path, end: int) -> Problem:
+    """Return the problem of metadata whose width does not fit the size of the file; a note if `width` is given."""
+    expected = f"{end * stated:,}, as {metadata.name} states {stated}-byte tokens"
     remedy = f"{from_option('width', fitting)} reads {fitting}-byte tokens, which fit the index"
-    if said > fitting:
+    if stated > fitting:
         remedy = (
-            f"{from_option('width', said)} with {Option('allow-partial')} saves the complete documents of a cut "
+            f"{from_option('width', stated)} with {Option('allow-partial')} saves the complete documents of a cut "
             f"file; {remedy}"
         )
     error = CorruptError(file.path, "bytes of tokens", expected=expected, found=f"{file.size:,}", remedy=remedy)
     if not width:
-        return fatal("TF724", error, cut=said > fitting)
-    return noted("TF724", error, f"{metadata.name} says {said}-byte tokens; {width}, as given, were read")
+        return fatal("TF724", error, cut=stated > fitting)
+    return noted("TF724", error, f"{metadata.name} states {stated}-byte tokens; read as {width}-byte tokens, as given")
 
 
 FORMAT = Datatrove()

@@ -1,13 +1,13 @@
-"""The base of flat formats: token ids one after the other in files, with or without a header and an index.
+"""The base of flat formats: files of consecutive token IDs, with or without a header and an index.
 
-A flat format states three things, and everything else follows from them:
+A flat format states three things:
 
-    examine_file what a file holds: extents of tokens, where sequences begin, problems, named bytes
-    Writer       how files are written: token width, names, header, index, on which side the separator stands
-    meanings     what the codes of its problems mean
+    examine_file the content of one file: extents of tokens, starts of sequences, problems, named bytes
+    Writer       the files to write: token width, names, header, index, side of the separator
+    meanings     the meaning of each code of its problems
 
-Shards, pairs of files, folders and prefixes, reading, copies of bytes as they stand, places of tokens, `--raw`, `check`
-and `--explain` follow; see `formats/README.md`.
+From these, the base class provides shards, pairs of files, folders and prefixes, reading, copies of raw bytes, byte
+offsets of tokens, `show --raw`, `check` and `check --explain`. See `formats/README.md`.
 """
 
 from __future__ import annotations
@@ -107,16 +107,16 @@ __all__ = [
 ]
 
 Pieces = Iterator[tuple[Path, int, bytes | NDArray[Any]]]
-"""Of files that are written: path, byte, content."""
+"""Pieces of files to write: (path, byte offset, content)."""
 
 
 class Cut(NamedTuple):
-    """What goes into a file that is written.
+    """The share of the stored axis that goes into one file.
 
     Attributes:
-        number: 0, 1, 2, ...
-        start, stop: Which tokens of the stored axis it holds.
-        first, last: Which sequences, where files hold whole ones or there is one file; else 0, 0.
+        number: Number of the file, from 0.
+        start, stop: Its tokens: positions `start <= p < stop` of the stored axis.
+        first, last: Its sequences, if files hold whole sequences or there is one file; else 0, 0.
     """
 
     number: int
@@ -127,14 +127,15 @@ class Cut(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """How many tokens are stored in it: separators count, and so does padding."""
+        """Number of tokens that the file stores, with separators and padding."""
         return self.stop - self.start
 
 
 def joined(parts: Sequence[FileLayout]) -> FileLayout:
-    """The contents of several files, one after the other, as one dataset.
+    """Join the layouts of several files, in order, to the layout of one dataset.
 
-    One stream that files cut anywhere, or the sequences of each; of extras those in which all agree.
+    The result is one stream if the files are streams, else the sequences of each file in turn. Only the extras on which
+    all files agree are kept.
     """
     if len(parts) == 1:
         return parts[0]
@@ -143,16 +144,16 @@ def joined(parts: Sequence[FileLayout]) -> FileLayout:
         entries = JoinedEntries([part.entries or _Held(part.starts) for part in parts], begins)
         parts = [replace(part, starts=None) for part in parts]
         parts[0] = replace(parts[0], entries=entries)
-    told = [(part.starts[:-1], begin) for part, begin in zip(parts, begins, strict=False) if part.starts is not None]
-    starts, at = np.concatenate([*(inner for inner, _ in told), begins[-1:]]), 0
-    for inner, begin in told:  # in place: the sums of all parts beside it would be another 8 bytes a sequence
+    indexed = [(part.starts[:-1], begin) for part, begin in zip(parts, begins, strict=False) if part.starts is not None]
+    starts, at = np.concatenate([*(inner for inner, _ in indexed), begins[-1:]]), 0
+    for inner, begin in indexed:  # in place: new arrays would take another 8 bytes per sequence
         starts[at : at + len(inner)] += begin
         at += len(inner)
     return replace(
         parts[0],
         extents=[extent for part in parts for extent in part.extents],
         masks=[mask for part in parts for mask in part.masks],
-        starts=starts if told else None,
+        starts=starts if indexed else None,
         problems=[problem for part in parts for problem in part.problems],
         sections=[section for part in parts for section in part.sections],
         inferred=tuple(dict.fromkeys(fact for part in parts for fact in part.inferred)),
@@ -163,16 +164,16 @@ def joined(parts: Sequence[FileLayout]) -> FileLayout:
 
 
 class JoinedEntries:
-    """Where the sequences of several files begin, one file after the other; see `sections.Entries`. Picklable."""
+    """Starts of the sequences of several files, one file after the other; see `annotation.Entries`. Picklable."""
 
     def __init__(self, parts: Sequence[Entries], begins: Offsets) -> None:
-        """`begins`: int64[parts + 1], where the tokens of each begin, and the end of the last."""
+        """Join `parts`; `begins` is int64[parts + 1]: the position of the first token of each, and the end."""
         self._parts, self._begins = parts, begins
         self._firsts = offsets_of([part.sequences for part in parts])
         self.sequences = int(self._firsts[-1])
 
     def offsets(self, first: int, last: int) -> Offsets:
-        """See `sections.Entries`."""
+        """See `annotation.Entries`."""
         found = list[Offsets]()
         for part, begin, (base, end) in zip(self._parts, self._begins, itertools.pairwise(self._firsts), strict=False):
             a, b = max(first, base) - base, min(last + 1, end) - base
@@ -188,7 +189,7 @@ class JoinedEntries:
 
 
 class _Held:
-    """Where sequences begin, in memory, as entries that are read."""
+    """Starts of sequences that are in memory, as `annotation.Entries`."""
 
     def __init__(self, starts: Offsets | None) -> None:
         self._starts = offsets_of([]) if starts is None else starts
@@ -198,25 +199,25 @@ class _Held:
         return self._starts[first : last + 1]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 class FlatReader:
-    """The stored axis of a flat dataset; keeps 8 bytes a sequence. Picklable."""
+    """A reader of the stored axis of a flat dataset. Picklable; keeps 8 bytes per sequence in memory."""
 
     def __init__(self, laid: FileLayout, accepted: frozenset[str] = frozenset()) -> None:
-        """Check that it can be read.
+        """Make a reader of the files of `laid`.
 
         Args:
-            laid: What its files hold.
+            laid: The layout of the files.
             accepted: Words of `--allow-loss` that the user gave.
 
         Raises:
-            FormatError: A problem is fatal, and nothing accepts it.
+            FormatError: A problem is fatal, and no word accepts it.
         """
         raise_fatal(laid.problems, accepted)
         self.extents, self._masks = laid.extents, laid.masks
-        # a list: bisecting an array costs a short read as much as all the rest
+        # A list: to bisect an array takes as long as all the rest of a short read.
         self._begins = [0, *itertools.accumulate(extent.tokens for extent in laid.extents)]
         tokens, self._row = self._begins[-1], laid.sample_length
         stream = laid.starts is None and laid.entries is None
@@ -247,7 +248,7 @@ class FlatReader:
 
     @property
     def vouched(self) -> bool:
-        """See `protocols.Vouched`: nothing has to be decoded, and all of it lies within the files."""
+        """See `protocols.Vouched`: True if no token needs decoding, and all extents lie within their files."""
         return all(
             extent.file.plain and extent.begin + extent.tokens * extent.dtype.itemsize <= extent.file.size
             for extent in (*self.extents, *self._masks)
@@ -259,7 +260,7 @@ class FlatReader:
 
     def _read(self, start: int, stop: int) -> Tokens:
         k = bisect_right(self._begins, start) - 1
-        if start < stop <= self._begins[k + 1]:  # of one file, as most often
+        if start < stop <= self._begins[k + 1]:  # the usual case: one file holds the interval
             one, a = self.extents[k], start - self._begins[k]
             ids = one.file.ids(one.begin + a * one.dtype.itemsize, stop - start, one.dtype)
             return ids if ids.dtype == self.info.dtype else ids.astype(self.info.dtype, copy=False)
@@ -271,7 +272,7 @@ class FlatReader:
         return tokens.astype(self.info.dtype, copy=False)
 
     def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
-        """See `protocols.Ranged`. What lies in several files is read by itself."""
+        """See `protocols.Ranged`. An interval that spans several files is read on its own."""
         for a, b in wanted:
             check_interval(a, b, self.info.tokens)
         for k, run in itertools.groupby(wanted, key=self._holder):
@@ -285,7 +286,7 @@ class FlatReader:
                 yield ids.astype(self.info.dtype, copy=False)
 
     def _holder(self, interval: tuple[int, int]) -> int | None:
-        """The extent that holds all tokens of an interval; None where several do, or there are none."""
+        """Return the number of the extent that holds a whole interval; None if several do, or it is empty."""
         start, stop = interval
         k = bisect_right(self._begins, start) - 1
         return k if start < stop <= self._begins[k + 1] else None
@@ -297,7 +298,7 @@ class FlatReader:
         starts: Offsets | None = None,
         passed: Passed | None = None,
     ) -> Callable[[int], Tokens]:
-        """See `axis.closed_reader`; with a `closing` of None all tokens are given."""
+        """See `reader.closed_reader`. If `closing` is None, all tokens of a sequence are returned."""
         starts = self._starts if starts is None else starts
         if starts is None or any(NATIVE[extent.dtype.itemsize] != self.info.dtype for extent in self.extents):
             return otherwise
@@ -309,17 +310,17 @@ class FlatReader:
             readers.append(extent.file.sequence_reader(begin, extent.dtype, cells, closing, otherwise, passed))
             if len(self.extents) == 1:
                 return readers[0]
-            readers.append(otherwise)  # what lies in two files
+            readers.append(otherwise)  # for a sequence that two files share
             cuts.append(bisect_left(numbers, base, key=lambda i: cells[i] + before(i)))
             cuts.append(bisect_left(numbers, end + (passed is None), key=lambda i: cells[i + 1] + before(i)))
         return lambda number: readers[bisect_right(cuts, number) - 1](number)
 
     def sequence_reader(self) -> Callable[[int], Tokens]:
-        """See `axis.sequence_reader`."""
+        """See `reader.sequence_reader`."""
         return self.closed_reader(None, partial(between_offsets, self))
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """Where tokens lie; see `protocols.RawCopyable`. Signed and unsigned ids are the same bytes."""
+        """See `protocols.RawCopyable`. Signed and unsigned IDs have the same bytes, so all dtypes are unsigned."""
         check_interval(start, stop, self.info.tokens)
         pieces = []
         for extent, a, b in self._parts(self.extents, start, stop):
@@ -331,7 +332,7 @@ class FlatReader:
         return pieces
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See `protocols.Marked`; a loss mask of the token itself is its TARGET."""
+        """See `protocols.Marked`. The loss mask of a token is its bit TARGET."""
         check_interval(start, stop, self.info.tokens)
         if not self._masks:
             return None
@@ -339,7 +340,7 @@ class FlatReader:
         return np.concatenate([np.empty(0, np.uint8), *found])
 
     def _parts(self, extents: Sequence[Extent], start: int, stop: int) -> Iterator[tuple[Extent, int, int]]:
-        """Which extents, and which tokens of each, an interval of the axis is made of."""
+        """Yield (extent, start, stop) for each extent that an interval covers; positions count from its first token."""
         for k in range(bisect_right(self._begins, start) - 1, bisect_left(self._begins, stop)):
             base, end = self._begins[k : k + 2]
             if start < end:
@@ -369,7 +370,7 @@ class FlatReader:
             if extent.file.path != path:
                 continue
             if (at := extent.file.read_from(offset)) is None:
-                if extent.tokens and extent.file.lies_at(extent.begin) is None:  # somewhere in what is compressed
+                if extent.tokens and extent.file.lies_at(extent.begin) is None:  # the file is compressed
                     return self._begins[k]
                 continue
             local = (at - extent.begin) // extent.dtype.itemsize
@@ -386,25 +387,27 @@ class FlatReader:
 
 
 class FlatWriter(TokenWriter):
-    """Writes a flat dataset. A format says what its files are; regions, tokens and copies are the same for all.
+    """The base of writers of flat datasets. A subclass describes the files; this class writes regions and copies.
 
-    Attributes a format states:
-        separators: Where it stores them. NONE: an index tells sequences apart. TRAILING: an index, and each ends with
-            it, unless an option `eos` or `eod` says none. AFTER, BETWEEN, BEFORE: by the separator alone.
-        scanned: Readers look for the separator all the same, so that a sequence must not contain it.
-        suffix: Of a destination that is one file; others are folders.
-        begin: Bytes in front of the tokens of a file; see `begins`.
-        whole: Files hold whole sequences: each is cut after the last sequence that fits.
-        needs_max_id: `dtype` depends on the largest id.
-        dtypes: Of a token, ascending: the first that holds the largest id, where no option `width` or `dtype` says it.
-        names: Of the files of a folder, by `number`, `stem` (of the folder) and `options`: "part-{number:05d}.npy"; ""
-            where a dataset is one file.
-        per_file: The option that says how many tokens a file of a folder has.
-        limit: Largest id that the format has room for.
-        most_bytes: Of a file.
-        mask_file: Names the file beside one of tokens that its loss mask goes to, a byte a token: 1 counts, 0 does
-            not. None: masks are not kept.
-        masked: There is one, and it is not to be dropped; known when `cuts` is.
+    Attributes that a format states:
+        separators: Where the separator is stored. NONE: an index separates sequences. TRAILING: an index does, and each
+            sequence also ends with the separator unless an option `eos` or `eod` is "none". AFTER, BETWEEN, BEFORE:
+            only the separator does.
+        scanned: True if readers of the format look for the separator despite an index, so no sequence may contain it.
+        suffix: Suffix of a destination that is one file; a destination with another name is a folder.
+        begin: Number of bytes before the tokens of a file; see `begins`.
+        whole: True if files hold whole sequences. Each file then ends after the last sequence that fits.
+        needs_max_id: True if `dtype` depends on the largest ID.
+        dtypes: Token dtypes, ascending. The first that holds the largest ID is used, unless the option `width` or
+            `dtype` is given.
+        names: Pattern of the names of files in a folder, from `number`, `stem` (of the folder) and `options`, such as
+            "part-{number:05d}.npy". "" if a dataset is one file.
+        per_file: Name of the option that gives the tokens per file of a folder.
+        limit: The largest ID that the format can store.
+        most_bytes: The largest size of a file, in bytes.
+        mask_file: Returns the path of the loss mask of a token file. A mask has one byte per token: 1 if the token
+            counts in the loss, else 0. None: the format stores no masks.
+        masked: True if the source has a loss mask that is to be written. Known after `cuts`.
     """
 
     separators: Separators = Separators.NONE
@@ -440,50 +443,50 @@ class FlatWriter(TokenWriter):
             lost=lost_empties if separators is Separators.BETWEEN else lost_nothing,
         )
 
-    # what a format says
+    # Methods that a format may override
 
     def dtype(self, top: int) -> np.dtype[Any]:
-        """Of a token in the file, when the largest id (separator included) is `top`; -1 when nobody looked."""
+        """Return the dtype of stored tokens if the largest ID, with the separator, is `top` (-1: unknown)."""
         if width := getattr(self.options, "width", None):
             return np.dtype(f"<u{width}")
         fitting = (kind for kind in self.dtypes if top <= np.iinfo(kind).max)
         return np.dtype(getattr(self.options, "dtype", None) or next(fitting, self.dtypes[-1]))
 
     def file_tokens(self) -> int | None:
-        """Tokens in a file, after which the next begins; None: all are in one file."""
+        """Return the number of tokens per file; None if one file holds all of them."""
         return int(getattr(self.options, self.per_file)) if self.per_file and self.folder else None
 
     def file(self, number: int) -> Path:
-        """The path of file `number`: of the destination itself where it is one file."""
+        """Return the path of file `number`. If the destination is one file, that is the destination."""
         if not self.names or not self.folder:
             return self.path
         return self.path / self.names.format(number=number, stem=self.path.stem, options=self.options)
 
     def padded(self, tokens: int) -> int:
-        """How many tokens are stored when so many are to be stored: more where the last row is filled up."""
+        """Return the number of stored tokens for `tokens` tokens: more if the format pads the last row."""
         return tokens
 
     def begins(self, cut: Cut) -> int:  # noqa: ARG002 - the same in all
-        """Bytes in front of the tokens of a file."""
+        """Return the number of bytes before the tokens of a file."""
         return self.begin
 
     def header(self, cut: Cut, dtype: np.dtype[Any]) -> bytes:  # noqa: ARG002 - none
-        """What is known of those bytes when a file is made; `index` writes the rest."""
+        """Return the bytes before the tokens that are known when the file is made; `index` writes the rest."""
         return b""
 
     def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Pieces:  # noqa: ARG002 - none
-        """What is written when all tokens are: path, byte, content. Of a file that is not there yet: all of it."""
+        """Yield the pieces to write after all tokens. For a file that does not exist yet, yield all of its bytes."""
         return iter(())
 
-    # what follows
+    # Methods that follow from these
 
     def least_bytes(self, source: TokenReader) -> int | None:
-        """See `TokenWriter.least_bytes`: the tokens, without separators, headers and indexes."""
+        """See `TokenWriter.least_bytes`. Counts the tokens, without separators, headers and indexes."""
         return source.info.tokens * self._dtype(source).itemsize
 
     @property
     def folder(self) -> bool:
-        """The destination is a folder of files, not one file."""
+        """True if the destination is a folder of files, not one file."""
         return self.path.suffix != self.suffix
 
     @property
@@ -491,7 +494,7 @@ class FlatWriter(TokenWriter):
         return self.separators is not Separators.NONE
 
     def stored(self, source: TokenReader) -> TokenReader:
-        """The axis that the files hold, separators included."""
+        """Return the axis that the files store: the source with its separators."""
         if not self.needs_eos:
             return source
         return WithSeparators(source, self.target.eos_id or 0, before=self.separators is Separators.BEFORE)
@@ -504,12 +507,12 @@ class FlatWriter(TokenWriter):
         return self.dtype(max(top, (self.target.eos_id or 0) if self.needs_eos else -1))
 
     def wants_max_id(self, source: TokenReader) -> bool:
-        """See `TokenWriter.wants_max_id`. No scan where any id that the source can hold leads to the same files."""
+        """See `TokenWriter.wants_max_id`. False if every ID that the source's dtype can hold gives the same files."""
         most = int(np.iinfo(source.info.dtype).max)
         return self.needs_max_id and (most > self.limit or self._dtype_of(-1) != self._dtype_of(most))
 
     def cuts(self, stored: TokenReader) -> list[Cut]:
-        """The files, at least one."""
+        """Return the cut of each file; at least one."""
         if self._cuts is None:
             self.masked = (
                 self.mask_file is not None
@@ -532,7 +535,7 @@ class FlatWriter(TokenWriter):
         return self._cuts
 
     def cut_at(self, stored: TokenReader, position: int) -> Cut:
-        """The file that a token goes to."""
+        """Return the cut that holds a position of the stored axis."""
         cuts = self.cuts(stored)
         return cuts[bisect_right(cuts, position, key=lambda cut: cut.start) - 1]
 
@@ -548,7 +551,7 @@ class FlatWriter(TokenWriter):
                 self.path.mkdir(exist_ok=True)
             size = self.begins(cut) + (cut.stop - cut.start) * dtype.itemsize
             if size > self.most_bytes:
-                raise ConversionError(f"{path.name}: would have {size:,} bytes, and {self.most_bytes:,} are the most")
+                raise ConversionError(f"{path.name}: would have {size:,} bytes (expected at most {self.most_bytes:,})")
             preallocate(path, size)
             with Output(path) as out:
                 out.write(0, self.header(cut, dtype))
@@ -578,7 +581,7 @@ class FlatWriter(TokenWriter):
         return Receipt(region.index, top, out.written)
 
     def remedy(self, dtype: np.dtype[Any]) -> str:
-        """What to do about an id that does not fit; "" for nothing."""
+        """Return the remedy for an ID that does not fit `dtype`; "" if there is none."""
         widest = np.dtype(self.dtypes[-1])
         most, words = min(self.limit, int(np.iinfo(widest).max)), {"width": widest.itemsize, "dtype": widest.name}
         asked = next((f"{name}={word}" for name, word in words.items() if getattr(self.options, name, None)), "")
@@ -592,7 +595,7 @@ class FlatWriter(TokenWriter):
             rest = iter(pieces)
             _, at, content = next(rest)
             if not at and path != self.path:
-                path.unlink(missing_ok=True)  # of a commit that was cut off
+                path.unlink(missing_ok=True)  # An interrupted commit may have left it.
             if not listing.exists(path):
                 preallocate(path, 0)
             with Output(path) as out:
@@ -610,7 +613,7 @@ def _write_mask(path: Path, cut: Cut, region: Region, stored: TokenReader) -> No
 
 
 def _whole_cuts(stored: TokenReader, most: int) -> Iterator[Cut]:
-    """Files of whole sequences, with at most so many tokens, or one sequence that is longer."""
+    """Yield cuts of whole sequences with at most `most` tokens each; a longer sequence gets a file of its own."""
     first, count, number = 0, stored.info.sequences, 0
     while first < count or not number:
         start = int(stored.offsets(first, first)[0])
@@ -622,7 +625,7 @@ def _whole_cuts(stored: TokenReader, most: int) -> Iterator[Cut]:
 
 
 def _follows(before: Path, path: Path) -> bool:
-    """Whether one file of a folder is the next after another, as far as their names differ in their last number."""
+    """Return False if two names differ only in their last number, and the second is not the successor."""
     split = [re.fullmatch(r"(.*?)(\d+)(\D*)", each.name) for each in (before, path)]
     if split[0] is None or split[1] is None or split[0].group(1, 3) != split[1].group(1, 3):
         return True
@@ -645,20 +648,21 @@ def _size_of(path: Path) -> int:
 
 
 class FlatFormat(Format):
-    """A format of flat files; subclass it, and make `FORMAT` of the subclass.
+    """The base of formats of flat files. Subclass it, and make `FORMAT` an instance of the subclass.
 
-    Attributes a format states beside those of `Format`:
-        Writer: A subclass of FlatWriter.
-        pattern: Names of the files of a folder (one of each PREFIX), as a regular expression; they are read in natural
-            order of its first group, of the whole name if it has none.
-        member: Such a name in a message, as "block_NNNN.bin".
-        below: Names of the files of a dataset that is a folder with folders, as a regular expression; "": it has none.
-        counted: What the files of a folder are called where it is told how many there are; "": it is not.
-        runs_on: A sequence may go on in the next file of a folder, so that nothing behind a damaged one is certain.
-        meanings: Code of each problem: title and text.
-        unreadable: The code of whatever `examine` raises.
-        masked: The code of loss masks that are none.
-        other_index: The code of an index that seems to belong to other tokens; "" if there are no indexes.
+    Attributes that a format states besides those of `Format`:
+        Writer: A subclass of `FlatWriter`.
+        pattern: Regular expression of the names of files in a folder (one name per PREFIX). Files are read in the
+            natural order of its first group, or of the whole name if it has no group.
+        member: Such a name for messages, such as "block_NNNN.bin".
+        below: Regular expression of the names of files in a folder with subfolders; "" if datasets have none.
+        counted: Word for the files of a folder under which `Info.extras` states their number; "" to leave it out.
+        runs_on: True if a sequence may continue in the next file of a folder. Nothing after a damaged file is then
+            certain.
+        meanings: For each code of a problem, its title and text.
+        unreadable: Code for errors that `examine` raises.
+        masked: Code for invalid loss masks.
+        other_index: Code for an index that seems to belong to other tokens; "" if the format has no indexes.
     """
 
     Writer: ClassVar[type[FlatWriter]]
@@ -673,11 +677,11 @@ class FlatFormat(Format):
     other_index: ClassVar[str] = ""
 
     def recognise(self, probe: Probe) -> Confidence | None:  # noqa: ARG002 - a format may have its own `sniff`
-        """How surely a file is of this format; content first, and nothing is raised."""
+        """Return how surely a file has this format, from its content first. Never raises."""
         return None
 
     def sniff(self, probe: Probe) -> Confidence | None:
-        """See `Format.sniff`. A folder is what one of the first four files that have such a name is."""
+        """See `Format.sniff`. Recognizes a folder by the first four files whose names match `pattern`."""
         if not probe.is_directory:
             return self.recognise(probe)
         names = itertools.islice((name for name in probe.entries if re.fullmatch(self.pattern, name)), 4)
@@ -685,16 +689,16 @@ class FlatFormat(Format):
         return next(filter(None, looks), None)
 
     def examine_file(self, file: File, options: Any, hints: Hints) -> FileLayout:  # noqa: ARG002
-        """What a file holds. Reads headers, indexes and sizes, never all tokens.
+        """Return the layout of a file, from headers, indexes and sizes, without reading all tokens.
 
         Raises:
-            FormatError: There is no telling what it holds.
-            TypeError: The format defines neither this nor `examine`.
+            FormatError: The layout cannot be determined.
+            TypeError: The format defines neither this method nor `examine`.
         """
-        raise TypeError(f"the format {self.name} defines neither examine_file nor examine, to say what its files hold")
+        raise TypeError(f"the format {self.name} defines neither examine_file nor examine. Define one of them")
 
     def examine(self, paths: Sequence[Path], options: Any, hints: Hints) -> FileLayout:
-        """What the files of a dataset hold, one after the other; see `examine_file`."""
+        """Return the joined layout of all files of a dataset, in order; see `examine_file`."""
         files = self.all_files(paths)
         if hints.partial:
             parts = self.certain_parts(
@@ -708,13 +712,14 @@ class FlatFormat(Format):
     def certain_parts(
         self, files: Sequence[Path], look: Callable[[Path], FileLayout], accepted: frozenset[str]
     ) -> list[FileLayout]:
-        """What is certain of each file: of one that ends too early its beginning, of one that cannot be read nothing.
+        """Return the certain part of the layout of each file.
 
-        Where sequences may run on from file to file, nothing behind a damaged or missing file is taken: nothing tells
-        whether what begins there is the rest of a sequence.
+        A file that ends too early contributes its beginning, and a file that cannot be read contributes nothing. If
+        sequences may continue in the next file (`runs_on`), no file after a damaged or missing one is used: its first
+        tokens may be the rest of a sequence.
 
         Raises:
-            FormatError: Of the first file, if no file can be read.
+            FormatError: No file can be read. The error is that of the first file.
         """
         parts, damage, failed = list[FileLayout](), list[Damage](), list[FormatError]()
         for k, path in enumerate(files):
@@ -734,20 +739,20 @@ class FlatFormat(Format):
             if stop and behind:
                 what = f"{counted(len(behind), 'file')} from {printable(behind[0].name)} on may begin inside a sequence"
                 damage.append(Damage(what, unused=sum(map(_size_of, behind))))
-            if stop:  # nothing tells whether the next file begins with the rest of a sequence
+            if stop:  # The next file may begin with the rest of a sequence.
                 break
         if not parts:
             raise failed[0]
         return [*parts[:-1], replace(parts[-1], damage=(*parts[-1].damage, *damage))]
 
     def examine_wholly(self, path: Path, options: Any, hints: Hints) -> FileLayout:
-        """The same for `check`, of a format that leaves a part of it until something is read."""
+        """Return the layout for `check`. Override it if `examine` leaves some work until tokens are read."""
         return self.examine([path], options, hints)
 
     def names(self, path: Path) -> list[Path]:
-        """The files of PREFIX, by any of them or by itself if that means one; that of the tokens first.
+        """Return the files of a PREFIX, the token file first, for any of their paths.
 
-        A prefix may have dots. Where `prefix` is "", what has another name is a folder, or a file by itself.
+        The PREFIX alone is accepted if `prefix` is not "". A PREFIX may contain dots. Any other path is returned alone.
         """
         ending = next((suffix for suffix in self.suffixes if path.name.endswith(suffix)), "")
         if not ending and not self.prefix:
@@ -760,11 +765,11 @@ class FlatFormat(Format):
         return path if listing.is_dir(path) else self.names(path)[0]
 
     def companions(self, path: Path) -> Sequence[Path]:
-        """See `Format.companions`. A folder has none."""
+        """See `Format.companions`. A folder has no companions."""
         return self.names(path)[1:] if path.name.endswith(self.suffixes) else []
 
     def members(self, path: Path) -> list[Path]:
-        """The file at a path, or those of a folder in the order of reading; of several of a prefix, that of tokens."""
+        """Return the token file at `path`, or the token files of a folder in the order of reading."""
         if not listing.is_dir(path):
             return [self.canonical(path)]
         return list(dict.fromkeys(map(self.canonical, files_named(path, re.compile(self.pattern)))))
@@ -779,10 +784,10 @@ class FlatFormat(Format):
         return [file for member in self.members(path) for file in self.names(member) if listing.is_file(file)]
 
     def all_files(self, paths: Sequence[Path]) -> list[Path]:
-        """The members of all paths that were given.
+        """Return the token files of all paths, in order.
 
         Raises:
-            FormatError: A folder holds none.
+            FormatError: A folder holds no file whose name matches `pattern`.
         """
         for path in paths:
             if not self.members(path):
@@ -794,7 +799,7 @@ class FlatFormat(Format):
         return FlatReader(self.laid(paths, options, hints), hints.allow_loss)
 
     def laid(self, paths: Sequence[Path], options: Any, hints: Hints) -> FileLayout:
-        """What is read of the files of a dataset: of damaged ones, with `Hints.partial`, what is certain."""
+        """Return the layout that a reader uses: with `Hints.partial`, only the certain part of damaged files."""
         laid = self.examine(paths, options, hints)
         return certain(laid) if hints.partial else laid
 

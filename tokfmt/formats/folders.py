@@ -1,4 +1,4 @@
-"""Folders of files that an index in JSON lists: what is safe to read of names, JSON and compressed files of others."""
+"""Read folders whose files are listed in a JSON index: names, JSON and compressed files that may be malicious."""
 
 from __future__ import annotations
 
@@ -28,37 +28,42 @@ from tokfmt.core.reader import windows
 from tokfmt.core.resources import Recent
 
 JSON_BYTES = 1 << 26
-"""Of an index: some 100,000 shards."""
+"""The largest index, in bytes: about 100,000 shards."""
 
-_DEPTH, _VALUES = 100, 1 << 22
+_DEPTH, _VALUES = 100, 1 << 22  # nested levels and values of a JSON object, at most
 _NESTING = np.zeros(256, np.int8)
 _NESTING[[ord("["), ord("{")]], _NESTING[[ord("]"), ord("}")]] = 1, -1
-_NAME, _PATH = 255, 1 << 11  # bytes that a name may have, letters of a path
-_RATIO, _SLACK = 1100, 1 << 20
+_NAME, _PATH = 255, 1 << 11  # bytes of a name, characters of a path, at most
+_RATIO, _SLACK = 1100, 1 << 20  # a file of N bytes decodes to at most 1,100 N bytes plus 1 MiB
 LARGEST = 1 << 30
-"""Bytes that a compressed file may hold."""
+"""The largest decompressed size of a compressed file, in bytes."""
 
-_KEPT = 1 << 28
-_AT_ONCE = 1 << 23  # bytes
+_KEPT = 1 << 28  # bytes of decompressed files kept in memory
+_AT_ONCE = 1 << 23  # bytes per read of a hash
 _XXH = ("xxh32", "xxh64", "xxh128", "xxh3_64", "xxh3_128")
 
 
 def inside(folder: Path, name: object, home: str = "folder") -> Path:
-    """The path of a name from an index. It may have folders in it, but stays within the folder (in messages, `home`).
+    """Return the path of a name from an index, which may contain subfolders but must stay within the folder.
+
+    Args:
+        folder: The folder of the index.
+        name: The value from the index.
+        home: The word for the folder in messages.
 
     Raises:
-        UnsafeError: It leaves the folder: by `..`, by an absolute path, by an address, or by a symbolic link.
-        CorruptError: It is no name.
+        UnsafeError: The path leaves the folder: through `..`, an absolute path, an address, or a symbolic link.
+        CorruptError: The value is not a name.
     """
     if not isinstance(name, str) or not name:
-        raise CorruptError(folder, "the index names no file", expected="a name", found=str(name)[:60])
+        raise CorruptError(folder, "an entry of the index is not a name", expected="a name", found=str(name)[:60])
     parts = name.split("/")
     if max(len(part.encode("utf-8", "backslashreplace")) for part in parts) > _NAME or len(name) > _PATH:
-        raise CorruptError(folder, "the index names a file by a name that no file has", found=f"{name[:60]} ...")
+        raise CorruptError(folder, "the index lists a name that no file can have", found=f"{name[:60]} ...")
     if any("\ud800" <= letter <= "\udfff" for letter in name):
-        raise CorruptError(folder, "the index names a file by a name that no file has", found=name[:60])
+        raise CorruptError(folder, "the index lists a name that no file can have", found=name[:60])
     if not all(parts) or {".", ".."} & set(parts) or "\\" in name or "://" in name or "\0" in name:
-        what = "the index names a file outside of the folder"
+        what = "the index lists a file outside of the folder"
         raise UnsafeError(folder, what, found=name[:200], remedy="Do not read it, unless you made it yourself")
     path = folder
     for part in parts:
@@ -66,17 +71,17 @@ def inside(folder: Path, name: object, home: str = "folder") -> Path:
         if not listing.is_link(path):
             continue
         if not real(path).is_relative_to(real(folder)):
-            remedy = f"Copy what it points to into the {home}, if it is to be trusted"
+            remedy = f"If you trust it, copy what it points to into the {home}"
             raise UnsafeError(path, f"is a symbolic link that leaves the {home}", remedy=remedy)
     return path
 
 
 def json_object(file: File, most: int = JSON_BYTES) -> Mapping[str, Any]:
-    """A JSON object of at most so many bytes.
+    """Read a file that is one JSON object of at most `most` bytes.
 
     Raises:
-        UnsafeError: It is larger, or nested too deeply.
-        CorruptError: It is no JSON object.
+        UnsafeError: The file is larger, has too many values, or is nested too deeply.
+        CorruptError: The file is not a JSON object.
     """
     if file.size > most:
         raise UnsafeError(file.path, "is too large for an index", expected=f"at most {most:,} bytes", found=file.size)
@@ -84,9 +89,9 @@ def json_object(file: File, most: int = JSON_BYTES) -> Mapping[str, Any]:
 
 
 def parsed_object(path: Path, raw: bytes, again: str = "Copy it again") -> Mapping[str, Any]:
-    """The same of bytes at hand."""
-    # how deep Python's parser goes before it gives up depends on its version, and a value of two bytes takes 64 and
-    # more once it is parsed; brackets and commas in strings hardly matter
+    """Parse the bytes of a JSON object; see `json_object`. `again` is the remedy of a corrupt one."""
+    # Depth and values are counted before parsing: the depth that Python's parser survives depends on its version, and a
+    # value of 2 bytes takes 64 or more once parsed. Brackets and commas in strings count too, and hardly matter.
     letters, depth, values = np.frombuffer(raw, np.uint8), 0, 0
     for a, b in windows(0, len(letters), 1 << 20):
         steps = _NESTING[letters[a:b]]
@@ -102,7 +107,7 @@ def parsed_object(path: Path, raw: bytes, again: str = "Copy it again") -> Mappi
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         at = error.pos if isinstance(error, json.JSONDecodeError) else error.start
         raise CorruptError(path, "is not valid JSON", offset=at, remedy=again) from error
-    except ValueError as error:  # a number of thousands of digits
+    except ValueError as error:  # a number with thousands of digits
         raise CorruptError(path, "is not valid JSON", remedy=again) from error
     if not isinstance(value, dict):
         raise CorruptError(path, "is not a JSON object", found=type(value).__name__, remedy=again)
@@ -110,10 +115,10 @@ def parsed_object(path: Path, raw: bytes, again: str = "Copy it again") -> Mappi
 
 
 def whole_number(path: Path, what: str, value: object) -> int:
-    """A number from JSON that counts something.
+    """Return a count from JSON: an integer from 0 to 2^63 - 1.
 
     Raises:
-        CorruptError: It is none, negative, or no int64.
+        CorruptError: The value is not such a number; the message is `what`.
     """
     if type(value) is not int or not 0 <= value < 1 << 63:
         raise CorruptError(path, what, expected="a whole number", found=str(value)[:60])
@@ -146,7 +151,7 @@ def _pyarrow(doing: str, codec: str) -> Any:
 
 
 def _by_arrow(codec: str) -> Callable[[Stream, int], bytes]:
-    """Codecs whose packages tokfmt does not bring; pyarrow has them. They decode wholly, to a size that is told."""
+    """Return a decoder of a codec that only pyarrow provides. It decodes a whole file to a known size."""
 
     def decode(stream: Stream, length: int) -> bytes:
         found: bytes = _pyarrow("reading", codec).Codec(codec).decompress(stream.read(), length - 1, asbytes=True)
@@ -163,11 +168,11 @@ _DECODERS: Mapping[str, Callable[[Stream, int], bytes]] = {
     "br": _by_arrow("brotli"),
 }
 _DECODED = Recent[tuple[Path, Identity], bytes](_KEPT)
-"""Of all packed files together, for this process."""
+"""The cache of decompressed files, shared by all readers of this process."""
 
 
 class Compressor(Protocol):
-    """What gives compressed bytes for bytes."""
+    """An object that compresses bytes piece by piece."""
 
     def compress(self, data: bytes, /) -> bytes: ...
 
@@ -175,7 +180,7 @@ class Compressor(Protocol):
 
 
 class _Whole:
-    """A codec of pyarrow, which compresses in one piece."""
+    """A compressor for a codec of pyarrow, which can only compress all bytes at once."""
 
     def __init__(self, codec: str, level: int | None) -> None:
         self._codec, self._held = _pyarrow("writing", codec).Codec(codec, level), bytearray()
@@ -196,57 +201,61 @@ _ENCODERS: Mapping[str, tuple[range, int, Callable[[int, int], Compressor]]] = {
     "snappy": (range(0), 0, lambda *_: _Whole("snappy", None)),
     "br": (range(12), 6, lambda level, _: _Whole("brotli", level)),
 }
-"""Of each codec that is written its levels, that which is meant if none is named, and what makes a compressor of a
-level and of the bytes that it will be fed."""
+"""For each codec that tokfmt writes: its levels, its default level, and a function that makes a compressor of a level
+and the number of bytes to compress."""
 
 
-def compressor(said: str, known: Sequence[str], size: int) -> Compressor:
-    """What compresses a shard of so many bytes; `said`: CODEC or CODEC:LEVEL.
+def compressor(given: str, known: Sequence[str], size: int) -> Compressor:
+    """Return a compressor of a shard.
+
+    Args:
+        given: The option: CODEC or CODEC:LEVEL.
+        known: The codecs that the format allows.
+        size: Bytes of the shard.
 
     Raises:
-        OptionError: A codec that is not `known`, or a level that it has not.
+        OptionError: The codec is not in `known`, or does not have that level.
+        MissingDependencyError: The package of the codec is not installed.
     """
-    codec, colon, named = said.partition(":")
+    codec, colon, level = given.partition(":")
     if codec in known:
-        levels, usual, make = _ENCODERS[codec]
-        if not colon or (named.isdecimal() and int(named) in levels):
-            return make(int(named) if colon else usual, size)
+        levels, default, make = _ENCODERS[codec]
+        if not colon or (level.isdecimal() and int(level) in levels):
+            return make(int(level) if colon else default, size)
     ranges = {name: _ENCODERS[name][0] for name in known}
     listed = ", ".join(f"{name}[:{one[0]}-{one[-1]}]" if one else name for name, one in ranges.items())
-    raise OptionError(f"compression={said}: expected one of {listed}", name="compression")
+    raise OptionError(f"compression={given}: expected one of {listed}", name="compression")
 
 
 def most_decoded(stored: int) -> int:
-    """Bytes that a compressed file of so many is trusted to hold."""
+    """Return the most bytes that tokfmt decodes from a compressed file of `stored` bytes."""
     return min(LARGEST, _RATIO * stored + _SLACK)
 
 
 class Packed(File):
-    """A compressed file, read as the bytes that it holds. They are decoded when they are first asked for.
-
-    `head` decodes the first of them alone.
+    """A compressed file, read as its decompressed bytes. The first read decodes all of them; `head` only the first.
 
     Args:
         path: The file.
         codec: zstd, gz, bz2, snappy or br.
-        size: Bytes that it must hold.
+        size: The decompressed size in bytes that the index states.
 
     Raises:
-        UnsafeError: That is more than such a file can hold, or than 1 GiB.
-        UnsupportedError: Another codec.
+        UnsafeError: `size` is more than `most_decoded` allows.
+        UnsupportedError: The codec is not one of these.
     """
 
     plain = False
 
     def __init__(self, path: Path, codec: str, size: int) -> None:
         super().__init__(path)
-        self.close()  # it is read once, whole
+        self.close()  # The file is read only once, as a whole.
         self.codec, self._size = codec, size
         if codec not in _DECODERS:
             known = ", ".join(_DECODERS)
-            raise UnsupportedError(path, "is compressed in a way that is not read", expected=known, found=codec)
+            raise UnsupportedError(path, "has a compression that tokfmt cannot read", expected=known, found=codec)
         if size > (most := most_decoded(self.identity.size)):
-            raise UnsafeError(path, "would decode to far more than it is", expected=f"at most {most:,}", found=size)
+            raise UnsafeError(path, "would decode to far more than its size", expected=f"at most {most:,}", found=size)
 
     def __getstate__(self) -> dict[str, object]:
         return {**super().__getstate__(), "codec": self.codec, "_size": self._size}
@@ -255,14 +264,14 @@ class Packed(File):
     def size(self) -> int:
         return self._size
 
-    def lies_at(self, offset: int) -> int | None:  # noqa: ARG002 - nobody knows
+    def lies_at(self, offset: int) -> int | None:  # noqa: ARG002 - not known in a compressed file
         return None
 
     def read_from(self, offset: int) -> int | None:  # noqa: ARG002
         return None
 
     def head(self, length: int) -> bytes:
-        """The first bytes, of which no more are decoded."""
+        """Return the first `length` bytes, and decode no more than these if the codec can do so."""
         self._bound(0, length)
         found = self._decode(length) if self.codec not in ("snappy", "br") else self.read(0, length)
         if len(found) < length:
@@ -306,12 +315,12 @@ class Packed(File):
 
 
 def begin_of(file: File, offset: int, length: int) -> bytes:
-    """Bytes near the begin of a file; of a compressed one no more than up to these are decoded."""
+    """Read bytes near the beginning of a file; a compressed file is decoded only up to these."""
     return file.head(offset + length)[offset:] if isinstance(file, Packed) else file.read(offset, length)
 
 
 def digest(file: File, kind: str) -> str:
-    """Of a whole file; "" of a kind that is not known."""
+    """Return the hash of a whole file in hexadecimal; "" if the kind of hash is not known."""
     if kind in _XXH:
         import xxhash
 

@@ -1,8 +1,8 @@
-"""Whether an index was written with the tokens that it lies beside, by where the separator is.
+"""Find indexes that were not written with the tokens beside them, from the positions of the separator.
 
-An index of another run may have the same size and the same total, and then contradicts nothing. The last token of a
-file tells: if it occurs exactly as often as there are sequences, it is the separator, and ends each of them. If fewer
-than half of the sequences end with it, the sequences are not those of the tokens.
+An index of another run may have the same size and the same total, and then contradicts nothing. If the last token of a
+file occurs exactly as often as there are sequences, it is the separator, and each sequence should end with it. If fewer
+than half of the sequences do, the index belongs to other tokens.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tokfmt.core.errors import CorruptError
 from tokfmt.core.findings import Code
 from tokfmt.core.reader import Layout, TokenReader, windows
 
-_FEW = 8  # sequences: an ID that is no separator may occur as often as there are fewer
+_FEW = 8  # sequences: below this number, an ID that is not a separator may occur as often by chance
 _SAMPLED = 256
 _REMEDY = "Copy the index that was written with these tokens, or write both again"
 
 OTHER_INDEX = Code(
     "the index seems to belong to other tokens",
     "The last token of a file occurs exactly as often as there are sequences, as a separator does, but ends fewer than "
-    "half of them. An index of another run with as many tokens lies beside these, and cuts them in wrong places. Copy "
-    "the one that was written with them, or write both again.",
+    "half of them. The index is that of another run with as many tokens, and cuts these tokens in wrong places. Copy "
+    "the index that was written with them, or write both again.",
 )
-"""The meaning of such a finding, in formats whose index is a file beside the tokens."""
+"""The meaning of the finding, for formats whose index is a file of its own."""
 
 ParallelMap = Callable[[Callable[[tuple[int, int]], int], Iterable[tuple[int, int]]], Iterator[int]]
 
@@ -38,11 +38,11 @@ class _Reader(TokenReader, Protocol):
 
 
 def indexes_of_others(reader: _Reader, spread: Any) -> Iterator[CorruptError]:
-    """Find files whose index seems to be that of other tokens.
+    """Yield an error for each file whose index seems to belong to other tokens.
 
     Args:
-        reader: All tokens as they are stored, separators too.
-        spread: Maps over intervals with threads; see `Audit`.
+        reader: The stored axis, with separators.
+        spread: Maps a function over intervals with threads; see `Audit`.
     """
     if reader.info.layout is not Layout.DOCUMENTS or reader.info.sequences < _FEW:
         return
@@ -57,7 +57,7 @@ def indexes_of_others(reader: _Reader, spread: Any) -> Iterator[CorruptError]:
 
 
 def _files(extents: Sequence[Extent]) -> Iterator[tuple[Path, int]]:
-    """Each file, and the position behind its last token."""
+    """Yield each file, and the position after its last token."""
     stop = 0
     for k, extent in enumerate(extents):
         stop += extent.tokens
@@ -68,16 +68,24 @@ def _files(extents: Sequence[Extent]) -> Iterator[tuple[Path, int]]:
 def _error(
     reader: TokenReader, path: Path, interval: tuple[int, int], ends: np.ndarray[Any, Any], spread: ParallelMap
 ) -> CorruptError | None:
-    """What is wrong with the index of the tokens in an interval, by the ends of its sequences."""
+    """Return the error of the index of one file; None if it belongs to the tokens.
+
+    Args:
+        reader: The stored axis, with separators.
+        path: The file.
+        interval: The positions of its tokens: start and stop.
+        ends: The position after each of its sequences.
+        spread: See `indexes_of_others`.
+    """
     start, stop = interval
     lasts = np.unique(ends)
-    lasts = lasts[lasts > start]  # without those of empty sequences
+    lasts = lasts[lasts > start]  # without empty sequences at the start
     if not len(lasts):
         return None
     last = int(reader.tokens(stop - 1, stop)[0])
     some = lasts[np.linspace(0, len(lasts) - 1, min(len(lasts), _SAMPLED)).astype(np.int64)]
     if 4 * sum(int(reader.tokens(end - 1, end)[0]) == last for end in some.tolist()) > 3 * len(some):
-        return None  # surely more than half
+        return None  # More than 3 of 4 in a sample: all tokens need not be counted.
     found = sum(spread(lambda cut: int(np.count_nonzero(reader.tokens(*cut) == last)), windows(start, stop)))
     if found != len(ends):
         return None

@@ -1,13 +1,14 @@
-"""Levanter's and Marin's token caches: a ledger, and a jagged array in zarr v3 or several of them.
+"""Levanter's and Marin's token caches: a ledger, and one jagged array in zarr v3 or one per shard.
 
     FOLDER/shard_ledger.json           {"total_num_rows", "shard_rows": {name: rows}, "is_finished", "finished_shards":
                                         [names], "field_counts": {leaf: elements}, "field_counts_by_shard", "layout"}
     FOLDER/input_ids/offsets, .../data i64 and i32 or u32, zarr v3, sharded, blosc; shapes of 2^54 declared
-    FOLDER/NAME/...                    layout "sharded": the same for each of finished_shards, in that order
+    FOLDER/NAME/...                    layout "sharded": the same arrays for each of finished_shards, in that order
 
-- offsets[0] is the number of rows R, offsets[i] the end of row i - 1; row 0 begins at 0. data[: offsets[R]] counts:
-  what lies behind is of a writer that was killed, and ignored. No chunk at all: R is 0.
-- No `layout`: consolidated, as the older package wrote. An empty row repeats an offset; empty shards occur.
+- offsets[0] is the number of rows R, and offsets[i] the end of row i - 1; row 0 begins at 0. Without any chunk, R is 0.
+- The tokens are data[: offsets[R]]. A killed writer may leave more data, which is ignored.
+- Without `layout`, a cache is consolidated, as the older package wrote it. An empty row repeats an offset; empty shards
+  occur.
 - A separator may follow each document, by the tokenizer's settings; preprocessor_metadata records them loosely.
 Source: stanford-crfm/levanter 9263f81e and marin-levanter 0.2.227, store/{cache,jagged_array,tree_store}.py, run.
 """
@@ -42,27 +43,27 @@ from tokfmt.formats.zarr_arrays.array import Array
 from tokfmt.formats.zarr_arrays.store import Directory, json_of
 
 LEDGER = "shard_ledger.json"
-_BUILD = "__shards__"  # of the older package, until it is done
-_RATIO, _ROWS = 1100, 1 << 20  # rows for each stored byte of offsets, and so many for nothing
+_BUILD = "__shards__"  # folder of an unfinished build of the older package
+_RATIO, _ROWS = 1100, 1 << 20  # rows, at most: 1,100 per stored byte of offsets, plus 2^20
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read caches."""
+    """Options for reading caches."""
 
     leaf: str = option("input_ids", "array of the cache to read")
     holes: Literal["refuse", "fill"] = option("refuse", "missing chunks are an error, or zeros")
 
 
 class Cells(File):
-    """The items of a zarr array as if they were bytes of a file."""
+    """A virtual file of the items of a zarr array, `width` bytes each."""
 
     plain = False
 
     def __init__(self, array: Array, width: int) -> None:
         self.array_, self.width = array, width
         super().__init__(array.layout.where)
-        self.path = self.path.parent  # the array, not its metadata
+        self.path = self.path.parent  # the folder of the array, not its metadata
         self.close()
 
     def __getstate__(self) -> dict[str, object]:
@@ -82,23 +83,23 @@ class Cells(File):
 
 
 class Reader(FlatReader):
-    """The rows of a cache."""
+    """A reader of the rows of a cache."""
 
     def byte_offset(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
         extent, at, _ = next(self._parts(self.extents, position, position + 1))
-        return extent.file.array_.byte_offset(at)  # type: ignore[attr-defined,no-any-return] # they are Cells
+        return extent.file.array_.byte_offset(at)  # type: ignore[attr-defined,no-any-return] # `Cells`
 
     def position(self, path: Path, offset: int) -> int | None:
         for base, extent in zip(self._begins, self.extents, strict=False):
-            found = extent.file.array_.position(path, offset)  # type: ignore[attr-defined] # they are Cells
+            found = extent.file.array_.position(path, offset)  # type: ignore[attr-defined] # `Cells`
             if found is not None:
                 return base + int(found) if found < extent.tokens else None
         return None
 
 
 class Shard(NamedTuple):
-    """What a ledger says of one store."""
+    """A store in the ledger: its folder, its number of rows, and its number of elements if the ledger states it."""
 
     folder: Path
     rows: int
@@ -118,15 +119,16 @@ class Levanter(FlatFormat):
     below = r"shard_ledger\.json(\.bak)?|\.success|zarr\.json|\d+"
     member = LEDGER
     meanings = {
-        "TF781": Code("no cache that can be read", "The ledger is missing or damaged, the build was not finished "
-                       "(is_finished false, or __shards__), or the array is of another kind. The message says which."),
-        "TF782": Code("a shard is missing", "The ledger names it as finished, and it is not there: a copy was cut "
-                       "off. Copy the cache again."),
+        "TF781": Code("not a cache that can be read", "The ledger is missing or damaged, the build was not finished "
+                       "(is_finished false, or __shards__), or the array is of another kind. The message has the "
+                       "cause."),
+        "TF782": Code("a shard is missing", "The ledger lists it as finished, but it does not exist: a copy was "
+                       "interrupted. Copy the cache again."),
         "TF783": Code("the ledger contradicts itself", "total_num_rows or field_counts are not the sums over its "
-                       "shards, or a shard is named twice: Levanter refuses it. Build the cache again."),
-        "TF784": Code("a shard contradicts the ledger", "Another number of rows or elements than the ledger says, or "
-                       "offsets that decrease: upstream reads wrong rows. Copy or build it again."),
-        "TF786": Code("a name that leaves the folder", "The ledger names a shard by `..`, by an absolute path or an "
+                       "shards, or a shard is listed twice: Levanter refuses it. Build the cache again."),
+        "TF784": Code("a shard contradicts the ledger", "It has more or fewer rows or elements than the ledger states, "
+                       "or its offsets decrease: upstream reads wrong rows. Copy or build it again."),
+        "TF786": Code("a name that leaves the folder", "The ledger lists a shard by `..`, by an absolute path or an "
                        "address, or a link leads out. Do not read it, unless you made it yourself.", unsafe=True),
     }  # fmt: skip
 
@@ -134,7 +136,7 @@ class Levanter(FlatFormat):
         return Confidence.CERTAIN if {LEDGER, _BUILD} & set(probe.entries) else None
 
     def destination(self, path: Path, options: Any) -> Path:  # noqa: ARG002 - none
-        raise OptionError(f"{path}: caches of Levanter are read, not written. Write jsonl or parquet, and build one")
+        raise OptionError(f"{path}: tokfmt cannot write Levanter's caches. Write jsonl or parquet, and build a cache")
 
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Reader:
         return Reader(self.laid(paths, options, hints), hints.allow_loss)
@@ -147,9 +149,9 @@ class Levanter(FlatFormat):
         if hints.partial:
             looks = [_certain(shard, look) for shard, look in zip(shards, looks, strict=True)]
         rows = joined([FileLayout(extents=(), starts=np.zeros(1, np.int64)), *looks])
-        said = ledger.get("metadata")
-        told = said.get("preprocessor_metadata") if isinstance(said, dict) else None
-        tokenizer = shown(told.get("tokenizer", "")) if isinstance(told, dict) else ""
+        metadata = ledger.get("metadata")
+        recorded = metadata.get("preprocessor_metadata") if isinstance(metadata, dict) else None
+        tokenizer = shown(recorded.get("tokenizer", "")) if isinstance(recorded, dict) else ""
         others = _others(shards[0].folder, options.leaf) if shards else []
         return replace(
             rows, separators=Separators.TRAILING, problems=[*problems, *rows.problems],
@@ -163,7 +165,7 @@ class Levanter(FlatFormat):
 
 
 def _shards(folder: Path, ledger: Mapping[str, Any], leaf: str) -> tuple[list[Shard], list[Problem]]:
-    """The stores that the ledger lists, and what is wrong with its sums."""
+    """Return the stores that the ledger lists, and the problems of its names and sums."""
     path, layout = folder / LEDGER, ledger.get("layout", "consolidated")
     if ledger.get("is_finished") is not True:
         raise UnsupportedError(path, "the cache was not finished", expected="is_finished", remedy="Build it to its end")
@@ -174,7 +176,7 @@ def _shards(folder: Path, ledger: Mapping[str, Any], leaf: str) -> tuple[list[Sh
     names, rows = ledger.get("finished_shards"), ledger.get("shard_rows")
     by_shard = ledger.get("field_counts_by_shard") or {}
     if not (layout == "sharded" and isinstance(names, list) and isinstance(rows, dict) and isinstance(by_shard, dict)):
-        expected = "consolidated or sharded" if layout != "sharded" else "finished_shards, shard_rows beside it"
+        expected = "consolidated or sharded" if layout != "sharded" else "finished_shards and shard_rows"
         raise UnsupportedError(path, "layout", expected=expected, found=str(layout)[:60])
     found, problems = list[Shard](), list[Problem]()
     for name in names:
@@ -186,7 +188,7 @@ def _shards(folder: Path, ledger: Mapping[str, Any], leaf: str) -> tuple[list[Sh
         elements = _count(path, by_shard.get(name), leaf)
         found.append(Shard(store, whole_number(path, "shard_rows", rows.get(name)), elements))
     if len({shard.folder for shard in found}) != len(found):
-        problems.append(fatal("TF783", CorruptError(path, "names a shard twice")))
+        problems.append(fatal("TF783", CorruptError(path, "lists a shard twice")))
     sums = [("shards of which only elements are counted", 0, len(by_shard.keys() - {*rows, *map(str, names)}))]
     sums.append(("rows of the finished shards", total, sum(shard.rows for shard in found)))
     if counted is not None and not any(shard.rows and shard.elements is None for shard in found):
@@ -198,13 +200,13 @@ def _shards(folder: Path, ledger: Mapping[str, Any], leaf: str) -> tuple[list[Sh
 
 
 def _count(path: Path, counts: object, leaf: str) -> int | None:
-    """Elements of a leaf, where the ledger says how many."""
-    said = counts.get(leaf) if isinstance(counts, dict) else None
-    return None if said is None else whole_number(path, "field_counts", said)
+    """Return the number of elements of a leaf; None if the ledger does not state it."""
+    count = counts.get(leaf) if isinstance(counts, dict) else None
+    return None if count is None else whole_number(path, "field_counts", count)
 
 
 def _look(shard: Shard, options: ReadOptions) -> FileLayout:
-    """The items and rows of one store; or none, and why it cannot be read."""
+    """Return the layout of one store; a layout without items and with a problem if it cannot be read."""
     code = "TF782"
     try:
         store, leaf = Directory(shard.folder), inside(shard.folder, options.leaf).name
@@ -219,7 +221,7 @@ def _look(shard: Shard, options: ReadOptions) -> FileLayout:
 
 
 def _certain(shard: Shard, look: FileLayout) -> FileLayout:
-    """A store without the rows that its ledger counts, if it cannot be read."""
+    """Return the layout of a store; if it cannot be read, an empty layout with the damage."""
     failed = next((problem.error for problem in look.problems if not isinstance(problem.error, NO_DAMAGE)), None)
     if failed is None:
         return look
@@ -229,20 +231,29 @@ def _certain(shard: Shard, look: FileLayout) -> FileLayout:
 
 
 def _dtype(folder: Path, store: Directory, leaf: str) -> np.dtype[Any]:
-    """Of the items of a leaf."""
+    """Return the dtype of the items of a leaf.
+
+    Raises:
+        CorruptError: The store does not exist.
+        UnsupportedError: The leaf is not a one-dimensional array of integers.
+    """
     if not listing.is_dir(folder):
-        raise CorruptError(folder, "is missing: the ledger says that it is finished", remedy="Copy it again")
+        raise CorruptError(folder, "is missing: the ledger lists it as finished", remedy="Copy it again")
     if not {"offsets", "data"} <= (names := store.names(leaf)) or "shapes" in names:
         what, listed = f"has no array {leaf} of one dimension", ", ".join(_others(folder, leaf)) or "nothing"
         raise UnsupportedError(folder, what, found=listed, remedy=f"{from_option('leaf', 'NAME')} reads another")
     kind = str((json_of(store, f"{leaf}/data/zarr.json") or {}).get("data_type"))
     if not re.fullmatch(r"u?int(8|16|32|64)", kind):
-        raise UnsupportedError(folder / leaf, "holds no token ids", expected="integers", found=kind[:60])
+        raise UnsupportedError(folder / leaf, "does not hold token IDs", expected="integers", found=kind[:60])
     return np.dtype(kind).newbyteorder("<")
 
 
 def _starts(shard: Shard, store: Directory, leaf: str, *, fill: bool) -> Offsets:
-    """int64[rows + 1]: where each row begins, and the end."""
+    """Return int64[rows + 1]: the position of the first token of each row, and the end.
+
+    Raises:
+        FormatError: The offsets contradict the ledger, decrease, or cannot be read.
+    """
     first = Array(store, f"{leaf}/offsets", 8, 3, fill=fill, signed=True, length=1)
     rows = int(first.read(0, 1)[0])
     if rows != shard.rows:
@@ -251,7 +262,7 @@ def _starts(shard: Shard, store: Directory, leaf: str, *, fill: bool) -> Offsets
         raise UnsafeError(first.path, "declares far more rows than it stores", found=f"{rows:,} rows")
     array = Array(store, f"{leaf}/offsets", 8, 3, fill=fill, signed=True, length=rows + 1)
     starts = array.read(0, rows + 1).view(np.int64)
-    starts[0] = 0  # where the number of rows stood
+    starts[0] = 0  # instead of the number of rows
     if (falls := np.flatnonzero(starts[1:] < starts[:-1])).size:
         raise CorruptError(array.path, f"decreases at row {int(falls[0]):,}", remedy="Copy or build it again")
     if shard.elements not in (None, end := int(starts[-1])):
@@ -260,7 +271,7 @@ def _starts(shard: Shard, store: Directory, leaf: str, *, fill: bool) -> Offsets
 
 
 def _others(folder: Path, leaf: str) -> list[str]:
-    """Leaves of a store but for one."""
+    """Return up to 9 other leaves of a store, in order of their names."""
     found = (name for name in names_in(folder) if name != leaf and listing.is_dir(folder / name / "offsets"))
     return sorted(map(printable, found))[:9]
 

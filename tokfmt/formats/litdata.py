@@ -1,18 +1,19 @@
-"""LitData's folders for TokensLoader, which litgpt trains on: `index.json` and chunks of token ids.
+"""LitData's folders for TokensLoader, which litgpt trains on: `index.json` and chunks of token IDs.
 
     index.json       {"chunks": [{"filename", "chunk_bytes", "chunk_size": items, "dim": tokens or null}],
                       "config": {"data_format": ["no_header_tensor:K" or "no_header_numpy:K"], "compression", ...}}
-    chunk-R-K.bin    as in `shards`: n items, each the raw ids of a document, the first right behind the places
+    chunk-R-K.bin    as in `shards`: n items, each the raw IDs of a document, the first directly after the offsets
 
     K of numpy: 1 i16, 2 i32, 3 i64, 4 u8, 5 u16, 6 u32, 7 u64
     K of tensors: 11 u8, 13 and 14 i16, 15 and 16 i32, 17 and 18 i64, 20 u16
 
-- compression zstd or zstd:LEVEL: a chunk is one frame, called chunk-R-K.zstd:LEVEL.bin.
-- A separator may follow each document; nothing says whether, or which. TokensLoader ignores where documents begin.
-- With another item_loader, the default, `dim` is null, and each item has its size in front (u32): TokensLoader cannot
-  read that. Nor a `dim` of null without sizes, where the first item of a chunk is empty. tokfmt reads both; older
-  indexes name no item_loader: then the items tell.
-- Only {rank}.index.json: the writers were not merged.
+- With compression zstd or zstd:LEVEL, a chunk is one frame, in a file chunk-R-K.zstd:LEVEL.bin.
+- A separator may follow each document. The files do not state whether it does, or which ID it is. TokensLoader ignores
+  the starts of documents.
+- With the default item_loader, `dim` is null, and the size of each item (u32) is before its IDs. If the first item of a
+  chunk is empty, `dim` is null without sizes. TokensLoader cannot read either; tokfmt reads both.
+- Older indexes do not state the item_loader. tokfmt then infers from the items whether they have sizes.
+- A folder with only {rank}.index.json is incomplete: the indexes of its writers were not merged.
 Source: Lightning-AI/litData 8805bae0, litdata 0.2.76, run.
 """
 
@@ -42,23 +43,23 @@ from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat
 NUMPY = {1: "<i2", 2: "<i4", 3: "<i8", 4: "<u1", 5: "<u2", 6: "<u4", 7: "<u8"}
 TENSOR = {11: "<u1", 13: "<i2", 14: "<i2", 15: "<i4", 16: "<i4", 17: "<i8", 18: "<i8", 20: "<u2"}
 _TOKENS = "TokensLoader"
-_MENDS = "tokfmt convert to litdata mends it"
+_MENDS = "Write it again with tokfmt convert to litdata"
 _CHUNK = r"chunk-\d+-(\d+)(\.[\w:]+)?\.bin"
 _SPEC = '[1, {"type": null, "context": null, "children_spec": []}]'
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read chunks."""
+    """Options for reading chunks."""
 
     seq_len: int | None = option(None, "block_size of TokensLoader; a note reports what it drops", least=1)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How to write chunks."""
+    """Options for writing chunks."""
 
-    eos: Literal["always", "none"] = option("always", "a separator after each document, or none")
+    eos: Literal["always", "none"] = option("always", "separator after each document, or none")
     codes: Literal["numpy", "tensor"] = option(
         "numpy", "type of the IDs for readers: numpy's u16, u32 or torch's u16, i32"
     )
@@ -68,7 +69,7 @@ class WriteOptions:
 
 
 class Writer(ShardWriter):
-    """Writes chunks, and last index.json."""
+    """A writer of chunks and then of index.json."""
 
     codecs, per_file = ("zstd",), "chunk_tokens"
     empties = "TokensLoader, which reads a chunk as one stream, cannot tell that they are there"
@@ -82,7 +83,7 @@ class Writer(ShardWriter):
         yield from _dropped([cut.stop - cut.start for cut in self.cuts(self.stored(source))], self.options.seq_len)
 
     def remedy(self, dtype: np.dtype[Any]) -> str:
-        return f"{to_option('codes', 'numpy')} has room for ids up to 4,294,967,295" if dtype.kind == "i" else ""
+        return f"{to_option('codes', 'numpy')} has room for IDs up to 4,294,967,295" if dtype.kind == "i" else ""
 
     def name(self, number: int, codec: str) -> str:
         return f"chunk-0-{number}{f'.{codec}' if codec else ''}.bin"
@@ -119,16 +120,16 @@ class LitData(ShardFormat):
     shard, item = "chunk", "item"
     missing, wrong_size, wrong_items, wrong_name = "TF742", "TF743", "TF744", "TF746"
     meanings = {
-        "TF741": Code("no chunks of tokens", "index.json is missing, damaged, or of other data than token ids; it is "
-                       "encrypted; or only {rank}.index.json are there: run litdata's merge again."),
-        "TF744": Code("places of items contradict the chunk", "They decrease, leave the chunk, split an id, or are not "
-                       "as many as the index says. Write the folder again."),
+        "TF741": Code("not chunks of tokens", "index.json is missing or damaged; its data is not token IDs; it is "
+                       "encrypted; or only {rank}.index.json exist: run litdata's merge again."),
+        "TF744": Code("offsets of items contradict the chunk", "They decrease, leave the chunk, split an ID, or differ "
+                       "in number from the index. Write the folder again."),
         "TF745": Code("TokensLoader cannot read it", "`dim` is null: the folder was written without "
                        "item_loader=TokensLoader(), or the first item of a chunk is empty (litData#482). tokfmt reads "
-                       "it; writing it again (tokfmt convert) mends it."),
-        "TF747": Code("dim is not the tokens of the chunk", "TokensLoader cuts windows by `dim` of index.json: it "
-                      "leaves out what is beyond, or reads past the end of the chunk. tokfmt reads the items by their "
-                      "places. Writing the folder again (tokfmt convert) mends it."),
+                       "it. Write it again with tokfmt convert."),
+        "TF747": Code("dim is not the number of tokens of the chunk", "TokensLoader cuts windows by `dim` of "
+                      "index.json: it leaves out tokens after it, or reads past the end of the chunk. tokfmt reads "
+                      "the items by their offsets. Write the folder again with tokfmt convert."),
     }  # fmt: skip
 
     def sniff(self, probe: Probe) -> Confidence | None:
@@ -146,41 +147,41 @@ class LitData(ShardFormat):
         index = json_object(open_file(path))
         chunks, config = index.get("chunks"), index.get("config")
         if not isinstance(chunks, list) or not isinstance(config, dict):
-            raise CorruptError(path, "is no index of LitData", expected="chunks and config")
+            raise CorruptError(path, "is not an index of LitData", expected="chunks and config")
         dtype, problems = _dtype(path, config), list[Problem]()
         shards = [_listed(path, chunk, config, dtype) for chunk in chunks]
         if any(chunk.get("dim") is None for chunk in chunks):
             what = "dim is null in the index: TokensLoader cannot read that"
             problems.append(Problem("TF745", "warning", CorruptError(path, what, remedy=_MENDS)))
         codec = shown(config.get("compression") or "none")
-        told = tuple(_dropped([chunk["dim"] for chunk in chunks if type(chunk.get("dim")) is int], options.seq_len))
+        notes = tuple(_dropped([chunk["dim"] for chunk in chunks if type(chunk.get("dim")) is int], options.seq_len))
         return Listing(
-            shards, problems, told, extras={"dtype": dtype.name, "chunks": len(chunks), "compression": codec}
+            shards, problems, notes, extras={"dtype": dtype.name, "chunks": len(chunks), "compression": codec}
         )
 
     def contradictions(self, one: Listed, path: Path, tokens: int) -> Iterator[Problem]:
         stated = one.about[2]
         if stated is not None and stated != tokens:
-            what = "dim of the chunk in index.json, by which TokensLoader cuts windows, is not its tokens"
+            what = "dim of the chunk in index.json, by which TokensLoader cuts windows, is not its number of tokens"
             error = CorruptError(path, what, expected=f"{tokens:,}", found=shown(stated), remedy=_MENDS)
-            yield Problem("TF747", "error", error, note=f"{path.name}: dim in index.json is {shown(stated)}, and it "
-                          f"holds {tokens:,} tokens")  # fmt: skip
+            yield Problem("TF747", "error", error, note=f"{path.name}: dim in index.json is {shown(stated)}, but the "
+                          f"chunk holds {tokens:,} tokens")  # fmt: skip
 
     def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
         dtype, loader, _ = one.about
         places, lengths, begin = table[:-1], np.diff(table), 4 * (one.count + 2)
         if table[0] != begin:
             found = int(table[0])
-            raise CorruptError(file.path, "place of the first item", offset=4, expected=begin, found=found)
+            raise CorruptError(file.path, "offset of the first item", offset=4, expected=begin, found=found)
         sized = loader != _TOKENS and (lengths >= 4).all()
         sized = sized and np.array_equal(gathered(file, places, 4).view("<u4")[:, 0], lengths - 4)
         if loader not in ("", _TOKENS) and not sized:
-            raise CorruptError(file.path, f"items have not their sizes in front, as of {loader}", offset=begin)
+            raise CorruptError(file.path, f"items do not begin with their sizes, as {loader} writes them", offset=begin)
         return Ids(places + 4, lengths - 4, dtype) if sized else Ids(places, lengths, dtype)
 
 
 def _dropped(tokens: Sequence[int], block_size: int | None) -> Iterator[str]:
-    """What TokensLoader drops of chunks of so many tokens, in a sentence."""
+    """Yield a note on the tokens that TokensLoader drops at the ends of chunks, if there are any."""
     if block_size and (dropped := sum(count % block_size for count in tokens)):
         of = f"{dropped:,} of {sum(tokens):,} tokens, at the ends of {len(tokens):,} chunks"
         yield f"TokensLoader(block_size={block_size}) drops {of}"
@@ -190,7 +191,7 @@ def _listed(path: Path, chunk: object, config: Mapping[str, Any], dtype: np.dtyp
     if not isinstance(chunk, dict):
         raise CorruptError(path, "a chunk in the index", expected="an object", found=str(chunk)[:60])
     size, count = (whole_number(path, key, chunk.get(key)) for key in ("chunk_bytes", "chunk_size"))
-    loader = shown(config.get("item_loader") or "") if chunk.get("dim") is None else _TOKENS  # no dim, no sizes
+    loader = shown(config.get("item_loader") or "") if chunk.get("dim") is None else _TOKENS
     return Listed(
         [Form(chunk.get("filename"), str(config.get("compression") or ""))],
         size,
@@ -205,12 +206,13 @@ def _dtype(path: Path, config: Mapping[str, Any]) -> np.dtype[Any]:
     if (frames := config.get("compression_level") or "chunk") != "chunk":
         whole = "chunk: each is compressed whole"
         raise UnsupportedError(path, "compression_level", expected=whole, found=str(frames)[:60])
-    said = config.get("data_format")
-    match = re.fullmatch(r"\['no_header_(numpy|tensor):(\d{1,3})'\]", str(said))  # a list of one
+    data_format = config.get("data_format")
+    match = re.fullmatch(r"\['no_header_(numpy|tensor):(\d{1,3})'\]", str(data_format))  # a list of one item
     kind = (NUMPY if match[1] == "numpy" else TENSOR).get(int(match[2])) if match else None
     if kind is None:
         expected = "one no_header_numpy:K or no_header_tensor:K of integers"
-        raise UnsupportedError(path, "holds other data than token ids", expected=expected, found=str(said)[:60])
+        what = "does not hold token IDs"
+        raise UnsupportedError(path, what, expected=expected, found=str(data_format)[:60])
     return np.dtype(kind)
 
 

@@ -1,17 +1,17 @@
-"""llm.c's `.bin`, which modded-nanogpt and NeMo Automodel write as well: a header of 1,024 bytes, then tokens.
+"""llm.c's `.bin`, also written by modded-nanogpt and NeMo Automodel: a header of 1,024 bytes, then tokens.
 
     bytes        content
     0 .. 3       i32 little-endian: 20240520 (GPT-2), 20240801 (Llama 3), 278895051 (Automodel)
     4 .. 7       i32 version: 1, 7, 1
     8 .. 11      i32 number of tokens, below 2^31
-    12 .. 15     i32 bytes a token, Automodel only: 2 or 4; else 0, and 2 (GPT-2) or 4 (Llama 3)
+    12 .. 15     i32 bytes per token, Automodel only: 2 or 4; else 0, and tokens have 2 (GPT-2) or 4 bytes (Llama 3)
     .. 1023      zeros
-    1024 ..      token ids, u16 or u32 little-endian
+    1024 ..      token IDs, u16 or u32 little-endian
 
-- A separator stands in FRONT of every document: 50256, Llama 3's 128000, the tokenizer's BOS. Two in a row begin an
-  empty document.
+- A separator comes BEFORE every document: 50256, Llama 3's 128000, or the tokenizer's BOS. Two in a row begin an empty
+  document.
 - Shards NAME_{train|val}_NNNNNN.bin are one stream in order of the number, cut anywhere: the first tokens of a shard
-  go on with the last document of the one before. Shard 0 is `val`, whose name sorts after `train`.
+  continue the last document of the shard before. Shard 0 is `val`, whose name sorts after `train`.
 - build-nanogpt writes the same shards as one-dimensional numpy arrays (.npy, u16).
 - Not read: evaluation files (20240522), models and states (20240326 .. 20240328), Automodel's wrong X.bos.idx.
 Source: karpathy/llm.c f1e2ace, KellerJordan/modded-nanogpt f411b3d3, NVIDIA-NeMo/Automodel 36044ad3, run.
@@ -39,23 +39,23 @@ from tokfmt.formats.flat import Cut, Extent, FileLayout, FlatFormat, FlatWriter,
 
 HEADER = Struct(magic="<i4", version="<i4", tokens="<i4", width="<i4", unused="V1008")
 VARIANTS = {"gpt2": (20240520, 1, 2, 50256), "llama3": (20240801, 7, 4, 128000), "automodel": (278895051, 1, 0, None)}
-VARIANTS |= {"numpy": (0, 0, 2, 50256)}  # build-nanogpt's, read only
+VARIANTS |= {"numpy": (0, 0, 2, 50256)}  # shards of build-nanogpt, which are only read
 _MAGICS = {magic: name for name, (magic, *_) in VARIANTS.items() if magic}
 _OTHERS = {20240522: "an evaluation file", 20240326: "a model", 20240327: "a training state", 20240328: "a tokenizer"}
 _SHARD = r".+_(?:train|val)_(\d+)\.(?:bin|npy)"
-_MOST = 2**31 - 1  # the number of tokens is an int32
+_MOST = 2**31 - 1  # tokens per file: their number is an int32
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read shards."""
+    """Options for reading shards."""
 
     split: Literal["train", "val"] | None = option(None, "split of a folder to read; auto: all shards")
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How to write shards."""
+    """Options for writing shards."""
 
     variant: Literal["gpt2", "llama3", "automodel"] | None = option(
         None, "variant of the header; auto: gpt2 if IDs and separator allow it"
@@ -67,7 +67,7 @@ class WriteOptions:
 
 
 class Writer(FlatWriter):
-    """Writes X.bin, or NAME_train_NNNNNN.bin and NAME_val_000000.bin in a folder NAME."""
+    """A writer of X.bin, or of NAME_train_NNNNNN.bin and NAME_val_000000.bin in a folder NAME."""
 
     separators, begin, needs_max_id = Separators.BEFORE, HEADER.size, True
     names = "{stem}_{options.split}_{number:06d}.bin"
@@ -104,20 +104,22 @@ class Llmc(FlatFormat):
     pattern, unreadable = _SHARD, "TF621"
     member = "NAME_train_NNNNNN.bin or NAME_val_NNNNNN.bin"
     meanings = {
-        "TF621": Code("not a token file of llm.c", "The header is none that is known: a newer version, an "
-                       "evaluation file, a model; or the file is damaged or cannot be read. Name its real format."),
+        "TF621": Code("not a token file of llm.c", "The header is unknown: it is that of a newer version, an "
+                       "evaluation file or a model; or the file is damaged or cannot be read. Name its real format."),
         "TF622": Code("the size contradicts the header", "The file was cut, or its writer was killed: write it again. "
-                       "--allow-loss tail reads the whole tokens that are there, as many as the header says at most."),
+                       "--allow-loss tail reads the complete tokens of the file, at most as many as the header "
+                       "states."),
     }  # fmt: skip
 
     def recognise(self, probe: Probe) -> Confidence | None:
         if probe.head.startswith(b"\x93NUMPY\x01\x00") and re.fullmatch(_SHARD, probe.path.name):
             return Confidence.STRUCTURE
         magics = {int.from_bytes(probe.head[:4], order) for order in ("little", "big")}
-        used = 16 if magics & _MAGICS.keys() else 256 if magics & _OTHERS.keys() else 0  # to be refused by its name
+        # Other files of llm.c are recognized as well, so that opening them reports what they are.
+        used = 16 if magics & _MAGICS.keys() else 256 if magics & _OTHERS.keys() else 0
         if not used or any(probe.head[used : HEADER.size]):
             return None
-        paired = listing.exists(probe.path.with_suffix(".idx"))  # Megatron's tokens may begin like this by chance
+        paired = listing.exists(probe.path.with_suffix(".idx"))  # Tokens of Megatron may begin like this by chance.
         return Confidence.STRUCTURE if paired else Confidence.CERTAIN
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FileLayout:
@@ -126,14 +128,14 @@ class Llmc(FlatFormat):
             raise FormatError(paths[0], f"holds no NAME_{options.split}_NNNNNN.bin")
         laid = super().examine(files, options, hints)
         if "variant" not in laid.extras:
-            raise FormatError(paths[0], "holds shards of more than one variant", remedy="Name those of one")
+            raise FormatError(paths[0], "holds shards of more than one variant", remedy="Name the shards of one")
         first, notes = laid.extents[0], list(laid.notes)
         if first.tokens and first.file.array(first.begin, 1, first.dtype)[0] != laid.eos_id:
-            notes.append(f"{files[0].name}: its first tokens go on with a document of the shard before")
+            notes.append(f"{files[0].name}: its first tokens continue a document of the shard before")
         numbered = [(int(found[1]), file.name) for file in files if (found := re.fullmatch(_SHARD, file.name))]
         for (number, name), (following, other) in itertools.pairwise(numbered):
             if following != number + 1:
-                notes.append(f"{other} is read behind {name}: a document that goes on from one to the other is of both")
+                notes.append(f"{other} is read after {name}: a document at their border may have tokens of both")
         return replace(laid, notes=tuple(notes))
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:  # noqa: ARG002
@@ -154,7 +156,7 @@ class Llmc(FlatFormat):
 
 
 def _headed(file: File) -> tuple[Extent, str, list[Problem]]:
-    """The tokens behind a header, which variant it is of, and what is wrong."""
+    """Return the tokens after a header, its variant and its problems."""
     head = HEADER.read(file)
     kind = _MAGICS.get(head["magic"], "")
     if not kind or head["version"] != VARIANTS[kind][1]:
@@ -162,13 +164,13 @@ def _headed(file: File) -> tuple[Extent, str, list[Problem]]:
         if (swapped := int.from_bytes(file.read(0, 4), "big")) in _MAGICS:
             found = f"{swapped} with its bytes reversed: written by a big-endian machine"
         known = f"a magic number of {', '.join(map(str, _MAGICS))} and its version"
-        raise UnsupportedError(file.path, "is no token file of llm.c", offset=0, expected=known, found=found)
+        raise UnsupportedError(file.path, "is not a token file of llm.c", offset=0, expected=known, found=found)
     width = VARIANTS[kind][2] or head["width"]
     if width not in (2, 4):
-        raise CorruptError(file.path, "bytes a token in the header", offset=12, expected="2 or 4", found=width)
+        raise CorruptError(file.path, "bytes per token in the header", offset=12, expected="2 or 4", found=width)
     if head["tokens"] < 0:
-        what, told = "the number of tokens in the header", head["tokens"]
-        raise CorruptError(file.path, what, offset=8, expected="0 or more", found=told)
+        what, found = "the number of tokens in the header", head["tokens"]
+        raise CorruptError(file.path, what, offset=8, expected="0 or more", found=found)
     extent, problems = told_tokens(file, np.dtype(f"<u{width}"), head["tokens"], "TF622", begin=HEADER.size, short=True)
     return extent, kind, problems
 

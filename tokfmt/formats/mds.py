@@ -1,23 +1,24 @@
-"""MosaicML streaming's folders (MDS): `index.json` and shards of samples, a column of which holds token ids.
+"""MosaicML streaming's folders (MDS): `index.json` and shards of samples with a column of token IDs.
 
     index.json       {"version": 2, "shards": [{"format": "mds", "column_names" (sorted), "column_encodings",
                       "column_sizes": [bytes or null], "samples", "compression", "raw_data": {"basename", "bytes",
                       "hashes"}, "zip_data": null or the same three, ...}]}
-    shard.NNNNN.mds  as in `shards`: N samples; between the places and the first sample JSON, which may be missing
+    shard.NNNNN.mds  as in `shards`: N samples; between the offsets and the first sample JSON, which may be missing
     sample           u32 bytes of each column whose size is null, then the columns
 
     encoding         bytes of a column
     ndarray:T        u8 ndim << 2 | log2(bytes of a number of the shape), the shape, values
     ndarray:T:N      values
     ndarray          u8 dtype: 8 u8, 9 i8, 16 u16, 17 i16, 32 u32, 33 i32, 64 u64, 65 i64; then as ndarray:T
-    bytes            values, of a dtype that nothing stores: int64 in old llm-foundry
+    bytes            values; their dtype is not stored: int64 in old llm-foundry
     pkl              a pickle, never loaded
 
-- The column is `tokens` (llm-foundry: rows of one length) or `input_ids`. Others are left out, and named.
-- Shards may lie in folders below. A compressed one is used where the raw one is not there. Hashes are of whole files.
-- A separator may follow each document; nothing says whether, or which.
-- upstream writes a shape in as few bytes as its largest number takes, tokfmt in 4: of a shard in which either fits the
-  sizes of all samples, and only one does, the heads of samples are not read before its ids are.
+- The column is `tokens` (llm-foundry: rows of one length) or `input_ids`. A note lists other columns, which tokfmt does
+  not read.
+- Shards may be in subfolders. A compressed shard is read if the raw one does not exist. Hashes are of whole files.
+- A separator may follow each document. The files do not state whether it does, or which ID it is.
+- Upstream writes a shape in as few bytes as its largest number takes, tokfmt in 4. If exactly one of these fits the
+  sizes of all samples of a shard, opening does not read the heads of its samples.
 Source: mosaicml/streaming 89e7bb90, mosaicml-streaming 0.13.0, run.
 """
 
@@ -51,7 +52,7 @@ _SHARD = r"shard\.\d+\.mds(\.\w+)?"
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read shards."""
+    """Options for reading shards."""
 
     column: str | None = option(None, "column of token IDs; auto: input_ids or tokens")
     dtype: Literal["uint16", "int32", "uint32", "int64"] | None = option(None, "dtype of IDs in a column of bytes")
@@ -60,9 +61,9 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How to write shards."""
+    """Options for writing shards."""
 
-    eos: Literal["always", "none"] = option("always", "a separator after each document, or none")
+    eos: Literal["always", "none"] = option("always", "separator after each document, or none")
     column: str = option("input_ids", "name of the column; llm-foundry reads tokens")
     dtype: Literal["uint16", "uint32", "int32"] | None = option(
         None, "dtype of IDs; auto: uint16 if the largest ID allows it"
@@ -75,9 +76,9 @@ class WriteOptions:
 
 
 class Writer(ShardWriter):
-    """Writes shards, and last index.json."""
+    """A writer of shards and then of index.json."""
 
-    head = 9  # the size of a sample, 1 dimension of 4 bytes, its length
+    head = 9  # bytes: u32 size of the sample, u8 for 1 dimension of 4 bytes, u32 length
     empties = "streaming reads them, and its MDSWriter refuses to write them again"
     codecs, per_file = ("zstd", "gz", "bz2", "snappy", "br"), "shard_tokens"
 
@@ -108,13 +109,15 @@ class Writer(ShardWriter):
 
 
 class Column(NamedTuple):
-    """The column of ids among those of a shard.
+    """The column of token IDs of a shard.
 
     Attributes:
-        name, at: Its name, and which of the columns it is.
-        sizes: Bytes of each column, if they are the same in all samples, else None.
-        dtype: Of ids, where the encoding or the user says it.
-        coded, shaped: In front of the ids of a sample stands a byte that says their dtype; their shape.
+        name: Its name.
+        at: Its number among the columns of the shard.
+        sizes: For each column its bytes, if all samples have the same size, else None.
+        dtype: The dtype of IDs, if the encoding or the user states it, else None.
+        coded: True if a byte before the IDs of each sample states their dtype.
+        shaped: True if their shape is before the IDs of each sample.
     """
 
     name: str
@@ -137,13 +140,13 @@ class Mds(ShardFormat):
     shard, item = "shard", "sample"
     missing, wrong_size, wrong_hash, wrong_items, wrong_name = "TF762", "TF763", "TF764", "TF765", "TF766"
     meanings = {
-        "TF761": Code("no shards of tokens", "index.json is missing, empty or damaged, of another version or kind of "
-                       "shards, or no column holds token ids. The message says which."),
+        "TF761": Code("not shards of tokens", "index.json is missing, empty or damaged; it is of another version or "
+                       "kind of shards; or no column holds token IDs. The message has the cause."),
         "TF764": Code("a shard does not fit its hash", "Some of its bytes changed (streaming#759). Copy it again; "
                        "--from-opt hashes=ignore reads it as it is."),
-        "TF765": Code("samples contradict the shard", "Their places decrease or leave the shard, or a column is not as "
-                       "long as its sample says. Write the shard again."),
-        "TF767": Code("a column of pickles", "Reading it would execute what is in it; upstream refuses it too. Write "
+        "TF765": Code("samples contradict the shard", "Their offsets decrease or leave the shard, or a column has "
+                       "another length than its sample states. Write the shard again."),
+        "TF767": Code("a column of pickles", "Reading it would execute the code in it; upstream refuses it too. Write "
                        "the column as ndarray.", unsafe=True),
     }  # fmt: skip
 
@@ -153,7 +156,7 @@ class Mds(ShardFormat):
             return None
         shards = any(re.fullmatch(_SHARD, name) for name in probe.entries)
         kind = re.search(rb'"format"\s*:\s*"(mds|csv|tsv|xsv|json)"|"shards"\s*:\s*\[\s*\]', index.head)
-        return Confidence.CERTAIN if shards or kind else None  # `listing` refuses those of text
+        return Confidence.CERTAIN if shards or kind else None  # `listing` refuses shards of text.
 
     def listing(self, path: Path, options: ReadOptions) -> Listing:
         if listing.is_dir(path.parent) and not (listing.is_file(path) and open_file(path).size):
@@ -163,14 +166,14 @@ class Mds(ShardFormat):
         shards = index.get("shards")
         if index.get("version") != 2 or not isinstance(shards, list):
             found = f"version {index.get('version')}"[:60]
-            raise UnsupportedError(path, "is an index that is not read", expected="version 2, shards", found=found)
+            raise UnsupportedError(path, "is an unsupported index", expected="version 2, shards", found=found)
         listed = [_listed(path, shard, options) for shard in shards]
         names = [one.about.name for one in listed if isinstance(one, Listed)]
         others = {shown(name) for shard in shards for name in shard["column_names"]} - set(names)
         notes = (f"columns that are not read: {', '.join(sorted(others))}",) if others else ()
         return Listing(listed, notes=notes, extras={"column": names[0] if names else "", "shards": len(shards)})
 
-    def told(self, one: Listed, file: File) -> Ids | None:
+    def known_lengths(self, one: Listed, file: File) -> Ids | None:
         column: Column = one.about
         dtype, (size, *others) = column.dtype, column.sizes
         if dtype is None or others or not one.count or column.shaped != (size is None):
@@ -188,10 +191,10 @@ class Mds(ShardFormat):
 
 
 def _listed(path: Path, shard: object, options: ReadOptions) -> Listed | Problem:
-    """What the index tells of a shard; a problem where its ids are pickled."""
+    """Return the entry of a shard from the index; a problem if its IDs are pickled."""
     if not isinstance(shard, dict) or shard.get("format") != "mds" or shard.get("version", 2) != 2:
         found = shard.get("format") if isinstance(shard, dict) else shard
-        raise UnsupportedError(path, "a shard that is not read", expected="mds, version 2", found=str(found)[:60])
+        raise UnsupportedError(path, "an unsupported shard", expected="mds, version 2", found=str(found)[:60])
     names, kinds, sizes = columns = [shard.get(f"column_{key}") or [] for key in ("names", "encodings", "sizes")]
     if not all(isinstance(x, list) for x in columns) or not len(names) == len(kinds) == len(sizes):
         raise CorruptError(path, "the columns of a shard", expected="as many names as encodings and sizes")
@@ -200,52 +203,59 @@ def _listed(path: Path, shard: object, options: ReadOptions) -> Listed | Problem
         remedy = "Write the column as ndarray"
         return fatal("TF767", UnsafeError(path, f"column {shown(names[at])} is pickled", remedy=remedy))
     widths = [None if size is None else whole_number(path, "column_sizes", size) for size in sizes]
-    kind, *told = str(kinds[at]).split(":")
+    kind, *stated = str(kinds[at]).split(":")
     array = kind == "ndarray"
-    dtype = KINDS.get((told or [""])[0] if array else options.dtype or "")
-    column = Column(shown(names[at]), at, widths, dtype, array and not told, array and not told[1:])
+    dtype = KINDS.get((stated or [""])[0] if array else options.dtype or "")
+    column = Column(shown(names[at]), at, widths, dtype, array and not stated, array and not stated[1:])
     raw, packed, codec = shard.get("raw_data"), shard.get("zip_data"), str(shard.get("compression"))
     if not isinstance(raw, dict) or not isinstance(packed, dict | None):
         raise CorruptError(path, "a shard in the index", expected="raw_data and zip_data")
     forms = list[Form]()
-    for said, compression in ((raw, ""), (packed, codec)):
-        if said is not None:
-            hashes = said.get("hashes") if options.hashes == "check" else None
+    for entry, compression in ((raw, ""), (packed, codec)):
+        if entry is not None:
+            hashes = entry.get("hashes") if options.hashes == "check" else None
             known = {str(kind): str(value) for kind, value in hashes.items()} if isinstance(hashes, dict) else {}
-            forms.append(Form(said.get("basename"), compression, known))
+            forms.append(Form(entry.get("basename"), compression, known))
     size = whole_number(path, "bytes", raw.get("bytes"))
     return Listed(forms, size, whole_number(path, "samples", shard.get("samples")), column)
 
 
 def _column(path: Path, names: list[Any], kinds: list[Any], wanted: str | None) -> int:
-    """Which column holds the ids."""
+    """Return the number of the column of token IDs.
+
+    Without `wanted`, that is `input_ids`, `tokens`, or the only column of arrays.
+
+    Raises:
+        UnsupportedError: No column is known to hold token IDs, or its encoding is not supported.
+    """
     split = [str(kind).split(":") for kind in kinds]
     usual = [name for name in ("input_ids", "tokens") if name in names]
     arrays = [name for name, kind in zip(names, split, strict=True) if kind[0] == "ndarray"]
     name = wanted or next(iter(usual or (arrays if len(arrays) == 1 else ())), None)
     listed = ", ".join(f"{name} ({kind})"[:80] for name, kind in zip(names, kinds, strict=True))[:400]
     if name not in names:
-        what, remedy = "which column holds token ids is not known", f"{from_option('column', 'NAME')} says it"
+        what, remedy = "the column of token IDs is not known", f"Name it with {from_option('column', 'NAME')}"
         raise UnsupportedError(path, what, found=listed, remedy=remedy)
-    kind, *told = split[at := names.index(name)]
-    if kind not in ("ndarray", "bytes", "pkl") or (told and told[0] not in KINDS):
-        what, expected = f"column {shown(name)} holds no token ids", "ndarray or bytes"
+    kind, *stated = split[at := names.index(name)]
+    if kind not in ("ndarray", "bytes", "pkl") or (stated and stated[0] not in KINDS):
+        what, expected = f"column {shown(name)} does not hold token IDs", "ndarray or bytes"
         raise UnsupportedError(path, what, expected=expected, found=listed)
     return at
 
 
 def _by_shape(sizes: Offsets, first: int, width: int) -> Offsets | None:
-    """Bytes of the ids of each sample, of the bytes of its shape and ids, if they follow from the head of the first.
+    """Return int64[samples], the bytes of the IDs of each sample, if they follow from the first sample, else None.
 
     Args:
-        sizes: int64[samples], without the byte in front of the shape.
-        first: That byte of the first sample.
-        width: Of an id.
+        sizes: int64[samples], the bytes of the shape and the IDs, without the byte before the shape.
+        first: The byte before the shape of the first sample.
+        width: The bytes of an ID.
     """
     own, rules = 1 << (first & 3), list[Offsets]()
-    for widths, least in (([own], [0]), ([1, 2, 4], [0, 1 << 8, 1 << 16])):  # all as the first, or as short as can be
+    # Every shape has the width of the first one, or the smallest width that its number needs.
+    for widths, minimum in (([own], [0]), ([1, 2, 4], [0, 1 << 8, 1 << 16])):
         count, rest = np.divmod(sizes[:, None] - widths, width)
-        fits = (rest == 0) & (count >= least) & (count < 1 << np.minimum(8 * np.array(widths), 62))
+        fits = (rest == 0) & (count >= minimum) & (count < 1 << np.minimum(8 * np.array(widths), 62))
         found = np.where(fits, count * width, -1).max(axis=1)
         if (found >= 0).all() and found[0] == sizes[0] - own:
             rules.append(found)
@@ -253,7 +263,11 @@ def _by_shape(sizes: Offsets, first: int, width: int) -> Offsets | None:
 
 
 def _cells(file: File, table: Offsets, column: Column) -> tuple[Offsets, Offsets]:
-    """int64[samples] twice: where the column of each sample begins, and its bytes."""
+    """Return int64[samples] twice: the byte offset of the column in each sample, and its bytes.
+
+    Raises:
+        CorruptError: The size of a sample is not the sum of its columns.
+    """
     begins, lengths, sizes = table[:-1], np.diff(table), column.sizes
     free, fixed = [k for k, size in enumerate(sizes) if size is None], [size for size in sizes if size is not None]
     if not all(fixed) or (lengths < sum(fixed) + 4 * len(free)).any():
@@ -262,15 +276,22 @@ def _cells(file: File, table: Offsets, column: Column) -> tuple[Offsets, Offsets
     widths[:, free] = gathered(file, begins, 4 * len(free)).view("<u4")
     wrong = np.flatnonzero(widths.sum(axis=1) + 4 * len(free) != lengths)
     if len(wrong) or (widths > file.size).any():
-        raise CorruptError(file.path, "a sample is not as long as its columns", offset=int(begins[[*wrong, 0][0]]))
+        raise CorruptError(file.path, "a sample has another size than its columns", offset=int(begins[[*wrong, 0][0]]))
     return begins + 4 * len(free) + widths[:, : column.at].sum(axis=1), widths[:, column.at]
 
 
 def _ids(file: File, places: Offsets, lengths: Offsets, column: Column) -> Ids:
-    """Where the ids of each sample begin, of where its column does and how long that is.
+    """Return the byte offsets and lengths of the IDs of each sample.
+
+    Args:
+        file: The shard.
+        places: int64[samples], the byte offset of the column in each sample.
+        lengths: int64[samples], the bytes of the column.
+        column: The column.
 
     Raises:
-        UnsupportedError: Nothing tells their dtype.
+        UnsupportedError: The dtype of the IDs is not known.
+        CorruptError: An array is not one-dimensional, or has another length than the column.
     """
     dtype = column.dtype
     if column.coded:
@@ -283,8 +304,9 @@ def _ids(file: File, places: Offsets, lengths: Offsets, column: Column) -> Ids:
         some = min(int(lengths[:1].sum()), 1 << 12) // 8 * 8
         odd = np.frombuffer(file.read(int(places[:1].sum()), some), "<u4")[1::2]
         wide = not odd.any() and not (lengths % 8).any()
-        remedy = f"{from_option('dtype', 'NAME')} does ({('int64' if wide else 'uint16')}, it seems)"
-        raise UnsupportedError(file.path, f"nothing tells the dtype of column {column.name}, of bytes", remedy=remedy)
+        remedy = f"Give it with {from_option('dtype', 'NAME')} ({('int64' if wide else 'uint16')}, it seems)"
+        what = f"the dtype of column {column.name}, of bytes, is not stored"
+        raise UnsupportedError(file.path, what, remedy=remedy)
     if column.shaped:
         shape = _front(file, places, lengths, 1)[:, 0]
         widths, counted = np.int64(1) << (shape & 3).astype(np.int64), np.zeros((len(shape), 8), np.uint8)
@@ -295,12 +317,12 @@ def _ids(file: File, places: Offsets, lengths: Offsets, column: Column) -> Ids:
         wrong = (shape >> 2 != 1) | (counted.view("<u8")[:, 0] != (lengths // dtype.itemsize).astype(np.uint64))
         if wrong.any():
             at = int(places[np.argmax(wrong)])
-            raise CorruptError(file.path, "an array is not as long as its shape, of one dimension", offset=at)
+            raise CorruptError(file.path, "an array has another length than its shape, of one dimension", offset=at)
     return Ids(places, lengths, dtype)
 
 
 def _front(file: File, places: Offsets, lengths: Offsets, width: int) -> NDArray[np.uint8]:
-    """uint8[places, width]: the first bytes of columns, or of what is left of them."""
+    """Return uint8[places, width]: the first `width` bytes at each byte offset in `places`."""
     if (short := lengths < width).any():
         raise CorruptError(file.path, "a column is too short for its array", offset=int(places[np.argmax(short)]))
     return gathered(file, places, width)

@@ -1,4 +1,4 @@
-"""Megatron-LM's indexed datasets: `PREFIX.bin` with the tokens, `PREFIX.idx` with where sequences and documents begin.
+"""Megatron-LM's indexed datasets: tokens in `PREFIX.bin`, starts of sequences and documents in `PREFIX.idx`.
 
     .idx                bytes                          content
     0 .. 8              4D 4D 49 44 49 44 58 00 00     magic, "MMIDIDX"
@@ -9,13 +9,14 @@
     34 + 12 S ..        i64[D]                         document k is sequences di[k] .. di[k+1]-1
     34 + 12 S + 8 D ..  i8[S] or nothing               mode of each sequence, of multimodal data
 
-- .bin has no header. A document is usually one sequence; an empty one is a repeated document index (Megatron), or a
-  sequence of no tokens (datatrove). A separator (eod) may follow each document; nothing says whether, or which id.
-- Also read: blend lists, see `read_blend`: as one dataset, each prefix once, in the order of the list. And TNTIDX
-  (fairseq, GPT-NeoX `cached`), see `_legacy`.
-- Several prefixes are written with a blend list of them, data_args.txt, and their counts, sequences.json, by names
-  within the folder; both leave out those without tokens, which upstream cannot map.
-- Of an index above 64 MiB `show` reads the entries that it needs, see `laid_where_needed`.
+- .bin has no header. A document is usually one sequence. An empty document is a repeated document index (Megatron), or
+  a sequence without tokens (datatrove).
+- A separator (EOD) may follow each document. The files do not state whether it does, or which ID it is.
+- tokfmt also reads blend lists (see `read_blend`) as one dataset: each prefix once, in the order of the list.
+- tokfmt also reads TNTIDX, the older index of fairseq and GPT-NeoX (`cached`); see `_legacy`.
+- With several prefixes, tokfmt writes a blend list of them, data_args.txt, and their counts, sequences.json. Both use
+  names within the folder, and leave out prefixes without tokens, which upstream cannot map.
+- If an index is larger than 64 MiB, `show` reads only the entries that it needs; see `lazy_layout`.
 - Not stored: checksum, tokenizer, masks.
 Source: NVIDIA/Megatron-LM d98e8a64 and megatron-core 0.16.1, EleutherAI/gpt-neox, huggingface/datatrove, run.
 """
@@ -56,35 +57,40 @@ MAGIC, LEGACY = b"MMIDIDX\0\0", b"TNTIDX\0\0"
 HEADER = Struct(magic="V9", version="<u8", dtype_code="u1", sequences="<u8", document_indices="<u8")
 OLD = Struct(magic="V8", version="<u8", dtype_code="<u8", item_size="<u8", items="<u8", sizes="<u8", documents="<u8")
 DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
-_AT_ONCE = 1 << 17  # entries of an index, which stay in the processor's cache; one of 10^8 has 2 GB
-_LONG = 1 << 26  # bytes of an index that is read where it is needed, if few sequences are
-_BLOCK, _BLOCKS = 1 << 13, 128  # entries of such a column that are read at once, and blocks that are kept
-LARGEST_LIST = 1 << 24  # bytes of a blend list; one of 100,000 prefixes has a third of that
-_WORDS = 8  # at the beginning of a file that may be one
+_AT_ONCE = 1 << 17  # index entries per read: they fit the processor's cache, and 10^8 entries have 2 GB
+_LONG = 1 << 26  # bytes above which an index is read lazily, if few sequences are needed
+_BLOCK, _BLOCKS = 1 << 13, 128  # entries per block of a lazily read column, and blocks kept in memory
+LARGEST_LIST = 1 << 24  # bytes of a blend list: three times what 100,000 prefixes take
+_WORDS = 8  # words that are looked at in the beginning of a possible blend list
 SPLITS = ("train", "valid", "test")
 LISTED, SIZES = "data_args.txt", "sequences.json"
-"""Beside several prefixes: the prefixes (--data-args-path), and of each its sequences and document indices
-(--per-dataset-sequences-path)."""
+"""Files in a folder of several prefixes, named after the options of Megatron that read them.
+
+data_args.txt (`--data-args-path`) lists the prefixes. sequences.json (`--per-dataset-sequences-path`) states the number
+of sequences and of document indices of each.
+"""
 _NAMED = re.compile(r".+_(document|sentence)")
-_WHOLE = "Convert it: the whole index is compared then, and documents are read by length"
+_WHOLE = "Convert it: tokfmt then compares the whole index, and reads documents by length"
 _KILLED = "Without it .bin has no documents: copy it, or write the dataset again if its writer was killed"
 
-_Indexed = Generator[tuple[Path, int, Any], None, int]  # pieces, and how many sequences
+_Indexed = Generator[tuple[Path, int, Any], None, int]  # yields pieces, and returns the number of sequences
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read indexed datasets."""
+    """Options for reading indexed datasets."""
 
-    unit: Literal["documents", "sequences"] = option("documents", "a sequence is a document, or a part of one")
+    unit: Literal["documents", "sequences"] = option(
+        "documents", "unit to read as a sequence: a document, or a sequence of the index"
+    )
     split: Literal["train", "valid", "test"] = option("train", "split to read of a blend list with splits")
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How to write indexed datasets."""
+    """Options for writing indexed datasets."""
 
-    eod: Literal["always", "none"] = option("always", "a separator after each document, as --append-eod, or none")
+    eod: Literal["always", "none"] = option("always", "separator after each document, as with --append-eod, or none")
     dtype: Literal["uint16", "int32"] | None = option(
         None, "dtype of the tokens; auto: uint16 if the largest ID allows it"
     )
@@ -92,7 +98,7 @@ class WriteOptions:
 
 
 class Writer(FlatWriter):
-    """Writes PREFIX.bin and, last, PREFIX.idx; with `tokens_per_file` a folder of them, of whole documents."""
+    """A writer of PREFIX.bin and then PREFIX.idx, or of a folder of such pairs with `tokens_per_file`."""
 
     separators, needs_max_id, dtypes, limit = Separators.TRAILING, True, ("<u2", "<i4"), INT32_MAX
     whole, names, per_file = True, "{number:05d}_text_document.bin", "tokens_per_file"
@@ -102,7 +108,7 @@ class Writer(FlatWriter):
         return self.options.tokens_per_file is not None
 
     def create(self, source: TokenReader) -> None:
-        if self.path.suffix != ".bin" and not self.folder:  # a file of that name was there already: it is no prefix
+        if self.path.suffix != ".bin" and not self.folder:  # `canonical` keeps the path of an existing file.
             raise ConversionError(f"{self.path}: is a file. Name PREFIX.bin, which is written with PREFIX.idx")
         super().create(source)
 
@@ -110,7 +116,7 @@ class Writer(FlatWriter):
         cuts, listed = self.cuts(stored), dict[str, list[int]]()
         for cut in cuts:
             path = self.file(cut.number).with_suffix(".idx")
-            if held := (yield from self._index(path, stored, cut, dtype)):  # upstream maps no file without tokens
+            if held := (yield from self._index(path, stored, cut, dtype)):  # Upstream cannot map an empty file.
                 listed[path.stem] = [held, cut.last - cut.first + 1]
         if len(cuts) > 1:
             yield self.path / LISTED, 0, "".join(f"{prefix}\n" for prefix in listed).encode()
@@ -153,18 +159,19 @@ class Megatron(FlatFormat):
     suffixes, prefix, counted, runs_on = (".bin", ".idx"), ".idx", "prefixes", False
     pattern, unreadable, other_index, drops = r".+\.idx", "TF601", "TF608", ("modes",)
     meanings = {
-        "TF601": Code("no index of Megatron-LM", "The magic number is another, .bin or .idx is missing, or its writer "
-                       "was killed before it wrote the index, which comes last. Write the dataset again."),
-        "TF602": Code("the index is cut or too long", "Its size is not what its own counts of sequences and "
-                       "documents say: a cut copy, or a writer that was killed. Copy or write it again."),
-        "TF603": Code("pointers contradict lengths", "Overflow of int32 while merging (Megatron-LM#1672), or an "
-                       "inclusive sum (Megatron-DeepSpeed#68). The tokens have the size that the lengths say, so "
-                       "documents are read by length."),
-        "TF604": Code("tokens and lengths differ in size", "Shorter: cut. Longer: a writer was killed, separators "
-                       "were written but not counted (#431), or the dtype code is wrong. Write it again."),
-        "TF605": Code("document indices do not end at the sequences", "Merging left them out (Megatron-LM#81), or "
+        "TF601": Code("not an index of Megatron-LM", "The magic number is wrong, .bin or .idx is missing, or the "
+                       "writer was killed before it wrote the index, which comes last. Write the dataset again."),
+        "TF602": Code("the index is cut or too long", "Its size does not follow from its own counts of sequences and "
+                       "documents: the copy was cut, or the writer was killed. Copy or write it again."),
+        "TF603": Code("pointers contradict lengths", "An int32 overflowed in a merge (Megatron-LM#1672), or a sum was "
+                       "inclusive (Megatron-DeepSpeed#68). The tokens have the size that follows from the lengths, so "
+                       "tokfmt reads documents by length."),
+        "TF604": Code("tokens and lengths differ in size", "If .bin is shorter, it was cut. If it is longer, a writer "
+                       "was killed, separators were written but not counted (#431), or the dtype code is wrong. Write "
+                       "it again."),
+        "TF605": Code("document indices do not end at the sequences", "A merge left them out (Megatron-LM#81), or "
                        "end_document() was never called. --from-opt unit=sequences reads each sequence by itself."),
-        "TF606": Code("multimodal", "Each sequence has a mode (text, image), which no other format carries: "
+        "TF606": Code("multimodal", "Each sequence has a mode (text, image), which no other format stores. "
                        "--allow-loss modes reads the tokens alone."),
         "TF607": Code("a sequences file that contradicts its prefixes", "With --per-dataset-sequences-path Megatron "
                        "opens no header: it trusts these counts, and reads all prefixes as uint16, or all as int32, "
@@ -200,7 +207,7 @@ class Megatron(FlatFormat):
         return path.suffix not in self.suffixes and listing.is_file(path)
 
     def members(self, path: Path) -> list[Path]:
-        found = super().members(path)  # of a folder without the indexes of text, which have the same name
+        found = super().members(path)  # In a folder, an index of text has the same suffix and is left out.
         return [
             one for one in found if listing.is_file(one) or not listing.is_dir(path) or _is_index(self.names(one)[1])
         ]
@@ -213,24 +220,24 @@ class Megatron(FlatFormat):
         try:
             prefixes = {located(path, one.prefix): None for split in SPLITS for one in read_blend(path, split)}
         except FormatError:
-            return [path]  # `open` and `audit` say what is wrong with it
+            return [path]  # `open` and `audit` report what is wrong with it.
         return [path, *(file for prefix in prefixes for file in self.names(prefix) if listing.is_file(file))]
 
     def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FileLayout:
         if not self._is_list(paths[0]):
-            return super().examine(paths, options, self._as_long(paths, hints))
+            return super().examine(paths, options, self._few_if_long(paths, hints))
         if not (blend := read_blend(paths[0], options.split)):
-            raise FormatError(paths[0], "is a blend list that names no prefix", found=f"split {options.split}")
+            raise FormatError(paths[0], "is a blend list without a prefix", found=f"split {options.split}")
         prefixes = [located(paths[0], one.prefix) for one in blend]
         for one, prefix in zip(blend, prefixes, strict=True):
             if not _is_indexed(prefix):
                 raise _no_index(paths[0], one.prefix)
-        laid = super().examine(prefixes, options, self._as_long(prefixes, hints))
+        laid = super().examine(prefixes, options, self._few_if_long(prefixes, hints))
         note = f"weights are not applied: each of {len(blend):,} prefixes is read once; tokfmt recipe mixes by weight"
         return replace(laid, notes=(*laid.notes, note)) if blend[0].weight is not None else laid
 
-    def _as_long(self, paths: Sequence[Path], hints: Hints) -> Hints:
-        """Hints by which indexes are read where they are needed only if together they are long."""
+    def _few_if_long(self, paths: Sequence[Path], hints: Hints) -> Hints:
+        """Return `hints` without `few` unless the indexes together are larger than 64 MiB."""
         if not hints.few:
             return hints
         indexes = [self.names(file)[1] for path in paths for file in self.members(path)]
@@ -241,39 +248,42 @@ class Megatron(FlatFormat):
         if not listing.exists(path):
             raise FormatError(path, "no such file", remedy=_KILLED)
         index, by_document = open_file(path), options.unit == "documents"
-        if hints.few and (laid := laid_where_needed(file, index, by_document=by_document)):
+        if hints.few and (laid := lazy_layout(file, index, by_document=by_document)):
             return laid
         try:
-            return laid_out(file, index, by_document=by_document, partial=hints.partial)
+            return pair_layout(file, index, by_document=by_document, partial=hints.partial)
         finally:
-            index.close()  # there may be thousands
+            index.close()  # A dataset may have thousands of indexes.
 
     def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-        """See `FlatFormat.audit`; of a folder also what its sequences file says of the prefixes."""
+        """See `FlatFormat.audit`. In a folder, the counts of its sequences file are compared as well."""
         yield from super().audit(path, options, how)
         if listing.is_dir(path) and listing.is_file(path / SIZES):
             try:
                 errors = list(_miscounted(path / SIZES))
             except FormatError as error:
                 errors = [error]
-            for one in errors:  # several dtypes are nobody's mistake, until somebody trains with this file
+            for one in errors:  # Several dtypes are an error only if Megatron trains with the sequences file.
                 yield Finding.of("TF607", one, "warning" if isinstance(one, UnsupportedError) else "error")
 
 
 def _miscounted(path: Path) -> Iterator[FormatError]:
-    """Where a sequences file differs from the indexes of its prefixes; nothing of another file of that name."""
+    """Yield an error for each difference between a sequences file and the indexes of its prefixes.
+
+    A JSON file of that name with other content yields nothing.
+    """
     listed, dtypes = json_object(open_file(path)), dict[str, str]()
-    if not all(isinstance(told, list) and len(told) == 2 for told in listed.values()):
+    if not all(isinstance(counts, list) and len(counts) == 2 for counts in listed.values()):
         return
-    for prefix, told in listed.items():
+    for prefix, counts in listed.items():
         place = _index_of(located(path, prefix))
         if not listing.is_file(place):
             yield _no_index(path, prefix)
         elif (index := open_file(place)).size >= HEADER.size:
             head = HEADER.read(index)
-            if told != (stored := [head["sequences"], head["document_indices"]]):
+            if counts != (stored := [head["sequences"], head["document_indices"]]):
                 what = f"sequences and document indices of {printable(prefix)}"
-                yield CorruptError(path, what, expected=stored, found=told)
+                yield CorruptError(path, what, expected=stored, found=counts)
             dtypes.setdefault(np.dtype(DTYPES.get(head["dtype_code"], "V0")).name, printable(prefix))
             index.close()
     if len(dtypes) > 1:
@@ -283,12 +293,15 @@ def _miscounted(path: Path) -> Iterator[FormatError]:
 
 
 def _no_index(path: Path, prefix: str) -> FormatError:
-    what = f"names the prefix {printable(prefix)}, which has no index"
-    return FormatError(path, what, expected=f"{prefix}.idx, beside the list or from where tokfmt runs")
+    what = f"lists the prefix {printable(prefix)}, which has no index"
+    return FormatError(path, what, expected=f"{prefix}.idx, in the directory of the list or the working directory")
 
 
 def _lists_only(path: Path, files: Sequence[Path]) -> bool:
-    """Whether a blend list is one of these prefixes without weights, which can be made again: others are the user's."""
+    """Return True if a blend list holds only prefixes of `files`, without weights.
+
+    Such a list can be made again. Any other list belongs to the user.
+    """
     listed, prefixes = open_file(path), {os.fsencode(file.stem) for file in files}
     try:
         return listed.size <= LARGEST_LIST and set(listed.read(0, listed.size).split()) <= prefixes
@@ -305,7 +318,7 @@ def _is_index(path: Path) -> bool:
 
 
 def columns_of(sequences: int, document_indices: int) -> Columns:
-    """Where the arrays of an index lie."""
+    """Return the columns of an index with so many sequences and document indices."""
     return Columns(
         HEADER.size,
         lengths=("<i4", sequences),
@@ -314,11 +327,17 @@ def columns_of(sequences: int, document_indices: int) -> Columns:
     )
 
 
-def laid_out(data: File, index: File, *, by_document: bool, partial: bool = False) -> FileLayout:
-    """What a pair holds: its documents, or each sequence by itself; with `partial`, those a cut index still tells.
+def pair_layout(data: File, index: File, *, by_document: bool, partial: bool = False) -> FileLayout:
+    """Return the layout of a pair of files, from its whole index.
+
+    Args:
+        data: PREFIX.bin.
+        index: PREFIX.idx.
+        by_document: A sequence of the layout is a document; else it is a sequence of the index.
+        partial: If the index is cut, return the sequences that are certain.
 
     Raises:
-        FormatError: The index is none, or of another kind.
+        FormatError: The index is not an index of tokens, or is of an unsupported kind.
     """
     begin, path = index.read(0, min(HEADER.size, index.size)), index.path
     if begin.startswith(LEGACY):
@@ -332,14 +351,14 @@ def laid_out(data: File, index: File, *, by_document: bool, partial: bool = Fals
         magic = printable(head["magic"][:7].decode("latin-1"))
         found = f"{magic}, version {head['version']}, dtype {head['dtype_code']}"
         expected, remedy = "MMIDIDX, version 1, integers", "Copy it again, or write the dataset again"
-        raise UnsupportedError(path, "no index of tokens", expected=expected, found=found, remedy=remedy)
+        raise UnsupportedError(path, "is not an index of tokens", expected=expected, found=found, remedy=remedy)
     columns, dtype, header = columns_of(count, marks), np.dtype(kind), HEADER.part(f"header of {path.name}", index)
     if index.size not in (columns.end, columns.end + count):
         cut = TruncatedError(
             path, "the size of the index", offset=18, expected=columns.end, found=index.size, remedy="Copy it again"
         )  # fmt: skip
         if partial and HEADER.size < index.size < columns.end:
-            return _still_told(data, index, columns, dtype, cut, by_document=by_document)
+            return _cut_layout(data, index, columns, dtype, cut, by_document=by_document)
         return _documents(Extent(data, 0, 0, dtype), offsets_of([]), [fatal("TF602", cut)], header)
     bounded_entries(path, max(count, marks), data)
     begins, negative, problems = _begins(index, columns, dtype.itemsize)
@@ -348,8 +367,8 @@ def laid_out(data: File, index: File, *, by_document: bool, partial: bool = Fals
         problems.append(fatal("TF606", error, "modes"))
     extent, sizes = told_tokens(data, dtype, int(begins[-1]), "TF604")
     if sizes and data.size == (int(begins[-1]) + count) * dtype.itemsize:
-        remedy = f"One more for each of {count:,} sequences: separators were written and not counted "
-        remedy += "(Megatron-LM#431), and documents are shifted. Write it again"
+        remedy = f"Each of {count:,} sequences has one token more: separators were written and not counted "
+        remedy += "(Megatron-LM#431), so documents are shifted. Write it again"
         what, most = "bytes of tokens", data.size - count * dtype.itemsize
         uncounted = CorruptError(data.path, what, expected=most, found=data.size, remedy=remedy)
         sizes = [fatal("TF604", uncounted, "tail")]
@@ -357,11 +376,11 @@ def laid_out(data: File, index: File, *, by_document: bool, partial: bool = Fals
     return _documents(extent, starts, [*(negative or sizes), *problems, *marked], header, *columns.sections(index))
 
 
-def laid_where_needed(data: File, index: File, *, by_document: bool) -> FileLayout | None:
-    """The same of a long index, of which entries are read when their sequences are; None if something speaks against.
+def lazy_layout(data: File, index: File, *, by_document: bool) -> FileLayout | None:
+    """Return the layout of a pair whose index entries are read when needed; None if a comparison fails.
 
-    Compared are the sizes of both files with the counts, the first and the last entry of each column, and, of the
-    sequences that are read, lengths with pointers. The whole index is compared by every other command.
+    Opening compares the sizes of both files with the counts, and the first and the last entry of each column. Reading a
+    sequence compares its length with its pointer. Commands other than `show` compare the whole index.
     """
     head = HEADER.read(index)
     count, marks, kind = head["sequences"], head["document_indices"], DTYPES.get(head["dtype_code"])
@@ -376,12 +395,12 @@ def laid_where_needed(data: File, index: File, *, by_document: bool) -> FileLayo
         return None
     note = f"{index.path.name}: only the entries that were needed were read; tokfmt check compares all {count:,}"
     laid = _documents(Extent(data, 0, data.size // dtype.itemsize, dtype), offsets_of([]), [], *columns.sections(index))
-    entries = Needed(index, columns, dtype.itemsize, data.size, by_document=by_document)
+    entries = LazyEntries(index, columns, dtype.itemsize, data.size, by_document=by_document)
     return replace(laid, starts=None, entries=entries, notes=(note,))
 
 
-class Needed:
-    """Where the sequences of a long index begin; see `sections.Entries`. Picklable."""
+class LazyEntries:
+    """Starts of the sequences of a long index, read when needed; see `annotation.Entries`. Picklable."""
 
     def __init__(self, index: File, columns: Columns, width: int, size: int, *, by_document: bool) -> None:
         self._index, self._columns, self._width, self._size, self._by_document = (
@@ -395,7 +414,7 @@ class Needed:
         self.sequences = columns.count("document_indices") - 1 if by_document else columns.count("lengths")
 
     def offsets(self, first: int, last: int) -> Offsets:
-        """See `sections.Entries`.
+        """See `annotation.Entries`.
 
         Raises:
             CorruptError: A pointer, a length or a document index contradicts another.
@@ -408,13 +427,13 @@ class Needed:
         out = np.empty(len(marks), np.int64)
         stop = int(marks[-1]) + 1
         for a, b in windows(int(marks[0]), stop, _AT_ONCE):
-            begins = self._begins(a, min(b + 1, stop))  # the next one as well, so that each length is compared
+            begins = self._begins(a, min(b + 1, stop))  # One more entry, so that each length is compared.
             held = slice(*np.searchsorted(marks, [a, b]))
             out[held] = begins[marks[held] - a] // self._width
         return out
 
     def _begins(self, first: int, last: int) -> Offsets:
-        """Bytes at which sequences `first <= k < last` begin; sequence `count` is the end of the tokens."""
+        """Return the byte offsets of sequences `first <= k < last`; sequence `count` is the end of the tokens."""
         count = self._columns.count("lengths")
         begins = self._column("pointers", first, min(last, count)).astype(np.int64)
         if last > count:
@@ -431,7 +450,7 @@ class Needed:
         return begins
 
     def _column(self, name: str, first: int, last: int) -> NDArray[Any]:
-        """Entries `first <= k < last` of a column, of blocks that are kept."""
+        """Return the entries `first <= k < last` of a column, through the cache of blocks."""
         found = [np.empty(0, np.int64)]
         for number in range(first // _BLOCK, -(-last // _BLOCK) if first < last else 0):
             begin = number * _BLOCK
@@ -447,13 +466,13 @@ class Needed:
         self._index.close()
 
 
-def _still_told(
+def _cut_layout(
     data: File, index: File, columns: Columns, dtype: np.dtype[Any], cut: FormatError, *, by_document: bool
 ) -> FileLayout:
-    """What an index that ends too early tells for certain: a length, a pointer and a document index for each of them.
+    """Return the layout of a cut index: the sequences whose length, pointer and document index are complete.
 
     Raises:
-        FormatError: What is there contradicts itself.
+        FormatError: The entries before the cut contradict each other.
     """
     count = _entries(index, columns, "pointers")
     begins, negative, wrong = _begins(index, columns, dtype.itemsize, count)
@@ -480,7 +499,7 @@ def _still_told(
 
 
 def _entries(index: File, columns: Columns, name: str) -> int:
-    """How many entries of a column lie within the file."""
+    """Return the number of entries of a column that the file holds completely."""
     width = columns.at(name, 1) - columns.at(name)
     return min(columns.count(name), max(0, index.size - columns.at(name)) // width)
 
@@ -488,7 +507,12 @@ def _entries(index: File, columns: Columns, name: str) -> int:
 def _begins(
     index: File, columns: Columns, width: int, entries: int | None = None
 ) -> tuple[Offsets, list[Problem], list[Problem]]:
-    """Where sequences begin by their lengths, one of these that is negative, and the first pointer that differs."""
+    """Return the starts of sequences from their lengths, and the problems of lengths and of pointers.
+
+    Returns:
+        int64[entries + 1] of token positions; at most one problem of a negative length; at most one of a pointer that
+        contradicts the lengths.
+    """
     count = columns.count("lengths") if entries is None else entries
     negative, problems = list[Problem](), list[Problem]()
     begins = np.zeros(count + 1, np.int64)
@@ -515,12 +539,15 @@ def _begins(
 
 
 def _marked(index: File, columns: Columns, begins: Offsets, *, by_document: bool) -> tuple[Offsets, list[Problem]]:
-    """Where documents begin, of where sequences do; or the latter, and what is wrong with the column of documents."""
+    """Return the starts of documents, from those of sequences, and the problems of the document indices.
+
+    If the document indices are invalid, or `by_document` is False, the starts of sequences are returned.
+    """
     count, cuts = len(begins) - 1, list(windows(0, columns.count("document_indices"), _AT_ONCE))
     if columns.count("document_indices") == len(begins) and all(
         np.array_equal(columns.read(index, "document_indices", a, b), np.arange(a, b)) for a, b in cuts
     ):
-        return begins, []  # each sequence is a document, as most often: half the memory
+        return begins, []  # The usual case, each sequence is a document, takes half the memory.
     marks = columns.read(index, "document_indices")
     if len(marks) and marks[0] == 0 and marks[-1] == count and bool((marks[:-1] <= marks[1:]).all()):
         if not by_document:
@@ -535,7 +562,7 @@ def _marked(index: File, columns: Columns, begins: Offsets, *, by_document: bool
         what, expected, found = f"document index {k:,}", f"{marks[k - 1]:,} or more", f"{marks[k]:,}"
     at = columns.at("document_indices", k)
     error = CorruptError(index.path, what, offset=at, expected=expected, found=found, remedy=remedy)
-    note = f"{index.path.name}: names no document; each of its {count:,} sequences was read as one"
+    note = f"{index.path.name}: lists no document; each of its {count:,} sequences was read as one"
     return begins, [fatal("TF605", error) if len(marks) > 1 and by_document else noted("TF605", error, note)]
 
 
@@ -551,30 +578,31 @@ def _documents(extent: Extent, starts: Offsets, problems: list[Problem], *sectio
 
 
 def _legacy(data: File, index: File, *, by_document: bool) -> FileLayout:
-    """The same of an index of TNTIDX.
+    """Return the layout of a pair with a TNTIDX index.
 
     magic, version, dtype code             54 4E 54 49 44 58 00 00; u64 1; u64 as in MMIDIDX
     item size, N, sizes, documents         u64 each
-    then                                   i64[N + 1] dimensions, i64[N + 1] where each item begins, in elements,
+    then                                   i64[N + 1] dimensions, i64[N + 1] start of each item, in elements,
                                            i64[sizes], i64[documents] first item of each document
     """
     head = OLD.read(index)
     kind, count = DTYPES.get(head["dtype_code"]), head["items"]
     if head["version"] != 1 or kind is None or head["item_size"] != np.dtype(kind).itemsize:
-        told = f"version {head['version']}, dtype {head['dtype_code']} of {head['item_size']} bytes"
-        raise UnsupportedError(index.path, "no index of tokens", expected="TNTIDX, version 1, integers", found=told)
+        stated = f"version {head['version']}, dtype {head['dtype_code']} of {head['item_size']} bytes"
+        what, expected = "is not an index of tokens", "TNTIDX, version 1, integers"
+        raise UnsupportedError(index.path, what, expected=expected, found=stated)
     columns = Columns(
         OLD.size, dimensions=("<i8", count + 1), begins=("<i8", count + 1), sizes=("<i8", head["sizes"]),
         document_indices=("<i8", head["documents"]),
     )  # fmt: skip
     if index.size != columns.end:
-        raise TruncatedError(index.path, "the size of the index", expected="as its counts say", found=index.size)
+        raise TruncatedError(index.path, "the size of the index", expected=columns.end, found=index.size)
     bounded_entries(index.path, max(count, head["sizes"], head["documents"]), data)
     begins = columns.read(index, "begins")
     extent, sizes = told_tokens(data, np.dtype(kind), int(begins[-1]), "TF604")
     if len(wrong := np.flatnonzero(np.diff(begins, prepend=0) < 0)) or begins[0]:
         k = int(wrong[0]) if len(wrong) else 0
-        what, at, found = f"where item {k:,} begins", columns.at("begins", k), int(begins[k])
+        what, at, found = f"the start of item {k:,}", columns.at("begins", k), int(begins[k])
         sizes = [fatal("TF604", CorruptError(index.path, what, offset=at, expected="from 0 up", found=found))]
     elif head["sizes"] != count or (columns.read(index, "sizes") != np.diff(begins)).any():
         error = CorruptError(index.path, "the sizes are not those of its items", offset=columns.at("sizes", 0))
@@ -587,8 +615,8 @@ class Blended(NamedTuple):
     """A prefix of a blend list.
 
     Attributes:
-        weight: Its share of the samples, before all are made to add up to 1; None where the list has no weights.
-        prefix: As written.
+        weight: Its share of the samples, before normalization to a sum of 1; None if the list has no weights.
+        prefix: The prefix, as written.
     """
 
     weight: float | None
@@ -596,19 +624,19 @@ class Blended(NamedTuple):
 
 
 def read_blend(path: Path, split: str = "train") -> list[Blended]:
-    """The prefixes of a list, in its order; of one that lists splits, those of `split`, of which there may be none.
+    """Return the prefixes of a blend list, in its order; of a list with splits, the prefixes of `split` (maybe none).
 
     data args file (--data-args-path)      text: `weight prefix weight prefix ...` or `prefix prefix ...`
     --per-split-data-args-path             JSON: {"train": [...], "valid": [...], "test": null}, of the same words
 
-    Words lie between any white space, so no prefix has a space. An odd number of words is prefixes; of an even number
-    the words 1, 3, 5 ... are weights if all are numbers, and prefixes if none is. Upstream reads `1 a b c` as four
-    prefixes and takes nan for a weight; both are refused here.
+    White space separates words, so a prefix cannot contain a space. If the number of words is odd, all are prefixes.
+    If it is even, the words 1, 3, 5 ... are weights if all of them are numbers, and prefixes if none is. Upstream reads
+    `1 a b c` as four prefixes and accepts nan as a weight; tokfmt refuses both.
 
     Source: NVIDIA/Megatron-LM d98e8a64, megatron/core/datasets/utils.py (get_blend_from_list), run.
 
     Raises:
-        FormatError: It is no such list, or what it means is not certain.
+        FormatError: The file is not such a list, or its meaning is not certain.
     """
     file = open_file(path)
     if file.size > LARGEST_LIST:
@@ -616,7 +644,7 @@ def read_blend(path: Path, split: str = "train") -> list[Blended]:
     try:
         text = file.read(0, file.size).decode()
     except UnicodeDecodeError as error:
-        raise CorruptError(path, "is no blend list", found=str(error)) from error
+        raise CorruptError(path, "is not a blend list", found=str(error)) from error
     finally:
         file.close()
     listed = text.lstrip().startswith("{")
@@ -637,24 +665,27 @@ def read_blend(path: Path, split: str = "train") -> list[Blended]:
 
 
 def likely_prefixes(head: bytes) -> list[str]:
-    """Words at the beginning of a file, one of which names a prefix if it is a list; none of what is no text."""
+    """Return the words at the beginning of a file that may be prefixes of a blend list; none if it is not text."""
     listed = head.lstrip().startswith(b"{")
     if b"\0" in head or (listed and b'"train"' not in head):
         return []
-    # quotes and brackets are of JSON; in a recipe, which names prefixes too, they make others of its words
+    # Quotes and brackets separate words only in JSON. In a recipe they stay in the words, which then match no prefix.
     words = map(os.fsdecode, re.findall(rb"[^\s\"\[\]{},:]+" if listed else rb"\S+", head)[:_WORDS])
     return [word for word in words if Path(word).name]
 
 
 def located(path: Path, prefix: str) -> Path:
-    """A prefix of a list: beside it, or else as upstream resolves it, from where the program runs."""
+    """Return the path of a prefix of a list: in the directory of the list, or in the working directory.
+
+    Upstream resolves prefixes in the working directory. tokfmt does so if only that directory holds the index.
+    """
     beside = path.parent / prefix
     here = Path(prefix)
     return beside if _is_indexed(beside) or not _is_indexed(here) else here
 
 
 def _is_indexed(prefix: Path) -> bool:
-    """Whether a word of a list is a prefix of files; not one that is too long for a name, or cannot be looked at."""
+    """Return True if PREFIX.idx is a file; False also if the name is too long or the path cannot be inspected."""
     with suppress(OSError):
         return listing.is_file(_index_of(prefix))
     return False
@@ -667,7 +698,7 @@ def _index_of(prefix: Path) -> Path:
 def _of_split(path: Path, listed: Mapping[str, Any], split: str) -> list[str]:
     found = listed.get(split)
     if not set(SPLITS) <= set(listed) or split not in SPLITS:
-        what = "is no list of splits" if split in SPLITS else f"has no split {split!r}"
+        what = "is not a list of splits" if split in SPLITS else f"has no split {split!r}"
         raise FormatError(path, what, expected=", ".join(SPLITS), found=", ".join(list(listed)[:4]))
     words = found.split() if isinstance(found, str) else [] if found is None else found
     if not isinstance(words, list) or not all(isinstance(word, (str, int, float)) for word in words):

@@ -1,13 +1,13 @@
-"""nanoGPT's `train.bin` and `val.bin`: token ids and nothing else.
+"""nanoGPT's `train.bin` and `val.bin`: token IDs and nothing else.
 
     bytes        content
-    0 to end     u16 little-endian token ids; u32 in forks with larger vocabularies, u8 in byte-level ones
+    0 to end     u16 little-endian token IDs; u32 in forks with larger vocabularies, u8 in byte-level ones
 
-- No header, index, count or checksum; a folder holds one file a split. Neither the width nor the separator is stored.
-- OpenWebText: 50256 (GPT-2) follows every document, also the last; two in a row enclose an empty one. Shakespeare has
-  no separator: one stream.
-- The writer makes the file at full size and fills it: one that was killed leaves zeros at the end.
-- `meta.pkl`, beside character-level data, is a pickle and never loaded.
+- No header, index, count or checksum; a folder holds one file per split. Neither the width nor the separator is stored.
+- OpenWebText: 50256 (GPT-2) follows every document, also the last. Two in a row enclose an empty document. Shakespeare
+  has no separator: it is one stream.
+- The writer makes the file at full size and then fills it. If it is killed, zeros remain at the end.
+- `meta.pkl`, the vocabulary of character-level data, is a pickle; tokfmt never loads it.
 Source: karpathy/nanoGPT 3adf61e1, data/*/prepare.py and get_batch in train.py, run.
 """
 
@@ -31,12 +31,12 @@ from tokfmt.core.reader import Separators
 from tokfmt.formats.flat import FileLayout, FlatFormat, FlatWriter, whole_tokens, written_tokens
 
 GPT2_EOS = 50256
-_LOOKED_AT = 1 << 15  # tokens at the beginning that show width and separator
+_LOOKED_AT = 1 << 15  # tokens at the beginning from which width and separator are inferred
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read raw tokens."""
+    """Options for reading raw tokens."""
 
     width: Literal[1, 2, 4] | None = option(None, "bytes per token; auto: 2 unless the data shows 4")
     split: str | None = option(None, "file of a folder to read: train, or the only one")
@@ -44,14 +44,14 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How to write raw tokens."""
+    """Options for writing raw tokens."""
 
     width: Literal[2, 4] = option(2, "bytes per token; nanoGPT itself reads only 2")
     split: str = option("train", "name of the file in a folder")
 
 
 class Writer(FlatWriter):
-    """Writes X.bin, or train.bin and val.bin in a folder."""
+    """A writer of X.bin, or of train.bin and val.bin in a folder."""
 
     separators, names = Separators.AFTER, "{options.split}.bin"
 
@@ -74,15 +74,16 @@ class NanoGpt(FlatFormat):
     meanings = {
         "TF641": Code("raw tokens cannot be read", "No regular file, no such split in the folder, no permission, "
                        "or a read error of the disk. The message says which."),
-        "TF642": Code("the file ends inside a token", "Its size is no multiple of the token width: a cut copy, or "
-                       "another width (--from-opt width=N). --allow-loss tail reads up to the last whole token."),
+        "TF642": Code("the file ends inside a token", "Its size is not a multiple of the token width: the copy was "
+                       "cut, or the width is another (--from-opt width=N). --allow-loss tail reads up to the last "
+                       "whole token."),
         "TF643": Code("zeros at the end", "The writer makes the file at full size, and was killed before it filled "
-                       "it; or a copy was cut. Write it again; --allow-loss tail reads what is before the zeros."),
-        "TF644": Code("bytes in the other order", "Ids are only plausible with their bytes swapped: a big-endian "
-                       "machine wrote them, and nanoGPT would train on other ids. --from-opt width=N reads them all "
-                       "the same."),
-        "TF645": Code("the last document does not end", "Upstream's writer ends each with the separator: a cut copy, "
-                       "or a shard of a stream that was cut anywhere. It is read as a document."),
+                       "it; or a copy was cut. Write it again. --allow-loss tail reads what is before the zeros."),
+        "TF644": Code("bytes in the other order", "The IDs are only plausible with their bytes swapped: a big-endian "
+                       "machine wrote them, and nanoGPT would train on other IDs. --from-opt width=N reads them "
+                       "without swapping."),
+        "TF645": Code("the last document does not end", "Upstream's writer ends each document with the separator: "
+                       "the copy was cut, or the file is a shard of a stream. The rest is read as a document."),
     }  # fmt: skip
 
     def sniff(self, probe: Probe) -> Confidence | None:
@@ -113,22 +114,22 @@ class NanoGpt(FlatFormat):
         pairs = file.array(0, min(file.size // 2, 2 * _LOOKED_AT), "<u2")
         turned, enough = pairs.byteswap(), len(pairs) >= 256
         wide, wide_turned = (enough and float(np.mean(high < 4)) > 0.95 for high in (pairs[1::2], turned[::2]))
-        if file.size % 4:  # a cut file of 4-byte tokens, if its lower halves are not small as well
+        if file.size % 4:  # It may be a cut file of 4-byte tokens, if the lower halves are not small as well.
             wide, wide_turned = wide and float(np.mean(pairs[::2] < 4)) < 1 / 2, False
         width = options.width or (4 if wide or wide_turned else 2)
         extent, problems = whole_tokens(file, np.dtype(f"<u{width}"), "TF642")
         beyond, beyond_turned = (float(np.mean(ids > GPT2_EOS)) if enough else 0.0 for ids in (pairs, turned))
         gpt2_turned = beyond_turned < 0.01 and beyond > 0.1 and len(np.unique(pairs)) >= 256
         if options.width is None and not wide and (wide_turned or gpt2_turned):
-            remedy = f"numpy.fromfile(PATH, '>u{width}').astype('<u{width}').tofile(PATH) turns them; "
-            remedy += f"{from_option('width', width)} reads them as they stand"
-            found = f"ids such as {', '.join(map(str, extent.file.array(0, 3, extent.dtype)))}"
-            what, expected = "seems to hold big-endian ids", "little-endian ones"
+            remedy = f"numpy.fromfile(PATH, '>u{width}').astype('<u{width}').tofile(PATH) swaps their bytes; "
+            remedy += f"{from_option('width', width)} reads them as they are"
+            found = f"IDs such as {', '.join(map(str, extent.file.array(0, 3, extent.dtype)))}"
+            what, expected = "seems to hold big-endian IDs", "little-endian IDs"
             error = UnsupportedError(file.path, what, expected=expected, found=found, remedy=remedy)
             problems.append(fatal("TF644", error))
         head = file.array(0, min(extent.tokens, _LOOKED_AT), extent.dtype)
         extent, unwritten = written_tokens(extent, "TF643")
-        guessed = f"{width}-byte ids, which nothing stores; {from_option('width', 'N')} overrides"
+        inferred = f"{width}-byte IDs, which the file does not state; {from_option('width', 'N')} overrides"
         gpt2 = not hints.no_eos and bool((head == GPT2_EOS).any())
         ends = hints.eos_id if hints.eos_id is not None else GPT2_EOS if gpt2 else None
         last = file.array((extent.tokens - 1) * width, 1, extent.dtype)[0] if extent.tokens else ends
@@ -140,9 +141,9 @@ class NanoGpt(FlatFormat):
             extents=[extent],
             separators=Separators.AFTER,
             eos_id=GPT2_EOS if gpt2 else None,
-            eos_from="GPT-2's separator stands in the data" if gpt2 else "",
+            eos_from="GPT-2's separator occurs in the data" if gpt2 else "",
             problems=[*problems, *unwritten],
-            inferred=() if options.width else (guessed,),
+            inferred=() if options.width else (inferred,),
             extras={"width": width},
         )
 

@@ -1,18 +1,21 @@
-"""OLMo's and dolma's token files: `X.npy` with raw tokens, `X.csv.gz` with where documents begin and end.
+"""OLMo's and dolma's token files: raw tokens in `X.npy`, starts and ends of documents in `X.csv.gz`.
 
     file                    content
-    X.npy                   token ids, little-endian u8, u16, u32 or u64, and no numpy header in spite of the name
-    X.csv.gz                gzip, no header row, a row a document: start,end in tokens, end exclusive; dolma adds
+    X.npy                   token IDs, little-endian u8, u16, u32 or u64, and no numpy header in spite of the name
+    X.csv.gz                gzip, no header row, one row per document: start,end in tokens, end exclusive; dolma adds
                             id,src,loc, quoted where needed
-    labels_mask_part_K.npy  a byte a token, of token_ids_part_K.npy; labels_mask_X.npy of another X.npy; in a folder,
-                            of the token file of the same rank: 1 counts as a target, 0 does not
+    labels_mask_part_K.npy  label mask of token_ids_part_K.npy, one byte per token: 1 if its label counts in the loss,
+                            else 0; labels_mask_X.npy is that of another X.npy; in a folder, masks and token files
+                            match by rank
 
-- Nothing stores the width: the last row's end times the width is the size, of a file that is whole, which the ids
-  have to show. OLMo-core takes the least of 1, 2, 4, 8 bytes that holds the vocabulary, dolma 2 unless told.
-- EOS follows every document unless it is its last token already; an empty document is an EOS alone.
-- dolma makes files at their full size: one that was killed leaves zeros behind the last row.
-- open-instruct cuts its stream every 1 GiB, so that documents run across files; the piece in each has a row.
-- OLMo-core reads local files by a scan for EOS and ignores the rows: documents without one run together.
+- The files do not state the width. If a file is complete, the end of the last row times the width is its size; tokfmt
+  checks the IDs against that. OLMo-core uses the smallest of 1, 2, 4, 8 bytes that holds the vocabulary, dolma 2 by
+  default.
+- EOS follows every document unless it is its last token already. An empty document is an EOS alone.
+- dolma makes files at their full size. If it is killed, zeros remain after the last row.
+- open-instruct cuts its stream every 1 GiB, so a document may continue in the next file; the piece in each file has a
+  row.
+- OLMo-core finds documents of local files by a scan for EOS and ignores the rows: documents without EOS run together.
 Source: allenai/dolma 669f534, allenai/OLMo-core fa6c5014, allenai/open-instruct e6c3044a, run.
 """
 
@@ -47,25 +50,25 @@ from tokfmt.core.widths import ends_alike, width_of_size
 from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatReader, FlatWriter, joined, loss_mask
 from tokfmt.formats.index_ends import OTHER_INDEX
 
-_ROWS = 1 << 20  # written at once
-_LOOKED_AT = 1 << 16  # bytes of a mask, or of a tail, that opening looks at
+_ROWS = 1 << 20  # rows per gzip member that is written
+_LOOKED_AT = 1 << 16  # bytes at each end of a tail that are compared with zero
 _MASKS = "labels_mask*.npy"
-_ENDS = 64  # documents whose last tokens show the separator
-_LINE = 1 << 16  # characters of a row
-_GZIP_INPUT, _GZIP_OUTPUT = 1 << 16, 1 << 20  # bytes at once
-_ROW_BYTES, _SLACK = 1 << 10, 1 << 20  # compressed bytes that the rows of a byte of tokens may take, and some
+_ENDS = 64  # documents whose last tokens are compared to infer the separator
+_LINE = 1 << 16  # characters per row, at most
+_GZIP_INPUT, _GZIP_OUTPUT = 1 << 16, 1 << 20  # bytes per step of decompression, at most
+_ROW_BYTES, _SLACK = 1 << 10, 1 << 20  # limit of a .csv.gz in bytes: 1 KiB per byte of tokens, plus 1 MiB
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read raw tokens."""
+    """Options for reading raw tokens."""
 
     width: Literal[1, 2, 4, 8] | None = option(None, "bytes per token, if no .csv.gz states it")
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How to write raw tokens."""
+    """Options for writing raw tokens."""
 
     width: Literal[1, 2, 4, 8] | None = option(
         None, "bytes per token, to fit the vocabulary; auto: 2 unless IDs need more"
@@ -74,10 +77,10 @@ class WriteOptions:
 
 
 class Writer(FlatWriter):
-    """Writes X.npy and X.csv.gz, or part-0-NNNNN of both in a folder; with label masks, named as open-instruct does."""
+    """A writer of X.npy and X.csv.gz, or of such pairs in a folder; masks have the names of open-instruct."""
 
     separators, suffix, whole, per_file = Separators.TRAILING, ".npy", True, "file_tokens"
-    scanned = True  # OLMo-core scans local files, whatever the rows say
+    scanned = True  # OLMo-core scans local files for EOS and ignores the rows.
     needs_max_id, dtypes, limit = True, ("<u2", "<u4", "<u8"), 2**63 - 1
 
     @property
@@ -86,7 +89,11 @@ class Writer(FlatWriter):
 
     @staticmethod
     def mask_file(tokens: Path) -> Path:
-        """The label mask of one file of tokens, as open-instruct names them; of another name, labels_mask_ in front."""
+        """Return the path of the label mask of a token file.
+
+        As in open-instruct, "labels_mask" replaces "token_ids" in the name. Any other name gets the prefix
+        "labels_mask_".
+        """
         named = tokens.name.replace("token_ids", "labels_mask")
         return tokens.with_name(named if named != tokens.name else f"labels_mask_{named}")
 
@@ -116,32 +123,32 @@ class Olmo(FlatFormat):
     suffixes, member = (".npy", ".csv.gz"), "X.npy with raw tokens"
     meanings = {
         "TF701": Code(
-            "no raw tokens of OLMo",
-            "A label mask, a real numpy array, a run of open-instruct that was "
-            "stopped (_tokens.partial.bin), or no .csv.gz beside the tokens and no width=N given.",
+            "not raw tokens of OLMo",
+            "It is a label mask, a real numpy array, or a run of open-instruct that was stopped "
+            "(_tokens.partial.bin); or the tokens have no .csv.gz, and width=N is not given.",
         ),
         "TF702": Code(
             "rows that contradict the tokens",
-            "Rows of the .csv.gz overlap, or end beyond the file: it was "
-            "cut, or belongs to other tokens. OLMo-core would read past the end. Copy both again.",
+            "Rows of the .csv.gz overlap, or end beyond the token file: the file was "
+            "cut, or the rows belong to other tokens. OLMo-core would read past the end. Copy both again.",
         ),
         "TF703": Code(
-            "tokens of no document",
+            "tokens outside of documents",
             "A row of the .csv.gz is missing (OLMo-core#843). --allow-loss gaps reads the documents that have rows.",
         ),
         "TF704": Code(
-            "zeros behind the last row",
-            "dolma makes files at full size and was killed before it cut them "
+            "zeros after the last row",
+            "dolma makes files at full size, and was killed before it cut them "
             "(dolma#272). --allow-loss tail leaves the zeros out.",
         ),
         "TF705": Code(
             "rows and a scan differ",
-            "OLMo-core finds documents of local files by a scan for EOS, so that "
-            "those without one run together, and those with one inside fall apart. tokfmt reads the rows.",
+            "OLMo-core finds documents of local files by a scan for EOS: documents "
+            "without EOS run together, and documents with EOS inside are cut. tokfmt reads the rows.",
         ),
         "TF706": Code(
             "a label mask does not fit",
-            "Another number of bytes than tokens, or bytes other than 0 and 1: "
+            "It has more or fewer bytes than there are tokens, or bytes other than 0 and 1: "
             "OLMo-core stops, or trains on wrong tokens. Write the mask again.",
         ),
         "TF707": OTHER_INDEX,
@@ -169,7 +176,7 @@ class Olmo(FlatFormat):
         return list(dict.fromkeys([*super().files(path), *self._tokens_and_masks([path])[1]]))
 
     def _tokens_and_masks(self, paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-        """Files of tokens and their masks, which go together by rank."""
+        """Return the token files and the masks, both in order; file k belongs to mask k."""
         tokens = [file for path in paths for file in self.members(path)]
         found = [matching(path, _MASKS) if listing.is_dir(path) else [Writer.mask_file(path)] for path in paths]
         return tokens, sorted(mask for masks in found for mask in masks if listing.is_file(mask) and mask not in tokens)
@@ -197,12 +204,12 @@ class Olmo(FlatFormat):
             what = "label masks and token files differ in number"
             problems.append(fatal("TF706", CorruptError(masks[0], what, expected=len(tokens), found=len(masks))))
         starts, notes = _run_on(looks, hints.eos_id) if rows else (None, ())
-        said = f"label masks of {counted(len(masks), 'file')}" if masks else ""
-        laid = replace(laid, starts=starts, notes=notes, loss_masks=said, extras={"files": len(tokens)})
+        label_masks = f"label masks of {counted(len(masks), 'file')}" if masks else ""
+        laid = replace(laid, starts=starts, notes=notes, loss_masks=label_masks, extras={"files": len(tokens)})
         return replace(laid, problems=[*laid.problems, *problems])
 
     def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-        """See `FlatFormat.audit`; looked at wholly, also what a scan for the separator would find."""
+        """See `FlatFormat.audit`. If `how.deep`, the rows are compared with a scan for the separator as well."""
         findings = list(super().audit(path, options, how))
         yield from findings
         if how.deep and not findings:
@@ -210,28 +217,28 @@ class Olmo(FlatFormat):
 
 
 def rows_of(tokens: Path) -> Path:
-    """The file of rows beside one of tokens."""
+    """Return the path of the rows (.csv.gz) of a token file."""
     return tokens.with_suffix(".csv.gz")
 
 
 def _numpy(head: bytes) -> bool:
-    """A numpy array; tokens may spell its magic as well, and no header follows."""
+    """Return True for a numpy array: its magic and the "{" of its header, as tokens may have the magic alone."""
     return head.startswith(b"\x93NUMPY") and b"{" in (head[10:11], head[12:13])
 
 
 def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> FileLayout:
-    """What one file holds: runs of its tokens that rows cover, where documents begin among them, and its mask."""
+    """Return the layout of one token file: the runs of tokens that rows cover, their documents, and the mask."""
     head = file.read(0, min(16, file.size))
     if _numpy(head) or file.path.name.startswith("labels_mask"):
         found = "a numpy array" if _numpy(head) else "a label mask"
-        raise UnsupportedError(file.path, "holds no raw tokens", found=found, remedy="Name the file of tokens")
+        raise UnsupportedError(file.path, "does not hold raw tokens", found=found, remedy="Name the token file")
     spans = _rows(rows_of(file.path), file.size) if rows else None
     end = int(spans[-1, 1]) if spans is not None and len(spans) else 0
     if width is None and spans is None:
         odd = file.array(0, min(file.size // 2, _LOOKED_AT), "<u2")[1::2]
         likely = 4 if len(odd) and float(np.mean(odd < 4)) > 0.95 else 2
-        remedy = f"{from_option('width', 'N')} gives the bytes of one ({likely}, it seems)"
-        raise UnsupportedError(file.path, "raw tokens, and no .csv.gz beside them tells their width", remedy=remedy)
+        remedy = f"Give the bytes per token with {from_option('width', 'N')} ({likely}, it seems)"
+        raise UnsupportedError(file.path, "raw tokens without a .csv.gz, which states their width", remedy=remedy)
     given = width is not None
     width, inferred, problems = _width(file, width, end, spans)
     count = file.size // width
@@ -246,17 +253,17 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> Fi
         what, expected = f"row {k + 1:,}", f"from {before[k]:,} on, up to {count:,}"
         found = f"{spans[k, 0]:,} to {spans[k, 1]:,}"
         error = CorruptError(path, what, expected=expected, found=found, remedy="Copy it and the tokens again")
-        if (spans[:, 0] >= before).all() and (spans[:, 1] >= spans[:, 0]).all():  # nothing is wrong with the rows
+        if (spans[:, 0] >= before).all() and (spans[:, 1] >= spans[:, 0]).all():  # The rows agree with each other.
             error = _too_few(file, count, end, path.name, width_given=given)
         return FileLayout(extents=(), starts=offsets_of([]), problems=[*problems, fatal("TF702", error)])
     gaps = np.flatnonzero(spans[:, 0] > before)
     for k in gaps[:1].tolist():
         error = CorruptError(path, f"row {k + 1:,} begins", expected=int(before[k]), found=int(spans[k, 0]),
-                             remedy=f"{allowing('gaps')} leaves out tokens that are of no document")  # fmt: skip
+                             remedy=f"{allowing('gaps')} leaves out tokens outside of documents")  # fmt: skip
         problems.append(fatal("TF703", error, "gaps"))
     if left := file.size - end * width if rows else 0:
         zeros = _zeros(file, end * width)
-        what = "zeros behind the last row" if zeros else "tokens behind the last row"
+        what = "zeros after the last row" if zeros else "tokens after the last row"
         word, code = ("tail", "TF704") if zeros else ("gaps", "TF703")
         error = CorruptError(file.path, what, offset=end * width, found=f"{left:,} bytes",
                                remedy=f"{allowing(word)} leaves them out")  # fmt: skip
@@ -278,7 +285,7 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> Fi
 
 
 def _too_few(file: File, count: int, end: int, rows: str, *, width_given: bool) -> CorruptError:
-    """Tokens that end before the last row does."""
+    """Return the error of a token file that ends before its last row does."""
     remedy = f"Copy it and {rows} again"
     if not width_given:
         how = f"{from_option('width', 'N')} (bytes per token) with {Option('allow-partial')}"
@@ -290,15 +297,19 @@ def _too_few(file: File, count: int, end: int, rows: str, *, width_given: bool) 
 def _width(
     file: File, given: int | None, end: int, spans: Offsets | None
 ) -> tuple[int, tuple[str, ...], list[Problem]]:
-    """The bytes of a token, as given or as the size and the last row give them; what was inferred; what is wrong."""
+    """Determine the bytes per token, from the option, or from the size of the file and the last row.
+
+    Returns:
+        The width; the inferred facts; the problems.
+    """
     exact = [w for w in (1, 2, 4, 8) if end * w == file.size]
     if given:
         if not exact or given in exact:
             return given, (), []
-        what, expected, remedy = "bytes of a token", f"{exact[0]}, as the rows tell", f"Leave width={given} away"
+        what, expected, remedy = "bytes per token", f"{exact[0]}, from the rows", f"Leave width={given} out"
         if given > exact[0]:
             remedy = (
-                f"If it was cut, {Option('allow-partial')} saves the complete documents; else leave width={given} away"
+                f"If it was cut, {Option('allow-partial')} saves the complete documents; else leave width={given} out"
             )
         error = CorruptError(file.path, what, expected=expected, found=f"{given}, as given", remedy=remedy)
         return given, (), [fatal("TF702", error)]
@@ -312,10 +323,11 @@ def _width(
 
 
 def _look_partly(file: File, mask: Path | None, width: int | None, eos_id: int | None) -> FileLayout:
-    """The same of tokens or rows that end too early: the documents of which both are there.
+    """Return the layout of one token file, or of rows, that may be cut: the documents that have both.
 
     Raises:
-        FormatError: Nothing tells the width, which follows from the size only where all is there; or more is wrong.
+        FormatError: The width cannot be determined, as the size of a cut file does not show it; or there is more
+            damage than a cut.
     """
     path = rows_of(file.path)
     ends, lost = _rows_there(path, file.size)
@@ -325,8 +337,8 @@ def _look_partly(file: File, mask: Path | None, width: int | None, eos_id: int |
     ]
     extent = next((one for one in tried if width or ends_alike(one, ends, eos_id)), None)
     if extent is None:
-        remedy = f"{from_option('width', 'N')} says the bytes of a token"
-        raise CorruptError(path, "does not tell the width of tokens of which some may be missing", remedy=remedy)
+        remedy = f"Give the bytes per token with {from_option('width', 'N')}"
+        raise CorruptError(path, "does not show the width of tokens, of which some may be missing", remedy=remedy)
     count, short = extent.tokens, extent.tokens < int(ends[-1])
     if not short and not lost:
         return _look(file, mask, extent.dtype.itemsize, rows=True)
@@ -348,10 +360,14 @@ def _look_partly(file: File, mask: Path | None, width: int | None, eos_id: int |
 
 
 def _rows_there(path: Path, most: int) -> tuple[Offsets, str]:
-    """Where documents begin, and the end of the last, by the rows that are complete; why others are missing, or "".
+    """Read the complete rows of a file that may be cut.
+
+    Returns:
+        int64[documents + 1], the start of each document and the end of the last; and the reason why rows are missing,
+        or "".
 
     Raises:
-        FormatError: The rows are damaged otherwise, or leave tokens out.
+        FormatError: The rows are damaged in another way, or leave tokens out.
     """
     lost = ""
     try:
@@ -371,26 +387,26 @@ def _rows_there(path: Path, most: int) -> tuple[Offsets, str]:
     ends = np.concatenate([np.zeros(1, np.int64), rows[:, 1]])
     if not np.array_equal(rows[:, 0], ends[:-1]) or (np.diff(ends) < 0).any():
         raise CorruptError(
-            path, "rows overlap, or leave tokens out", remedy=f"{allowing('gaps')} reads a file that is whole"
+            path, "rows overlap, or leave tokens out", remedy=f"{allowing('gaps')} reads a file that is complete"
         )
     return ends, lost
 
 
 def _closed(looks: list[FileLayout], eos_id: int | None) -> list[FileLayout]:
-    """Without the last document, if it does not end as the others do: it may go on in a file that is missing."""
+    """Leave out the last document if it does not end with the separator: it may continue in a missing file."""
     readers = [FlatReader(look) for look in looks]
     eos_id = _common_end(readers) if eos_id is None else eos_id
     last, total = looks[-1], readers[-1].info.tokens
     if len(looks) < 2 or last.starts is None or not total or eos_id == int(readers[-1].tokens(total - 1, total)[0]):
         return looks
-    begin, what = int(last.starts[-2]), f"ends without {eos_id}: its last document may go on in the next file"
+    begin, what = int(last.starts[-2]), f"ends without {eos_id}: its last document may continue in the next file"
     damage = Damage(f"{printable(last.extents[-1].file.path)}: {what}", 1, total - begin)
     return [*looks[:-1], replace(last, extents=first_tokens(last.extents, begin), starts=last.starts[:-1],
                                  masks=first_tokens(last.masks, begin), damage=(*last.damage, damage))]  # fmt: skip
 
 
 def _zeros(file: File, at: int) -> bool:
-    """Whether what is behind a byte is zeros, as far as it is looked at: at both ends."""
+    """Return True if the bytes from `at` on begin and end with zeros; up to 64 KiB at each end are read."""
     if not at < file.size:
         return False
     many = min(file.size - at, _LOOKED_AT)
@@ -398,7 +414,16 @@ def _zeros(file: File, at: int) -> bool:
 
 
 def _rows(path: Path, most: int) -> Offsets:
-    """int64[rows, 2]: first and exclusive last token of each document. At most so many rows, and some."""
+    """Return int64[rows, 2]: start and exclusive end of each document, in tokens.
+
+    Args:
+        path: The .csv.gz.
+        most: Bytes of the token file, which bound the number of rows and the size of the .csv.gz.
+
+    Raises:
+        CorruptError: The file is empty, is damaged, or is not a table of numbers.
+        UnsafeError: The file is too large for its tokens.
+    """
     file = open_file(path)
     if not file.size:
         raise CorruptError(path, "is empty: its writer was killed", remedy="Copy it again, or write the dataset again")
@@ -412,17 +437,17 @@ def _rows(path: Path, most: int) -> Offsets:
     try:
         found: Offsets = np.fromiter(pairs, np.dtype((np.int64, 2)))
         if next(rows, None):
-            raise UnsafeError(path, "has more rows than the file of tokens has bytes")
+            raise UnsafeError(path, "has more rows than the token file has bytes")
     except (OSError, EOFError, zlib.error) as error:
         raise CorruptError(path, "is damaged: gzip cannot decode it", remedy="Copy it again") from error
     except (csv.Error, ValueError, IndexError, OverflowError) as error:
         found_at = f"line {rows.line_num:,}"
-        raise CorruptError(path, "is no table of start,end", expected="two numbers", found=found_at) from error
+        raise CorruptError(path, "is not a table of start,end", expected="two numbers", found=found_at) from error
     return found
 
 
 class _Inflated(io.RawIOBase):
-    """What the members of a gzip file hold, a piece at a time, up to zeros behind one: padding, as gzip(1) takes it."""
+    """The decompressed content of all members of a gzip file. Zeros after a member are padding, as for gzip(1)."""
 
     def __init__(self, file: File) -> None:
         self._pieces, self._rest = _members(file), memoryview(b"")
@@ -457,7 +482,13 @@ def _members(file: File) -> Iterator[bytes]:
 
 
 def _run_on(looks: Sequence[FileLayout], eos_id: int | None) -> tuple[Offsets, tuple[str, ...]]:
-    """Where documents begin: one that does not end with its file goes on in the next, if the file is full."""
+    """Join the documents of several files.
+
+    A document that does not end with its file continues in the next file, if its file is as long as the first.
+
+    Returns:
+        int64[documents + 1] of token positions; notes on documents that cross files.
+    """
     readers = [FlatReader(replace(look, problems=())) for look in looks]
     eos_id = _common_end(readers) if eos_id is None else eos_id
     starts, notes, base, goes_on = list[Offsets](), list[str](), 0, False
@@ -467,13 +498,13 @@ def _run_on(looks: Sequence[FileLayout], eos_id: int | None) -> tuple[Offsets, t
         base, goes_on = base + total, False
         if number + 1 < len(readers) and total and eos_id not in (None, int(reader.tokens(total - 1, total)[0])):
             goes_on = total == readers[0].info.tokens and readers[number + 1].info.tokens > 0
-            said = "goes on in the next file" if goes_on else "was kept by itself: its file is not full"
-            notes.append(f"{reader.extents[-1].file.path.name} ends without {eos_id}; its last document {said}")
+            how = "continues in the next file" if goes_on else "was kept by itself: its file is not full"
+            notes.append(f"{reader.extents[-1].file.path.name} ends without {eos_id}; its last document {how}")
     return np.concatenate([*starts, [base]]).astype(np.int64), tuple(notes)
 
 
 def _common_end(readers: Sequence[FlatReader]) -> int | None:
-    """The id that most of the first documents end with."""
+    """Return the ID with which more than half of the first documents end; None if there is none."""
     ends = [int(reader.tokens(at - 1, at)[0]) for reader in readers
             for at in reader.offsets(0, min(reader.info.sequences, _ENDS - 1))[1:].tolist() if at]  # fmt: skip
     common = max(set(ends), key=ends.count, default=-1)
@@ -481,15 +512,15 @@ def _common_end(readers: Sequence[FlatReader]) -> int | None:
 
 
 def _scanned(reader: FlatReader, path: Path, eos_id: int | None) -> Iterator[Finding]:
-    """Separators elsewhere than at the ends of documents, or too few of them, which only all tokens show."""
+    """Yield a finding if a scan of all tokens for the separator finds other documents than the rows state."""
     info, found, within = reader.info, 0, 0
     if info.layout is not Layout.DOCUMENTS or not info.tokens:
         return
     eos_id = _common_end([reader]) if eos_id is None else eos_id
     if eos_id is None:
         what, remedy = (
-            "no id ends most rows, which a scan would compare",
-            f"{Option('eos', 'ID')} says what to scan for",
+            "no ID ends most rows, so tokfmt cannot compare them with a scan",
+            f"Give the ID to scan for with {Option('eos', 'ID')}",
         )
         yield Finding.of("TF705", CorruptError(path, what, remedy=remedy), "info")
         return
@@ -500,8 +531,8 @@ def _scanned(reader: FlatReader, path: Path, eos_id: int | None) -> Iterator[Fin
         found, within = found + len(places), within + int(np.isin(places, near, invert=True).sum())
     if found != info.sequences or within:
         what = f"a scan for {eos_id}, as OLMo-core reads local files, does not find the documents of the rows"
-        told = f"{found:,}, of which {within:,} {'lies' if within == 1 else 'lie'} within a row"
-        yield Finding.of("TF705", CorruptError(path, what, expected=info.sequences, found=told), "warning")
+        counts = f"{found:,}, of which {within:,} {'is' if within == 1 else 'are'} within a row"
+        yield Finding.of("TF705", CorruptError(path, what, expected=info.sequences, found=counts), "warning")
 
 
 FORMAT = Olmo()

@@ -1,11 +1,12 @@
-"""Recipes: a dataset that is computed from others.
+"""Recipes: TOML files that compute a dataset from other datasets.
 
     tokfmt = 1                  version of the language, on a line of its own
-    seq_len = 4096 ...          how samples are cut and ordered
-    [[source]] ...              what is read
+    seq_len = 4096 ...          length and order of samples
+    [[source]] ...              one dataset to read
 
-- TOML 1.0, UTF-8, at most 16 MiB; read only. The language is described in `tokfmt.recipes.language`.
-- With `seq_len` sequence k is sample k, padding included, mask and labels beside it; without, the documents drawn.
+- TOML 1.0, UTF-8, at most 16 MiB; read only. `tokfmt.recipes.language` describes the language.
+- With `seq_len`, sequence k is sample k with its padding, and has a loss mask and labels. Without it, sequences are the
+  documents that the recipe draws.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from tokfmt.recipes.language import is_recipe, read_recipe
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """A recipe says itself how it is read."""
+    """No options: the recipe states how to read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Recipes are not written from data."""
+    """No options: tokfmt does not write recipes from data."""
 
 
 class RecipeFormat(Format):
@@ -52,7 +53,7 @@ class RecipeFormat(Format):
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> TokenReader | RecordReader:
         del options
         if hints.recipes is None:
-            raise OptionError(f"{paths[0]}: a recipe is opened by what knows all formats: tokfmt.open")
+            raise OptionError(f"{paths[0]}: a recipe needs all formats to open its sources. Use tokfmt.open")
         return hints.recipes(read_recipe(paths[0]), hints)
 
     def destination(self, path: Path, options: Any) -> Path:
@@ -70,11 +71,13 @@ class RecipeFormat(Format):
 
     def codes(self) -> Mapping[str, Code]:
         text = (
-            "It is no TOML, or has a key, a word or a number that the language does not have. The message says where."
+            "It is not TOML, or has a key, a word or a number that the language does not have. The message has the "
+            "line."
         )
         sources = (
-            "A source is missing, is damaged or cannot be read as the recipe says. Or the sources do not go together: "
-            "they have different separators, or fewer tokens than a quota asks for. The message names the source."
+            "A source is missing, is damaged or cannot be read as the recipe states. Or the sources do not fit "
+            "together: they have different separators, or fewer tokens than a quota asks for. The message names the "
+            "source."
         )
         return {
             "TF801": Code("a recipe cannot be read", text),

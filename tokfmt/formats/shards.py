@@ -1,12 +1,12 @@
-"""Folders of shards of documents that `index.json` lists, as LitData's and MosaicML streaming's are: the base of both.
+"""The base of formats of folders of shards that `index.json` lists: LitData and MosaicML streaming (MDS).
 
-    index.json  what shards there are, in order: name, bytes, items, compression
-    shard       u32 little-endian: N items; u32[N + 1]: byte at which each begins, and the size; perhaps more; the items
+    index.json  the shards, in order: name, bytes, items, compression
+    shard       u32 little-endian: N items; u32[N + 1]: byte offset of each item, and the size; perhaps more; the items
 
-A compressed shard is one stream of the whole of that; sizes and places are those inside.
+A compressed shard is one stream of all these bytes. Sizes and byte offsets are those of the decompressed shard.
 
-What the index tells is not read once more: an open reads the places of items at most, and where an index tells their
-lengths nothing of the shards. What was taken for granted so is compared when a shard is first read, as its hashes are.
+Opening a dataset reads at most the byte offsets of items. If the index states the lengths of items, opening reads no
+shard. When a shard is first read, its items are compared with the index, and its file with its hashes.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, digest
 from tokfmt.views.select import lost_empties
 
 INDEX = "index.json"
-_ITEMS = 1 << 20  # places of items that are written together
-_HASHED = 1 << 28  # bytes of shards that check compares with their hashes without --deep
-_SPAN, _FAR = 1 << 23, 1 << 12  # bytes read together; between items, beyond which each is read by itself
-_NEAR = 1 << 20  # bytes that are read beyond the ids that were asked for
+_ITEMS = 1 << 20  # byte offsets of items per write
+_HASHED = 1 << 28  # bytes of shards up to which `check` compares hashes without --deep
+_SPAN, _FAR = 1 << 23, 1 << 12  # bytes per read; bytes between items above which each item is read alone
+_NEAR = 1 << 20  # bytes that a read may take in addition to the IDs that are needed
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A file that a shard may be: as it is, or compressed.
+    """A form in which a shard may be stored: one file, plain or compressed.
 
     Attributes:
-        name: From the index, of which nothing is known.
-        codec: CODEC or CODEC:LEVEL; "" if it is not compressed.
-        hashes: Of the file, by their kind.
+        name: The name in the index; not validated.
+        codec: CODEC or CODEC:LEVEL; "" if the file is not compressed.
+        hashes: The hashes of the file, by their kind.
     """
 
     name: object
@@ -64,13 +64,13 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What an index tells of a shard.
+    """The entry of a shard in the index.
 
     Attributes:
-        forms: That which is there first counts.
-        size: Bytes, decompressed.
-        count: Items.
-        about: What more the format must know to find ids in them; it is pickled.
+        forms: The files that may hold the shard; the first that exists is read.
+        size: The decompressed size in bytes.
+        count: The number of items.
+        about: More that the format needs to find IDs in items. Picklable.
     """
 
     forms: Sequence[Form]
@@ -81,7 +81,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What an index tells. A shard may be a problem; the rest is as in `FileLayout`."""
+    """The content of an index. An invalid entry is a problem; the other attributes are as in `FileLayout`."""
 
     shards: Sequence[Listed | Problem]
     problems: Sequence[Problem] = ()
@@ -90,12 +90,12 @@ class Listing:
 
 
 class Ids(NamedTuple):
-    """Where the ids of each item lie in a shard.
+    """The byte offsets and lengths of the IDs of each item of a shard.
 
     Attributes:
-        places: int64[items], the byte at which they begin; None where that was not looked up yet.
-        lengths: int64[items], their bytes.
-        dtype: Of an id.
+        places: int64[items], the byte offset of the IDs of each item; None if not looked up yet.
+        lengths: int64[items], their lengths in bytes.
+        dtype: The dtype of an ID.
     """
 
     places: Offsets | None
@@ -104,20 +104,20 @@ class Ids(NamedTuple):
 
 
 Looked = tuple[Extent, NDArray[np.uint32], list[Section]]
-"""The ids of a shard, how many each item has, and named bytes."""
+"""The IDs of a shard, the number of IDs of each item, and the sections for `show --raw`."""
 
 
 class Values(File):
-    """The ids of one shard, item after item, as if they were a file. They are read where they lie.
+    """A virtual file of the IDs of one shard, item after item. Reads fetch the bytes from the shard.
 
     Args:
         shard: The shard, compressed or not.
-        ids: Where they lie, as far as that is known.
-        find: Finds it out in the shard.
-        hashes: Of the file, compared when something is first read.
+        ids: The lengths of the IDs, and their byte offsets if known.
+        find: Looks up the byte offsets in the shard.
+        hashes: The hashes of the file, which the first read compares.
     """
 
-    plain = False  # they are not all of it
+    plain = False  # Byte offsets here are not those in the shard.
 
     def __init__(self, shard: File, ids: Ids, find: Callable[[File], Ids], hashes: Mapping[str, str]) -> None:
         self.path, self.identity, self._fd = shard.path, shard.identity, None
@@ -133,15 +133,15 @@ class Values(File):
 
     @property
     def places(self) -> Offsets:
-        """int64[items], bytes at which the ids of each begin.
+        """int64[items], the byte offset in the shard of the IDs of each item.
 
         Raises:
-            CorruptError: What the index tells of them is not so.
+            CorruptError: The lengths in the shard differ from those in the index.
         """
         if self._places is None:
             found = self.find(self.shard)
             if found.places is None or not np.array_equal(offsets_of(found.lengths), self.bounds):
-                raise CorruptError(self.path, "items are not as long as its index and their heads tell")
+                raise CorruptError(self.path, "the lengths of items differ from the index or the heads of the items")
             self._places = found.places
         return self._places
 
@@ -174,13 +174,13 @@ class Values(File):
         """Compare the file with its hashes, once.
 
         Raises:
-            CorruptError: One differs.
+            CorruptError: A hash differs.
         """
-        for kind, said in self.hashes.items():
+        for kind, stated in self.hashes.items():
             found = digest(open_file(self.path), kind)
-            if found and found != said:
+            if found and found != stated:
                 remedy = f"Copy it again; {from_option('hashes', 'ignore')} reads it as it is"
-                raise CorruptError(self.path, f"does not fit its {kind}", expected=said, found=found, remedy=remedy)
+                raise CorruptError(self.path, f"does not fit its {kind}", expected=stated, found=found, remedy=remedy)
         self.hashes = {}
 
     def close(self) -> None:
@@ -188,13 +188,15 @@ class Values(File):
 
 
 class ShardFormat(FlatFormat):
-    """A format of such folders; subclass it. Of `FlatFormat` it has `examine`.
+    """The base of formats of such folders. It defines `examine`; a subclass defines `listing` and `ids`.
 
-    Attributes a format states:
-        shard, item: What upstream calls them, in messages: "chunk", "item".
-        wrong_name, missing, wrong_size, wrong_items: Codes of a name that leaves the folder, of a shard that is not
-            there, of one that is not as long as the index says, of items that contradict it.
-        wrong_hash: Of one that does not fit its hash; "" where an index has none.
+    Attributes that a format states:
+        shard, item: Upstream's words for them, for messages: "chunk", "item".
+        wrong_name: Code for a name that leaves the folder.
+        missing: Code for a shard that does not exist.
+        wrong_size: Code for a shard whose size differs from the index.
+        wrong_items: Code for items that contradict the index.
+        wrong_hash: Code for a shard that does not fit its hash; "" if the index has no hashes.
     """
 
     member = INDEX
@@ -208,34 +210,38 @@ class ShardFormat(FlatFormat):
 
     @abstractmethod
     def listing(self, path: Path, options: Any) -> Listing:
-        """What the index at a path tells.
+        """Return the content of the index at `path`.
 
         Raises:
-            FormatError: It is none of this format, or no shard of it can be read.
+            FormatError: The index is not of this format, or no shard of it can be read.
         """
 
     @abstractmethod
     def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
-        """Where ids lie in a shard, of which `table` is right."""
+        """Return the byte offsets and lengths of the IDs in a shard, from a valid `table`."""
 
     def contradictions(self, one: Listed, path: Path, tokens: int) -> Iterator[Problem]:  # noqa: ARG002 - nothing
-        """What an index says otherwise of a shard of so many tokens, and does not keep it from being read."""
+        """Yield contradictions between the index and a shard of `tokens` tokens that do not prevent reading."""
         yield from ()
 
     def codes(self) -> Mapping[str, Code]:
         return {
             **self.meanings,
-            self.missing: Code(f"a {self.shard} is missing", "index.json names it, and neither it nor a compressed "
-                               "form is there: a copy was cut off, or it was removed. Copy the folder again."),
-            self.wrong_size: Code(f"a {self.shard} is not as long as the index says", "It was cut, or its compressed "
-                                  "data are damaged. Copy it again, or leave it out of index.json."),
-            self.wrong_name: Code("a name that leaves the folder", "index.json names a file by `..`, by an absolute "
+            self.missing: Code(f"a {self.shard} is missing", "index.json lists it, but neither the file nor a "
+                               "compressed form exists: a copy was interrupted, or the file was removed. Copy the "
+                               "folder again."),
+            self.wrong_size: Code(f"a {self.shard} has another size than the index states", "It was cut, or its "
+                                  "compressed data is damaged. Copy it again, or leave it out of index.json."),
+            self.wrong_name: Code("a name that leaves the folder", "index.json lists a file by `..`, by an absolute "
                                   "path or an address, or a link leads out. Do not read it, unless you made it "
                                   "yourself.", unsafe=True),
         }  # fmt: skip
 
-    def told(self, one: Listed, file: File) -> Ids | None:  # noqa: ARG002 - nothing
-        """The same without `places`, where so much follows without a look at all items; what it says is checked."""
+    def known_lengths(self, one: Listed, file: File) -> Ids | None:  # noqa: ARG002 - nothing
+        """Return the IDs of a shard without `places` if their lengths are known without reading all items, else None.
+
+        The first read of the shard compares these lengths with the items.
+        """
         return None
 
     def examine(self, paths: Sequence[Path], options: Any, hints: Hints) -> FileLayout:
@@ -246,14 +252,14 @@ class ShardFormat(FlatFormat):
 
     def _laid(self, folder: Path, options: Any, *, whole: bool, certain_only: bool = False) -> FileLayout:
         listing = self.listing(folder / INDEX, options)
-        named = [form.name for one in listing.shards if isinstance(one, Listed) for form in one.forms]
-        spare = [file for file in self.files(folder) if str(file.relative_to(folder)) not in {INDEX, *map(str, named)}]
+        listed = [form.name for one in listing.shards if isinstance(one, Listed) for form in one.forms]
+        spare = [file for file in self.files(folder) if str(file.relative_to(folder)) not in {INDEX, *map(str, listed)}]
         notes = [*listing.notes]
         if spare:
             names = ", ".join(shown(file.name) for file in spare[:3])
             notes.append(f"{len(spare):,} of the {self.shard}s are not in index.json, and not read: {names}")
-        if len(set(map(str, named))) < len(named):
-            notes.append(f"index.json names a {self.shard} more than once: it is read as often")
+        if len(set(map(str, listed))) < len(listed):
+            notes.append(f"index.json lists a {self.shard} more than once: it is read as often")
         damage = list[Damage]()
         looks: list[Looked | Problem | None] = [
             one if isinstance(one, Problem) else self._look(folder, one, whole) for one in listing.shards
@@ -282,7 +288,7 @@ class ShardFormat(FlatFormat):
     def _certain(
         self, folder: Path, one: Listed | Problem, look: Looked | Problem | None, damage: list[Damage]
     ) -> Looked | Problem | None:
-        """What is certain of a shard that cannot be read: the items before its end; None: nothing is."""
+        """Return the items of a damaged shard that are complete, and add its damage; None if no item is certain."""
         if isinstance(one, Problem) or not isinstance(look, Problem) or isinstance(look.error, NO_DAMAGE):
             return look
         paths = [inside(folder, form.name) for form in one.forms if not form.codec]
@@ -299,7 +305,7 @@ class ShardFormat(FlatFormat):
         return kept
 
     def _look(self, folder: Path, one: Listed, whole: bool) -> Looked | Problem:
-        """The ids of a shard, how many each item has, and named bytes; or what is wrong with it."""
+        """Return the IDs of a shard, the number of IDs of each item, and sections; or the problem of the shard."""
         code = self.wrong_name
         try:
             forms = [(inside(folder, form.name), form) for form in one.forms]
@@ -313,19 +319,19 @@ class ShardFormat(FlatFormat):
                 file = Packed(path, form.codec.split(":")[0], one.size)
             self._check_size(file, one)
             if whole:
-                file.read(0, 0)  # all of it is decoded
+                file.read(0, 0)  # decodes all of it
             code = self.wrong_items
             find = partial(self.find, one)
-            ids = (None if whole else self.told(one, file)) or find(file)
+            ids = (None if whole else self.known_lengths(one, file)) or find(file)
         except UnsupportedError:
             raise
         except FormatError as error:
             return fatal(code, error)
         sections: list[Section] = (
-            [Column(f"places in {path.name}", file, 4, "<u4", one.count + 1)] if file.plain else []
+            [Column(f"offsets in {path.name}", file, 4, "<u4", one.count + 1)] if file.plain else []
         )
         hashes = {} if whole else form.hashes
-        lengths = (ids.lengths // ids.dtype.itemsize).astype(np.uint32)  # of a shard, whose places are u32
+        lengths = (ids.lengths // ids.dtype.itemsize).astype(np.uint32)  # a shard's offsets are u32
         return _extent(file, ids, find, hashes), lengths, sections
 
     def _check_size(self, file: File, one: Listed) -> None:
@@ -333,11 +339,11 @@ class ShardFormat(FlatFormat):
             what, remedy = f"bytes of the {self.shard}", "Copy it again"
             raise CorruptError(file.path, what, expected=one.size, found=file.size, remedy=remedy)
         if 4 * (one.count + 2) > one.size:
-            what, expected = f"is too short for its {self.item}s", f"{one.count:,} places"
+            what, expected = f"is too short for its {self.item}s", f"{one.count:,} offsets"
             raise CorruptError(file.path, what, expected=expected, found=f"{one.size:,} bytes")
 
     def audit(self, path: Path, options: Any, how: Audit) -> Iterator[Finding]:
-        """See `FlatFormat.audit`; hashes are compared once, behind the rest."""
+        """See `FlatFormat.audit`. Hashes are compared last; without `how.deep`, only up to 256 MiB of shards."""
         yield from super().audit(path, options, how)
         try:
             extents = self.examine([path], options, Hints()).extents if self.wrong_hash else ()
@@ -353,10 +359,10 @@ class ShardFormat(FlatFormat):
                 yield Finding.of(self.wrong_hash, error)
 
     def table(self, one: Listed, file: File) -> Offsets:
-        """int64[items + 1]: where each item begins, and the size.
+        """Return int64[items + 1]: the byte offset of each item, and the size of the shard.
 
         Raises:
-            CorruptError: They contradict the index, or leave the shard.
+            CorruptError: The offsets contradict the index, or leave the shard.
         """
         begin = 4 * (one.count + 2)
         table = np.frombuffer(begin_of(file, 0, begin), "<u4").astype(np.int64)
@@ -365,21 +371,25 @@ class ShardFormat(FlatFormat):
             expected = f"{one.count:,} {self.item}s from byte {begin:,} to {one.size:,}"
             order = ", not in order" if (np.diff(table[1:]) < 0).any() else ""
             found = f"{count:,} {self.item}s from {table[1]:,} to {table[-1]:,}{order}"
-            raise CorruptError(file.path, f"places of {self.item}s", offset=0, expected=expected, found=found)
+            raise CorruptError(file.path, f"offsets of {self.item}s", offset=0, expected=expected, found=found)
         return table[1:]
 
     def find(self, one: Listed, file: File) -> Ids:
-        """Where ids lie, by a look at all items."""
+        """Return the byte offsets and lengths of the IDs, from all items of the shard.
+
+        Raises:
+            CorruptError: Offsets contradict the index, or the IDs of an item end inside an ID.
+        """
         ids = self.ids(one, file, self.table(one, file))
         wrong = np.flatnonzero(ids.lengths % ids.dtype.itemsize)
         if len(wrong) and ids.places is not None:
-            what = f"the ids of {self.item} {int(wrong[0]):,} end inside one of {ids.dtype.itemsize} bytes"
+            what = f"the IDs of {self.item} {int(wrong[0]):,} end inside an ID of {ids.dtype.itemsize} bytes"
             raise CorruptError(file.path, what, offset=int(ids.places[wrong[0]]))
         return ids
 
 
 def gathered(file: File, places: Offsets, width: int) -> NDArray[np.uint8]:
-    """uint8[places, width]: so many bytes from each place of those in ascending order."""
+    """Return uint8[places, width]: `width` bytes from each byte offset in `places`, which ascend."""
     found, k = np.zeros((len(places), width), np.uint8), 0
     while k < len(places) and width:
         near = int(np.searchsorted(places, places[k] + _SPAN, side="right"))
@@ -393,7 +403,11 @@ def gathered(file: File, places: Offsets, width: int) -> NDArray[np.uint8]:
 
 
 def _extent(file: File, ids: Ids, find: Callable[[File], Ids], hashes: Mapping[str, str]) -> Extent:
-    """The ids of a shard: as they lie in it, where they do so one behind the other and nothing is to be compared."""
+    """Return the extent of the IDs of a shard.
+
+    If the IDs of all items are contiguous and no hash is to be compared, the extent is in the shard itself, so that
+    bytes can be copied. Else it is in a virtual file (`Values`).
+    """
     width, places, bounds = ids.dtype.itemsize, ids.places, offsets_of(ids.lengths)
     if places is not None and not hashes and np.array_equal(places - places[:1], bounds[:-1]):
         return Extent(file, int(places[:1].sum()), int(bounds[-1]) // width, ids.dtype)
@@ -404,10 +418,10 @@ class Written(NamedTuple):
     """A shard that was written.
 
     Attributes:
-        cut: What is in it.
-        name: Of its file.
-        size, hashes: Of what it holds, decompressed.
-        stored, stored_hashes: Of the file.
+        cut: The tokens and sequences in it.
+        name: The name of its file.
+        size, hashes: The size in bytes and the hashes of its decompressed content.
+        stored, stored_hashes: The size in bytes and the hashes of its file.
     """
 
     cut: Cut
@@ -419,15 +433,16 @@ class Written(NamedTuple):
 
 
 class ShardWriter(FlatWriter):
-    """Writes a folder: shards of whole documents, each compressed by itself if that is asked, and last the index.
+    """The base of writers of such folders: shards of whole documents, compressed one by one, and last the index.
 
-    What it says beyond `FlatWriter`: `name` and `described`, and where an item has more than ids `head` and `heads`.
+    Besides the methods of `FlatWriter`, a subclass defines `name` and `described`. If an item holds more than IDs, it
+    also defines `head` and `heads`.
 
     Attributes:
-        head: Bytes in front of the ids of each item.
-        empties: What upstream does with an item without an id.
-        codecs: Those that upstream reads.
-        hashed: Kinds of hashes of files in the index.
+        head: Number of bytes before the IDs of each item.
+        empties: What upstream does with an item without IDs, for a note.
+        codecs: The codecs that upstream reads.
+        hashed: Kinds of hashes that the index states.
     """
 
     separators, whole, needs_max_id, folder = Separators.TRAILING, True, True, True
@@ -450,7 +465,8 @@ class ShardWriter(FlatWriter):
         """See `Format.writer_traits`.
 
         Raises:
-            OptionError: Upstream reads no such compression, or its package is missing.
+            OptionError: Upstream does not read that compression.
+            MissingDependencyError: The package of the codec is not installed.
         """
         if options.compression != "none":
             compressor(options.compression, cls.codecs, 0)
@@ -458,14 +474,14 @@ class ShardWriter(FlatWriter):
 
     @abstractmethod
     def name(self, number: int, codec: str) -> str:
-        """Of a shard; `codec` is "" if it is not compressed."""
+        """Return the file name of shard `number`; `codec` is "" if it is not compressed."""
 
     @abstractmethod
     def described(self, shards: Sequence[Written], dtype: np.dtype[Any]) -> Mapping[str, object]:
-        """The index."""
+        """Return the content of index.json."""
 
     def heads(self, lengths: Offsets, dtype: np.dtype[Any]) -> NDArray[np.uint8]:  # noqa: ARG002 - none
-        """uint8[items, head]: what stands in front of the ids of items of so many."""
+        """Return uint8[items, head]: the bytes before the IDs of items with so many IDs each."""
         return np.zeros((len(lengths), 0), np.uint8)
 
     def notes(self, source: TokenReader) -> Iterator[str]:
@@ -484,7 +500,7 @@ class ShardWriter(FlatWriter):
         return 4 * (cut.last - cut.first + 2) + self.head * (cut.last - cut.first)
 
     def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
-        return super().regions(source, self.most_bytes if self.codec else size)  # what is compressed is one piece
+        return super().regions(source, self.most_bytes if self.codec else size)  # A compressed shard is one region.
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
         if not self.codec and not self.head:
@@ -504,7 +520,7 @@ class ShardWriter(FlatWriter):
     def _items(
         self, stored: TokenReader, dtype: np.dtype[Any], cut: Cut, tokens: range
     ) -> Iterator[tuple[int, NDArray[np.uint8], int]]:
-        """Windows of items: byte, content, largest id. What stands in front of an item goes with its first id."""
+        """Yield windows of items: byte offset, content, largest ID. The head of an item goes with its first ID."""
         limit, begin = int(np.iinfo(dtype).max), self.begins(cut) - self.head * (cut.last - cut.first)
         for a, b in windows(tokens.start, tokens.stop):
             ids = stored.tokens(a, b)
@@ -521,7 +537,7 @@ class ShardWriter(FlatWriter):
             yield begin + self.head * (first - cut.first) + (a - cut.start) * dtype.itemsize, content, top
 
     def _places(self, stored: TokenReader, dtype: np.dtype[Any], cut: Cut) -> Iterator[tuple[int, bytes]]:
-        """Byte and content of the places of items, and the size."""
+        """Yield the byte offset and the content of pieces of the table: the offsets of items, and the size."""
         begin = 4 * (cut.last - cut.first + 2)
         for a, b in windows(cut.first, cut.last + 1, _ITEMS):
             places = begin + (stored.offsets(a, b - 1) - cut.start) * dtype.itemsize
@@ -529,11 +545,15 @@ class ShardWriter(FlatWriter):
             yield 4 * (a - cut.first + 1), places.astype("<u4").tobytes()
 
     def _empty(self, stored: TokenReader, dtype: np.dtype[Any], cut: Cut) -> bytes:
-        """The items at the end of a shard that have no first id to go with."""
+        """Return the bytes of empty items at the end of a shard, which no window of `_items` holds."""
         return self.heads(np.zeros(cut.last - _first_from(stored, cut.stop, cut), np.int64), dtype).tobytes()
 
     def _pack(self, out: Output, stored: TokenReader, dtype: np.dtype[Any], cut: Cut) -> tuple[int, list[Any]]:
-        """Write a compressed shard, from its first byte to its last: its largest id, its number, hashes of it raw."""
+        """Write a compressed shard from its first byte to its last.
+
+        Returns:
+            Its largest ID, and for the receipt [its number, the hashes of its decompressed content].
+        """
         packer = compressor(self.codec, self.codecs, self._size(cut, dtype))
         raw, top, at = {kind: hashlib.new(kind) for kind in self.hashed}, -1, 0
 
@@ -556,9 +576,9 @@ class ShardWriter(FlatWriter):
         out.write(at, piece)
         at += len(piece)
         if (size := self._size(cut, dtype)) > most_decoded(at):
-            what = f"{size:,} bytes compress to {at:,}, which nobody would trust to hold so many"
+            what = f"{size:,} bytes compress to {at:,}, a ratio that tokfmt refuses to decode"
             raise ConversionError(f"{out.path.name}: {what}. Write it without compression")
-        os.truncate(out.path, at)  # it was made as large as it would be raw
+        os.truncate(out.path, at)  # `create` made it with its decompressed size.
         return top, [cut.number, {kind: found.hexdigest() for kind, found in raw.items()}]
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
@@ -573,8 +593,9 @@ class ShardWriter(FlatWriter):
                 empty = self._empty(stored, dtype, cut)
                 yield from ((path, at, places) for at, places in self._places(stored, dtype, cut))
                 yield path, size - len(empty), empty
-                yield path, 0, (cut.last - cut.first).to_bytes(4, "little")  # last: from byte 0 on a file is made anew
-            elif hashes is None:  # without an id it was in no region
+                # Last, as `commit` removes a file whose first piece begins at byte 0.
+                yield path, 0, (cut.last - cut.first).to_bytes(4, "little")
+            elif hashes is None:  # A shard without IDs is in no region.
                 with Output(path) as out:
                     _, (_, hashes) = self._pack(out, stored, dtype, cut)
             file = open_file(path)
@@ -584,10 +605,10 @@ class ShardWriter(FlatWriter):
         yield self.path / INDEX, 0, json.dumps(self.described(shards, dtype), sort_keys=True).encode()
 
     def _size(self, cut: Cut, dtype: np.dtype[Any]) -> int:
-        """Bytes of a shard as it is before it is compressed."""
+        """Return the decompressed size of a shard in bytes."""
         return self.begins(cut) + (cut.stop - cut.start) * dtype.itemsize
 
 
 def _first_from(stored: TokenReader, position: int, cut: Cut) -> int:
-    """The first sequence of a shard that begins at a position or after it."""
+    """Return the first sequence of a shard that begins at `position` or after it; `cut.last` if there is none."""
     return min(max(sequence_at(stored, position - 1) + 1 if position else 0, cut.first), cut.last)

@@ -1,16 +1,16 @@
-"""Text files: a file is a document, or holds several with a line of its own between them.
+"""Text files: one document per file, or several documents with a separator line between them.
 
     x.txt, .text, .md, .markdown, .rst    UTF-8; strict
-    start     EF BB BF, or nothing        UTF-8 byte order mark; no part of the document
-    separator <|endoftext|> 0A            with the option of that name: a line that holds just that, after which the
-                                          next document begins; 0D 0A or the end of the file end it, too
+    start     EF BB BF, or nothing        UTF-8 byte order mark; not part of the document
+    separator <|endoftext|> 0A            with the option `separator`: a line of just that text, after which the next
+                                          document begins; 0D 0A or the end of the file also end the line
     x.txt.gz, x.txt.zst                   the same, compressed
 
-- A directory of such files, in natural order, is one dataset, and so are several files given together.
-- Documents are what lies between separators to the last byte, line ends included: joined with the separator line they
-  are the file again. Behind a separator that ends the file there is no document; between two there is an empty one.
-- Nothing in such a file says what it is, so whoever reads one by its name is told, and whether a line of it looks like
-  a separator. Read only.
+- A directory of such files, in natural order, is one dataset. Several files given together are one dataset too.
+- A document is every byte between two separator lines, line ends included. Documents joined with separator lines give
+  the file again. No document follows a separator that ends the file; two separators in a row enclose an empty one.
+- The content of a text file does not state its format. tokfmt reads it by its name, prints a note, and reports a line
+  that looks like a separator. Read only.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ from tokfmt.formats.jsonl.lines import BOM, TextFile, line_number
 _NAME = re.compile(r"[^.].*\.(txt|text|md|markdown|rst)(\.gz|\.zst)?", re.DOTALL)
 _ABOUT = re.compile(r"(readme|licen[cs]e|notice|copying|changelog|citation|requirements)(\..*)?", re.IGNORECASE)
 _USUAL = re.compile(rb"^(<\|endoftext\|>|</s>|<eos>|<\|end_of_text\|>|\x0c)\r?$", re.MULTILINE)
-_BATCH = 1 << 20  # bytes of text
+_BATCH = 1 << 20  # characters of text per batch
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read text files."""
+    """Options for reading text files."""
 
     separator: str = option("", "line between two documents, such as <|endoftext|> (else a file is a document)")
     max_document: int = option(1 << 28, "longest document accepted, in bytes", least=1)
@@ -66,31 +66,31 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Text files are not written."""
+    """No options: tokfmt does not write text files."""
 
 
 class TextReader(TextRecords):
-    """Documents of text files. Keeps 8 bytes a document where they are asked for by number."""
+    """A reader of the documents of text files. Reading documents by number takes 8 bytes of memory per document."""
 
     def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> None:
         self.files: Sequence[Path] = [one for path in paths for one in _files(path)]
         self._mark, self._most, self._partial = options.separator.encode(), options.max_document, hints.partial
         self._limits = dict[Path, int]()
         if b"\n" in self._mark or b"\r" in self._mark:
-            raise OptionError("text option separator: is one line, without its end", name="separator")
+            raise OptionError("text option separator: is more than one line. Leave out line ends", name="separator")
         self._sizes = _sizes_of(self.files)
         damage = self._leave_out() if hints.partial else []
         whole = not self._mark
         plain = not any(path.suffix in (".gz", ".zst") for path in self.files)
         self.info = RecordInfo(
             "text", sum(self._sizes), len(self.files) if whole else None, random_access=whole or plain,
-            inferred=tuple(self._guessed()), extras={"files": len(self.files)}, damage=tuple(damage),
+            inferred=tuple(self._inferred()), extras={"files": len(self.files)}, damage=tuple(damage),
         )  # fmt: skip
 
     def _leave_out(self) -> list[Damage]:
-        """Leave out what is not certain: text that damaged compressed data do not hold, documents that are not UTF-8.
+        """Leave out text after the damage of compressed data, and documents that are not UTF-8; return the damage.
 
-        Reads everything. A file that is a document is left out if any of it is.
+        Reads all files. If a file is one document, any damage leaves out the whole file.
         """
         kept, damage = list[Path](), list[Damage]()
         for number, path in enumerate(self.files):
@@ -115,8 +115,8 @@ class TextReader(TextRecords):
         self.files, self._sizes = kept, _sizes_of(kept)
         return damage
 
-    def _guessed(self) -> Iterator[str]:
-        """What nobody said."""
+    def _inferred(self) -> Iterator[str]:
+        """Yield the facts that are inferred, with the option that overrides each."""
         if self._mark or not self.files:
             return
         yield f"each text file is read as one document; {from_option('separator', 'LINE')} splits at a line"
@@ -125,11 +125,11 @@ class TextReader(TextRecords):
             splits = f"{from_option('separator', repr(line))} splits there"
             yield f"{self.files[0].name} has lines {line}, which stay in its text; {splits}"
 
-    # where documents are
+    # Positions of documents
 
     @cached_property
     def _starts(self) -> list[NDArray[np.int64]]:
-        """Where the documents of each file begin, and the last of them ends; for who asks for some by number."""
+        """For each file, int64[documents + 1]: the byte offset of each document, and the end of the last."""
         if not self._mark:
             return [np.array([0, size]) for size in self._sizes]
         found = []
@@ -140,7 +140,7 @@ class TextReader(TextRecords):
 
     @cached_property
     def firsts(self) -> NDArray[np.int64]:
-        """int64[files + 1], the number of the first document of each file, and of all."""
+        """int64[files + 1]: the number of the first document of each file, and the number of documents."""
         if not self._mark:
             return np.arange(len(self.files) + 1)
         return offsets_of([len(starts) - 1 for starts in self._starts])
@@ -153,7 +153,7 @@ class TextReader(TextRecords):
         return list(self._several(size, first, last) if not self._mark else self._some(size, first, last))
 
     def _several(self, size: int, first: int, last: int) -> Iterator[Block]:
-        """Whole files, as many as there are bytes wanted."""
+        """Yield blocks of whole files, of about `size` bytes each."""
         begin, held = first, 0
         for number in range(first, last):
             held += self._sizes[number]
@@ -162,7 +162,7 @@ class TextReader(TextRecords):
                 begin, held = number + 1, 0
 
     def _some(self, size: int, first: int, last: int) -> Iterator[Block]:
-        """Some documents, of each file that has them."""
+        """Yield blocks of the documents `first <= k < last`; a block stays within one file."""
         for number, (base, end) in enumerate(itertools.pairwise(self.firsts.tolist())):
             a, b, starts = max(first, base) - base, min(last, end) - base, self._starts[number]
             while a < b:
@@ -174,10 +174,10 @@ class TextReader(TextRecords):
                 a = stop
 
     def _text(self, number: int) -> TextFile:
-        """A file, as large as it was.
+        """Return a file.
 
         Raises:
-            SourceChangedError: It is not; blocks were cut by the size that it had.
+            SourceChangedError: Its size has changed since blocks were cut.
         """
         text = TextFile(self.files[number])
         text.limit = self._limits.get(text.path)
@@ -186,7 +186,7 @@ class TextReader(TextRecords):
         return text
 
     def _cut(self, number: int, size: int) -> Iterator[Block]:
-        """A file from end to end; a plain one in parts that begin with a document."""
+        """Yield blocks of a whole file: one if it is compressed, else several that each begin with a document."""
         start, end = 0, self._sizes[number]
         text = self._text(number)
         while start < end:
@@ -195,7 +195,7 @@ class TextReader(TextRecords):
             start = stop
 
     def _border(self, text: TextFile, at: int) -> int:
-        """The first byte >= `at` of a plain file at which a document begins, or the end of the file."""
+        """Return the first byte offset >= `at` of a plain file at which a document begins, or the file's size."""
         base = max(0, at - len(self._mark) - 3)
         held, looked = bytearray(), 0
         for piece in text.pieces(base):
@@ -215,11 +215,13 @@ class TextReader(TextRecords):
     def _separator(
         self, held: bytearray, at: int, *, begins: bool = True, ends: bool = False
     ) -> tuple[int, int] | None:
-        """Where the next separator line lies, from its first byte to behind its end.
+        """Return the bounds of the next separator line in `held`, with its line end; None if there is none.
 
         Args:
-            held: Text; at: from where.
-            begins: A line begins with it; ends: the file ends with it.
+            held: A part of the text.
+            at: Where to start looking.
+            begins: A line begins at the start of `held`.
+            ends: The file ends at the end of `held`.
         """
         mark = self._mark
         while (at := held.find(mark, at)) >= 0:
@@ -235,20 +237,20 @@ class TextReader(TextRecords):
     # records
 
     def _documents(self, number: int, start: int, stop: int | None) -> Iterator[tuple[int, bytes]]:
-        """Where each document between two borders of a file begins, and its bytes; see `_leave_out`.
+        """Yield the byte offset and the bytes of each document of an interval of a file; see `_leave_out`.
 
         Raises:
-            UnsafeError: One is longer than is accepted.
+            UnsafeError: A document is longer than `max_document`.
         """
         for begin, data in self._between(number, start, stop):
             if not self._partial or _is_text(data):
                 yield begin, data
 
     def _between(self, number: int, start: int, stop: int | None) -> Iterator[tuple[int, bytes]]:
-        """All documents between two borders of a file, but for a last one that is cut.
+        """Do the same for all documents, without a last one that is cut.
 
         Raises:
-            UnsafeError: One is longer than is accepted.
+            UnsafeError: A document is longer than `max_document`.
         """
         text = self._text(number)
         held, base, at, looked = bytearray(), start, 0, 0
@@ -273,18 +275,18 @@ class TextReader(TextRecords):
             yield base, bytes(held)
 
     def _texts(self, block: Block) -> Iterator[tuple[int, str]]:
-        """Where each document of a block begins, and its text."""
+        """Yield the byte offset and the text of each document of a block."""
         for number, (begin, data) in self._pieces(block):
             try:
                 yield begin if self._mark else 0, data.decode()
             except UnicodeDecodeError as error:
                 raise CorruptError(
                     self.files[number], "is not UTF-8", offset=begin + error.start, found=f"{data[error.start]:#x}",
-                    expected="UTF-8", remedy="iconv -f LATIN1 -t UTF-8 makes it so, if that is what it is",
+                    expected="UTF-8", remedy="If it is Latin-1, convert it with iconv -f LATIN1 -t UTF-8",
                 ) from error  # fmt: skip
 
     def _pieces(self, block: Block) -> Iterator[tuple[int, tuple[int, bytes]]]:
-        """The file of each document of a block, with what `_documents` says of it."""
+        """Yield the number of the file of each document of a block, with its byte offset and its bytes."""
         if not self._mark:
             for number in range(block.file, block.file + block.records):
                 for one in self._documents(number, 0, None):
@@ -307,7 +309,7 @@ class TextReader(TextRecords):
         yield RecordBatch(batch, begins=np.array(begins, np.int64))
 
     def _begin(self, index: int) -> tuple[TextFile, int]:
-        """The file of a document, and where it begins in the text."""
+        """Return the file of a document, and its byte offset in the text."""
         check_interval(index, index + 1, self.count(), "records")
         number = int(np.searchsorted(self.firsts, index, side="right")) - 1
         text = self._text(number)
@@ -333,7 +335,7 @@ class TextReader(TextRecords):
         return int(self.firsts[number] + np.searchsorted(starts, offset, side="right")) - 1
 
     def close(self) -> None:
-        """Nothing stays open."""
+        """Do nothing: no file stays open."""
 
 
 def _is_text(data: bytes) -> bool:
@@ -352,7 +354,7 @@ def _sizes_of(files: Sequence[Path]) -> list[int]:
 
 
 class Documents:
-    """Documents as the fields of a section: where each lies, how it begins, how long it is."""
+    """Documents as the fields of a section: the byte offset, the beginning and the length of each."""
 
     def __init__(self, reader: TextReader) -> None:
         self.reader = reader
@@ -370,16 +372,16 @@ class Documents:
             text, place = self.reader.record(number), self.reader.record_byte_offset(number)
         except FormatError as error:
             return broken(error)._replace(name=name)
-        said = f"{len(text):,} characters of {printable(place.path.name)}"
+        length = f"{len(text):,} characters of {printable(place.path.name)}"
         at = None if place.width is None else place.offset
-        return Field(name, at, place.width or 0, shown(text[:SHOWN]), said, path=place.path)
+        return Field(name, at, place.width or 0, shown(text[:SHOWN]), length, path=place.path)
 
 
 def _files(path: Path) -> list[Path]:
-    """A file, or those of a directory.
+    """Return a file, or the text files of a directory in natural order.
 
     Raises:
-        FormatError: It holds none, or cannot be listed.
+        FormatError: The directory holds no text file, or cannot be listed.
     """
     if not listing.is_dir(path):
         return [path]
@@ -404,7 +406,7 @@ class TextFormat(Format):
     read_options, write_options = ReadOptions, WriteOptions
 
     def sniff(self, probe: Probe) -> Confidence | None:
-        """By name, where the content does not speak against it: nothing in a text says that it is one."""
+        """See `Format.sniff`. Recognizes files by name, unless their beginning has a zero byte."""
         if probe.is_directory:
             others = [name for name in probe.entries if "." in name[1:] and not _ABOUT.fullmatch(name)]
             own = _named(others)
@@ -423,10 +425,10 @@ class TextFormat(Format):
 
     def destination(self, path: Path, options: Any) -> Path:
         del options
-        raise OptionError(f"{path}: text files are not written; x.jsonl holds texts of any kind, one a line")
+        raise OptionError(f"{path}: tokfmt does not write text files. Write x.jsonl, which holds one text per line")
 
     def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:  # noqa: ARG002 - all is read
-        """A finding for each file that cannot be read as text."""
+        """Yield a finding for each file that cannot be read as text."""
         for file in _files(path):
             try:
                 reader = TextReader([file], options, Hints())
@@ -439,7 +441,7 @@ class TextFormat(Format):
                 yield Finding.of("TF571", error)
 
     def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:
-        """How one file begins, and the documents of all."""
+        """Return a section of the beginning of a file, and one of all documents."""
         from tokfmt.formats.jsonl.check import file_start
 
         found = [Part("documents", path, lambda: Documents(TextReader([path], options, Hints())))]
@@ -448,11 +450,11 @@ class TextFormat(Format):
         return [Part(f"start of {path.name}", path, lambda: file_start(path)), *found]
 
     def codes(self) -> Mapping[str, Code]:
-        told = (
-            "A text file is not UTF-8, or its compressed data is damaged, or a document in it is longer than is "
-            "accepted. The message says where."
+        text = (
+            "A text file is not UTF-8, its compressed data is damaged, or a document in it is longer than is "
+            "accepted. The message has the byte offset."
         )
-        return {"TF571": Code("a text file cannot be read", told)}
+        return {"TF571": Code("a text file cannot be read", text)}
 
 
 FORMAT = TextFormat()
