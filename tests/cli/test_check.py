@@ -148,7 +148,7 @@ def test_a_note_that_repeats_a_finding_is_left_out(tmp_path):
     np.concatenate([np.arange(300), [50256], np.arange(50)]).astype("<u2").tofile(tmp_path / "train.bin")
     code, out, err = run(str(tmp_path / "train.bin"))
     assert (code, out.count("ends without 50256"), err.count("ends without 50256")) == (0, 1, 0)
-    assert err.count("note: 2-byte ids") == 1
+    assert err.count("note: 2-byte IDs") == 1
 
 
 def test_against_a_corpus_as_its_messages_advise(tmp_path):

@@ -143,7 +143,7 @@ def test_separators_that_were_not_counted_are_told_as_such(tmp_path):
     np.array([1, 2, 3, 0, 4, 5, 0], "<u2").tofile(path)
     (found,) = FORMAT.check(path, FORMAT.read_options())
     assert (found.code, found.message) == ("TF604", "bytes of tokens: expected 10, found 14")
-    assert found.remedy.startswith("One more for each of 2 sequences: separators were written and not counted")
+    assert found.remedy.startswith("Each of 2 sequences has one token more: separators were written and not counted")
     np.array([1, 2, 3, 4, 5, 6], "<u2").tofile(path)
     (found,) = FORMAT.check(path, FORMAT.read_options())
     assert found.remedy == "--allow-loss tail leaves out the last 2 bytes"

@@ -204,7 +204,7 @@ def test_the_parts_of_files(home):
         ("x.txt", b"fine\n---\nfin\xe9\n", {"separator": "---"}, CorruptError, "at byte 12"),
         ("x.txt", b"fine" * 99, {"max_document": 99}, UnsafeError, "a document is longer than 99 bytes"),
         ("x.txt.gz", gzip.compress(b"fine" * 99, mtime=0)[:-9], {}, FormatError, "the gzip data ends too early"),
-        ("x.txt", b"fine", {"separator": "a\nb"}, OptionError, "is one line"),
+        ("x.txt", b"fine", {"separator": "a\nb"}, OptionError, "is more than one line"),
     ],
 )  # fmt: skip
 def test_errors(tmp_path, name, content, options, error, says):
@@ -225,7 +225,7 @@ def test_directories_that_hold_nothing_else(tmp_path, names, format_):
     for name in names:
         (tmp_path / name).write_text('{"text": "a"}\n' if name.endswith("jsonl") else "a\n")
     if format_ is None:
-        with pytest.raises(DetectionError, match="no format recognises"):
+        with pytest.raises(DetectionError, match="no format recognizes"):
             registry.detect(tmp_path)
     else:
         assert registry.detect(tmp_path).name == format_

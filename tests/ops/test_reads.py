@@ -230,7 +230,7 @@ def test_documents_of_several_sequences(monkeypatch, tmp_path):
 @pytest.mark.parametrize(("column", "value"), [("pointers", 4), ("lengths", 8), ("documents", 5), ("documents", -1)])
 def test_an_entry_that_is_read_and_contradicts_another_is_an_error(long_index, column, value):
     entry(long_index, column, 12_345, value)
-    with pytest.raises(CorruptError, match="Convert it: the whole index is compared then"):
+    with pytest.raises(CorruptError, match="Convert it: tokfmt then compares the whole index"):
         list(show(long_index, "12344:12347", eos="none").shown)
     (shown,) = show(long_index, 5, eos=EOS).shown
     assert shown.ids == documents_of(LONG, 9)[5, :-1].tolist()

@@ -62,7 +62,7 @@ def a_line_that_inflates_without_end(path):
     rows(path, b'"' + b"a" * (1 << 26))
 
 
-@bad("olmo", "core-00000.npy", r"has more rows than the file of tokens has bytes")
+@bad("olmo", "core-00000.npy", r"has more rows than the token file has bytes")
 def rows_that_inflate_without_end(path):
     rows(path, b"0,0\n" * (1 << 20))
 
@@ -285,17 +285,17 @@ def a_chunk_that_is_a_link(path):
     (path / "chunk-0-0.bin").symlink_to(path.parent / "elsewhere.bin")
 
 
-@bad("litdata", LIT, r"by a name that no file has: found .ud800")
+@bad("litdata", LIT, r"lists a name that no file can have: found .ud800")
 def a_chunk_with_half_a_letter(path):
     chunk(path, filename="\ud800.bin")
 
 
-@bad("litdata", LIT, r"by a name that no file has: found aaaa")
+@bad("litdata", LIT, r"lists a name that no file can have: found aaaa")
 def a_chunk_with_a_very_long_name(path):
     chunk(path, filename="a" * 300)
 
 
-@bad("litdata", LIT, r"by a name that no file has: found a/a/a")
+@bad("litdata", LIT, r"lists a name that no file can have: found a/a/a")
 def a_chunk_very_far_down(path):
     chunk(path, filename="a/" * 3000 + "b")
 
@@ -310,7 +310,7 @@ def a_negative_number_of_items(path):
     chunk(path, chunk_size=-1)
 
 
-@bad("litdata", LIT, r"is too short for its items: expected 1,152,921,504,606,846,976 places, found 9,298 bytes")
+@bad("litdata", LIT, r"is too short for its items: expected 1,152,921,504,606,846,976 offsets, found 9,298 bytes")
 def an_absurd_number_of_items(path):
     chunk(path, chunk_size=2**60)
 
@@ -352,7 +352,7 @@ def items_that_overlap(path):
 @bad(
     "litdata",
     "pytree_mistake",
-    r"chunk-0-0.bin: items do not begin with their sizes, as PyTreeLoader writes them, at byte 128",
+    r"chunk-0-0.bin: items do not begin with their sizes, as PyTreeLoader writes them at byte 128",
 )
 def items_of_another_size_than_they_say(path):
     raw = (path / "chunk-0-0.bin").read_bytes()

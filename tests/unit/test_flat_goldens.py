@@ -352,8 +352,8 @@ def olmo(path, documents):
     [
         ([[1, 2, 9], [9], [3, 9]], None, ""),
         ([[1, 2, 9], [9], [3, 4]], None, "a scan for 9,.*: expected 3, found 2, of which 0 are within a row"),
-        ([[1, 9, 2], [5, 9], [3, 9]], None, "a scan for 9,.*: expected 3, found 3, of which 1 lies? within a row"),
-        ([[1, 9, 2], [5, 9], [3, 9]], 9, "a scan for 9,.*: expected 3, found 3, of which 1 lies? within a row"),
+        ([[1, 9, 2], [5, 9], [3, 9]], None, "a scan for 9,.*: expected 3, found 3, of which 1 (is|are) within a row"),
+        ([[1, 9, 2], [5, 9], [3, 9]], 9, "a scan for 9,.*: expected 3, found 3, of which 1 (is|are) within a row"),
         ([[1, 2, 9], [], [3, 9]], 9, "a scan for 9,.*: expected 3, found 2, of which 0 are within a row"),
         ([[1, 2], [3, 4], [5, 6]], None, "no ID ends most rows"),
     ],
@@ -362,7 +362,7 @@ def test_rows_are_compared_with_a_scan(documents, eos, says, tmp_path):
     """By the places of separators: as many of them as rows do not make them the same documents."""
     findings = list(tokfmt.check(olmo(tmp_path / "x.npy", documents), deep=True, eos=eos)[0].findings)
     assert [finding.code for finding in findings] == ["TF705"] * bool(says)
-    assert [finding.severity for finding in findings] == ["info" if "no id" in says else "warning"] * bool(says)
+    assert [finding.severity for finding in findings] == ["info" if "no ID" in says else "warning"] * bool(says)
     assert all(re.search(says, finding.message) for finding in findings)
 
 
@@ -485,7 +485,7 @@ def test_shards_that_an_index_leaves_out_or_names_twice_are_told(home, name, key
 
 @pytest.mark.parametrize(("name", "dtype"), [("bytes_int64", "int64"), ("bytes_uint16", "uint16")])
 def test_what_bytes_seem_to_be(name, dtype):
-    with pytest.raises(FormatError, match=rf"dtype.*NAME.* does \({dtype}, it seems\)"):
+    with pytest.raises(FormatError, match=rf"dtype.*NAME.* \({dtype}, it seems\)"):
         tokfmt.open(FIXTURES / "mds" / name)
 
 
@@ -502,7 +502,7 @@ def test_bytes_that_are_not_whole_int64_seem_to_be_less(tmp_path):
     }
     (tmp_path / "shard.00000.mds").write_bytes(shard)
     (tmp_path / "index.json").write_text(json.dumps({"version": 2, "shards": [{**one, "samples": 1, "raw_data": raw}]}))
-    with pytest.raises(FormatError, match=r"dtype.*NAME.* does \(uint16, it seems\)"):
+    with pytest.raises(FormatError, match=r"dtype.*NAME.* \(uint16, it seems\)"):
         tokfmt.open(tmp_path)
 
 
