@@ -249,7 +249,7 @@ def test_a_corrupt_source_names_no_option_that_cannot_help(tmp_path):
     cut(path, path.stat().st_size - 10)
     with pytest.raises(FormatError) as caught:
         tokfmt.convert(path, tmp_path / "o.pbin", eos=EOS)
-    assert "allow" not in str(caught.value)
+    assert "allow_partial" not in str(caught.value)
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "corpus"])
@@ -333,7 +333,7 @@ def test_a_cut_stream_of_one_document_names_no_option_that_saves_nothing(tmp_pat
     cut(path, 1024 + 2 * len(LISTS[0]))
     with pytest.raises(FormatError) as caught:
         tokfmt.convert(path, tmp_path / "refused.jsonl", eos=EOS)
-    assert "allow" not in str(caught.value)
+    assert "allow_partial" not in str(caught.value)
     with pytest.raises(FormatError, match="no sequence of it is certain"):
         tokfmt.convert(path, tmp_path / "saved.jsonl", eos=EOS, allow_partial=True)
 

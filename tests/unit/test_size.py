@@ -1,6 +1,7 @@
 """Limits on the length of a module and of a function.
 
-Lines are counted as `wc -l` counts them; a function extends from `def` to its last line, docstring included.
+Lines are counted as `wc -l` counts them. A function extends from `def` to its last line, without its docstring: a
+public function has one entry per parameter there, which is no reason to give it fewer parameters.
 """
 
 from __future__ import annotations
@@ -35,8 +36,15 @@ def functions(text: str) -> list[tuple[int, str]]:
     found = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            found.append(((node.end_lineno or node.lineno) - node.lineno + 1, node.name))
+            first = node.body[0]
+            documented = ast.get_docstring(node, clean=False) is not None
+            found.append((length(node) - (length(first) if documented else 0), node.name))
     return found
+
+
+def length(node: ast.stmt) -> int:
+    """Lines that a statement extends over."""
+    return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
 def sizes() -> list[tuple[Measure, int, str]]:
@@ -61,6 +69,6 @@ def test_modules_and_functions_stay_short():
 
 def test_what_is_measured(tmp_path):
     text = '@cache\n@other\ndef outer():\n    """Two\n    lines."""\n    def inner():\n        return 1\n    return inner\n'
-    assert sorted(functions(text)) == [(2, "inner"), (6, "outer")]
+    assert sorted(functions(text)) == [(2, "inner"), (4, "outer")]
     assert len(modules()) > 100
     assert max(map(len, modules()["core/reader.py"].splitlines())) <= 120
