@@ -551,7 +551,7 @@ def test_of_a_plain_source_that_is_tokenised_which_is_going_to_be_drawn(
     monkeypatch.setattr("tokfmt.ops.prepare.prepare._TEXTS", 16)
     monkeypatch.setattr("tokfmt.text.ingest._SMALLEST", 1 << 16)
     if misled:
-        monkeypatch.setattr(Preparation, "_least_tokens", lambda *_: (10_000_000.0, 1_000.0))
+        monkeypatch.setattr(Preparation, "_minimum_tokens", lambda *_: (10_000_000.0, 1_000.0))
     draw_, held, judged, lines = random.Random(6), [], [], []
     for number in range(3_200):
         text = " ".join(draw_.choice(WORDS) for _ in range(draw_.randrange(100, 200)))

@@ -327,7 +327,7 @@ def test_recipes_are_nested_so_deep_and_no_deeper(tmp_path):
 
 def test_recipes_that_name_others_twice_are_counted(tmp_path, monkeypatch):
     """Thirty levels of two sources each would be a thousand million recipes; here 63 may be, and usually 1,024."""
-    monkeypatch.setattr("tokfmt.ops.source.recipe._MOST", 63)
+    monkeypatch.setattr("tokfmt.ops.source.recipe._MAX_RECIPES", 63)
     with tokfmt.open(chained(tmp_path, 6, sources=2)) as dataset, tokfmt.open(PACK) as pack:
         assert dataset.info.tokens == 32 * pack.info.tokens
     for refused in (tokfmt.open, named_by):

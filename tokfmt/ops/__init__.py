@@ -1,14 +1,15 @@
-"""Commands as functions that return data, and what they share. Each package imports only those above it:
+"""The commands as functions that return data. Each package imports only those above it:
 
-    source       get from a request to an opened dataset
-    destination  what a command may replace, and what it must not touch
-    prepare      recipes of text made tokens
-    ledger       the file that says where each sequence came from
+    source       open the datasets that a request names
+    destination  refuse to replace or overwrite what a command must not touch
+    prepare      filter, draw and tokenize recipes of text
+    provenance   the ledger, which records where each sequence comes from
     compare      `tokfmt diff`
-    look         `tokfmt show`, search and export
+    search       `tokfmt search`
+    show         `tokfmt show`, and records and samples as JSON
     convert      `tokfmt convert`
     stats        `tokfmt stats`
     check        `tokfmt check`
 
-`tokfmt.dataset`, `tokfmt.recipe_dataset` and `tokfmt.api` stand above this package: they are the Python interface.
+`tokfmt.dataset`, `tokfmt.recipe_dataset` and `tokfmt.api` import this package. They are the Python interface.
 """

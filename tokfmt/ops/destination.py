@@ -1,4 +1,4 @@
-"""The destination of a command: what stands there, whose it is, and that it is no source."""
+"""Refuse a destination that is a source, or that holds files which do not belong to a dataset."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tokfmt.ops.source.request import SourceFiles
 
 
 def strangers_in(destination: Path) -> Objection:
-    """The objection to a directory that holds what is not of the dataset there; names the first.
+    """Return a function that names the first file in a directory that does not belong to the dataset there.
 
-    All is the dataset's if the manifest beside the destination counts as many files and bytes as there are; else what
-    its format names (a plug-in may name nothing: then nothing is known to be).
+    If the manifest beside the destination counts as many files and bytes as there are, all of them belong to the
+    dataset. Otherwise, the files that the format lists belong to it; if the format lists none, no file does.
     """
-    told = read_manifest(resolve_link(destination))  # now: when the question is asked again, it was moved
-    written = (told.output.get("files"), told.output.get("bytes"))
+    manifest = read_manifest(resolve_link(destination))  # read now, because a later check finds the dataset moved away
+    written = (manifest.output.get("files"), manifest.output.get("bytes"))
 
     def objection(path: Path) -> str:
         held = everything_in(path) if path.is_dir() else []
         if not held or (written is not None and _extent(held) == written):
             return ""
-        format_ = _format_of(path, told.content.get("format"))
+        format_ = _format_of(path, manifest.content.get("format"))
         found = held if format_ is None or not hasattr(format_, "files") else unrelated_files(format_, path)
         if not found:
             return ""
@@ -41,7 +41,7 @@ def strangers_in(destination: Path) -> Objection:
 
 
 def _extent(files: Iterable[Path]) -> tuple[int, int] | None:
-    """How many files these are, and their bytes; None if one is no regular file."""
+    """Return the number of files and their bytes; None if one of them is not a regular file."""
     count = size = 0
     for file in files:
         status = os.lstat(file)
@@ -51,11 +51,14 @@ def _extent(files: Iterable[Path]) -> tuple[int, int] | None:
     return count, size
 
 
-def _format_of(directory: Path, told: object) -> Format | None:
-    """The format of a directory by its manifest or by what is in it; that its names fit is not enough to remove it."""
+def _format_of(directory: Path, stated: object) -> Format | None:
+    """Return the format that the manifest states, or that the content of a directory shows; None if neither does.
+
+    File names alone are not enough evidence to remove a directory.
+    """
     try:
-        if isinstance(told, str):
-            return registry.get(told)
+        if isinstance(stated, str):
+            return registry.get(stated)
         format_ = registry.detect(directory)
     except (DetectionError, OptionError):
         return None
@@ -63,14 +66,15 @@ def _format_of(directory: Path, told: object) -> Format | None:
 
 
 def guard(destination: Path, paths: Iterable[str | os.PathLike[str]], found: Iterable[SourceFiles] = ()) -> None:
-    """Refuse a destination that is a source, lies in one or around one, or whose manifest would replace one.
+    """Refuse a destination that is a source, is inside or around one, or whose manifest would replace one.
 
     Args:
-        paths: Of the sources, as given.
-        found: The same with every file of theirs, which are all guarded.
+        destination: The path to write.
+        paths: The paths of the sources, as given.
+        found: The datasets of the sources. Each of their files is protected too.
 
     Raises:
-        ConversionError: Names what to do.
+        ConversionError: The destination or its manifest would replace a source.
     """
     real = os.path.realpath(resolve_link(destination))
     manifest, above, beneath = str(manifest_path(Path(real))), set(map(str, Path(real).parents)), os.path.join(real, "")
@@ -86,7 +90,7 @@ def guard(destination: Path, paths: Iterable[str | os.PathLike[str]], found: Ite
 
 
 def _real(path: str, parents: dict[str, str]) -> str:
-    """`os.path.realpath`, which resolves each directory once however many files lie in it."""
+    """Return `os.path.realpath(path)`, and resolve each directory only once, for sources of many files."""
     parent, name = os.path.split(path)
     if parent not in parents:
         parents[parent] = os.path.realpath(parent)
@@ -111,16 +115,18 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def refuse_foreign(destination: Path) -> None:
-    """Refuse a place for a manifest or a ledger where something else stands.
+    """Refuse a destination if a file that tokfmt did not write has the name of its manifest or ledger.
 
     Raises:
-        ConversionError: It is none of tokfmt's.
+        ConversionError: There is such a file.
     """
     place = resolve_link(destination)
     rows, about = ledger_paths(place)
     for path, what, words in (
-        (manifest_path(place), "manifest", SCHEMA), (about, "ledger", "tokfmt.ledger/"), (rows, "ledger", "'record'"),
-    ):  # fmt: skip
+        (manifest_path(place), "manifest", SCHEMA),
+        (about, "ledger", "tokfmt.ledger/"),
+        (rows, "ledger", "'record'"),
+    ):
         if words not in (_beginning(path) or words):
             shown = path if os.path.islink(destination) else Path(destination).with_name(path.name)
             raise ConversionError(
@@ -130,9 +136,11 @@ def refuse_foreign(destination: Path) -> None:
 
 
 def _beginning(path: Path) -> str:
-    """What a small file begins with; " " of what is none, "" where nothing is: not any more, if others replace it.
+    """Return the first 4 KiB of a file as text.
 
-    "" as well where nobody can look, and so nobody can write: whoever tries says why.
+    Returns:
+        " " for an empty file, and for anything that is not a readable regular file. "" if there is no file, or if its
+        directory cannot be searched: writing there then fails with the reason.
     """
     try:
         mode = os.lstat(path).st_mode
@@ -150,7 +158,7 @@ def _beginning(path: Path) -> str:
 
 
 def remove_manifest_of_link(destination: Path) -> None:
-    """Of a link, the manifest stands beside what it points at: an older one beside the link goes."""
+    """If the destination is a link, remove an older manifest beside the link: the new one is beside its target."""
     place = manifest_path(Path(os.path.abspath(destination)))
     if os.path.islink(destination) and SCHEMA in _beginning(place):
         with contextlib.suppress(OSError):
@@ -158,7 +166,7 @@ def remove_manifest_of_link(destination: Path) -> None:
 
 
 def replaced(destination: Path) -> str:
-    """What stands at a destination and would be replaced, in words; "" when nothing does."""
+    """Describe the file or directory that a destination would replace; "" if there is none."""
     place = resolve_link(destination)
     if not os.path.lexists(place):
         return ""

@@ -1,14 +1,16 @@
-"""`DST.ledger`: which record of which file each sequence of a prepared dataset came from.
+"""Write and read `DST.ledger`, which has the file and the record that each sequence of a recipe comes from.
 
-    DST.ledger         an array of `ROW` as numpy.load reads it: a row for each piece of a sequence, in order
+    DST.ledger         an array of `ROW` for numpy.load: one row for each piece of a sequence, in order
     DST.ledger.json    {"schema": "tokfmt.ledger/1", "unit": "sequences" | "samples", "sequences": ..., "rows": ...,
                         "dataset": {"bytes", "files", "xxh3_128"}, "sources": [{"name", "kind", "paths", "format",
                         "bytes", "files", ...}]}
 
-A row says: this sequence holds positions `start <= p < stop` of that record of `sources[source]`, which is a file of
-text, or a dataset of ids. Rows of a sequence are in its order; position len(record) is the separator, padding is in no
-row. Sequences are as `show` counts them, or samples where rows of a recipe are stored as they are ("unit"). Paths are
-relative to the directory that the dataset is in; "dataset" is what the ledger was written beside, to know it by.
+A row states that a sequence holds positions `start <= p < stop` of a record of `sources[source]`. That source is a file
+of text, or a dataset of token IDs. Position len(record) is the separator; padding has no row.
+
+- "unit" is "samples" if samples of a recipe are stored as they are. Otherwise sequences are counted as `show` does.
+- Paths are relative to the directory of the dataset.
+- "dataset" identifies the dataset that the ledger was written beside.
 """
 
 from __future__ import annotations
@@ -55,29 +57,29 @@ if TYPE_CHECKING:
 
 SCHEMA = "tokfmt.ledger/1"
 ROW = np.dtype([("sequence", "<i8"), ("source", "<i4"), ("record", "<i8"), ("start", "<i8"), ("stop", "<i8")])
-_HEAD = 256  # bytes before the rows: the header of numpy's format, padded, so that the number of rows may come last
-_AT_ONCE = 1 << 16  # sequences, or positions of samples
-_OPEN = 16  # files that are kept open while rows are followed
-_LIMIT = 1 << 28
+_HEAD = 256  # bytes of numpy's header before the rows; the padding leaves room for any number of rows
+_AT_ONCE = 1 << 16  # sequences, or positions of samples, whose rows are made at a time
+_OPEN = 16  # datasets that stay open while rows are followed
+_LIMIT = 1 << 28  # maximum size of DST.ledger.json, in bytes
 _AGAIN = f"Convert the recipe again with {Option('ledger')}, or remove the ledger"
 
 
 def _head(rows: int) -> bytes:
-    told = f"{{'descr': {ROW.descr}, 'fortran_order': False, 'shape': ({rows},), }}"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", _HEAD - 10) + told.ljust(_HEAD - 11).encode() + b"\n"
+    described = f"{{'descr': {ROW.descr}, 'fortran_order': False, 'shape': ({rows},), }}"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", _HEAD - 10) + described.ljust(_HEAD - 11).encode() + b"\n"
 
 
-# writing
+# Writing a ledger.
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """What a source of a recipe is made of, as the ledger lists it.
+    """The parts of a source of a recipe, each a file of text, a dataset or a recipe.
 
     Attributes:
-        begins: int64[parts], the number in the source of the first record of each part. Ascending.
-        firsts: int64[parts], the number in the part of that record.
-        targets: Its number in the list, or the tracer of the recipe that it is.
+        begins: The number in the source of the first record of each part, int64[parts], ascending.
+        firsts: The number of that record in the part, int64[parts].
+        targets: The number of each part in the ledger's list of sources, or the tracer of a recipe.
     """
 
     begins: Numbers
@@ -86,12 +88,19 @@ class Listed:
 
 
 class Tracer:
-    """Follows spans of a recipe's sources to datasets of ids and files of text, through recipes among them."""
+    """Follow spans of a recipe's sources through nested recipes to datasets of token IDs and files of text."""
 
     def __init__(
         self, recipe: Documents | Samples, allow_loss: frozenset[str], listed: list[dict[str, Any]], outer: str = ""
     ) -> None:
-        """Add what the recipe is made of to `listed`; `outer`: begins the names of its sources."""
+        """List the sources of a recipe.
+
+        Args:
+            recipe: The recipe.
+            allow_loss: The accepted losses, which the ledger records.
+            listed: The ledger's list, to which files of text and datasets of token IDs are appended.
+            outer: The prefix of the names of its sources, if the recipe is nested.
+        """
         self.recipe, self.allow_loss = recipe, allow_loss
         self._sources = [self._list(k, listed, outer) for k in range(len(recipe.sources))]
 
@@ -99,7 +108,7 @@ class Tracer:
         source, file = self.recipe.sources[number], self.recipe.file
         entry, targets = file.sources[number], list[int | Tracer]()
         found: list[tuple[list[Path], str | None, TokenReader | None]]
-        said: dict[str, object] = {
+        given: dict[str, object] = {
             "text": entry.text,
             "split": None,
             "eos": None,
@@ -113,33 +122,42 @@ class Tracer:
             leaves, first = _leaves(source)
             files = [registry.of_prefix(path) for path in source.paths]
             paths = [[path] for path in files] if len(leaves) > 1 else [files]
-            name = source.format if len(leaves) == 1 else entry.format  # of several each may be of another format
+            name = source.format if len(leaves) == 1 else entry.format  # several datasets can have different formats
             found = [(places, name, leaf) for places, leaf in zip(paths, leaves, strict=True)]
             firsts, begins = [0] * len(leaves), offsets_of([leaf.info.sequences for leaf in leaves])[:-1] - first
-            said |= {"split": entry.split, "eos": file.eos}
+            given |= {"split": entry.split, "eos": file.eos}
         options = given_options(entry.options)
         for named, name, leaf in found:
             if isinstance(leaf, (Documents, Samples)):
                 targets.append(Tracer(leaf, self.allow_loss, listed, f"{outer}{source.name}/"))
                 continue
             format_ = format_of(named[0], name)
-            places = [format_.canonical(path) for path in named]  # beside these their manifests stand
+            places = [format_.canonical(path) for path in named]  # the manifests are beside these paths
             request = SourceRequest(tuple(places), options=options)
             if file.pack == "stored":
                 request = viewed(request, format_, "samples")
             held = extent(one for path in places for one in format_.files(path))
             targets.append(len(listed))
-            listed.append({
-                "name": f"{outer}{source.name}", "kind": "text" if source.files else "ids",
-                "paths": [str(path) for path in places], "format": format_.name,
-                "bytes": held["bytes"], "files": held["files"],
-                "xxh3_128": read_manifest(places[0]).output.get("xxh3_128") if len(places) == 1 else None,
-                "options": words_of(request.options), **said,
-            })  # fmt: skip
+            listed.append(
+                {
+                    "name": f"{outer}{source.name}",
+                    "kind": "text" if source.files else "ids",
+                    "paths": [str(path) for path in places],
+                    "format": format_.name,
+                    "bytes": held["bytes"],
+                    "files": held["files"],
+                    "xxh3_128": read_manifest(places[0]).output.get("xxh3_128") if len(places) == 1 else None,
+                    "options": words_of(request.options),
+                    **given,
+                }
+            )
         return Listed(np.asarray(begins, np.int64), np.array(firsts, np.int64), targets)
 
     def follow(self, spans: SpanTable) -> SpanTable:
-        """Spans of sources as spans of what is listed: `source` its number there, `sequence` that of the record."""
+        """Return spans of the listed files and datasets for spans of the recipe's sources.
+
+        In the result, `source` is the number in the list, and `sequence` the number of the record.
+        """
         keyed, found = spans._replace(row=np.arange(len(spans.row))), list[SpanTable]()
         for k in np.unique(spans.source).tolist():
             listed, of_source = self._sources[k], _those(keyed, keyed.source == k)
@@ -155,7 +173,7 @@ class Tracer:
         return together._replace(row=spans.row[together.row])
 
     def within(self, spans: SpanTable) -> SpanTable:
-        """Spans of sequences of the recipe itself, followed."""
+        """Return spans of the listed files and datasets for spans of the recipe's own sequences or samples."""
         if isinstance(self.recipe, Documents):
             source, sequence = self.recipe.origins(spans.sequence)
             return self.follow(spans._replace(source=source, sequence=sequence))
@@ -167,7 +185,12 @@ def _those(spans: SpanTable, mask: NDArray[np.bool_]) -> SpanTable:
 
 
 def _clipped(inner: SpanTable, spans: SpanTable) -> SpanTable:
-    """What some spans hold of those that their sequences are made of; `inner.row` counts these sequences."""
+    """Return the parts of inner spans that outer spans hold.
+
+    Args:
+        inner: The spans that sequences are made of; `row` is the index of the outer span.
+        spans: The outer spans, of positions in these sequences.
+    """
     lengths = inner.stop - inner.start
     ends = np.cumsum(lengths)
     before = ends - lengths
@@ -179,7 +202,7 @@ def _clipped(inner: SpanTable, spans: SpanTable) -> SpanTable:
 
 
 def _leaves(source: Source) -> tuple[Sequence[TokenReader], int]:
-    """The readers of the datasets that a source of ids is made of, and how many of their sequences come before it."""
+    """Return the readers of the datasets in a source of token IDs, and the number of sequences before its first one."""
     reader, first = source.whole or source.reader, 0
     while isinstance(reader, (Deferred, Slice)):
         first += reader.first if isinstance(reader, Slice) else 0
@@ -196,21 +219,22 @@ def write_rows(
     dropped: Collection[str],
     progress: Progress,
 ) -> dict[str, Any]:
-    """Write the rows of a dataset that is made of a recipe to `scratch / "ledger"`; memory does not grow with them.
+    """Write the rows of the ledger of a recipe to `scratch / "ledger"`, in bounded memory.
 
     Args:
-        scratch: Where to.
-        opened: The recipe's reader; of a recipe of text it is `axis`, which exists once it is prepared.
-        axis: All its sequences.
+        scratch: The directory to write to.
+        opened: The reader of the recipe. If it is not `Documents` or `Samples`, the recipe has text, and `axis` is its
+            prepared reader.
+        axis: All sequences or samples of the recipe.
         written: The sequences as they are written.
-        dropped: Words of --allow-loss for what was given up.
-        progress: Told how far it is.
+        dropped: The --allow-loss names of the accepted losses.
+        progress: Receives the phase and counts.
 
     Returns:
-        Of `DST.ledger.json`: "sequences", "rows", "sources"; paths not yet relative to anything.
+        The "sequences", "rows" and "sources" of `DST.ledger.json`; paths are as they were opened.
 
     Raises:
-        OptionError: Sequences were told to be split, so that no row would be of one.
+        OptionError: The separators inside sequences split them, so that a row has no sequence.
     """
     recipe, allow_loss = opened if isinstance(opened, (Documents, Samples)) else axis, frozenset(dropped)
     if not isinstance(recipe, (Documents, Samples)) or "embedded-separators" in allow_loss:
@@ -245,7 +269,7 @@ def write_rows(
 
 
 def _table(recipe: Documents | Samples, numbers: Numbers) -> SpanTable:
-    """The spans of consecutive sequences of a recipe."""
+    """Return the spans of consecutive sequences or samples of a recipe."""
     if isinstance(recipe, Samples):
         return recipe.table(numbers)
     row, (source, sequence) = np.arange(len(numbers)), recipe.origins(numbers)
@@ -254,61 +278,67 @@ def _table(recipe: Documents | Samples, numbers: Numbers) -> SpanTable:
 
 
 def built(
-    told: Mapping[str, Any], format_: Format, staging: Staging, manifest: bytes | None
+    ledger: Mapping[str, Any], format_: Format, staging: Staging, manifest: bytes | None
 ) -> Mapping[str, bytes | Path]:
-    """The ledger beside a destination, by the names of its files.
+    """Return the files of the ledger beside a destination, by name.
 
     Args:
-        told: "unit", and what `write_rows` tells.
-        format_: Of the destination.
-        staging: Of the destination; its scratch holds the rows.
-        manifest: Of the destination, if it gets one: it knows the checksums.
+        ledger: "unit", and the values of `write_rows`.
+        format_: The format of the destination.
+        staging: The hidden directory of the destination; its scratch holds the rows.
+        manifest: The manifest of the destination, which has checksums of sources; None if there is no manifest.
     """
-    said: dict[str, Any] = json.loads(manifest) if manifest else {}
-    output = said["output"] if manifest else extent(written_files(format_, staging.path))
-    digests = {one["path"]: one["xxh3_128"] for one in said.get("sources", ())}
+    content: dict[str, Any] = json.loads(manifest) if manifest else {}
+    output = content["output"] if manifest else extent(written_files(format_, staging.path))
+    digests = {one["path"]: one["xxh3_128"] for one in content.get("sources", ())}
     home, sources = os.path.realpath(staging.destination.parent), list[dict[str, Any]]()
-    for one in told["sources"]:
+    for one in ledger["sources"]:
         (path, *_), digest = one["paths"], one["xxh3_128"]
-        if one["kind"] == "text" and any(digests.values()):  # of a file, where the manifest may have a directory
+        if one["kind"] == "text" and any(digests.values()):  # the manifest may have the directory, not the file
             digest = digests.get(path) or _digest_of(Path(path), registry.get(one["format"]))
         sources.append({**one, "xxh3_128": digest, "paths": [_relative(path, home) for path in one["paths"]]})
-    content = {
-        "schema": SCHEMA, "unit": told["unit"], "sequences": told["sequences"], "rows": told["rows"],
-        "dataset": output, "sources": sources,
-    }  # fmt: skip
-    text = (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
+    described = {
+        "schema": SCHEMA,
+        "unit": ledger["unit"],
+        "sequences": ledger["sequences"],
+        "rows": ledger["rows"],
+        "dataset": output,
+        "sources": sources,
+    }
+    text = (json.dumps(described, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
     rows, about = ledger_paths(staging.destination)
     return {rows.name: staging.scratch / "ledger", about.name: text}
 
 
 def _digest_of(path: Path, format_: Format) -> Any:
-    """The checksum of a dataset's files, which are read."""
+    """Return the checksum of the files of a dataset; reads all of them."""
     return fingerprint(path, format_.files(path))["xxh3_128"]
 
 
 def _relative(path: str, home: str) -> str:
-    """A path from a directory; `..` is taken away where that means the same, which it need not behind a link."""
+    """Return a path relative to a directory; resolve links only if removing `..` would name another file."""
     short = os.path.abspath(path)
     return os.path.relpath(short if os.path.samefile(short, path) else os.path.realpath(path), home)
 
 
-# reading
+# Reading a ledger.
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a piece of a sequence comes from: positions `start <= p < stop` of a record.
+    """The origin of a piece of a sequence: positions `start <= p < stop` of a record.
 
     Attributes:
-        source: Name of the source; of one in a recipe that is a source, `outer/inner`.
+        source: Name of the source; `outer/inner` for a source of a nested recipe.
         path: The file.
-        record: Its number in the file, of ids in the dataset, from 0.
-        start, stop: In tokens; position len(record) is the separator.
-        line: Of the file, from 1; None where records are no lines.
-        byte: At which the line begins, of the decompressed text where `decompressed`; None without a line.
-        detail: Where that is in the words of the format; "" for nothing more.
-        via: Datasets that were themselves prepared, and their sequences, outermost first.
+        record: Number of the record in the file, or of the sequence in a dataset of token IDs, from 0.
+        start: First position in the record, in tokens.
+        stop: Position after the last; position len(record) is the separator.
+        line: Number of the line in the file, from 1; None if records are not lines.
+        byte: Byte offset of the line, in the decompressed text if `decompressed`; None without a line.
+        decompressed: The file is compressed.
+        detail: The place in terms of the format, such as a row group; "" if there is none.
+        via: The prepared datasets that lead to the record, each with the number of a sequence, outermost first.
     """
 
     source: str
@@ -324,13 +354,15 @@ class Origin:
 
 
 class Ledger(NamedTuple):
-    """A ledger that fits its dataset.
+    """A ledger that belongs to its dataset.
 
     Attributes:
-        path: The file of rows; home: what its paths are relative to.
-        unit: "sequences" or "samples"; sequences: how many it tells of.
-        sources: What it lists.
-        rows: ROW[...], mapped.
+        path: The file of rows.
+        home: The directory that its paths are relative to.
+        unit: "sequences" or "samples".
+        sequences: Number of sequences or samples that it covers.
+        sources: The files and datasets that it lists.
+        rows: The mapped rows, ROW[rows].
     """
 
     path: Path
@@ -341,9 +373,9 @@ class Ledger(NamedTuple):
     rows: NDArray[np.void]
 
     def pieces(self, sequence: int, start: int, stop: int | None) -> list[tuple[int, int, int, int]]:
-        """Source, record, start and stop of each piece of positions `start <= p < stop` of a sequence.
+        """Return source, record, start and stop of each piece of positions `start <= p < stop` of a sequence.
 
-        A separator that no row has is the end of the last piece.
+        A separator without a row belongs to the end of the last piece.
         """
         column, found, at = self.rows["sequence"], list[tuple[int, int, int, int]](), 0
         k = bisect.bisect_left(column, sequence)
@@ -357,14 +389,14 @@ class Ledger(NamedTuple):
 
 
 def read_ledger(path: Path, name: str | None) -> Ledger | None:
-    """The ledger beside a dataset; beside what it is a link to, when there is none beside the link. None without one.
+    """Return the ledger beside a dataset, or beside the target of a link; None if there is none.
 
     Args:
-        path: Of the dataset.
-        name: Of its format; None: it is looked at for that, if there is a ledger.
+        path: The dataset.
+        name: The name of its format; None to detect it if there is a ledger.
 
     Raises:
-        FormatError: It is damaged, cut, or of another dataset than the one that is there.
+        FormatError: The ledger is damaged or cut, or belongs to another dataset.
     """
     columns, about = ledger_paths(Path(os.path.abspath(path)))
     if not about.exists() and path.is_symlink():
@@ -373,10 +405,10 @@ def read_ledger(path: Path, name: str | None) -> Ledger | None:
         return None
     file = File(about)
     try:
-        told = json.loads(file.read(0, min(file.size, _LIMIT)))
-        known = told["schema"] == SCHEMA and told["unit"] in ("sequences", "samples")
-        count, rows, dataset = int(told["sequences"]), int(told["rows"]), dict(told["dataset"])
-        sources = [dict(one) for one in told["sources"]]
+        content = json.loads(file.read(0, min(file.size, _LIMIT)))
+        known = content["schema"] == SCHEMA and content["unit"] in ("sequences", "samples")
+        count, rows, dataset = int(content["sequences"]), int(content["rows"]), dict(content["dataset"])
+        sources = [dict(one) for one in content["sources"]]
     except (ValueError, KeyError, TypeError, RecursionError):
         known = False
     finally:
@@ -399,18 +431,18 @@ def read_ledger(path: Path, name: str | None) -> Ledger | None:
         what = f"is not what {printable(about.name)} says: {rows:,} rows"
         raise CorruptError(columns, what, remedy=_AGAIN)
     mapped = np.memmap(columns, ROW, "r", _HEAD, (rows,)) if rows else np.empty(0, ROW)
-    return Ledger(columns, os.path.realpath(about.parent), told["unit"], count, sources, mapped)
+    return Ledger(columns, os.path.realpath(about.parent), content["unit"], count, sources, mapped)
 
 
 def compare(ledger: Ledger, reader: TokenReader) -> None:
-    """Compare all rows with the dataset that they are of; memory grows by 8 bytes a sequence.
+    """Compare all rows of a ledger with its dataset, in 8 bytes of memory per sequence.
 
     Args:
-        ledger: Of the dataset.
-        reader: Its sequences, or samples, as the ledger counts them.
+        ledger: The ledger of the dataset.
+        reader: The reader of its sequences, or of its samples if the ledger counts those.
 
     Raises:
-        CorruptError: A row cannot be, or the rows are of other sequences than the dataset holds.
+        CorruptError: A row is invalid, or the rows of a sequence do not cover its tokens.
     """
     info, count, before = reader.info, ledger.sequences, 0
     if info.sequences != count:
@@ -440,23 +472,23 @@ def compare(ledger: Ledger, reader: TokenReader) -> None:
 
 
 class Ledgers:
-    """Ledgers of datasets, and the files that they name, each opened once."""
+    """The ledgers of datasets, and the sources that they list; each is opened once."""
 
     def __init__(self) -> None:
         self._ledgers: dict[Path, Ledger | None] = {}
         self._opened: dict[tuple[Path, int], Opened] = {}
 
     def of(self, path: Path, name: str | None = None) -> Ledger | None:
-        """The ledger of a dataset, None if it has none; see `read_ledger`."""
+        """Return the ledger of a dataset; None if it has none; see `read_ledger`."""
         if path not in self._ledgers:
             self._ledgers[path] = read_ledger(path, name)
         return self._ledgers[path]
 
     def origins(self, ledger: Ledger, sequence: int, start: int = 0, stop: int | None = None) -> list[Origin]:
-        """Where positions `start <= p < stop` of a sequence come from, by ledgers as far as there are any.
+        """Return the origins of positions `start <= p < stop` of a sequence, through every ledger on the way.
 
         Raises:
-            FormatError: What the ledger names is not there, has changed since, or cannot be read.
+            FormatError: A source of the ledger is missing, has changed since, or cannot be read.
         """
         found = list[Origin]()
         for number, record, a, b in ledger.pieces(sequence, start, stop):
@@ -491,7 +523,7 @@ class Ledgers:
         return [Origin(name, shown_path(path if place is None else place.path), record, *span)]
 
     def _source(self, ledger: Ledger, number: int) -> Opened:
-        """What a ledger lists, opened as it was when the ledger was written."""
+        """Return a listed source, opened with the options that the ledger records."""
         key = ledger.path, number
         if key not in self._opened:
             if len(self._opened) == _OPEN:
@@ -500,33 +532,36 @@ class Ledgers:
         return self._opened[key]
 
 
-def _opened(ledger: Ledger, told: Mapping[str, Any]) -> Opened:
+def _opened(ledger: Ledger, listed: Mapping[str, Any]) -> Opened:
     try:
-        paths = [Path(os.path.normpath(os.path.join(ledger.home, path))) for path in told["paths"]]
-        format_ = registry.get(told["format"])
+        paths = [Path(os.path.normpath(os.path.join(ledger.home, path))) for path in listed["paths"]]
+        format_ = registry.get(listed["format"])
         request = SourceRequest(
-            tuple(paths), told["format"], told["eos"], given_options(told["options"]), told["text"], told["split"],
-            frozenset(told["allow_loss"]),
-        )  # fmt: skip
-        expected, text = int(told["bytes"]), told["kind"] == "text"
+            tuple(paths),
+            listed["format"],
+            listed["eos"],
+            given_options(listed["options"]),
+            listed["text"],
+            listed["split"],
+            frozenset(listed["allow_loss"]),
+        )
+        expected, text = int(listed["bytes"]), listed["kind"] == "text"
     except (KeyError, TypeError, ValueError) as error:
         raise CorruptError(ledger.path, "has a source that is described otherwise", remedy=_AGAIN) from error
     size = extent(one for path in paths for one in format_.files(path))["bytes"]
     if size != expected:
-        raise SourceChangedError(
-            paths[0], "has changed since the ledger was written", expected=f"{expected:,} bytes", found=f"{size:,}",
-            remedy=_AGAIN,
-        )  # fmt: skip
+        what = "has changed since the ledger was written"
+        raise SourceChangedError(paths[0], what, expected=f"{expected:,} bytes", found=f"{size:,}", remedy=_AGAIN)
     digest = None
-    if told.get("xxh3_128") is not None and len(paths) == 1 and not (text and size > LITTLE):
+    if listed.get("xxh3_128") is not None and len(paths) == 1 and not (text and size > LITTLE):
         digest = _digest_of(paths[0], format_) if text else read_manifest(paths[0]).output.get("xxh3_128")
-    if digest not in (None, told.get("xxh3_128")):
+    if digest not in (None, listed.get("xxh3_128")):
         what = f"is another than when the ledger was written, by its {'bytes' if text else 'manifest'}"
-        raise SourceChangedError(paths[0], what, expected=told["xxh3_128"], found=digest, remedy=_AGAIN)
+        raise SourceChangedError(paths[0], what, expected=listed["xxh3_128"], found=digest, remedy=_AGAIN)
     return open_sources(request)[0]
 
 
 def shown_path(path: Path) -> str:
-    """A path for people: relative to the working directory, where it lies below."""
+    """Return a path for messages, relative to the working directory if it is below that."""
     found = os.path.relpath(path)
     return str(path) if found.startswith(os.pardir) else found

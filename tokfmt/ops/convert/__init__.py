@@ -1,33 +1,35 @@
-"""`tokfmt convert`: a request becomes a result in stages, each a frozen value that the next one is made of.
+"""Run `tokfmt convert`: turn a request into a result, in stages.
 
     request.Request -> resolve.Resolved -> prepare.Prepared -> write.Written -> request.Conversion
 
-`convert.carry_out` calls the stages in this order; copy_lines takes the place of prepare and write where records are
-copied to JSON lines, and dry_run that of all that follows resolve. Each module imports only those above it:
+Each stage is a function that returns a frozen value, and the next stage takes that value. `convert.carry_out` calls the
+stages in this order. If records are copied to JSON Lines, copy_lines replaces prepare and write. For a dry run, dry_run
+replaces every stage after resolve. Each module imports only the modules above it:
 
-arrangement  which sequences go to which split, in which order
-request      what a conversion is asked to do, and what it answers
-notes        what it reports while it runs
-destination  where it writes, and in which form
-refusals     what does not go together
-losses       what it would lose, and whether that was accepted
+arrangement  the split and the order of each sequence
+request      the request, and the result
+notes        the messages that a conversion reports while it runs
+destination  the path, format and options of the destination
+refusals     checks that options, sources and formats go together
+losses       the losses, and a check that the user accepts them
 resolve      stage 1: open the sources, refuse what cannot be done
 axis         all sources as one token axis
-space        room on the file system
-verify       read a destination back, and compare it
-resume       what an interrupted run left, and whether it may be continued
-workplace    the hidden places where destinations are built, and the workers
-prepare      stage 2: read the sources, settle what is lost
+space        free space on the file system
+verify       read a destination back, and compare it with the source
+resume       the state of an interrupted run, and a check that this request may continue it
+workplace    the hidden directories where destinations are built, and the workers
+prepare      stage 2: read the sources, find what is lost
 write        stage 3: write and verify each portion
-lines        records as JSON lines
-copy_lines   stages 2 and 3 of such records
-results      the result of what was written
-dry_run      the result of what would be written
+lines        records as JSON Lines
+copy_lines   stages 2 and 3 for records that are copied
+results      the result of a conversion
+dry_run      the result that a dry run reports
 manifests    the manifests beside the destinations
 publish      stage 4: describe what was written, and make it visible in one step
 pipes        standard input and output
 convert      the functions that the command line and Python call
 
-A task of a cluster (`--task I/N`) goes through the same stages: of text it ends with prepare, of IDs with write; a run
-with --finish publishes. A destination elsewhere is a matter of workplace and publish, a source elsewhere of resolve.
+A task of a cluster (`--task I/N`) runs the same stages. If the sources hold text, it ends after prepare; if they hold
+token IDs, after write. A run with --finish publishes. To support a remote destination, change workplace and publish. To
+support a remote source, change resolve.
 """

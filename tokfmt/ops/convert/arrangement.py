@@ -1,8 +1,8 @@
-"""`--shuffle` and `--split NAME=SHARE,...`: which sequences are written where, and in which order.
+"""Assign sequences to splits (`--split NAME=SHARE,...`), and order them (`--shuffle`).
 
-Sequence i of the selection goes to the split that `draws(seed, SPLIT, i)` falls to, whatever else is asked for: a
-shuffle by another seed, another format or dropped empty sequences never move a sequence from one split to another. Each
-split is then shuffled by itself.
+Sequence i of the selection goes to the split in whose share `draws(seed, SPLIT, i)` falls. Nothing else decides that:
+the seed of a shuffle, another format or dropped empty sequences never move a sequence to another split. Each split is
+then shuffled by itself.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ _EXAMPLE = f"Write for example {Option('split', 'train=0.99,validation=0.01')}"
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """How sequences are dealt out.
+    """The splits that sequences are dealt to.
 
     Attributes:
-        names: Of the splits, in order.
-        shares: Of each, more than 0; together 1.
-        seed: What deals.
-        seeded: Somebody chose that seed.
+        names: Names of the splits, in order.
+        shares: The share of each split, above 0; their sum is 1.
+        seed: Seed of the draws.
+        seeded: The user gave the seed.
     """
 
     names: tuple[str, ...]
@@ -56,14 +56,14 @@ class Shares:
     seeded: bool
 
     def split_of(self, first: int, last: int) -> NDArray[np.intp]:
-        """Number of the split of each sequence `first <= i < last`."""
-        most = (1 << 64) - 1
-        bounds = [min(int(share * (most + 1)), most) for share in accumulate(self.shares[:-1])]
+        """Return the number of the split of each sequence `first <= i < last`, intp[last - first]."""
+        maximum = (1 << 64) - 1
+        bounds = [min(int(share * (maximum + 1)), maximum) for share in accumulate(self.shares[:-1])]
         drawn = draws(self.seed, SPLIT, first, last)
         return np.searchsorted(np.array(bounds, np.uint64), drawn, side="right")
 
     def described(self) -> dict[str, object]:
-        """For the manifest."""
+        """Return the shares and the seed for the manifest."""
         return {
             "shares": {name: float(share) for name, share in zip(self.names, self.shares, strict=True)},
             "seed": self.seed,
@@ -72,11 +72,11 @@ class Shares:
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """What is asked for; by default every sequence, in order.
+    """The splits and the order that a request asks for; by default every sequence, in the order of the sources.
 
     Attributes:
-        shuffle: Seed of the shuffled order, None for the order there is.
-        shares: How sequences are dealt out to splits, None when they are not.
+        shuffle: Seed of the shuffled order; None for the order of the sources.
+        shares: The splits that sequences are dealt to; None if all go to one destination.
     """
 
     shuffle: int | None = None
@@ -84,7 +84,7 @@ class Arrangement:
 
     @property
     def plain(self) -> bool:
-        """Everything stays as it is."""
+        """True if all sequences are written to one destination, in the order of the sources."""
         return self.shuffle is None and self.shares is None
 
 
@@ -93,13 +93,13 @@ AS_IT_IS = Arrangement()
 
 @dataclass(frozen=True, slots=True)
 class SplitTarget:
-    """What one writer writes.
+    """The sequences that one writer writes, and their destination.
 
     Attributes:
-        number: 0, 1, ...
-        split: Name of the split, None when all sequences are written.
-        destination: Where they go; splits may share it.
-        options: Of the writer: the format's `write_options`.
+        number: Number of the portion, from 0.
+        split: Name of the split; None if all sequences are written.
+        destination: Path of the dataset; several splits may share it.
+        options: The format's `write_options`.
     """
 
     number: int
@@ -109,10 +109,10 @@ class SplitTarget:
 
 
 def arrangement_of(shuffle: int | None, split: str | None, seed: int | None) -> Arrangement:
-    """From the values of --shuffle, --split and --seed; a split without shares is not its business.
+    """Return the arrangement that --shuffle, --split and --seed ask for; ignore a split without shares.
 
     Raises:
-        OptionError: Shares that are none, a seed that is none, a seed that nothing uses.
+        OptionError: The shares or a seed are invalid, or nothing uses the seed.
     """
     if shuffle is not None:
         check_seed(shuffle, f"{Option('shuffle')}")
@@ -152,13 +152,16 @@ def _parsed(text: str) -> tuple[tuple[str, ...], tuple[Fraction, ...]]:
 def portions(
     arrangement: Arrangement, destination: Path, format_: Format, given: Mapping[str, object]
 ) -> list[SplitTarget]:
-    """What is written where: all splits to one destination if its format has splits, else one each.
+    """Return one portion per split; they share the destination if its format stores several splits.
 
     Args:
-        given: The writer's options that were given.
+        arrangement: The splits, if there are any.
+        destination: Path of the dataset that the user names.
+        format_: Format of the destination.
+        given: The writer's options that the user gave.
 
     Raises:
-        OptionError: The format has no such option, or its option `split` contradicts --split.
+        OptionError: The format does not have an option, or its option `split` contradicts --split.
     """
     shares = arrangement.shares
     if shares is None:
@@ -181,7 +184,7 @@ def portions(
 
 
 def split_path(destination: Path, format_: Format, split: str) -> Path:
-    """`out.pbin` to `out.train.pbin`; a name without one of the format's suffixes to `out.train`."""
+    """Insert the split into a name: `out.train.pbin` from `out.pbin`, `out.train` without a suffix of the format."""
     name = destination.name
     suffixes = [e if e.startswith(".") else Path(e).suffix for e in format_.extensions]
     found = next((suffix for suffix in suffixes if suffix and name.endswith(suffix) and name != suffix), "")
@@ -189,7 +192,7 @@ def split_path(destination: Path, format_: Format, split: str) -> Path:
 
 
 def portion_of(axis: TokenReader, arrangement: Arrangement, portion: SplitTarget) -> TokenReader:
-    """The sequences of a portion, in order of the source."""
+    """Return the sequences of a portion, in the order of the source."""
     shares = arrangement.shares
     if shares is None:
         return axis
@@ -198,12 +201,17 @@ def portion_of(axis: TokenReader, arrangement: Arrangement, portion: SplitTarget
 
 @contextmanager
 def arranged(
-    axis: TokenReader, arrangement: Arrangement, portion: SplitTarget, workers: Workers, progress: Progress,
-    *, marked: bool = False,
-) -> Iterator[TokenReader]:  # fmt: skip
-    """The sequences of a portion, in their order; what it takes in scratch goes at the end, if nothing is kept.
+    axis: TokenReader,
+    arrangement: Arrangement,
+    portion: SplitTarget,
+    workers: Workers,
+    progress: Progress,
+    *,
+    marked: bool = False,
+) -> Iterator[TokenReader]:
+    """Yield the sequences of a portion in their order; remove its scratch files at the end, if nothing is kept.
 
-    With `marked`, what stands beside tokens (`protocols.Marked`) goes through the shuffle with them.
+    With `marked`, the loss mask and the borders of documents (`protocols.Marked`) are shuffled with the tokens.
     """
     chosen = axis if arrangement.shares is None else portion_of(axis, arrangement, portion)
     if arrangement.shuffle is None:

@@ -1,4 +1,4 @@
-"""All sources of a conversion as one token axis: records are tokenized or gathered first, a selection is cut out."""
+"""Join all sources of a conversion to one token axis: tokenize or gather records, then cut out the selection."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Reading(NamedTuple):
     """All sources as one token axis.
 
     Attributes:
-        axis: Without separators.
-        asides: What each source of records left out.
-        encoded: False: it is refused anyway for what was left out, and the rest of the text was only looked at.
-        notes: On separators that were there already, and quotas that documents do not fill.
+        axis: The sequences of all sources, without separators.
+        asides: Each source of records, with what was left out of it.
+        encoded: False if the losses will be refused, and the rest of the text was parsed without being encoded.
+        notes: Notes on separators that sequences end with already, and on quotas that documents do not fill.
         report: What each source of a recipe gives; see `ops.prepare.report`.
-        counts: Of each source of records: itself, how many of its records were read, and how many were selected (None:
-            all of them).
-        made: Recipes of text, each with the reader of what was made of it.
+        counts: Each source of records, the number of its records that were read, and the number that was selected
+            (None: all of them).
+        made: Recipes of text, each with the reader of its prepared sequences or samples.
         padded: Positions that hold padding in samples of recipes.
     """
 
@@ -65,14 +65,18 @@ def token_axis(
     stored_eos: int | None = None,
     rejects: Path | None = None,
 ) -> Reading:
-    """All sources as one token axis without separators.
+    """Return all sources as one token axis without separators.
 
     Args:
-        tokenizer: For text.
-        selection: Sequence numbers `A:B`, or None.
-        refused: Whether what a source leaves out will be refused; text is no longer encoded then.
-        stored_eos: The separator that the target stores after each sequence: not a second time where it is already.
-        rejects: A file for what filters of recipes leave out.
+        sources: The sources, in order.
+        tokenizer: The tokenizer that encodes text; None if the sources hold token IDs.
+        selection: Sequence numbers `A:B`; None for all sequences.
+        workers: The workers that tokenize and gather records, and their scratch.
+        progress: Receives phases, counts and notes.
+        refused: Whether the records that a source leaves out will be refused. If so, the rest is not encoded.
+        stored_eos: The separator that the destination stores after each sequence. Sequences that all end with it
+            already do not get a second one.
+        rejects: A file for the texts that filters of recipes leave out.
     """
     readers: list[TokenReader] = []
     asides: list[tuple[Source, SkippedRecords]] = []
@@ -99,10 +103,15 @@ def token_axis(
             selection = None
         encoder = encoder_for(source.reader, tokenizer, progress) if encoded else Unread()
         shards = ingest(
-            source.reader, encoder, workers, first=first, last=last, name=f"source-{number}",
+            source.reader,
+            encoder,
+            workers,
+            first=first,
+            last=last,
+            name=f"source-{number}",
             progress=lambda shard: progress.advance(shard.size),
             refused=partial(refused, source),
-        )  # fmt: skip
+        )
         asides.append((source, shards.aside))
         counts.append((source, shards.info.sequences, None if last is None else last - first))
         if shards.aside.blank:
@@ -115,8 +124,8 @@ def token_axis(
         chosen = parse_selection(selection, axis.info.sequences, paths_of(sources))
         axis = Slice(axis, *chosen)
     kept = encoded or workers.journal.keeps
-    told = kept and workers.share is None and any(source.format.computed for source in sources)
-    report, padded = _report(sources, readers, rows, chosen) if told else ([], 0)
+    reported = kept and workers.share is None and any(source.format.computed for source in sources)
+    report, padded = _report(sources, readers, rows, chosen) if reported else ([], 0)
     return Reading(axis, asides, kept, tuple(notes), report, counts, made, padded)
 
 
@@ -126,10 +135,13 @@ def _report(
     rows: Mapping[int, tuple[object, list[Any]]],
     chosen: tuple[int, int],
 ) -> tuple[list[Mapping[str, Any]], int]:
-    """What became of the sources of each recipe, and how many positions of its samples hold padding.
+    """Return the rows of the report on each recipe, and the number of positions of its samples that hold padding.
 
     Args:
-        chosen: The range of all sequences that is taken.
+        sources: All sources, in order.
+        readers: The token axis of each source.
+        rows: The reader of each recipe and its rows without amounts, by the number of the source.
+        chosen: First and last + 1 of the sequences that are selected.
     """
     found, padded, before = list[Mapping[str, Any]](), 0, 0
     for number, (source, reader) in enumerate(zip(sources, readers, strict=True)):
@@ -140,16 +152,17 @@ def _report(
             if recipe is not None:
                 first, last = (min(max(0, k - before), recipe.info.sequences) for k in chosen)
                 ended = isinstance(reader, WithoutTrailing)
-                told = with_amounts(rows[number][1] or of_ids, recipe, first, last, ended=ended)
-                found, padded = [*found, *told], padded + padding(told, rows[number][0], last - first)
+                amounts = with_amounts(rows[number][1] or of_ids, recipe, first, last, ended=ended)
+                found, padded = [*found, *amounts], padded + padding(amounts, rows[number][0], last - first)
         before += reader.info.sequences
     return found, padded
 
 
 def _not_twice(axis: TokenReader, eos_id: int | None, path: Path, notes: list[str]) -> TokenReader:
-    """An axis without the separators that all its sequences end with already: rows as others pack them.
+    """Return an axis without the separator, if all of its sequences end with it already.
 
-    Where some do, and where they stand inside, they are content: a writer that cannot carry that refuses it.
+    Other tools pack such rows. If only some sequences end with the separator, or have it inside, it is content, and a
+    writer that cannot store it refuses it.
     """
     if eos_id is None or eos_id in (axis.info.eos_id, axis.info.free_of):
         return axis

@@ -1,7 +1,8 @@
-"""`tokfmt convert`: any format to any format, whole or not at all; the tasks of a conversion, put together.
+"""Convert any format to any format, and publish a destination that several tasks wrote.
 
-`-` is standard input as a source, standard output as a destination; FIFOs (`<(...)`) are sources as well. Sources are
-read more than once, and output is whole or absent; so both go by way of private scratch in $TMPDIR.
+The destination is complete, or not written. As a source, `-` is standard input; as a destination, it is standard
+output. A FIFO (`<(...)`) can be a source too. All of them go through private scratch in $TMPDIR, because tokfmt reads
+sources more than once, and because output is complete, or not written.
 """
 
 from __future__ import annotations
@@ -82,38 +83,53 @@ def convert(
     ledger: bool = False,
     progress: Progress | None = None,
 ) -> Conversion:
-    """Convert one or more datasets into one of another format (or the same), and say what was done.
+    """Convert one or more datasets to one dataset of any format, and return what was done.
 
     Args:
-        sources: A path or several, concatenated in order. A pattern (`part-*.jsonl`) stands for what it matches, in
-            natural order (part-2 before part-10). `-` is standard input: JSON lines, as what other pipes bring.
-        destination: Appears whole or not at all. `-` is standard output, for jsonl (the default) and stage1.
-        from_format, to_format: Names of formats; by default by content, and by the destination's name.
-        from_options, to_options: The formats' own options, as mappings or `key=value` words.
-        tokenizer: Name, directory or tokenizer.json: encodes text sources, decodes ids for text targets.
-        special_tokens, engine: Whether a literal special token in text is text, or the token; what encodes.
+        sources: One path, or several that are concatenated in order. A pattern (`part-*.jsonl`) names all files that
+            it matches, in natural order (part-2 before part-10). `-` is standard input. Pipes carry JSON Lines.
+        destination: The path to write. It is complete, or not written. `-` is standard output, for jsonl (the default)
+            and stage1.
+        from_format: Format of the sources (default: detected from content).
+        to_format: Format of the destination (default: by its name).
+        from_options: Options of the source format, as a mapping or `key=value` words.
+        to_options: Options of the destination format, as a mapping or `key=value` words.
+        tokenizer: Name, directory or tokenizer.json. It encodes text, or decodes token IDs if the destination holds
+            text.
+        special_tokens: "text" encodes a special token that occurs in a text as plain text, "parse" as the token.
+        engine: Library that encodes text.
         text_field: Dotted path of the text in JSON records.
-        eos: The separator's id, "none", or None to find out.
-        seq_len: Tokens a sample, for formats that have samples.
-        split, seed: Which split to read, and to write; or `NAME=SHARE,...`: splits that a seed (0) deals sequences to.
-        shuffle: Seed of a global shuffle of the sequences (of each split by itself).
-        select: Sequence numbers `A:B`, a number, or a slice or range without step.
-        allow_loss: Losses that are accepted, by name.
-        jobs: Workers, by default one a core.
-        executor: "threads", "processes", "serial", "dask", "dask:ADDRESS", or "auto": processes for much text or
-            many HDF5 samples, which do not run the script that calls; else threads, as for readers of classes that
-            the script defines. The bytes written do not depend on it.
-        overwrite: Replace what is there in one step; verify: read it back and compare it before it appears.
-        dry_run: Say what would be done; manifest: write `DST.tokfmt.json`; checksums: those of large sources too.
-        recursive: Read directories below a directory; ignore_manifest: go on where one contradicts its source.
-        allow_partial: Of a damaged source save the sequences that are certain to be whole.
-        resume: Continue what an interrupted run with `resume` has left, or leave it when this one is interrupted.
-        task: (i, n): write only share i of n, 0 <= i < n; `finish` publishes. progress: Told how far it is.
-        rejects: A file of JSON lines for the texts that a recipe leaves out: where each is, why, and its twin.
-        ledger: Write `DST.ledger`: from which record of which file each sequence of a recipe is.
+        eos: ID of the separator, "none", or None to infer it.
+        seq_len: Tokens per sample, for formats that store samples.
+        split: The split to read, and to write; or `NAME=SHARE,...`, the splits that sequences are dealt to.
+        seed: Seed that deals sequences to splits (default: 0).
+        shuffle: Seed of a global shuffle of the sequences. Each split is shuffled by itself.
+        select: Sequence numbers: `A:B`, one number, or a slice or range without a step.
+        allow_loss: Names of the losses that you accept.
+        jobs: Number of workers (default: one per core).
+        executor: "threads", "processes", "serial", "dask", "dask:ADDRESS" or "auto". "auto" takes processes for much
+            text or many HDF5 samples, and threads for the rest and for readers of classes that the calling script
+            defines. Processes do not run that script. The bytes written do not depend on the executor.
+        overwrite: Replace an existing destination in one step.
+        verify: Read the destination back and compare it before it appears.
+        dry_run: Return what would be done, and write nothing.
+        manifest: Write `DST.tokfmt.json`.
+        checksums: Compute checksums of large sources too.
+        recursive: Read the directories below a directory too.
+        ignore_manifest: Continue if a manifest contradicts its source.
+        allow_partial: Save the sequences of a damaged source that are certain to be complete.
+        resume: Continue an interrupted run with `resume`. If this run is interrupted, keep its finished work.
+        task: (i, n): write only the part of task i of n, 0 <= i < n. `finish` publishes the destination.
+        rejects: A JSON Lines file for the texts that a recipe leaves out. It states where each text is, why it is left
+            out, and the equal text that is kept.
+        ledger: Write `DST.ledger`: the file and the record that each sequence of a recipe comes from.
+        progress: Receives phases, counts and notes while the conversion runs.
+
+    Returns:
+        The result, with counts, notes and losses.
 
     Raises:
-        TokfmtError: One of its kinds; the destination is then as it was before.
+        TokfmtError: The conversion failed. The destination is as it was before.
     """
     arrangement = arrangement_of(shuffle, split, seed)
     read = None if arrangement.shares else split
@@ -121,12 +137,28 @@ def convert(
         sources, from_format, eos, from_options, text_field, read, allow_loss, recursive, ignore_manifest, allow_partial
     )
     request = Request(
-        source=source, destination=Path(destination), to=to_format, to_options=given_options(to_options),
-        tokenizer=tokenizer, special_tokens=special_tokens, engine=engine, seq_len=seq_len, arrangement=arrangement,
-        select=selection_words(select), jobs=worker_count(jobs), executor=executor, overwrite=overwrite, verify=verify,
-        dry_run=dry_run, manifest=manifest, checksums=checksums, resume=resume, ledger=ledger,
-        task=None if task is None else task_of(task), rejects=None if rejects is None else Path(rejects),
-    )  # fmt: skip
+        source=source,
+        destination=Path(destination),
+        to=to_format,
+        to_options=given_options(to_options),
+        tokenizer=tokenizer,
+        special_tokens=special_tokens,
+        engine=engine,
+        seq_len=seq_len,
+        arrangement=arrangement,
+        select=selection_words(select),
+        jobs=worker_count(jobs),
+        executor=executor,
+        overwrite=overwrite,
+        verify=verify,
+        dry_run=dry_run,
+        manifest=manifest,
+        checksums=checksums,
+        resume=resume,
+        ledger=ledger,
+        task=None if task is None else task_of(task),
+        rejects=None if rejects is None else Path(rejects),
+    )
     return _convert(request, progress or NullProgress())
 
 
@@ -140,7 +172,7 @@ def _convert(request: Request, progress: Progress) -> Conversion:
     given = expanded(request.source.paths)
     if not given:
         raise OptionError("nothing to convert: name at least one source")
-    if is_cluster(request.executor):  # its workers stand in other directories
+    if is_cluster(request.executor):  # a worker of a cluster may run in another directory
         given = tuple(os.path.abspath(path) for path in given)
     pipe = next(filter(is_pipe, given), None)
     if pipe is not None and request.kept:
@@ -155,14 +187,16 @@ def _convert(request: Request, progress: Progress) -> Conversion:
 def carry_out(
     request: Request, progress: Progress, *, prove: Proof | None = None, given: Given | None = None
 ) -> Conversion:
-    """Convert what a request asks for, stage by stage.
+    """Run the stages of a conversion, and return its result.
 
     Args:
-        prove: Looks at what was built, right before it is published; see `publish.Proof`.
-        given: Sources that are open already, and the axis over them that is written instead of all they hold.
+        request: The conversion, with paths of files instead of patterns and pipes.
+        progress: Receives phases, counts and notes.
+        prove: Checks the complete destination right before it is published; see `publish.Proof`.
+        given: Sources that are open already, and the axis over them that is written instead of all their sequences.
 
     Raises:
-        TokfmtError: One of its kinds; the destination is then as it was before.
+        TokfmtError: The conversion failed. The destination is as it was before.
     """
     try:
         with OpenedOnce(request.source.paths) as opened:
@@ -189,7 +223,7 @@ def carry_out(
         raise
     except FormatError as error:
         raise with_remedy(error, request.source) from error
-    except OSError as error:  # readers word their own; what is left is writing
+    except OSError as error:  # readers raise FormatError for their own, so this one comes from writing
         raise write_error(request.destination, error) from error
 
 
@@ -204,30 +238,45 @@ def finish(
     checksums: bool = False,
     progress: Progress | None = None,
 ) -> Conversion:
-    """Publish a destination whose tasks (`convert(..., task=(i, n))`) are all written.
+    """Publish a destination whose tasks (`convert(..., task=(i, n))`) are all complete.
+
+    The tasks recorded the sources and the options of the conversion.
 
     Args:
-        destination: As the tasks were given it.
-        jobs, executor, overwrite, verify, manifest, checksums, progress: As for `convert`. What is converted, and how,
-            the tasks know.
+        destination: The destination that the tasks were given.
+        jobs: Number of workers (default: one per core).
+        executor: As for `convert`.
+        overwrite: Replace an existing destination in one step.
+        verify: Read the destination back and compare it before it appears.
+        manifest: Write `DST.tokfmt.json`.
+        checksums: Compute checksums of large sources too.
+        progress: Receives phases, counts and notes while this runs.
+
+    Returns:
+        The result, with counts, notes and losses.
 
     Raises:
-        ConversionError: Tasks are missing (they are named), or are being written.
-        TokfmtError: As for `convert`. What the tasks have written stays.
+        ConversionError: Tasks are missing (the error names them), or still run.
+        TokfmtError: As for `convert`. The work of the tasks is kept.
     """
     request = replace(
-        request_of_tasks(destination), jobs=worker_count(jobs),
-        executor=executor, overwrite=overwrite, verify=verify, manifest=manifest, checksums=checksums,
-    )  # fmt: skip
+        request_of_tasks(destination),
+        jobs=worker_count(jobs),
+        executor=executor,
+        overwrite=overwrite,
+        verify=verify,
+        manifest=manifest,
+        checksums=checksums,
+    )
     return carry_out(request, progress or NullProgress())
 
 
 def _to_stdout(request: Request, progress: Progress) -> Conversion:
-    """Convert to scratch, and copy what came of it to standard output.
+    """Convert to scratch, and copy the files of the result to standard output.
 
     Raises:
-        OptionError: The format is no single stream, or what was asked for needs a place.
-        BrokenPipeError: Whoever reads has had enough.
+        OptionError: The format is not a stream, or an option needs a path to write to.
+        BrokenPipeError: The reader of standard output has closed it.
     """
     format_ = registry.get(request.to or "jsonl")
     if not format_.streams:

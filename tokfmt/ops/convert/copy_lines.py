@@ -1,4 +1,4 @@
-"""Stages 2 and 3 of a conversion of records to JSON lines: lines are copied as they are, and text gets lines."""
+"""Stages 2 and 3 of a conversion of records to JSON Lines: copy lines as they are, and write a line for each text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def copy_lines(resolved: Resolved, place: Workplace, workers: Workers, notes: No
     """Write the selected records of all sources, one line each.
 
     Raises:
-        TokfmtError: Nothing was published.
+        TokfmtError: A record cannot be copied, or something would be lost. Nothing was published.
     """
     request, destination, sources = resolved.request, resolved.destination, resolved.sources
     readers = [source.reader for source in sources if isinstance(source.reader, RecordReader)]
@@ -59,10 +59,11 @@ def copy_lines(resolved: Resolved, place: Workplace, workers: Workers, notes: No
 
 
 def _refuse_fields(resolved: Resolved, readers: Sequence[RecordReader]) -> None:
-    """Refuse records of two kinds in one file, and a field that lines which are copied do not have.
+    """Refuse sources of text and of token IDs together, and a field that copied lines do not have.
 
     Raises:
-        ConversionError, OptionError.
+        ConversionError: Some sources hold text, and some hold token IDs.
+        OptionError: The option of the field names another field than the lines have.
     """
     kinds = {reader.info.kind for reader in readers}
     if len(kinds) > 1:
@@ -86,7 +87,7 @@ def _write_portion(
     notes: Notes,
     compared: Counter[str],
 ) -> PortionCounts:
-    """Write the lines of one portion in their order, and count in `compared` what is read back of it."""
+    """Write the lines of one portion in their order; if it is read back, add the numbers to `compared`."""
     path, workers = place.of(portion, workers)
     with arranged(lines, request.arrangement, portion, workers, notes.progress) as view:
         writer, size = LineWriter(path, workers.jobs, keep=workers.journal.keeps), region_size(request, view)

@@ -1,4 +1,4 @@
-"""The destination of a conversion: its path, format and options, and what goes to which part of it."""
+"""The destination of a conversion: its path, its format, its options and its portions."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a conversion writes, and in which form.
+    """The path, format and options of a destination.
 
     Attributes:
-        path: As its format names it.
-        format: Of all its portions.
-        given: The writer's options that were given.
-        portions: What is written where: one, or one for each split.
-        options: The format's `write_options`; portions differ in their split only.
-        traits: What the writer stores.
-        rows: A recipe whose samples are stored as they are; None where sequences are stored.
+        path: The path that the format gives the dataset.
+        format: The format of all portions.
+        given: The writer's options that the user gave.
+        portions: One portion, or one for each split.
+        options: The format's `write_options`. Those of the portions differ in their split only.
+        traits: The facts that the writer can store.
+        rows: A recipe whose samples are stored as they are; None if sequences are stored.
         packed: The same samples without padding, for formats that pack them.
     """
 
@@ -48,7 +48,7 @@ class Destination:
         """Return the destination that a request names.
 
         Raises:
-            OptionError: The format has no such option, or no such name.
+            OptionError: A format or an option does not exist.
         """
         format_ = registry.get(request.to) if request.to else registry.for_destination(request.destination)
         given = request.given_to_writer(format_)
@@ -59,20 +59,20 @@ class Destination:
 
     @property
     def paths(self) -> list[Path]:
-        """Each path that is written, once."""
+        """The path of each dataset that is written, without duplicates."""
         return list(dict.fromkeys(portion.destination for portion in self.portions))
 
     def writer(self, path: Path, portion: SplitTarget, target: Target) -> TokenWriter:
-        """Make the writer of a portion, of rows as they are or of sequences, which builds it at `path`."""
+        """Return the writer that builds a portion at `path`, of samples as they are or of sequences."""
         if self.rows is None or not self.format.stores_rows:
             return self.format.writer(path, portion.options, target)
         return self.format.row_writer(path, portion.options, target, self.rows.shifted)
 
     def with_rows_of(self, samples: Samples, request: Request) -> Destination:
-        """Store the samples of a recipe as they are, if the format has rows of their length, or of any.
+        """Return the destination that stores the samples of a recipe as they are, if the format stores their length.
 
         Raises:
-            OptionError: Only some of them would be stored, or in another order, or packed again.
+            OptionError: The request selects, shuffles or splits samples.
         """
         laid = self.with_rows_of_length(samples.seq_len, request)
         if laid is None:
@@ -84,10 +84,10 @@ class Destination:
         return replace(laid, traits=traits, rows=samples, packed=PackedRows(samples, packs) if packs else None)
 
     def with_rows_of_length(self, seq_len: int, request: Request) -> Destination | None:
-        """Return the destination with options for samples of a length; None if it stores them as sequences.
+        """Return the destination with options for samples of `seq_len` tokens; None if it stores sequences.
 
         Raises:
-            OptionError: As of `with_rows_of`.
+            OptionError: The request selects, shuffles or splits samples.
         """
         packs, given = self.traits.pack_size, dict(self.given)
         if not packs and not self.format.stores_rows:

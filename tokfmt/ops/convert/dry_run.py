@@ -1,4 +1,4 @@
-"""What a conversion would do: the result of --dry-run, which writes nothing."""
+"""Make the result of --dry-run, which writes nothing."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from tokfmt.run.plan import Workers
 
 
 def dry_run(resolved: Resolved, notes: Notes) -> Conversion:
-    """Return what a conversion would write, as far as that is known before text is tokenized.
+    """Return the result of a conversion as far as it is known before text is tokenized.
 
     Raises:
-        TokfmtError: It would be refused.
+        TokfmtError: A run would refuse the conversion.
     """
     destination = resolved.destination
     written = _of_records(resolved) if resolved.holds_records else _of_tokens(resolved, notes)
@@ -39,7 +39,7 @@ def dry_run(resolved: Resolved, notes: Notes) -> Conversion:
 
 
 def _of_records(resolved: Resolved) -> Written:
-    """Of records nothing is counted before they are read, unless there are none."""
+    """Return portions without counts: records are counted when they are read. If there are none, the counts are 0."""
     count = None if resolved.holds_something else 0
     counts = [PortionCounts(portion, count, count) for portion in resolved.destination.portions]
     return Written(resolved.destination, counts, {}, {})

@@ -1,6 +1,6 @@
-"""Records to JSON lines: lines are copied as they stand, text gets lines, both selected, validated, concatenated.
+"""Write records as JSON Lines: validate and select them, copy JSON lines as they are, and write a line for each text.
 
-To be dealt out and shuffled as sequences of tokens are, lines are a token axis of bytes (`LineReader`).
+To deal lines to splits and to shuffle them like sequences, `LineReader` presents them as a token axis of bytes.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _BLOCK = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What was copied.
+    """The records that were copied.
 
     Attributes:
-        counts: How many records of each reader.
-        tokens: How many ids they hold; None for text.
-        blocks: In which blocks, each with the number of its reader.
-        asides: What was left out, by the number of the reader.
+        counts: Number of records of each reader.
+        tokens: Number of token IDs in these records; None for text.
+        blocks: The blocks that were copied, each with the number of its reader.
+        asides: The records and fields that were left out, by the number of the reader.
     """
 
     counts: Sequence[int]
@@ -45,7 +45,7 @@ class Copied:
 
     @property
     def records(self) -> int:
-        """How many records of all readers."""
+        """Number of records of all readers."""
         return sum(self.counts)
 
 
@@ -63,7 +63,7 @@ class _Part:
 def selected_blocks(
     readers: Sequence[RecordReader], selection: str | None, paths: Sequence[Path] = ()
 ) -> list[tuple[int, Block]]:
-    """Blocks of all readers, in order, that hold the selected records; each with the number of its reader."""
+    """Return the blocks of all readers that hold the selected records, in order, each with the number of its reader."""
     if selection is None:
         return [(k, block) for k, reader in enumerate(readers) for block in reader.blocks(_BLOCK)]
     counts = [reader.count() for reader in readers]
@@ -78,10 +78,23 @@ def selected_blocks(
 
 
 def copy_records(
-    readers: Sequence[RecordReader], path: Path, selection: str | None, paths: Sequence[Path], workers: Workers,
+    readers: Sequence[RecordReader],
+    path: Path,
+    selection: str | None,
+    paths: Sequence[Path],
+    workers: Workers,
     progress: Progress,
-) -> Copied:  # fmt: skip
-    """Write the selected records of all readers, which read `paths`, to `path`, one line each, in order."""
+) -> Copied:
+    """Write the selected records of all readers to `path`, one line each, in order.
+
+    Args:
+        readers: The readers of the sources.
+        path: The file to write; its suffix decides if it is compressed.
+        selection: Record numbers `A:B`; None for all records.
+        paths: The paths of the sources, for messages.
+        workers: The workers that copy blocks, and their scratch.
+        progress: Receives phases, counts and notes.
+    """
     blocks = selected_blocks(readers, selection, paths)
     progress.phase("copying", sum(block.stop - block.start for _, block in blocks), "bytes")
     parts, home = [], copies_in(workers)
@@ -118,7 +131,7 @@ def _recalled(
 
 
 def copies_in(workers: Workers) -> Path:
-    """The directory in scratch that holds the parts; made by `copy_records`."""
+    """Return the directory in scratch that holds the copied blocks; `copy_records` makes it."""
     return workers.scratch / "done-copies"
 
 
@@ -146,9 +159,9 @@ _LINE_FEED = b"\n"
 
 
 class LineReader:
-    """The lines of a file in scratch, line ends included: a byte is a token, a line a sequence.
+    """The lines of a file in scratch as a token axis: a byte is a token, and a line with its line end is a sequence.
 
-    Keeps 8 bytes a line.
+    It takes 8 bytes of memory per line.
     """
 
     def __init__(self, path: Path, lines: int) -> None:
@@ -174,7 +187,10 @@ class LineReader:
 
 
 class LineWriter(TokenWriter):
-    """Writes such an axis to a file; to a compressed one by way of a plain one beside it, which `keep` leaves there."""
+    """Write the axis of a `LineReader` to a file.
+
+    A compressed file is made from a plain file beside it. With `keep`, the plain file stays.
+    """
 
     def __init__(self, path: Path, jobs: int, *, keep: bool = False) -> None:
         self.path, self.jobs, self.keep = path, jobs, keep
@@ -194,22 +210,22 @@ class LineWriter(TokenWriter):
         return Receipt(region.index, -1, out.written)
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:  # noqa: ARG002 - lines have no index
-        """Compress what was written, where it is to be."""
+        """Compress the plain file, if the destination is compressed."""
         if self.plain != self.path:
             join([self.plain], self.path, self.jobs, keep=self.keep)
 
 
-# what should be there, for `verify`: text with line ends
+# The expected text with line ends, for `verify`.
 
 
 def copied_text(readers: Sequence[RecordReader], item: tuple[int, Block]) -> Iterator[bytes]:
-    """Of a block of one of the readers."""
+    """Yield the lines that a block of one of the readers becomes."""
     k, block = item
     for batch in json_lines(readers[k], block):
         yield b"\n".join([*batch.lines, b""])
 
 
 def dealt_text(reader: TokenReader, item: tuple[int, int]) -> Iterator[bytes]:
-    """Of an interval of a `LineReader`'s axis, or of a view of it."""
+    """Yield the lines in an interval of a `LineReader`'s axis, or of a view of it."""
     for a, b in windows(*item):
         yield reader.tokens(a, b).tobytes()

@@ -1,4 +1,4 @@
-"""What a conversion would lose, and whether the user accepted it."""
+"""Find what a conversion would lose, and refuse losses that the user does not accept."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ from tokfmt.run.plan import Scan, Workers, scan
 from tokfmt.views.select import Known, NonEmpty
 
 _BORDERS = "where documents begin inside of rows (without view=samples each is a sequence)"
-_AT_ONCE = 1 << 18  # tokens whose marks are looked at together: rows of HDF5 are kept for as many
+_AT_ONCE = 1 << 18  # tokens whose marks are read together, as many as the HDF5 reader caches
 _NAMED = 12
-"""Fields that are named; of the others only how many there are."""
+"""Number of fields or paths that a message names; it counts the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is to be written: an axis whose losses are known and accepted.
+    """A token axis to write, whose losses are known and accepted.
 
     Attributes:
-        reader: What is to be written, empty sequences included.
-        embedded: Separators stand inside sequences: what they mean where the target splits there; None: there are none.
-        dropped: What was given up, in words, by its --allow-loss name.
+        reader: The axis to write, empty sequences included.
+        embedded: Layout of the stored separators, if sequences contain the separator and a reader of the destination
+            splits them there; else None.
+        dropped: The losses that were accepted, in words, by their --allow-loss name.
     """
 
     reader: TokenReader
@@ -44,22 +45,22 @@ class Content:
     dropped: dict[str, str]
 
     def carried(self, view: TokenReader) -> Content:
-        """What a writer can carry wholly of a view of the reader: without empty sequences, if they were given up."""
+        """Return this content for a view of the reader, without empty sequences if their loss was accepted."""
         return replace(self, reader=NonEmpty(view) if "empty-sequences" in self.dropped else view)
 
     def segmented(self, traits: WriterTraits) -> bool:
-        """Whether a writer stores rows in which several documents begin."""
+        """Return True if a writer stores rows in which several documents begin."""
         kept = traits.keeps_boundaries and "inner-boundaries" not in self.dropped
         return self.reader.info.segmented and kept
 
     def located(self, error: TokenRangeError, paths: Sequence[object], renumbered: bool) -> TokenRangeError:
-        """The error of an id that the target cannot store, with the sequence that holds it, if that is found.
+        """Return the error of an ID that the destination cannot store, with the sequence that holds it, if found.
 
-        Writers count positions without separators, with one after each sequence, or with one in front of each.
+        Writers count positions without separators, with one after each sequence, or with one before each sequence.
 
         Args:
-            error: What a writer raised of the reader.
-            paths: The sources.
+            error: The error that a writer raised for this reader.
+            paths: The sources, for the message.
             renumbered: Sequences of the reader have other numbers than in the sources.
         """
         for position, shift in ((error.position, 0), (error.position, 1), (error.position - 1, 1)):
@@ -71,20 +72,23 @@ class Content:
                 origin = f"{'' if same else 'what is to be written of '}{', '.join(map(printable, paths[:_NAMED]))}"
                 remedy = f"It is token {at - start:,} of sequence {number:,} of {origin}"
                 return TokenRangeError(
-                    error.where, error.token, error.limit, error.position,
+                    error.where,
+                    error.token,
+                    error.limit,
+                    error.position,
                     f"{remedy}. {marked(error.remedy)}" if error.remedy else remedy,
-                )  # fmt: skip
+                )
         return error
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What was found so far.
+    """The losses that were found so far.
 
     Attributes:
-        found: Each with its word.
-        notes: What is left out without anybody being asked: fields beside text that becomes tokens.
-        fault: The error of the first invalid line.
+        found: The losses, each with its --allow-loss name.
+        notes: Notes on what is left out without being a loss: fields beside text that becomes tokens.
+        fault: The error of the first invalid line; None if there is none.
     """
 
     found: list[Loss] = field(default_factory=list)
@@ -92,11 +96,12 @@ class Losses:
     fault: TokfmtError | None = None
 
     def accepted(self, allow_loss: frozenset[str], target: str) -> dict[str, str]:
-        """What is given up, in words, by its --allow-loss name.
+        """Return the losses, in words, by their --allow-loss name, if `allow_loss` accepts all of them.
 
         Raises:
-            LossyConversionError: With every loss that is not in `allow_loss`.
-            FormatError: Of the first invalid line, if such lines are not to be left out; its notes tell all the rest.
+            LossyConversionError: Some losses are not in `allow_loss`; the message has all of those.
+            FormatError: There is an invalid line, and "invalid-lines" is not in `allow_loss`. The notes of the error
+                have all other losses.
         """
         if not self.found:
             return {}
@@ -119,7 +124,7 @@ class Losses:
 
 
 def _joined(losses: Sequence[Loss]) -> list[Loss]:
-    """Those of one name, of several sources, as one."""
+    """Join the losses of each name to one."""
     found: dict[str, list[str]] = {}
     for loss in losses:
         found.setdefault(loss.name, []).append(marked(loss.what))
@@ -129,10 +134,15 @@ def _joined(losses: Sequence[Loss]) -> list[Loss]:
 def known_losses(
     axis: TokenReader, sources: Sequence[Source], traits: WriterTraits, request: SourceRequest
 ) -> list[Loss]:
-    """What the target cannot carry, as far as it is known without reading tokens; masks that are dropped are not kept.
+    """Return what the destination cannot store, as far as it is known without reading tokens.
+
+    If the user accepts the loss of loss masks, they are counted as lost even if the destination could store them.
 
     Args:
-        request: What the user said of the sources: what is given up, which split is read.
+        axis: All sources as one token axis.
+        sources: The sources, which state their loss masks, borders and splits.
+        traits: The facts that the writer can store.
+        request: The accepted losses, and the split that is read.
     """
     allow_loss = request.allow_loss
     masks = traits.keeps_masks and "loss-mask" not in allow_loss and marks_of(axis) is not None
@@ -144,7 +154,10 @@ def known_losses(
 
 
 def left_out(sources: Sequence[Source], traits: WriterTraits) -> list[str]:
-    """What sequences do not store of samples that a recipe makes, or made: no loss, as the recipe makes it again."""
+    """Return notes on loss masks and borders of a recipe's samples that are not stored.
+
+    That is not a loss, because the recipe makes them again.
+    """
     if traits.keeps_labels:
         return []
     what = "each sample is a sequence of ids, padding among them: its mask, and where documents begin, are not stored"
@@ -163,16 +176,24 @@ def left_out(sources: Sequence[Source], traits: WriterTraits) -> list[str]:
 
 @dataclass(slots=True)
 class _Tally:
-    """Sequences of which something is lost: the word of it, how it is said of so many, what they are called."""
+    """A count of the sequences that lose something.
 
-    word: str
+    Attributes:
+        name: The --allow-loss name of the loss.
+        what: The loss in words, with `{}` for the counted sequences.
+        unit: The noun for one sequence.
+        count: Number of sequences so far.
+        first: Number of the first of them; -1 if there is none.
+    """
+
+    name: str
     what: str
     unit: str
     count: int = 0
     first: int = -1
 
     def add(self, axis: TokenReader, positions: NDArray[np.int64]) -> None:
-        """Count sequences by a position in each, in order."""
+        """Count sequences; `positions` has one ascending position in each of them."""
         if len(positions) and not self.count:
             self.first = sequence_at(axis, int(positions[0]))
         self.count += len(positions)
@@ -180,14 +201,16 @@ class _Tally:
     def losses(self) -> Iterator[Loss]:
         if self.count:
             what = self.what.format(counted(self.count, self.unit))
-            yield Loss(self.word, f"{what} (first: {self.unit.split()[-1]} {self.first:,})")
+            yield Loss(self.name, f"{what} (first: {self.unit.split()[-1]} {self.first:,})")
 
 
 def _unmarked(axis: TokenReader, sources: Sequence[Source], traits: WriterTraits) -> Iterator[Loss]:
-    """What stands beside tokens and no mark can tell, or tells of a token that is not written.
+    """Yield the masks and labels that a loss mask over written tokens cannot state.
+
+    These are masked separators that the destination does not store, and labels of tokens after the end of a sample.
 
     Raises:
-        ConversionError: A label is another id than the token that it should be.
+        ConversionError: A label differs from the token that it should equal.
     """
     from tokfmt.core.loss_mask import MASKED_END
 
@@ -206,7 +229,7 @@ def _unmarked(axis: TokenReader, sources: Sequence[Source], traits: WriterTraits
 
 
 def _last_labels(reader: Any) -> Iterator[Loss]:
-    """Labels that count at the end of rows, each of a token that is in none."""
+    """Yield the labels at the ends of samples that count in the loss: no sample holds the tokens that they predict."""
     from tokfmt.core.loss_mask import IGNORED
 
     labels = _Tally("last-labels", "the last label of {}, whose token is in no row", "sample")
@@ -220,7 +243,7 @@ def _last_labels(reader: Any) -> Iterator[Loss]:
 
 
 def _masked_empties(sources: Sequence[Source]) -> Iterator[Loss]:
-    """Empty sequences whose separator does not count, which no token tells of."""
+    """Yield the empty sequences whose separator does not count in the loss; they have no token to carry the mask."""
     found = _Tally("masked-separators", "separators of {} that do not count in the loss", "empty sequence")
     for source in sources:
         reader, eos_id = source.reader, source.separator.eos_id
@@ -236,12 +259,15 @@ def _masked_empties(sources: Sequence[Source]) -> Iterator[Loss]:
 
 
 def names_lost(source: Source, aside: SkippedRecords, target: Format) -> set[str]:
-    """The words of --allow-loss that what was set aside of a source asks for."""
+    """Return the --allow-loss names that the records and fields left out of a source require."""
     return {name for name, count in _counts(source, aside, target).items() if count}
 
 
 def _counts(source: Source, aside: SkippedRecords, target: Format) -> dict[str, int]:
-    """Fields beside text that becomes tokens are nobody's loss: jsonl could have kept them, and whoever has ids."""
+    """Return the number of losses by --allow-loss name.
+
+    Fields beside text that becomes tokens are not a loss, because only a destination of text could store them.
+    """
     text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
     asked = not text or target is source.format or target.takes_lines
     return {"invalid-lines": aside.invalid, "fields": aside.others if asked else 0}
@@ -250,7 +276,7 @@ def _counts(source: Source, aside: SkippedRecords, target: Format) -> dict[str, 
 def record_losses(
     asides: Sequence[tuple[Source, SkippedRecords]], target: Format, allow_loss: frozenset[str]
 ) -> Losses:
-    """What records do not take along, in words, with the first places."""
+    """Return the invalid lines and the fields that a conversion of records loses, in words, with the first of each."""
     losses = Losses()
     fault: TokfmtError | None = None
     for source, aside in asides:
@@ -271,11 +297,11 @@ def record_losses(
 
 
 def _invalid_lines(source: Source, count: int, faults: Sequence[TokfmtError]) -> str:
-    words = [_told(source, fault) for fault in faults]
+    words = [_sentence(source, fault) for fault in faults]
     return f"{counted(count, 'invalid line')} ({'; '.join(words)}{'; ...' if count > len(words) else ''})"
 
 
-def _told(source: Source, fault: TokfmtError) -> str:
+def _sentence(source: Source, fault: TokfmtError) -> str:
     if not isinstance(fault, FormatError):
         return str(fault)
     return fault.what if _alone(source, fault.path) else f"{Path(fault.path).name}: {fault.what}"
@@ -286,13 +312,13 @@ def _fields(source: Source, aside: SkippedRecords) -> str:
     read = info.field if isinstance(info, RecordInfo) else ""
     beside = f'beside "{read}" ' if read else ""
     names = sorted(aside.fields, key=lambda name: (-aside.fields[name], name))
-    told = [f'"{name}" in {aside.fields[name]:,}' for name in islice(names, _NAMED)]
+    counts = [f'"{name}" in {aside.fields[name]:,}' for name in islice(names, _NAMED)]
     if len(names) > _NAMED:
-        told.append(f"{len(names) - _NAMED:,} other fields")
+        counts.append(f"{len(names) - _NAMED:,} other fields")
     first, reader = "", source.reader
     if aside.first is not None and isinstance(reader, Collecting):
         first = f"; first: {_line(source, reader, aside.first)}"
-    return f"fields {beside}of {counted(aside.others, 'record')} ({', '.join(told)}{first})"
+    return f"fields {beside}of {counted(aside.others, 'record')} ({', '.join(counts)}{first})"
 
 
 def _line(source: Source, reader: Collecting, spot: Spot) -> str:
@@ -301,16 +327,16 @@ def _line(source: Source, reader: Collecting, spot: Spot) -> str:
 
 
 def _alone(source: Source, path: str | Path) -> bool:
-    """A file that is all of its source needs not be named."""
+    """Return True if a file is the only one of its source, so that a message need not name it."""
     return [Path(path)] == [Path(given) for given in source.paths]
 
 
 def _of_sources(sources: Sequence[Source], *, masks: bool, split_chosen: bool) -> list[Loss]:
-    """What is lost of sources by what they say of themselves; `masks`: also those that a recipe makes again."""
+    """Return the losses that sources state themselves; with `masks`, also of labels that a recipe can make again."""
     losses = []
     for source in sources:
         info = source.reader.info
-        remade = source.made_labels and isinstance(source.reader, Sampled)  # by a recipe
+        remade = source.made_labels and isinstance(source.reader, Sampled)  # the recipe makes its labels again
         if not isinstance(info, RecordInfo) and (masks or not remade):
             losses += _masks(info)
         if info.other_splits and not split_chosen:
@@ -330,10 +356,10 @@ def _masks(info: Info) -> list[Loss]:
 def scanned(
     axis: TokenReader, writer: TokenWriter, traits: WriterTraits, eos_id: int | None, workers: Workers
 ) -> tuple[TokenReader, list[Loss]]:
-    """Read the tokens once, if the writer needs the largest ID or a sequence might hold the separator.
+    """Read the tokens once, if the writer needs the largest ID or a sequence might contain the separator.
 
     Returns:
-        The axis, with what is known of it now; the loss of separators inside sequences, if there are any.
+        The axis with its largest ID, if the tokens were read; and the loss of separators inside sequences, if any.
     """
     look_for = eos_id if traits.separated and axis.info.free_of != eos_id else None
     if look_for is None and (axis.info.max_id is not None or not writer.wants_max_id(axis)):
@@ -352,9 +378,10 @@ def scanned(
 def _looked_for(
     axis: TokenReader, traits: WriterTraits, eos_id: int | None, look_for: int | None, workers: Workers
 ) -> Scan:
-    """A scan of the axis; through what is stored beneath where that is at hand, separators and all, which costs less.
+    """Scan the axis for its largest ID and for separators inside sequences.
 
-    The largest id is then that of the separators too, which matters to no writer that stores them.
+    If the source stores the same separators, a scan of the stored tokens costs less. The largest ID then includes the
+    separator, which is right for writers that store it.
     """
     stored = restored(axis, eos_id) if eos_id is not None and traits.needs_eos else None
     if stored is not None:

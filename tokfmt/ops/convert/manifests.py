@@ -1,4 +1,4 @@
-"""The manifests that a conversion writes beside its destinations; what they hold: `tokfmt.ops.source.manifest`."""
+"""Make the manifests beside the destinations of a conversion. `tokfmt.ops.source.manifest` describes their keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tokfmt.run.execute import Progress
 if TYPE_CHECKING:
     from tokfmt.core.atomic_output import Staging
 
-_LISTED = 20_000  # what reads a manifest reads no more than 16 MiB of it
+_LISTED = 20_000  # sources listed one by one: tokfmt reads a manifest of at most 16 MiB
 
 
 def manifests(
@@ -32,15 +32,17 @@ def manifests(
     *,
     checksums: bool = False,
 ) -> dict[Path, bytes]:
-    """The manifest of each destination.
+    """Return the manifest of each destination, as bytes by path.
 
     Args:
-        sources: What from; of a recipe what it names as well.
-        stagings: The destinations, not yet published.
-        given: What the user asked for: options, selection, shares.
-        progress: Told how many files are done.
-        jobs: Files that are read at a time for checksums.
-        checksums: Read the sources again for theirs. Else that is done of little only: they may be terabytes.
+        done: The result of the conversion.
+        sources: The sources, and the datasets that recipes among them name.
+        stagings: The destinations, which are not published yet.
+        given: Further keys: options, selection, shares, the request.
+        progress: Receives the number of datasets whose checksum is done.
+        jobs: Number of files that are read at a time for checksums.
+        checksums: Read large sources again for their checksums. Without it, tokfmt reads at most 64 MiB of sources in
+            all, because sources may take terabytes.
     """
     progress.phase("checksums", len(sources) + len(stagings), "files")
     format_ = registry.get(done.format)
@@ -59,11 +61,12 @@ def manifests(
 
 
 def _described(sources: Sequence[SourceFiles], progress: Progress, jobs: int) -> dict[str, object]:
-    """Path, format, size and checksum of each source; of those beyond the first 20,000 only what they sum to.
+    """Return path, format, size and checksum of each source, and only sums of those beyond the first 20,000.
 
     Args:
-        progress: Told how many are done.
-        jobs: Files read at a time for checksums; 0: there are none.
+        sources: The datasets to describe.
+        progress: Receives the number of sources that are done.
+        jobs: Number of files that are read at a time for checksums; 0 to leave checksums out.
     """
     import xxhash
 
@@ -84,14 +87,14 @@ def _described(sources: Sequence[SourceFiles], progress: Progress, jobs: int) ->
 
 
 def _part(done: Conversion, destination: Path) -> Conversion:
-    """What was converted to one of several destinations."""
+    """Return the result of one of several destinations."""
     splits = {name: split for name, split in done.splits.items() if split["destination"] == str(destination)}
     facts: Any = next(iter(splits.values()))
     return replace(done, **facts, splits=splits)
 
 
 def _portable(made: Mapping[str, Any] | None, home: Path) -> Mapping[str, Any] | None:
-    """A tokenizer as a manifest in `home` names it: a file of this machine by its path from there as well."""
+    """Return a tokenizer as a manifest in `home` names it: a local file also has its path, relative to `home`."""
     if made is None:
         return None
     place, rest = made.get("path", made.get("name")), {key: value for key, value in made.items() if key != "path"}

@@ -1,4 +1,4 @@
-"""What a conversion reports while it runs, and what of that its result keeps."""
+"""Report notes while a conversion runs, and keep those that belong to its result."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class Notes:
     """The notes of one conversion.
 
     Attributes:
-        progress: Shows messages and counts to the user.
-        kept: Notes of the result, in order.
+        progress: Shows notes and counts to the user.
+        kept: The notes of the result, in order.
     """
 
     def __init__(self, progress: Progress, piped: Mapping[str, str]) -> None:
@@ -28,14 +28,14 @@ class Notes:
         self.report(text)
 
     def report(self, text: str) -> None:
-        """Report something that depends on how often the run was interrupted, so that the result has no part in it."""
+        """Report a note that depends on interruptions of the run, without keeping it for the result."""
         self.progress.note(self._readable(text))
 
     def _readable(self, text: str) -> Message:
         return Message(text).with_texts(lambda part: self.named(printable(part)))
 
     def named(self, text: str) -> str:
-        """Replace copies of what was piped by the names that the user gave."""
+        """Replace the paths of copies in scratch by the names that the user gave."""
         for copy, name in self._piped.items():
             text = text.replace(copy, name)
         return text

@@ -1,4 +1,4 @@
-"""Standard input, standard output and FIFOs: what is piped goes through private scratch in $TMPDIR."""
+"""Read standard input and FIFOs, and write standard output, through private scratch in $TMPDIR."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ _PIECE = 1 << 20
 
 @contextmanager
 def piped(paths: Sequence[Path_], progress: Progress) -> Iterator[tuple[tuple[Path_, ...], Mapping[str, str]]]:
-    """Sources as files: what is a pipe is copied to scratch first, a piece at a time.
+    """Copy pipes among the sources to scratch, and yield the paths to read.
 
     Yields:
-        The paths to read, and how those in scratch are called by whoever gave them.
+        The paths to read, and for each copy the name that the user gave.
 
     Raises:
-        OptionError: Standard input is given twice, or is a terminal.
-        DetectionError: What a pipe brings is no JSON lines.
+        OptionError: Standard input is given twice or is a terminal, or a pipe does not bring JSON Lines.
     """
     if sum(os.fspath(path) == STREAM for path in paths) > 1:
         raise OptionError("-: standard input can be read once only")
@@ -64,13 +63,14 @@ def _need_lines(copy: Path, name: str) -> None:
     try:
         found = registry.detect(copy).name if copy.stat().st_size else "jsonl"
     except DetectionError:
-        return  # opening says why
+        return  # opening raises the same error with its remedy
     if found != "jsonl":
         raise OptionError(f"{printable(name)}: is {found}, and only jsonl is read from a pipe. Save it to a file")
 
 
 @contextmanager
 def renamed(names: Mapping[str, str]) -> Iterator[None]:
+    """Replace paths in scratch by the names that the user gave, in errors that the block raises."""
     try:
         yield
     except TokfmtError as error:
@@ -80,6 +80,12 @@ def renamed(names: Mapping[str, str]) -> Iterator[None]:
 
 
 def print_files(files: Sequence[Path]) -> None:
+    """Copy files to standard output, in order.
+
+    Raises:
+        BrokenPipeError: The reader of standard output has closed it.
+        OutageError: Standard output cannot be written.
+    """
     sys.stdout.flush()
     try:
         for path in files:

@@ -1,4 +1,4 @@
-"""Stage 2 of a conversion, Resolved to Prepared: read the sources as one token axis, and settle what is lost."""
+"""Stage 2 of a conversion, Resolved to Prepared: read the sources as one token axis, and find what is lost."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from tokfmt.run.plan import Workers
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A conversion of which everything is known but what writing brings.
+    """A conversion that is ready to be written.
 
     Attributes:
-        destination: As resolved; of a recipe of text with its samples, which exist only now.
-        target: What writers need to know.
-        writers: One for each portion.
-        axis: All sources, without separators, before anything of it was given up.
-        content: What is written of it; None if this task has tokenized its share of the text, and writes nothing.
-        dropped: What was given up, in words, by its --allow-loss name.
-        report: Of a recipe, what each source gives; see `tokfmt.ops.prepare.report`.
+        destination: The destination as resolved; for a recipe of text with its samples, which exist only now.
+        target: The facts that writers need: the separator, the decoder, the accepted losses.
+        writers: One writer for each portion.
+        axis: All sources as one token axis, without separators and without losses.
+        content: The axis to write, and its losses; None if this is a task that only tokenizes its part of the text.
+        dropped: The losses that were accepted, in words, by their --allow-loss name.
+        report: What each source of a recipe gives; see `tokfmt.ops.prepare.report`.
         padded: Positions of samples that hold padding.
     """
 
@@ -47,10 +47,10 @@ class Prepared:
 
 
 def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes) -> Prepared:
-    """Read the sources as one axis, and refuse what cannot be kept of it.
+    """Read the sources as one token axis, and refuse losses that the user does not accept.
 
     Raises:
-        TokfmtError: Nothing was published.
+        TokfmtError: A source cannot be read, or something would be lost. Nothing was published.
     """
     request, destination, allow_loss = resolved.request, resolved.destination, resolved.request.source.allow_loss
     eos_id = resolved.separator.eos_id
@@ -69,7 +69,7 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
     losses = record_losses(reading.asides, destination.format, allow_loss)
     if request.task is not None and resolved.holds_records:
         return Prepared(destination, target, (), reading.axis, None, resolved.accepted(losses))
-    if reading.made and len(resolved.read) == 1:  # of a recipe of text, which has samples only now
+    if reading.made and len(resolved.read) == 1:  # the samples of a recipe of text exist only now
         destination = with_rows(destination, reading.made[0], request)
         writers = _writers(destination, place, target) if destination.rows is not None else writers
     axis, traits, embedded = destination.packed or reading.axis, destination.traits, None
@@ -94,7 +94,7 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
 
 
 def _decoder(resolved: Resolved) -> Any:
-    """Return what decodes IDs to text: the user's tokenizer, if the format holds text and no source did."""
+    """Return the decoder of the user's tokenizer, if the destination holds text and no source does; else None."""
     destination, tokenizer = resolved.destination, resolved.tokenizer
     if tokenizer is None or "text_field" not in option_names(destination.format.write_options):
         return None
@@ -105,7 +105,7 @@ def _decoder(resolved: Resolved) -> Any:
 
 
 def _writers(destination: Destination, place: Workplace, target: Target) -> list[TokenWriter]:
-    """Make the writer of each portion."""
+    """Return the writer of each portion, in the order of the portions."""
     return [
         destination.writer(place.stagings[portion.destination].path, portion, target)
         for portion in destination.portions
@@ -113,7 +113,7 @@ def _writers(destination: Destination, place: Workplace, target: Target) -> list
 
 
 def _rejects(workers: Workers) -> Path:
-    """Create the file that collects filtered documents."""
+    """Create the file in scratch that collects filtered documents, and return its path."""
     path = workers.scratch / "rejects"
     path.write_bytes(b"")
     return path

@@ -21,15 +21,18 @@ from tokfmt.ops.source.manifest import ledger_paths, manifest_path
 from tokfmt.ops.source.request import words_of
 
 Proof = Callable[[Staging], Mapping[str, Path]]
-"""Raises what forbids publication; else gives files, built already, that appear beside the destination, by name."""
+"""A check of the built destination, which raises to prevent publication.
+
+It returns files that are built already and appear beside the destination, by name.
+"""
 
 
 def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes, prove: Proof | None) -> Conversion:
-    """Publish what was written, unless it is a share that --finish puts together with others.
+    """Publish the destinations, unless this run is a task: --finish publishes tasks.
 
     Raises:
         SourceChangedError: A source changed while it was read. Nothing was published.
-        TokfmtError: Nothing was published.
+        TokfmtError: A manifest or a name could not be written. Nothing was published.
     """
     request = resolved.request
     done = result_of(resolved, written, notes)
@@ -55,7 +58,7 @@ def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes
 
 
 def _ledger(written: Written, staging: Staging, manifest: bytes | None) -> Beside:
-    """Return the ledger beside a destination; without one, that of what stood there before goes."""
+    """Return the files of the ledger by name; without a ledger, None for each, which removes that of a predecessor."""
     if written.ledger is None:
         return dict.fromkeys(path.name for path in ledger_paths(staging.destination))
     from tokfmt.ops.provenance import built

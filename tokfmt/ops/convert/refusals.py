@@ -1,4 +1,4 @@
-"""What a conversion refuses because its request, its sources and its format do not go together."""
+"""Refuse requests, sources and formats that do not go together."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tokfmt.ops.source.stored import Source
 
 
 def refuse_tasks(request: Request) -> None:
-    """Refuse an order or shares with --task: a task writes its part without any other being there.
+    """Refuse a shuffle or shares with --task, because each task writes its part without the others.
 
     Raises:
-        OptionError.
+        OptionError: The request shuffles, or deals sequences to splits.
     """
     arrangement = request.arrangement
     if arrangement.plain:
@@ -45,10 +45,10 @@ def refuse_tasks(request: Request) -> None:
 
 
 def refuse_splits_of_one_file(portions: Sequence[SplitTarget], traits: WriterTraits) -> None:
-    """Refuse several splits in one file: a format that has splits keeps them in a folder.
+    """Refuse several splits in one file: a format that stores splits stores them in a folder.
 
     Raises:
-        OptionError.
+        OptionError: The destination of several portions is a file.
     """
     first, *others = portions
     is_file = first.destination.suffix in traits.file_suffixes
@@ -63,7 +63,7 @@ def refuse_text(sources: Sequence[Source], format_: Format) -> None:
     """Refuse text without a tokenizer.
 
     Raises:
-        OptionError.
+        OptionError: A source holds text.
     """
     for source in sources:
         if isinstance(source.reader, RecordReader) and source.reader.info.kind == "text":
@@ -74,10 +74,10 @@ def refuse_text(sources: Sequence[Source], format_: Format) -> None:
 
 
 def refuse_undealt(sources: Sequence[Source], *, copies: bool) -> None:
-    """Refuse tasks of a conversion that has nothing to deal out.
+    """Refuse --task for a conversion that one process has to do.
 
     Raises:
-        OptionError: Its lines are copied, or it compares ids, both in one go.
+        OptionError: The conversion copies lines, or compares sequences of token IDs.
     """
     why = "lines are copied as they stand" if copies else ""
     for source in sources:
@@ -91,10 +91,10 @@ def refuse_undealt(sources: Sequence[Source], *, copies: bool) -> None:
 
 
 def refuse_selection_of_none(selection: str, sources: Sequence[Source]) -> None:
-    """Refuse a selection without sequences, where the target has to know what separates them.
+    """Refuse a selection without sequences, which leaves nothing to infer a separator from.
 
     Raises:
-        OptionError.
+        OptionError: The selection is empty.
     """
     readers = [source.reader for source in sources]
     count = sum(one.count() if isinstance(one, RecordReader) else one.info.sequences for one in readers)
@@ -105,10 +105,10 @@ def refuse_selection_of_none(selection: str, sources: Sequence[Source]) -> None:
 
 
 def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
-    """Refuse a ledger of what is no recipe, or of something else than all of it, in order.
+    """Refuse a ledger unless the only source is a recipe, and all of it is written in its own order.
 
     Raises:
-        OptionError.
+        OptionError: The sources are not one recipe, or the request selects, shuffles or splits.
     """
     if len(sources) > 1 or not sources[0].format.computed:
         raise OptionError(
@@ -127,10 +127,12 @@ def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
 
 
 def refuse_rejects(request: Request, path: Path, sources: Sequence[Source], read: Sequence[SourceFiles]) -> None:
-    """Refuse a file of rejects that nothing would be written to, or that is there.
+    """Refuse a file of rejects that stays empty, that would replace another file, or that overwrites a source.
 
     Raises:
-        OptionError, ConversionError, DestinationExistsError.
+        OptionError: No source is a recipe of text.
+        ConversionError: The file is a source, or belongs to the destination.
+        DestinationExistsError: The file exists.
     """
     if all(text_recipe_of(source) is None for source in sources):
         raise OptionError(f"{Option('rejects')} is for what filters of a recipe of text leave out, and there is none")

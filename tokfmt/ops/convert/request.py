@@ -1,4 +1,4 @@
-"""What a conversion is asked to do, and what it answers."""
+"""The request of a conversion, and its result."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import REGION, Format
@@ -15,18 +15,17 @@ from tokfmt.ops.convert.arrangement import AS_IT_IS, Arrangement
 from tokfmt.ops.source.request import SourceRequest, option_names
 from tokfmt.run.plan import Task
 
-if TYPE_CHECKING:
-    pass
-
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Everything a user may say about a conversion; see `convert` for the meaning of each.
+    """A conversion as the user asks for it. `convert` explains the fields that are not listed here.
 
     Attributes:
-        rejects: Where what filters of a recipe leave out is written.
-        ledger: Write which record of which file each sequence of a recipe comes from.
-        piped: Sources that are copies of what was piped in, and the names of the pipes.
+        source: The paths of the sources, and the options that say how to read them.
+        to: Name of the destination's format; None to take it from the destination's name.
+        region: Tokens that one worker writes at a time.
+        finish: Number of tasks whose work this run publishes; 0 if it does not publish tasks.
+        piped: Copies of pipes in scratch, with the name that the user gave for each.
     """
 
     source: SourceRequest
@@ -56,14 +55,14 @@ class Request:
 
     @property
     def kept(self) -> str:
-        """Name of the staging directory that outlives an interruption; empty: none does."""
+        """Suffix of the hidden directory that outlives an interruption; empty if none does."""
         return "tasks" if self.task or self.finish else "resume" if self.resume else ""
 
     def given_to_writer(self, format_: Format) -> dict[str, object]:
-        """The writer's options, as far as they were given.
+        """Return the writer's options that the user gave, --seq-len and --split among them.
 
         Raises:
-            OptionError: A length of samples, and the format has none.
+            OptionError: The user gave --seq-len, and the format does not store samples.
         """
         known, given = option_names(format_.write_options), dict(self.to_options)
         if self.seq_len is not None:
@@ -77,32 +76,32 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What was converted, or would be (`dry_run`).
+    """The result of a conversion, or of a dry run.
 
     Attributes:
-        destination: Path as given.
-        format: The destination's.
+        destination: The path as given.
+        format: Name of the destination's format.
         sources: Path and format of each source.
-        sequences, tokens: What the destination holds, separators not counted; None before text is tokenised.
-        max_id: Largest id written (separators included where they are stored); None if not known.
-        separator: The id, how it is known, and whether that was inferred.
-        dropped: What was given up, by its --allow-loss name.
-        notes: What a person should know.
-        plan: Tasks and executor.
+        sequences: Number of sequences in the destination; None before text is tokenized.
+        tokens: Number of tokens in the destination, without separators; None before text is tokenized.
+        max_id: Largest token ID written, a stored separator included; None if it is not known.
+        separator: The ID (`eos_id`), where it is known from (`from`), and whether it was inferred (`inferred`).
+        dropped: The losses that were accepted, in words, by their --allow-loss name.
+        notes: The notes that were reported.
+        plan: Number of tasks, executor, workers, and the space that the destination needs.
         verified: The destination was read back and compared.
-        compared: What of it, in numbers: "sequences" and "tokens", "texts", or "records".
-        tokenizer: What made or read the ids.
-        sample_length: Tokens in a sample, for formats that have samples.
+        compared: Numbers of what was compared: "sequences" and "tokens", "texts", or "records".
+        tokenizer: The tokenizer that made or decoded the token IDs; None if it is not known.
+        sample_length: Tokens per sample, for formats that store samples.
         dry_run: Nothing was written.
-        shuffle: Seed of the shuffled order, None if the order is the source's.
-        splits: Where each split went, and what it holds, by name.
-        recipe: Fingerprint of the recipe whose samples are stored as they are, None where sequences are stored.
-        labels: Of these samples: "recipe" if the recipe makes labels and masks, "stored" if its sources have their own.
-        replaces: What stands at a destination and would go (`dry_run`), in words, by path.
-        prepared: Of a recipe, what each source gives, and of text what became of its documents: see
-            `tokfmt.ops.prepare.report`.
-        padded: Positions that hold padding in the samples of recipes, which are among `tokens`.
-        partial: Of each source that is damaged, what was saved and what was not; see `ops.source.partial.Partial`.
+        shuffle: Seed of the shuffled order; None if the order is that of the source.
+        splits: Destination and counts of each split, by name.
+        recipe: Fingerprint of the recipe whose samples are stored as they are; None if sequences are stored.
+        labels: "recipe" if a recipe made the labels and loss masks of these samples, "stored" if its sources have them.
+        replaces: What a run would replace (`dry_run`), in words, by path.
+        prepared: What each source of a recipe gives, and what filters left out of it; see `tokfmt.ops.prepare.report`.
+        padded: Positions that hold padding in the samples of recipes. They are counted in `tokens`.
+        partial: What was saved and lost of each damaged source; see `ops.source.partial.Partial`.
     """
 
     destination: str
@@ -131,10 +130,10 @@ class Conversion:
 
 
 def task_of(task: tuple[int, int]) -> Task:
-    """The value of --task.
+    """Return the task that a pair (index, count) names.
 
     Raises:
-        OptionError: There is no such share.
+        OptionError: It is not a pair of whole numbers with 0 <= index < count.
     """
     try:
         index, count = map(operator.index, task)

@@ -55,31 +55,33 @@ from tokfmt.views.select import Concat, Slice
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
-_NOTES = 20  # notes on sources that are reported one by one
-_WORTH = 64 << 20  # bytes of text (tokens to be gathered) for which processes, 1 (0.2) CPU seconds each to start, pay
+_NOTES = 20  # number of notes on sources that are reported one by one
+# Bytes of text, or tokens to gather, from which processes pay off. A process takes 1 CPU second to start for text, and
+# 0.2 for gathering.
+_WORTH = 64 << 20
 
 Given = tuple[Sequence[Source], TokenReader]
-"""Sources that are open already, and the axis over them that is written instead of all they hold."""
+"""Sources that are open already, and the axis over them that is written instead of all their sequences."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A conversion that can be done, as far as is known before anything is written.
+    """A conversion whose sources are open and whose request passes all checks that precede writing.
 
     Attributes:
-        request: What was asked, with the path that the destination's format gives it, and an executor chosen.
-        destination: Where it goes, and in which form.
-        stagings: Where each path of the destination is built.
-        freed: Paths of the destination where something is now, which a run takes away first and a dry run does not.
-        tokenizer: Encodes text, or decodes IDs; None if there is none.
-        files: Every dataset that is read, those that recipes name too.
-        before: State of these files before they were opened.
-        sources: What is converted.
-        read: What is read of it: the sources, or one reader over them that was given, or packed rows of one.
+        request: The request, with the destination path that the format gives it and the executor that was chosen.
+        destination: The path, format and options of the destination.
+        stagings: The hidden directory where each path of the destination is built.
+        freed: Paths of the destination that a run removes first, and that a dry run leaves alone.
+        tokenizer: The tokenizer that encodes text or decodes token IDs; None if there is none.
+        files: Every dataset that is read, including those that recipes name.
+        before: The identity of these files before they were opened.
+        sources: The sources of the conversion.
+        read: The readers to read from: the sources, one given reader over them, or the packed rows of one.
         separator: The separator that the destination uses.
-        made_by: What made all IDs, if that is known and the same; and what differs, in words.
-        copies: Records are copied to JSON lines as they are; else the sources are one token axis.
-        losses: What is known to be lost of sources that hold tokens.
+        made_by: The tokenizer that made all token IDs, or None; and the accepted differences, in words.
+        copies: Records are copied to JSON Lines as they are. Otherwise the sources become one token axis.
+        losses: The losses that are known of sources that hold tokens.
     """
 
     request: Request
@@ -98,12 +100,12 @@ class Resolved:
 
     @property
     def holds_records(self) -> bool:
-        """Whether a source holds records, which are no token axis yet."""
+        """True if a source holds records, which tokfmt has to encode or gather first."""
         return any(isinstance(source.reader, RecordReader) for source in self.sources)
 
     @property
     def holds_something(self) -> bool:
-        """Whether the sources hold sequences, or at least bytes that may be records."""
+        """True if the sources hold a sequence, or a byte that may belong to a record."""
         infos = [source.reader.info for source in self.sources]
         return any(info.size if isinstance(info, RecordInfo) else info.sequences for info in infos)
 
@@ -112,7 +114,7 @@ class Resolved:
         return losses.accepted(self.request.source.allow_loss, str(self.request.destination))
 
     def facts(self) -> dict[str, object]:
-        """Return what the output depends on besides the request; see `resume.facts_of`."""
+        """Return the facts that the output depends on besides the request; see `resume.facts_of`."""
         return {
             "to": self.destination.format.name,
             "to-opt": asdict(self.destination.options),
@@ -126,7 +128,7 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
     """Open the sources of a request, and refuse what cannot be done.
 
     Raises:
-        TokfmtError: Nothing was written.
+        TokfmtError: The request cannot be done. Nothing was written.
     """
     if request.task:
         refuse_tasks(request)
@@ -163,14 +165,25 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
         refuse_text(sources, destination.format)
     separator = Separator(None) if copies else agreed_separator(sources, request.source.eos)
     resolved = Resolved(
-        request, destination, stagings, freed, tokenizer, files, before, tuple(sources), tuple(read), separator,
-        made_by, copies, losses=(),
-    )  # fmt: skip
+        request,
+        destination,
+        stagings,
+        freed,
+        tokenizer,
+        files,
+        before,
+        tuple(sources),
+        tuple(read),
+        separator,
+        made_by,
+        copies,
+        losses=(),
+    )
     return _checked(resolved, notes)
 
 
 def _checked(resolved: Resolved, notes: Notes) -> Resolved:
-    """Refuse what the sources show, as far as it is known before they are read; choose the executor."""
+    """Refuse losses, a missing separator and unsuitable tasks before the sources are read, and choose the executor."""
     request, sources = resolved.request, resolved.sources
     if not resolved.copies:
         _need_separator(resolved)
@@ -191,14 +204,14 @@ def _checked(resolved: Resolved, notes: Notes) -> Resolved:
 
 
 def _foreseen(request: Request, destination: Destination, notes: Notes) -> frozenset[Path]:
-    """Undo or finish what a killed run left of several destinations; a dry run only says so.
+    """Undo or finish the publication of several destinations that a killed run began; a dry run only reports it.
 
-    `resumed` does that if some is kept.
+    If the request keeps its work, `resumed` does this instead.
 
     Returns:
-        Paths that a run would free, and a dry run does not.
+        The paths that a run would free. A dry run leaves them alone.
     """
-    told, freed = dict[str, None](), frozenset[Path]()
+    reported, freed = dict[str, None](), frozenset[Path]()
     for path in destination.paths if not request.kept else ():
         if request.dry_run:
             found, free = foreseen(path)
@@ -207,21 +220,24 @@ def _foreseen(request: Request, destination: Destination, notes: Notes) -> froze
             with writing(path):
                 found = list(settle(path))
         for note in found:
-            if note not in told:
+            if note not in reported:
                 notes.report(note)
-        told |= dict.fromkeys(found)
+        reported |= dict.fromkeys(found)
     return freed
 
 
 def _stagings(
     request: Request, destination: Destination, before: Mapping[Path, Identity], freed: frozenset[Path]
 ) -> dict[Path, Staging]:
-    """Return where each destination is built, after refusing what is there and must stay.
+    """Return the hidden directory of each destination, after a check that the destination may be replaced.
 
-    `resumed` refuses it if some is kept.
+    If the request keeps its work, `resumed` makes that check instead.
 
     Args:
-        freed: Paths that nothing will be at.
+        request: The request, with the path that the format gives the destination.
+        destination: The destination with its portions.
+        before: The identity of each source file; a destination gets no permissions that a source file lacks.
+        freed: Paths that a run will have removed by then.
     """
     stagings = {
         path: Staging(
@@ -258,7 +274,10 @@ def _opened(
 
 
 def with_rows(destination: Destination, source: Source, request: Request) -> Destination:
-    """Store the samples of a recipe as they are, where the format can; of a recipe of text they do not exist yet."""
+    """Return the destination with samples stored as they are, if the source is a recipe and the format stores samples.
+
+    For a recipe of text only the options change, because its samples do not exist yet.
+    """
     if isinstance(source.reader, Sampled):
         from tokfmt.recipes.samples import Samples  # only recipes need what it imports
 
@@ -273,11 +292,11 @@ def _named_tokenizer(sources: Sequence[Source], tokenizer: TokenizerHandle | Non
     """Return the tokenizer that a recipe of text names, else the one that was given.
 
     Raises:
-        OptionError: --tokenizer is another one.
+        OptionError: --tokenizer differs from the tokenizer of the recipe.
     """
     for source in sources:
         recipe = text_recipe_of(source)
-        if recipe is None or recipe.tokenizer is None:  # it holds ids
+        if recipe is None or recipe.tokenizer is None:  # a recipe of token IDs needs no tokenizer
             continue
         named = recipe.tokenizer
         if tokenizer is not None and tokenizer.describe()["digest"] != named.describe()["digest"]:
@@ -287,7 +306,7 @@ def _named_tokenizer(sources: Sequence[Source], tokenizer: TokenizerHandle | Non
 
 
 def _pass_on(sources: Sequence[Source], notes: Notes) -> None:
-    """Add the notes on the sources; what the result reports as dropped is left out."""
+    """Add the notes on the sources, except those that the result reports as dropped."""
     found = [
         (source.paths[0], note)
         for source in sources
@@ -296,14 +315,17 @@ def _pass_on(sources: Sequence[Source], notes: Notes) -> None:
     ]
     for path, note in found[:_NOTES]:
         own = path.name if note.startswith((f"{path.name}: ", f"{path.name} ")) else ""
-        said = marked(note)
-        notes.add(f"{path}{said.removeprefix(own)}" if own else f"{path}: {said}")
+        text = marked(note)
+        notes.add(f"{path}{text.removeprefix(own)}" if own else f"{path}: {text}")
     if len(found) > _NOTES:
         notes.add(f"{len(found) - _NOTES:,} more notes of this kind on the other sources")
 
 
 def _are_lines(sources: Sequence[Source]) -> bool:
-    """Whether all sources go to jsonl record by record; IDs that are not JSON lines go as sequences of tokens."""
+    """Return True if all sources are copied to jsonl record by record: JSON lines, and text.
+
+    Records of token IDs that are not JSON lines, such as rows of Parquet, become sequences of tokens instead.
+    """
     infos = [source.reader.info for source in sources if not source.format.computed]
     records = [info for info in infos if isinstance(info, RecordInfo)]
     return len(records) == len(sources) and all(info.json_lines or info.kind == "text" for info in records)
@@ -313,7 +335,7 @@ def _need_separator(resolved: Resolved) -> None:
     """Refuse sources without a known separator, if the destination stores one.
 
     Raises:
-        SeparatorUnknownError: Names how to give it.
+        SeparatorUnknownError: The separator is not known. The remedy names the options that give it.
     """
     if resolved.separator.eos_id is not None or not resolved.destination.traits.needs_eos:
         return
@@ -328,7 +350,7 @@ def _need_separator(resolved: Resolved) -> None:
 
 
 def _name_separator(request: Request, destination: Destination, tokenizer: TokenizerHandle | None) -> str:
-    """Return what the user can do when a separator is not known."""
+    """Return the remedy for an unknown separator."""
     ways = [f"Name its id with {Option('eos', 'ID')}"]
     if tokenizer is None:
         ways.append(f"give {Option('tokenizer')}")
@@ -343,7 +365,7 @@ def _name_separator(request: Request, destination: Destination, tokenizer: Token
 
 
 def _known_losses(resolved: Resolved) -> list[Loss]:
-    """Return what is known to be lost of sources that hold tokens; reads no token."""
+    """Return the losses that are known of sources that hold tokens, without reading a token."""
     axes = [source.reader for source in resolved.read if not isinstance(source.reader, RecordReader)]
     if not axes:
         return []
@@ -356,7 +378,8 @@ def _known_losses(resolved: Resolved) -> list[Loss]:
 def _refuse_losses(resolved: Resolved, asides: Sequence[SkippedRecords]) -> None:
     """Refuse losses that are known before the first byte is written.
 
-    What a first look at records shows is refused by a dry run only: a run goes on to report all of it at once.
+    A first look at records shows only a part of their losses. A dry run refuses those. A run continues, so that it can
+    report all of them at once.
     """
     request, losses = resolved.request, Losses()
     if request.dry_run:
@@ -372,9 +395,10 @@ def _refuse_losses(resolved: Resolved, asides: Sequence[SkippedRecords]) -> None
 
 
 def _best_executor(resolved: Resolved) -> str:
-    """Return threads, unless workers would wait for the interpreter's lock and there is enough to do for processes.
+    """Return "processes" if workers would wait for the interpreter's lock and the work pays for their start.
 
-    Parsing JSON takes the lock, and so does gathering parts while others are being written. Codecs do not take it.
+    Otherwise return "threads". Parsing JSON holds the lock, and so does gathering parts while others are written.
+    Codecs release it.
     """
     readers = [source.reader for source in resolved.sources]
     text = sum(reader.info.size for reader in readers if isinstance(reader, RecordReader))

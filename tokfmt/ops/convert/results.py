@@ -1,4 +1,4 @@
-"""What a conversion answers: of what was written, and of a repeated one that finds everything written."""
+"""Make the result of a conversion, or of a repeated one whose destination is complete already."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
     """Return the result of a conversion, with the notes so far.
 
     Raises:
-        TokenizerMismatchError: See `_made_by`.
+        TokenizerMismatchError: The destination has IDs beyond the vocabulary of the tokenizer in use.
     """
     request, arrangement, destination = resolved.request, resolved.request.arrangement, written.destination
     counts, separator = written.portions, resolved.separator
@@ -39,11 +39,14 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
         notes.add(f"sequences were dealt out by seed {arrangement.shares.seed}; {Option('seed', 'N')} deals otherwise")
     splits: dict[str, dict[str, object]] = {
         one.portion.split: {
-            "destination": str(one.portion.destination), "sequences": one.sequences, "tokens": one.tokens,
+            "destination": str(one.portion.destination),
+            "sequences": one.sequences,
+            "tokens": one.tokens,
             "max_id": one.max_id,
         }
-        for one in counts if one.portion.split is not None
-    }  # fmt: skip
+        for one in counts
+        if one.portion.split is not None
+    }
     return Conversion(
         destination=str(request.destination),
         format=destination.format.name,
@@ -80,16 +83,16 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
 
 
 def total_of(counts: Iterable[int | None]) -> int | None:
-    """Return the sum of counts; None if one is not known."""
+    """Return the sum of counts; None if one of them is not known."""
     known = list(counts)
     return None if None in known else sum(filter(None, known))
 
 
 def _made_by(resolved: Resolved, counts: Sequence[PortionCounts]) -> tuple[Mapping[str, Any] | None, str]:
-    """Return what the manifest may name as the tokenizer of the IDs, and what speaks against it and was accepted.
+    """Return the tokenizer that the manifest may name, and the accepted contradictions in words.
 
     Raises:
-        TokenizerMismatchError: There are IDs that the tokenizer in use does not have, and --allow-loss does not
+        TokenizerMismatchError: There are IDs beyond the vocabulary of the tokenizer in use, and --allow-loss does not
             accept that.
     """
     made, mixed = resolved.made_by
@@ -106,12 +109,12 @@ def _made_by(resolved: Resolved, counts: Sequence[PortionCounts]) -> tuple[Mappi
 
 
 def finished_before(resolved: Resolved, facts: Facts, notes: Notes) -> Conversion | None:
-    """Return what an earlier run with --resume of the same request has published; None if there is something to do."""
+    """Return the result of an earlier run with --resume of the same request; None if there is something to do."""
     request, destination = resolved.request, resolved.destination
-    told = finished(destination.paths, destination.format, digest_of(facts), resolved.files, verified=request.verify)
-    if not told:
+    found = finished(destination.paths, destination.format, digest_of(facts), resolved.files, verified=request.verify)
+    if not found:
         return None
-    contents = [manifest.content for manifest in told]
+    contents = [manifest.content for manifest in found]
     notes.add("complete already: an earlier run of the same request has written it, and nothing has changed since")
     largest = [content["max_id"] for content in contents if content.get("max_id") is not None]
     written = Written(destination, [], dict(contents[0].get("dropped", {})), {})

@@ -1,8 +1,8 @@
-"""Resume: where a conversion is built, and whether an unfinished one that was kept may be continued or finished there.
+"""Continue an unfinished conversion, or refuse to continue it if the request has changed.
 
-A conversion that may be continued (`--resume`, `--task`) says in `conversion.json`, in the hidden sibling of its
-destination, what it is: every option that its output depends on, and size, modification time and inode of each source
-file. Whoever continues it must ask for the same.
+A conversion that keeps its work (`--resume`, `--task`) writes `conversion.json` to the hidden directory beside its
+destination. The file has every option that the output depends on, and the size, modification time and inode of each
+source file. A run that continues the conversion has to have the same.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _FREE = {
     "destination",
     "piped",
 }
-_RESOLVED = {"to", "to_options", "seq_len", "tokenizer"}  # the caller says what became of them
+_RESOLVED = {"to", "to_options", "seq_len", "tokenizer"}  # `Resolved.facts` has the values that they resolve to
 _NAMES = {
     "source.options": "from-opt",
     "source.format": "from",
@@ -78,7 +78,7 @@ _NAMES = {
 
 
 def plain(value: Any) -> Any:
-    """A request, or a part of one, as JSON."""
+    """Return a request, or a part of one, as values that JSON can represent."""
     if dataclasses.is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, os.PathLike):
@@ -93,11 +93,12 @@ def plain(value: Any) -> Any:
 
 
 def facts_of(request: Request, resolved: Facts, before: Snapshot) -> dict[str, object]:
-    """Return all that the output depends on, by the name of the option or by a phrase.
+    """Return the facts that the output depends on, by the name of the option or by a phrase.
 
     Args:
-        resolved: What became of it: formats, separator, tokenizer.
-        before: The files of the sources.
+        request: The request, with paths of files instead of patterns.
+        resolved: The facts of `Resolved.facts`: formats, separator, tokenizer.
+        before: The identity of each source file.
     """
     asked = {key: value for key, value in _absolute(request).items() if key not in _FREE | _RESOLVED}
     asked |= {f"source.{key}": value for key, value in asked.pop("source").items()}
@@ -112,7 +113,7 @@ def facts_of(request: Request, resolved: Facts, before: Snapshot) -> dict[str, o
 
 
 def digest_of(facts: Facts) -> str:
-    """A digest of what was asked for, without the sources: a manifest lists those."""
+    """Return a digest of the facts without the sources, which the manifest lists."""
     from xxhash import xxh3_128_hexdigest
 
     asked = {key: _nameless(value) for key, value in facts.items() if not key.startswith("the source ")}
@@ -123,20 +124,25 @@ def digest_of(facts: Facts) -> str:
 def finished(
     destinations: Sequence[Path], format_: Format, digest: str, read: Sequence[SourceFiles], *, verified: bool
 ) -> list[Manifest]:
-    """The manifests of destinations that the same request has finished already; none if one is not, or has changed.
+    """Return the manifests of destinations that an earlier run of the same request completed.
 
-    Only files of the caller's own count: others can write a manifest that vouches for what they have put there.
+    Files of another user do not count, because that user can write a manifest for any files.
 
     Args:
-        digest: See `digest_of`.
-        read: The sources; one that has changed since makes it another request.
-        verified: Only what was read back and compared counts.
+        destinations: The paths of the destinations.
+        format_: Their format.
+        digest: The digest of the request; see `digest_of`.
+        read: The sources. If one has changed since, the request counts as another one.
+        verified: Only destinations that were read back and compared count.
+
+    Returns:
+        One manifest per destination; an empty list if a destination is incomplete or has changed.
     """
     found = []
     for destination in destinations:
         manifest = read_manifest(destination)
-        said = manifest.content.get("request")
-        if not isinstance(said, Mapping) or said.get("digest") != digest or (verified and not said.get("verified")):
+        made = manifest.content.get("request")
+        if not isinstance(made, Mapping) or made.get("digest") != digest or (verified and not made.get("verified")):
             return []
         listed = manifest.content.get("sources")
         sources = [[one.get("path"), one.get("bytes")] for one in listed if isinstance(one, dict)] if listed else []
@@ -157,14 +163,17 @@ def finished(
 
 
 def _clear(destination: Path, digest: str) -> None:
-    """Remove what a run that was killed right after it published has left; not what another request has begun."""
+    """Remove the work that a run of this request left when it was killed after it published.
+
+    The work of another request is kept.
+    """
     kept = read_conversion(hidden_sibling(resolve_link(destination), "resume") / "conversion.json")
     if kept is None or digest_of(kept["facts"]) == digest:
         remove_leftovers(resolve_link(destination))
 
 
 def _here() -> str:
-    """The working directory; "" where it is gone, which stops nobody who names all by absolute paths."""
+    """Return the working directory; "" if it no longer exists, which does not matter for absolute paths."""
     try:
         return os.getcwd()
     except OSError:
@@ -172,7 +181,7 @@ def _here() -> str:
 
 
 def _absolute(request: Request) -> dict[str, Any]:
-    """A request as JSON that means the same in another working directory."""
+    """Return a request as values for JSON, with absolute paths of sources, rejects and tokenizer."""
     content: dict[str, Any] = plain(request)
     content["source"]["paths"] = [os.path.abspath(path) for path in content["source"]["paths"]]
     if request.rejects is not None:
@@ -186,24 +195,28 @@ def _absolute(request: Request) -> dict[str, Any]:
 def resumed(
     place: Staging, request: Request, facts: Facts, note: Callable[[str], None]
 ) -> Iterator[tuple[Staging, NullJournal]]:
-    """A place that is kept when a conversion is interrupted, and the journal of what is done there.
+    """Enter the hidden directory of a conversion that keeps its work when it is interrupted.
 
     Args:
-        place: A new one, or what an earlier run has left.
-        facts: See `facts_of`.
-        note: Told what a person should know.
+        place: The hidden directory, new or with the work of an earlier run.
+        request: The request of this run.
+        facts: The facts of this run; see `facts_of`.
+        note: A function that reports a note.
+
+    Yields:
+        The entered directory, and its journal.
 
     Raises:
-        ConversionError: What is kept there is another conversion, or somebody works on it; or tasks are missing.
-        DestinationExistsError.
+        ConversionError: The directory has the work of another request, another process uses it, or tasks are missing.
+        DestinationExistsError: The destination exists, and may not be replaced.
     """
     in_tasks = request.kept == "tasks"
     with place as staging:
         path = staging.home / "conversion.json"
-        try:  # until there is something worth keeping; whoever else works here keeps it
+        try:  # without conversion.json there is nothing to keep yet, unless the directory belongs to tasks
             kept = read_conversion(path)
             staging.keep = in_tasks or kept is not None
-        except BaseException:  # a signal
+        except BaseException:  # a signal can interrupt the reading
             staging.keep = in_tasks or path.exists()
             raise
         new = _agree(staging, request, facts, kept, note)
@@ -216,20 +229,20 @@ def resumed(
                     note(f"continuing what is in {staging.sibling.name}")
                 yield staging, journal
             except BaseException as error:
-                words = isinstance(error, _WORDS_MEND) or bool(getattr(error, "accepted_by", ""))
-                hopeless = not _text_kinds(staging) if words else isinstance(error, _HOPELESS)
+                curable = isinstance(error, _CURED_BY_OPTIONS) or bool(getattr(error, "accepted_by", ""))
+                hopeless = not _text_kinds(staging) if curable else isinstance(error, _HOPELESS)
                 staging.keep = (not hopeless and not journal.empty) or (
                     in_tasks and not isinstance(error, VerificationError)
                 )
                 if staging.keep and not hopeless:
-                    again = f"again with {Option('resume')}{' and these words' if words else ''}"
+                    again = f"again with {Option('resume')}{' and these words' if curable else ''}"
                     _say_kept(error, staging.sibling.name, "the same again" if in_tasks else again)
                 raise
         staging.keep = not staging.published
 
 
 def _say_kept(error: BaseException, home: str, again: str) -> None:
-    """One note for all destinations of a conversion."""
+    """Add a note that names the hidden directories with kept work; one note for all destinations of a conversion."""
     notes = getattr(error, "__notes__", [])
     homes = [note.removeprefix(_IS_KEPT).partition(": run ")[0] for note in notes if note.startswith(_IS_KEPT)]
     notes[:] = [note for note in notes if not note.startswith(_IS_KEPT)]
@@ -237,9 +250,16 @@ def _say_kept(error: BaseException, home: str, again: str) -> None:
 
 
 def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None, note: Callable[[str], None]) -> bool:
-    """Compare with what is kept, or write down what is begun; whether it is new.
+    """Compare the facts with those of the kept work, or record them if there is none.
 
-    What only the steps after tokenising depend on may change: what is tokenised stays, the rest is done again.
+    Facts that only the steps after tokenization depend on may change. The tokenized text is then kept, and the other
+    work is removed.
+
+    Returns:
+        True if no work was kept.
+
+    Raises:
+        ConversionError: Another fact differs.
     """
     path = staging.home / "conversion.json"
     asked = {"request": _absolute(request), "here": _here(), "given": plain(request)}
@@ -268,23 +288,23 @@ def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None,
 
 
 _LATER = {"eos", "allow-loss", "the separator", "to", "to-opt", "shuffle", "the shares of the splits", "region"}
-"""Facts that tokenised text does not depend on."""
+"""Facts that tokenized text does not depend on."""
 
 
 def _renumbers(was: Facts, now: Facts) -> bool:
-    """Whether records are counted otherwise, for a selection: those left out have no number."""
+    """Return True if a selection now counts other records, because records that are left out have no number."""
     left_out = ["invalid-lines" in str(facts.get("allow-loss")) for facts in (was, now)]
     return now.get("select") is not None and left_out[0] != left_out[1]
 
 
 def _text_kinds(staging: Staging) -> list[str]:
-    """Kinds of journal entries that vouch for tokenised text."""
+    """Return the kinds of journal entries that record tokenized text."""
     found = [entry.name.removeprefix(KEPT) for entry in staging.scratch.glob(f"{KEPT}source-*")]
     return [f"shard of {name}" for name in found]
 
 
 def _forget_later(staging: Staging) -> None:
-    """Take away what was done after tokenising; in an order that may be cut off anywhere and done again."""
+    """Remove the work after tokenization, in an order that an interruption leaves safe to repeat."""
     home, texts = staging.home, set(_text_kinds(staging))
     keep_only(home / Task().journal, texts.__contains__)
     for path in sorted(home.glob("*.json"), key=lambda path: not path.name.startswith("committed")):
@@ -296,7 +316,7 @@ def _forget_later(staging: Staging) -> None:
 
 
 def _nameless(value: object) -> object:
-    """A fact without the name of a tokenizer, on which nothing depends."""
+    """Return a fact without the name of the tokenizer, because the output does not depend on it."""
     return {**value, "name": ""} if isinstance(value, Mapping) and "name" in value else value
 
 
@@ -316,7 +336,7 @@ def _short(value: object) -> str:
 
 
 def read_conversion(path: Path) -> dict[str, Any] | None:
-    """What is kept in a hidden sibling; None when there is nothing of that kind."""
+    """Return the content of a `conversion.json`; None if there is no valid one."""
     try:
         with own_file(path) as fd, open(fd, "rb", closefd=False) as file:
             content = json.loads(file.read())
@@ -327,10 +347,11 @@ def read_conversion(path: Path) -> dict[str, Any] | None:
 
 
 def request_of_tasks(destination: str | os.PathLike[str]) -> Request:
-    """What the tasks of a destination were asked, which are all written.
+    """Return the request that all tasks of a destination share, after a check that all are complete.
 
     Raises:
-        ConversionError: There are none, or of another version; or tasks are missing (they are named).
+        ConversionError: There are no tasks, another version of tokfmt wrote them, or some are missing (the message
+            names them).
     """
     by_prefix = (one.canonical(Path(destination)) for one in registry.formats() if one.prefix)
     for place in itertools.chain([Path(destination)], by_prefix):
@@ -348,14 +369,14 @@ def request_of_tasks(destination: str | os.PathLike[str]) -> Request:
         raise ConversionError(
             f"{printable(destination)}: its tasks were written by tokfmt {version}, this is {__version__}"
         )
-    named = "given" if kept.get("here") == _here() else "request"  # as they would be named without tasks
+    named = "given" if kept.get("here") == _here() else "request"  # messages then name paths as the user gave them
     request = replace(_rebuilt(kept[named]), destination=Path(destination))
     _need_all(home, request.destination, request.finish)
     return request
 
 
 def _rebuilt(stored: Mapping[str, Any]) -> Request:
-    """The request that all tasks shared, from JSON."""
+    """Return the request that all tasks share, from its values in JSON."""
     given = dict(stored["source"])
     given |= {"paths": tuple(given["paths"]), "allow_loss": frozenset(given["allow_loss"])}
     given["options"] = given_options(given["options"])
@@ -391,14 +412,14 @@ def _written(home: Path, task: Task) -> bool:
     return any(kind == "task" for kind, _, _ in read_journal(home / task.journal)[0])
 
 
-def _listed(numbers: Sequence[int], most: int = 20) -> str:
-    more = f" and {len(numbers) - most} more" if len(numbers) > most else ""
-    return ", ".join(map(str, numbers[:most])) + more
+def _listed(numbers: Sequence[int], limit: int = 20) -> str:
+    more = f" and {len(numbers) - limit} more" if len(numbers) > limit else ""
+    return ", ".join(map(str, numbers[:limit])) + more
 
 
 def _tidy(staging: Staging, task: Task, *, everything: bool) -> None:
-    """Remove what a killed process left in scratch, but for the results that its journal vouches for."""
-    if everything:  # of this task; the others may be at work
+    """Remove files that a killed process left in scratch, except the results that its journal records."""
+    if everything:  # only the directory of this task, because other tasks may run
         staging.scratch /= f"{task.index}-of-{task.count}"
         shutil.rmtree(staging.scratch, ignore_errors=True)
         make_private(staging.scratch)
@@ -412,17 +433,23 @@ def _tidy(staging: Staging, task: Task, *, everything: bool) -> None:
 
 
 KEPT = "done-"
-"""How directories in scratch begin whose files the journal vouches for."""
+"""Prefix of the directories in scratch whose files the journal records."""
 
 
-_WORDS_MEND = (LossyConversionError, TokenRangeError)
-"""Errors that other words mend, with which what is tokenised may still be of use."""
+_CURED_BY_OPTIONS = (LossyConversionError, TokenRangeError)
+"""Errors that other options cure; the tokenized text may still be of use then."""
 
 _HOPELESS = (
-    CorruptError, TruncatedError, UnsupportedError, UnsafeError, SourceChangedError, VerificationError,
-    EngineDifferenceError, ShortfallError,
-)  # fmt: skip
-"""Errors that the same request would meet again, however often it is continued; other tasks may yet be of use.
+    CorruptError,
+    TruncatedError,
+    UnsupportedError,
+    UnsafeError,
+    SourceChangedError,
+    VerificationError,
+    EngineDifferenceError,
+    ShortfallError,
+)
+"""Errors that the same request raises again whenever it is continued; the work of other tasks may still be of use.
 
-After an EngineDifferenceError all ids are in doubt: with --engine tokenizers they are made anew.
+After an EngineDifferenceError, no token ID is certain. With --engine tokenizers, tokfmt encodes all text again.
 """

@@ -1,4 +1,4 @@
-"""Room for what a conversion writes: it is refused before it writes if it plainly does not fit."""
+"""Compare the space that a destination takes with the free space, before a conversion writes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tokfmt.core.text_format import printable
 
 
 def free_bytes(place: Path) -> int | None:
-    """Bytes that the file system of a path, which need not exist, has left; None if it does not report them."""
+    """Return the free bytes on the file system of a path, which need not exist; None if they are not reported."""
     for parent in (place, *place.absolute().parents):
         try:
             found = os.statvfs(parent)
@@ -21,21 +21,21 @@ def free_bytes(place: Path) -> int | None:
 
 
 def taken_bytes(place: Path) -> int:
-    """Bytes of the file system that a file, or all files below a directory, take: holes take none."""
+    """Return the bytes that a file, or all files below a directory, take on disk; holes take none."""
     places = [place, *(Path(base, name) for base, _, names in os.walk(place) for name in names)]
     return sum(os.lstat(one).st_blocks * 512 for one in places if os.path.lexists(one))
 
 
 def need_room(destination: Path, built: Path, least: int | None) -> None:
-    """Refuse to write more than there is room for.
+    """Refuse a destination that does not fit on its file system.
 
     Args:
-        destination: As the user named it.
-        built: Where it is built; what an earlier run has left there is written already.
-        least: Bytes that it takes at least; None if that is not known.
+        destination: The path that the user named.
+        built: The path where it is built; bytes that an earlier run left there count as free.
+        least: Minimum size of the destination in bytes; None if it is not known.
 
     Raises:
-        ConversionError: The file system has less than that.
+        ConversionError: The file system has less free space.
     """
     free = None if least is None else free_bytes(built)
     if least is None or free is None or least <= free:
@@ -48,7 +48,7 @@ def need_room(destination: Path, built: Path, least: int | None) -> None:
 
 
 def sized(count: int) -> str:
-    """Bytes for people: `950 bytes`, `1.2 MB`, `10.0 TB`."""
+    """Format a number of bytes with a decimal unit: `950 bytes`, `1.2 MB`, `10.0 TB`."""
     units = {10**15: "PB", 10**12: "TB", 10**9: "GB", 10**6: "MB", 10**3: "kB"}
     size = next((size for size in units if count >= size), 1)
     return f"{count / size:,.1f} {units[size]}" if size > 1 else f"{count:,} bytes"

@@ -1,4 +1,4 @@
-"""Read a destination back and compare it with its source, before it appears."""
+"""Read a destination back and compare it with the source, before it is published."""
 
 from __future__ import annotations
 
@@ -37,13 +37,23 @@ def verify_tokens(
     workers: Workers,
     progress: Progress,
 ) -> dict[str, int]:
-    """Compare the destination at `path` with what was to be written, sequence by sequence.
+    """Compare the destination at `path` with the content that it should have, sequence by sequence.
+
+    Args:
+        content: The axis that was written.
+        path: The destination, not yet published.
+        format_: Its format.
+        eos: The separator to read it with.
+        options: The options to read it with.
+        decoder: The decoder that made its text; None if it holds token IDs.
+        workers: The workers that compare, and their scratch.
+        progress: Receives phases and counts.
 
     Returns:
-        What was read back and compared: how many "sequences" and "tokens", or "texts".
+        Numbers of what was compared: "sequences" and "tokens", or "texts".
 
     Raises:
-        VerificationError: With the first difference.
+        VerificationError: They differ; the message has the first difference.
     """
     expected: TokenReader = content.reader
     where = content.embedded
@@ -63,7 +73,11 @@ def verify_tokens(
 def compare(
     expected: TokenReader, found: TokenReader, workers: Workers, progress: Progress, *, last_labels: bool = True
 ) -> None:
-    """Raise VerificationError unless both axes hold the same sequences; `last_labels`: also what rows end with."""
+    """Compare the sequences, loss masks and labels of two axes; with `last_labels`, the last label of samples too.
+
+    Raises:
+        VerificationError: They differ; the message has the first difference.
+    """
     _same_number("sequences", found.info.sequences, expected.info.sequences)
     _same_number("tokens", found.info.tokens, expected.info.tokens)
     for a, b in windows(0, expected.info.sequences):
@@ -83,15 +97,15 @@ def compare(
 def compare_records(
     expected: TokenReader, decoder: Decoder | None, records: RecordReader, workers: Workers, progress: Progress
 ) -> dict[str, int]:
-    """Compare records with sequences by their fingerprints: ids with ids, or text with what they decode to.
+    """Compare records with sequences by fingerprints of their token IDs, or of their text if there is a decoder.
 
-    Holds 32 bytes a record.
+    It takes 32 bytes of memory per record.
 
     Returns:
-        What was compared, in words and numbers.
+        Numbers of what was compared: "sequences" and "tokens", or "texts".
 
     Raises:
-        VerificationError: With the first record that differs.
+        VerificationError: They differ; the message has the first sequence that does.
     """
     progress.phase("verifying", records.info.size, "bytes")
     side = RecordSide(records, None if decoder is None else Utf8(), workers, progress.advance)
@@ -103,9 +117,13 @@ def compare_records(
         hash_axis(Hashing(expected, (expected.tokens,)), 0, wanted, workers, progress.advance)
     else:
         tasks = run_tasks(
-            _hash_decoded, (expected, decoder), cuts(expected, 0, len(wanted)), workers.executor, workers.jobs,
+            _hash_decoded,
+            (expected, decoder),
+            cuts(expected, 0, len(wanted)),
+            workers.executor,
+            workers.jobs,
             workers.scratch,
-        )  # fmt: skip
+        )
         for first, prints, tokens in tasks:
             wanted[first : first + len(prints)] = prints
             progress.advance(tokens)
@@ -122,7 +140,7 @@ def _same_number(what: str, got: int, wanted: int) -> None:
 
 
 def _hash_decoded(shared: tuple[TokenReader, Decoder], cut: tuple[int, int]) -> tuple[int, Fingerprints, int]:
-    """The task: the first sequence, fingerprints of what they decode to, how many tokens they are."""
+    """Return the number of the first sequence of a cut, the fingerprints of the decoded texts, and their tokens."""
     reader, decoder = shared
     found, total = [np.empty((0, 2), np.uint64)], 0
     for batch in batches(reader, *cut):
@@ -132,23 +150,23 @@ def _hash_decoded(shared: tuple[TokenReader, Decoder], cut: tuple[int, int]) -> 
 
 
 def _first_difference(shared: tuple[TokenReader, TokenReader, bool], interval: tuple[int, int]) -> tuple[int, int]:
-    """Length of the interval, and the first position where ids, loss masks or labels differ (-1 if none does)."""
+    """Return the length of an interval, and the first position where IDs, loss masks or labels differ (-1 if none)."""
     expected, found, last_labels = shared
     for a, b in windows(*interval):
         different = expected.tokens(a, b) != found.tokens(a, b)
-        if isinstance(expected, Sampled) and isinstance(found, Sampled):  # rows as they are, with any labels
-            beside = expected.masks(a, b) != found.masks(a, b)
-            beside |= expected.labels(a, b) != found.labels(a, b)
+        if isinstance(expected, Sampled) and isinstance(found, Sampled):  # samples stored as they are, with any labels
+            other = expected.masks(a, b) != found.masks(a, b)
+            other |= expected.labels(a, b) != found.labels(a, b)
             if not last_labels:
                 ends = expected.offsets(sequence_at(expected, a), sequence_at(expected, b - 1) + 1)[1:] - 1
-                beside[ends[(ends >= a) & (ends < b)] - a] = False
-            different |= beside
+                other[ends[(ends >= a) & (ends < b)] - a] = False
+            different |= other
             wanted = marks = None
         else:
             wanted, marks = marks_of(expected, a, b), marks_of(found, a, b)
         if wanted is not None and marks is not None:
             flags = (wanted ^ marks) & 1 != 0
-            if isinstance(found, Sampled):  # which store a label at the token before it: the first of all has none
+            if isinstance(found, Sampled):  # a label is stored at the token before it, so the first token has none
                 firsts = expected.offsets(sequence_at(expected, a), sequence_at(expected, b - 1) + 1)
                 flags[firsts[(firsts >= a) & (firsts < b)] - a] = False
             different |= flags
@@ -159,7 +177,13 @@ def _first_difference(shared: tuple[TokenReader, TokenReader, bool], interval: t
 
 
 class _Stretch(NamedTuple):
-    """Some records as they should be: their number, their bytes with line ends, and what these hash to."""
+    """Some expected records.
+
+    Attributes:
+        records: Number of records.
+        size: Bytes of their lines, line ends included.
+        digest: Hash of these bytes.
+    """
 
     records: int
     size: int
@@ -176,25 +200,32 @@ def verify_records(
     *,
     records: int | None = None,
 ) -> dict[str, int]:
-    """Compare copied records with the lines they should be, some megabytes at a time.
+    """Compare a JSON Lines destination with the expected lines, some megabytes at a time.
 
     Args:
-        text: Called with `shared` and an item by a worker: the text that belongs there, in pieces, line ends included.
-        shared, items: For `text`; items in order.
+        text: A function that a worker calls with `shared` and an item; it yields the expected text in pieces, line
+            ends included.
+        shared: The first argument of `text`.
+        items: The second arguments of `text`, in the order of the destination.
         path: The destination, compressed or not.
-        records: How many were copied, if that was counted; each is one line.
+        workers: The workers that compare, and their scratch.
+        progress: Receives phases and counts.
+        records: Number of records that were copied, one line each; None if it was not counted.
+
+    Returns:
+        The number of "records" that were compared.
 
     Raises:
-        VerificationError: With the first record that differs, or the number of lines.
+        VerificationError: A record or the number of records differs; the message has the first difference.
     """
-    told = run_tasks(_stretch, (text, shared), list(enumerate(items)), workers.executor, workers.jobs, workers.scratch)
-    wanted = [stretch for _, stretch in sorted(told)]
+    done = run_tasks(_stretch, (text, shared), list(enumerate(items)), workers.executor, workers.jobs, workers.scratch)
+    wanted = [stretch for _, stretch in sorted(done)]
     sizes, found = [stretch.size for stretch in wanted], TextFile(path)
     progress.phase("verifying", sum(sizes), "bytes")
     if found.compression is None:
         places = [(k, at, size) for k, (at, size) in enumerate(zip(accumulate(sizes, initial=0), sizes, strict=False))]
         read = run_tasks(_read_back, found, places, workers.executor, workers.jobs, workers.scratch)
-    else:  # whose text is nowhere but behind all before it
+    else:  # compressed text can only be read from its start
         read = ((k, xxh3_128_digest(part)) for k, part in enumerate(islice(_parts(found, sizes), len(sizes))))
     wrong = len(sizes)
     for k, digest in read:
@@ -216,13 +247,13 @@ def verify_records(
 
 
 def verify_counts(counts: Iterable[tuple[Source, int, int | None]]) -> None:
-    """Compare how many records were read of each source with how many it holds.
+    """Compare the number of records that were read of each source with the number that it holds.
 
     Args:
-        counts: The source, how many of its records were read, and how many were selected (None: all of them).
+        counts: Each source, the number of its records that were read, and the number that was selected (None: all).
 
     Raises:
-        VerificationError: With the first source of which another number was read.
+        VerificationError: The numbers of a source differ; the message has the first such source.
     """
     for source, read, selected in counts:
         held = source.reader.count() if selected is None and isinstance(source.reader, RecordReader) else selected
@@ -251,7 +282,7 @@ def _read_back(found: TextFile, place: tuple[int, int, int]) -> tuple[int, bytes
 
 
 def _parts(found: TextFile, sizes: Iterable[int]) -> Iterator[bytes]:
-    """The text of a file in parts of these sizes, and at last a piece of what is left; shorter ones where it ends."""
+    """Yield the text of a file in parts of these sizes, and then a piece of the rest. A part is short at the end."""
     pieces, held = found.pieces(), bytearray()
     for size in sizes:
         while len(held) < size and (piece := next(pieces, b"")):

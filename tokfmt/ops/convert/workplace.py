@@ -1,4 +1,4 @@
-"""Where a conversion is built: a hidden place for each destination, its journal, and the workers."""
+"""Make the hidden directory and the journal of each destination, and start the workers."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tokfmt.run.plan import NullJournal, Share, Workers
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """Where the portions of a conversion are built.
+    """The hidden directories where the portions of a conversion are built.
 
     Attributes:
-        stagings: By destination: where it is built.
-        journals: By destination: what is done of it.
-        first: The place of the first destination, where text of all portions is tokenized.
-        facts: What a run that continues this one must ask for again; empty if none can.
+        stagings: The hidden directory of each destination, by path.
+        journals: The journal of each destination, by path.
+        first: The hidden directory of the first destination, where the text of all portions is tokenized.
+        facts: The facts that a run has to repeat to continue this one; empty if no run can continue it.
     """
 
     stagings: Mapping[Path, Staging]
@@ -35,14 +35,14 @@ class Workplace:
     facts: Facts
 
     def of(self, portion: SplitTarget, workers: Workers) -> tuple[Path, Workers]:
-        """Return where a portion is written, and the workers with the scratch and the journal of its destination."""
+        """Return the path to write a portion to, and the workers with the scratch and journal of its destination."""
         staging = self.stagings[portion.destination]
         return staging.path, replace(workers, scratch=staging.scratch, journal=self.journals[portion.destination])
 
 
 @contextmanager
 def workplace(resolved: Resolved, facts: Facts, notes: Notes) -> Iterator[Workplace]:
-    """Make a hidden place for each destination, or take over what an earlier run kept there."""
+    """Make a hidden directory for each destination, or continue in the one that an earlier run kept."""
     with ExitStack() as stack:
         journals = {
             path: stack.enter_context(_entered(staging, resolved.request, facts, notes))
@@ -53,7 +53,7 @@ def workplace(resolved: Resolved, facts: Facts, notes: Notes) -> Iterator[Workpl
 
 @contextmanager
 def _entered(staging: Staging, request: Request, facts: Facts, notes: Notes) -> Iterator[NullJournal]:
-    """Make one place, and yield the journal of what is done there."""
+    """Make one hidden directory, and yield its journal."""
     if request.kept:
         with resumed(staging, request, facts, notes.report) as (_, journal):
             yield journal
@@ -72,6 +72,6 @@ def workers_of(resolved: Resolved, place: Workplace) -> Iterator[Workers]:
     request, first = resolved.request, place.first
     with make_executor(request.executor, request.jobs) as executor:
         share = None if request.task is None else Share(request.task)
-        texts = first.home / "scratch"  # which tasks share
+        texts = first.home / "scratch"  # all tasks share this directory
         journal = next(iter(place.journals.values()))
         yield Workers(executor, slots(executor, request.jobs), first.scratch, journal, texts, share)

@@ -26,21 +26,21 @@ from tokfmt.ops.source.request import EosChoice, option_names
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Task, Workers, plan, run
 
-_KEPT, _SPREAD = 1 << 20, 64  # tokens of a region of what may be continued, at least; regions at most
+_KEPT, _SPREAD = 1 << 20, 64  # a region of a run that keeps its work has at least 2^20 tokens, or 1/64 of the axis
 
 
 @dataclass(frozen=True, slots=True)
 class PortionCounts:
-    """What was written of a portion, or would be; None where that is not known yet, or nothing is counted.
+    """The numbers of one portion that was written, or that a dry run would write.
 
     Attributes:
-        portion: Of which.
-        sequences: How many.
-        tokens: How many.
-        max_id: Largest ID written.
-        tasks: How many wrote it.
-        merged: Final separators of sequences that were given no other; see `TokenWriter.merged`.
-        least: Bytes that it would take at least; see `TokenWriter.least_bytes`.
+        portion: The portion.
+        sequences: Number of sequences; None if it is not known yet.
+        tokens: Number of tokens without separators; None if it is not known yet, or if text is copied.
+        max_id: Largest token ID written; None if it is not known.
+        tasks: Number of regions that were written.
+        merged: Number of final separators that got no second one; see `TokenWriter.merged`.
+        least: Bytes that the portion takes at least; see `TokenWriter.least_bytes`. None if that is not known.
     """
 
     portion: SplitTarget
@@ -54,16 +54,16 @@ class PortionCounts:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A conversion whose destinations are built, or would be (`dry_run`); they are not visible yet.
+    """A conversion whose destinations are built but not visible yet. For a dry run they are not built.
 
     Attributes:
-        destination: In which form.
-        portions: What was written of each.
-        dropped: What was given up, in words, by its --allow-loss name.
-        compared: What was read back and compared, in numbers.
-        report: Of a recipe, what each source gives; see `tokfmt.ops.prepare.report`.
+        destination: The path, format and options of the destination.
+        portions: The numbers of each portion.
+        dropped: The losses that were accepted, in words, by their --allow-loss name.
+        compared: Numbers of what was read back and compared.
+        report: What each source of a recipe gives; see `tokfmt.ops.prepare.report`.
         padded: Positions of samples that hold padding.
-        ledger: "unit" and what `ledger.write_rows` returns; None without --ledger.
+        ledger: "unit", and what `provenance.write_rows` returns; None without --ledger.
     """
 
     destination: Destination
@@ -76,10 +76,10 @@ class Written:
 
 
 def write(resolved: Resolved, prepared: Prepared, place: Workplace, workers: Workers, notes: Notes) -> Written:
-    """Write each portion of what was prepared.
+    """Write each portion, and read it back if the request says so.
 
     Raises:
-        TokfmtError: Nothing was published.
+        TokfmtError: Writing or the comparison failed. Nothing was published.
     """
     request, content, destination = resolved.request, prepared.content, prepared.destination
     if content is None:
@@ -90,16 +90,22 @@ def write(resolved: Resolved, prepared: Prepared, place: Workplace, workers: Wor
         counts.append(_write_portion(resolved, prepared, content, portion, writer, place, workers, notes, compared))
     ledger = None
     if request.ledger and request.task is None:
-        from tokfmt.ops.provenance import write_rows  # with all of recipes
+        from tokfmt.ops.provenance import write_rows  # it imports all of tokfmt.recipes
 
         rows = destination.rows
         opened = rows or resolved.sources[0].reader
-        told = write_rows(place.first.scratch, opened, prepared.axis, content.reader, prepared.dropped, notes.progress)
-        ledger = {"unit": "sequences" if rows is None else "samples", **told}
+        facts = write_rows(place.first.scratch, opened, prepared.axis, content.reader, prepared.dropped, notes.progress)
+        ledger = {"unit": "sequences" if rows is None else "samples", **facts}
     content.reader.close()
     return Written(
-        destination, counts, prepared.dropped, compared, prepared.report, prepared.padded, ledger,
-    )  # fmt: skip
+        destination,
+        counts,
+        prepared.dropped,
+        compared,
+        prepared.report,
+        prepared.padded,
+        ledger,
+    )
 
 
 def write_regions(
@@ -111,7 +117,7 @@ def write_regions(
     progress: Progress,
     task: Task | None = None,
 ) -> PortionCounts:
-    """Write a reader, or one task of it, in regions of about `size` tokens."""
+    """Write a reader in regions of about `size` tokens; with `task`, only the regions of that task."""
     job = plan(reader, writer, size)
     lengths = {region.index: len(region.tokens) for region in job.regions}
     progress.phase(" ".join(filter(None, ("writing", portion.split))), sum(lengths.values()), "tokens")
@@ -125,14 +131,14 @@ def write_regions(
 
 
 def region_size(request: Request, axis: TokenReader) -> int:
-    """Return tokens of a task; less where what is done is kept, so that an interruption leaves much of it."""
+    """Return the tokens per region; fewer if the work is kept, so that an interruption loses little of it."""
     if request.kept != "resume":
         return request.region
     return min(request.region, max(_KEPT, axis.info.tokens // _SPREAD))
 
 
 def _share_written(prepared: Prepared, workers: Workers) -> Written:
-    """Journal the share of text that this task has tokenized; --finish puts all shares together."""
+    """Record in the journal that this task has tokenized its part of the text; --finish joins all parts."""
     workers.journal.sync()
     if workers.share is not None:
         workers.journal.add("task", workers.share.task.index, None)
@@ -151,7 +157,7 @@ def _write_portion(
     notes: Notes,
     compared: Counter[str],
 ) -> PortionCounts:
-    """Write one portion, and count in `compared` what is read back of it."""
+    """Write one portion; if it is read back, add the numbers to `compared`."""
     request, arrangement, traits = resolved.request, resolved.request.arrangement, prepared.destination.traits
     path, workers = place.of(portion, workers)
     with_masks = traits.keeps_masks and "loss-mask" not in content.dropped
@@ -184,7 +190,7 @@ def _verify(
     workers: Workers,
     progress: Progress,
 ) -> Mapping[str, int]:
-    """Read a portion back, and return what was compared."""
+    """Read a portion back, compare it, and return the numbers of what was compared."""
     from tokfmt.ops.convert.verify import verify_tokens
 
     destination, target = prepared.destination, prepared.target
@@ -193,7 +199,7 @@ def _verify(
     usual, written = asdict(format_.write_options()), asdict(portion.options)
     options = {name: written[name] for name in shared & written.keys() if written[name] != usual[name]}
     if "width" in shared and isinstance(written.get("width"), int):
-        options["width"] = written["width"]  # also the usual width, since a reader without it looks at the data
+        options["width"] = written["width"]  # even if it is the default, because the reader's default infers the width
     if destination.rows is not None or content.segmented(destination.traits):
         options["view"] = "samples"
     eos: EosChoice = "none" if request.source.eos == "none" else target.eos_id

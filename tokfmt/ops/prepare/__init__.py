@@ -1,1 +1,1 @@
-"""Recipes of text made tokens: documents filtered, compared, drawn and tokenised, with nothing lost in silence."""
+"""Prepare recipes of text: filter, compare, draw and tokenize documents, and report what is left out."""

@@ -1,10 +1,11 @@
-"""Documents drawn from a source: those that its filters let pass, that nobody has kept before, up to its quota.
+"""Draw the documents of a source that pass its filters and equal no document kept before, up to its quota.
 
-What is known of each record stands in a table of entries, in order of records. Records are drawn in the order of a key
-that depends on the seed and their number alone, so neither on workers nor on how they are stored; a quota ends before
-the first document that goes beyond it, and with that everything behind it counts as never seen. Nothing here grows with
-a source but a bit or so for each of its records, and 18 bytes for each document kept where equal ones are looked for,
-26 where these are to be listed.
+A table of entries has the facts on each record, in the order of records. Records are drawn in the order of a key that
+depends only on the seed and on the number of the record, not on the workers or the storage. A quota ends before the
+first document that exceeds it. That document and those after it do not count as read.
+
+Memory takes a few bits for each record of a source. If equal documents are left out, it also takes 18 bytes for each
+document that is kept, or 26 bytes if equal documents are listed.
 """
 
 from __future__ import annotations
@@ -24,20 +25,21 @@ from tokfmt.core.reader import windows
 from tokfmt.core.seeds import DRAWN, draws
 from tokfmt.text.ingest import UNREAD
 
-_AT_ONCE = 1 << 20  # records
-_HELD = 1 << 22  # hashes that are merged at once
+_AT_ONCE = 1 << 20  # records that are drawn at a time
 
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the documents of a source that were drawn.
+    """The counts of the documents of a source that were drawn.
 
     Attributes:
-        documents, chars: All that were looked at before the quota was full.
-        rejected: Documents and characters by rule.
-        duplicates: Documents by the number of the source whose document they equal.
-        kept, tokens: What is left; without separators.
-        beyond: Tokens of the document that the quota has no room for; None: there is none.
+        documents: Documents that were drawn before the quota was full.
+        chars: Characters of these documents.
+        rejected: Number of documents and characters that break each rule, by the number of the rule.
+        duplicates: Number of documents that equal a kept one, by the number of the source of the kept one.
+        kept: Documents that are kept.
+        tokens: Tokens of the kept documents, without separators.
+        beyond: Tokens of the first document that exceeds the quota; None if no document does.
     """
 
     documents: int = 0
@@ -50,35 +52,35 @@ class Tally:
 
 
 class Kept:
-    """Hashes of the documents kept so far, and the source of each: sorted, in files beyond a share of memory.
+    """The 128-bit hashes of the documents kept so far, and the source of each, in sorted runs.
 
-    A context manager's directory holds them; they are mapped.
+    Runs beyond a limit of memory are in mapped files.
     """
 
-    def __init__(self, home: Path, most: int, *, numbered: bool = False) -> None:
-        """Begin with none.
+    def __init__(self, home: Path, limit_bytes: int, *, numbered: bool = False) -> None:
+        """Begin without documents.
 
         Args:
-            home: A directory for what memory does not hold.
-            most: Bytes that may be held in memory.
-            numbered: The record of each document is kept as well, in 8 bytes more; see `records`.
+            home: A directory for the files beyond the limit.
+            limit_bytes: Maximum size of the runs in memory.
+            numbered: Store the record of each document too, in 8 more bytes; see `records`.
         """
-        self._home, self._most, self._kind = home, most, _NUMBERED if numbered else _HASH
+        self._home, self._limit_bytes, self._kind = home, limit_bytes, _NUMBERED if numbered else _HASH
         self._runs: list[NDArray[np.void]] = []
         self._files = 0
 
     def branch(self) -> Kept:
-        """The same, to which documents are added that this one does not get to know."""
-        other = Kept(self._home, self._most, numbered=self._kind is _NUMBERED)
+        """Return a copy; documents that are added to the copy are not added here."""
+        other = Kept(self._home, self._limit_bytes, numbered=self._kind is _NUMBERED)
         other._runs, other._files = list(self._runs), self._files
         return other
 
     def sources(self, entries: NDArray[np.void]) -> NDArray[np.int64]:
-        """The source that holds an equal document, for each entry; -1 where none does."""
+        """Return the number of the source that holds an equal document, int64[entries]; -1 if none does."""
         return self._of_equal(entries, "source")
 
     def records(self, entries: NDArray[np.void]) -> NDArray[np.int64]:
-        """The number of that document in its source; only of those that are `numbered`."""
+        """Return the number of the equal document in its source, int64[entries]; -1 if none. Requires `numbered`."""
         return self._of_equal(entries, "record")
 
     def _of_equal(self, entries: NDArray[np.void], column: str) -> NDArray[np.int64]:
@@ -88,7 +90,7 @@ class Kept:
         for run in self._runs:
             at = np.searchsorted(run["high"], high)
             open_ = np.arange(len(at))
-            while len(open_):  # once, but for different documents whose first 64 bits agree
+            while len(open_):  # one pass, unless the first 64 bits of different documents agree
                 open_ = open_[at[open_] < len(run)]
                 open_ = open_[run["high"][at[open_]] == high[open_]]
                 same = run["low"][at[open_]] == low[open_]
@@ -98,7 +100,7 @@ class Kept:
         return found
 
     def add(self, entries: NDArray[np.void], source: int, records: NDArray[np.int64]) -> None:
-        """Documents of a source that are kept from now on, and their numbers in it."""
+        """Add documents of a source that are kept, with their numbers in it."""
         if not len(entries):
             return
         run = np.empty(len(entries), self._kind)
@@ -108,12 +110,12 @@ class Kept:
         runs, files = self._runs, self._files
         run.sort(order=("high", "low"))
         runs.append(run)
-        # as many runs as there are powers of two in the whole: each hash is merged a few times
+        # The lengths of runs at least double from the last to the first, so each hash is merged only a few times.
         while len(runs) - files > 1 and len(runs[-2]) < 2 * len(runs[-1]):
             merged = np.concatenate((runs.pop(), runs.pop()))
             merged.sort(order=("high", "low"))
             runs.append(merged)
-        if sum(held.nbytes for held in runs[files:]) > self._most:
+        if sum(held.nbytes for held in runs[files:]) > self._limit_bytes:
             spilled = np.concatenate(runs[files:])
             spilled.sort(order=("high", "low"))
             path = self._home / f"kept-{os.urandom(6).hex()}"
@@ -127,13 +129,13 @@ _NUMBERED = np.dtype([*_HASH.descr, ("record", "<i8")])
 
 
 class Drawing(NamedTuple):
-    """Documents drawn.
+    """The documents that were drawn from a source.
 
     Attributes:
-        chosen: Whether each record is kept.
-        looked: Whether it was looked at, before a quota was full.
-        tally: What became of them.
-        short: A record was wanted that had been passed over (`QuotaBudget`): it has to be read after all.
+        chosen: Whether each record is kept, bool[records].
+        looked: Whether each record was drawn before the quota was full, bool[records].
+        tally: The counts of these documents.
+        short: A record was drawn that `QuotaBudget` had skipped, so the source has to be read again.
     """
 
     chosen: NDArray[np.bool_]
@@ -143,9 +145,9 @@ class Drawing(NamedTuple):
 
 
 def in_order(seed: int, count: int, at_once: int = _AT_ONCE) -> Iterator[NDArray[np.int64]]:
-    """The numbers of all records in the order in which they are drawn, about `at_once` at a time.
+    """Yield the numbers of all records in the order in which they are drawn, about `at_once` at a time.
 
-    That is the order of `draws(seed, DRAWN, 0, count)`, equal ones by number.
+    The order is that of the keys `draws(seed, DRAWN, 0, count)`; records with equal keys are in order of their numbers.
     """
     parts = max(1, -(-count // at_once))
     bounds = [(1 << 64) * part // parts for part in range(parts + 1)]
@@ -171,16 +173,15 @@ def draw(
     """Draw documents of a source.
 
     Args:
-        entries: ENTRY[records]; may be mapped.
-        order: Their indices as they are drawn, some at a time; see `in_order`.
-        quota: Tokens at most; None: all documents.
-        source: Its number in the recipe.
-        kept: Documents that were kept of it and the sources before it; None: equal ones are not looked for. Those kept
-            here are added.
-        records: The number of each entry in the source; None: its index.
+        entries: The facts on each record, ENTRY[records]; may be mapped.
+        order: The indices of entries as they are drawn, some at a time; see `in_order`.
+        quota: Maximum number of tokens; None for all documents.
+        source: The number of the source in the recipe.
+        kept: The documents that were kept so far; those that are kept here are added. None to keep equal documents.
+        records: The number of each entry's record in the source; None if it is the index of the entry.
     """
     chosen, looked, tally = np.zeros(len(entries), np.bool_), np.zeros(len(entries), np.bool_), Tally()
-    plain = entries.view(f"V{entries.itemsize}")  # taken whole, not field by field, which is slow
+    plain = entries.view(f"V{entries.itemsize}")  # numpy gathers opaque items faster than fields
     for numbers in order:
         batch = plain[numbers].view(entries.dtype)
         passed = batch["rule"] == 0
@@ -206,9 +207,9 @@ def draw(
 
 
 def _again(batch: NDArray[np.void], among: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Which of some entries equal an earlier one of them."""
+    """Return the indices of entries, of those in the mask `among`, that equal an earlier one."""
     there = np.flatnonzero(among)
-    order = there[np.lexsort((batch["low"][there], batch["high"][there]))]  # stable: of equal ones the first is first
+    order = there[np.lexsort((batch["low"][there], batch["high"][there]))]  # stable: the first of equal entries leads
     high, low = batch["high"][order], batch["low"][order]
     return np.asarray(order[1:][(high[1:] == high[:-1]) & (low[1:] == low[:-1])], np.int64)
 

@@ -1,12 +1,15 @@
-"""Prepare a recipe of text: read, filter, tokenise, compare, draw; then it is a recipe like any other.
+"""Prepare a recipe of text: read, filter, tokenize, compare and draw documents; then read it as any other recipe.
 
-Records are read once, on all workers. Beside the shards of tokens of those that pass the filters stands an entry for
-each record, and from these entries alone documents are drawn (`draw`). What was drawn is a view of the shards; they lie
-in scratch, and packing and order are those of every recipe.
+All workers read the records once. They write the token IDs of records that pass the filters, and an entry for each
+record, to files in scratch. `draw` needs only these entries. The documents that are drawn are a view of the files, and
+samples are packed and ordered as in every recipe.
 
-Of a source that knows its records and is far larger than its quota only those are read whose keys come first, twice as
-many again as long as they do not fill it. Of any other plain source of some size a survey says how far keys have to
-reach to fill a quota: it is read from end to end, and what lies beyond is passed over. What is drawn is the same.
+Two cases save reading or tokenizing. The documents that are drawn are the same.
+
+- If a source knows its record numbers and is far larger than its quota, tokfmt reads only the records whose keys come
+  first. If they do not fill the quota, it reads twice as many more, and so on.
+- For any other plain source of at least 32 MiB, a survey of some texts estimates the largest key that the quota needs.
+  tokfmt reads the source to its end, and skips the records with larger keys.
 """
 
 from __future__ import annotations
@@ -49,24 +52,24 @@ from tokfmt.text.filters import ENTRY, FilterChain
 from tokfmt.text.ingest import QuotaBudget, Shard, ShardReader
 from tokfmt.views.select import Chosen, Concat, Picked
 
-_SHARE = 4  # of the share of memory that an answer may take: for hashes
-_RANGE = 1 << 16  # sequences of ids a task
-_SPARE = 8  # bytes read for each token of a quota at first: text has about four, and some of it is left out
-_FEW = 3  # one part in so many is read record by record; more than that from end to end
+_SHARE = 4  # hashes may take this fraction, 1/4, of the memory that one result may take
+_RANGE = 1 << 16  # sequences of token IDs that one worker hashes at a time
+_SPARE = 8  # bytes read first for each token of a quota: text has about 4 bytes per token, and some is left out
+_FEW = 3  # tokfmt reads up to 1/3 of a source record by record; to read more, it reads the source to its end
 _BLOCK = 1 << 22
-_LISTED = 1 << 12  # rejects whose twins are looked up at once
-_SURVEYED, _PLACES, _TEXTS = 1 << 25, 16, 64  # bytes of a source that is worth a survey; where, and what of each place
+_LISTED = 1 << 12  # rejects whose equal texts are looked up together
+_SURVEYED, _PLACES, _TEXTS = 1 << 25, 16, 64  # a source of 32 MiB is surveyed in 16 places, up to 64 texts in each
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What became of a recipe of text.
+    """A recipe of text whose documents are drawn.
 
     Attributes:
-        reader: The recipe over what was drawn: samples or documents; of a share nothing.
-        report: A row for each source; see `report`.
-        asides: What each file or directory of text left out.
-        notes: On quotas that documents do not fill.
+        reader: The samples or documents of the recipe; an empty reader if this is a task.
+        report: One row per source; see `report`.
+        asides: Each opened dataset of text, with the records and fields that were left out of it.
+        notes: Notes on quotas that documents do not fill.
     """
 
     reader: TokenReader
@@ -76,15 +79,15 @@ class Prepared:
 
 
 class Read(NamedTuple):
-    """A source whose records have been read, all or some.
+    """All records, or some records, of a source after they were read.
 
     Attributes:
-        axis: The sequences of records that pass, in the order of entries.
-        entries: ENTRY[records]; may be mapped.
-        sieve: What they passed.
-        numbers: Of these records in the source; None: it is all of them, in order.
-        keys: Of these records, as they are drawn.
-        files: That they are of.
+        axis: The sequences of the records that pass the filters, in the order of entries.
+        entries: The facts on each record, ENTRY[records]; may be mapped.
+        sieve: The filters of the source.
+        numbers: The number of each record in the source; None if these are all records, in order.
+        keys: The key that each record is drawn by; None if these are all records.
+        files: The files of the source, with the range of records of each.
     """
 
     axis: TokenReader
@@ -95,13 +98,13 @@ class Read(NamedTuple):
     files: tuple[TextPart, ...] = ()
 
     def order(self, seed: int) -> Iterable[NDArray[np.int64]]:
-        """Indices of entries as they are drawn."""
+        """Return the indices of entries in the order in which they are drawn, some at a time."""
         if self.keys is None:
             return in_order(seed, len(self.entries))
         return [np.argsort(self.keys, kind="stable")]
 
     def those(self, mask: NDArray[np.bool_]) -> tuple[TokenReader, NDArray[np.int64]]:
-        """The sequences of some records that pass, and the numbers of these records, in order of the source."""
+        """Return the sequences of the records in a mask, and the numbers of these records, in order of the source."""
         among = mask[self.entries["rule"] == 0]
         if self.numbers is None:
             return Chosen(self.axis, lambda a, b: among[a:b]), np.flatnonzero(mask)
@@ -111,7 +114,7 @@ class Read(NamedTuple):
 
 
 class SomeRecords:
-    """Some records of a reader as a `RecordReader`: only these are read, one by one."""
+    """Some records of a reader as a `RecordReader`, which reads only these, one by one."""
 
     def __init__(self, records: RecordReader, numbers: NDArray[np.int64]) -> None:
         self.records, self.numbers = records, numbers
@@ -160,29 +163,29 @@ def prepared(
     """Prepare a recipe of text.
 
     Args:
-        draft: As opened.
-        encoder: For its texts; None if it has none.
-        workers: Where to run; scratch keeps the shards for as long as the reader is used.
-        progress: Told how far it is.
-        place: Of the recipe among what is converted.
-        rejects: A file to which what filters and equal texts leave out is added; see `rejects`.
+        draft: The opened recipe.
+        encoder: The encoder of its texts; None if it has only token IDs.
+        workers: The executor and the scratch. The files in scratch have to stay while the reader is used.
+        progress: Receives phases and counts.
+        place: The number of the recipe among the sources of a conversion.
+        rejects: A file that gets the texts that filters and `dedup` leave out; see `rejects`. None to list none.
 
     Raises:
-        ConversionError: A source has fewer tokens than its quota; says by how much.
+        ConversionError: A source has fewer tokens than its quota; the message states by how much.
         FormatError: A record cannot be read.
     """
     return Preparation(draft, encoder, workers, progress, place, rejects).run()
 
 
 def prepared_in(directory: Path, draft: TextRecipe, jobs: int, progress: Progress) -> TokenReader:
-    """The reader of a recipe of text, prepared in a directory that stays for as long as it is used."""
+    """Prepare a recipe of text in a directory, and return its reader; the directory has to stay while it is used."""
     encoder = draft.tokenizer.encoder() if draft.tokenizer is not None else None
     with make_executor("threads", jobs) as executor:
         return prepared(draft, encoder, Workers(executor, jobs, directory), progress).reader
 
 
 class Preparation:
-    """A recipe of text while it is prepared; arguments as of `prepared`."""
+    """The preparation of a recipe of text; the arguments are those of `prepared`."""
 
     def __init__(
         self,
@@ -204,6 +207,7 @@ class Preparation:
         self.notes = list[str]()
 
     def run(self) -> Prepared:
+        """Prepare every source; a task only tokenizes its part of the texts."""
         file = self.draft.file
         if self.workers.share is not None:
             for number, text in enumerate(self.draft.sources):
@@ -219,7 +223,7 @@ class Preparation:
         return Prepared(reader, self.report, self.asides, self.notes)
 
     def _source(self, number: int, source: TextSource | Source) -> Source:
-        """A source as those of any recipe are."""
+        """Return a source of the recipe with the documents that were drawn from it."""
         quota = quota_of(self.draft.file, number)
         if isinstance(source, TextSource):
             read, drawing = self._some(number, source) or self._all(number, source)
@@ -242,7 +246,7 @@ class Preparation:
         return read, draw(read.entries, read.order(file.seed), quota, number, self.kept, read.numbers)
 
     def _share(self, number: int, source: TextSource) -> None:
-        """Tokenise this shard's part of what is read first; what more a quota needs is read by whoever draws."""
+        """Tokenize this task's part of the records that are read first; --finish reads what a quota needs beyond it."""
         waves = self._waves(number, source)
         if waves:
             self.asides.append((source.parts[0], self._wave(number, source, 0, waves[0])[0].aside))
@@ -251,7 +255,7 @@ class Preparation:
             self.asides += [(part, one.aside) for part, one in zip(source.parts, shards, strict=True)]
 
     def _all(self, number: int, source: TextSource) -> tuple[Read, Drawing]:
-        """Read a source of text from end to end."""
+        """Read all records of a source of text, and draw from them."""
         before, self.kept = self.kept, self.kept.branch() if self.kept is not None else None
         done = self._drawn_of_all(number, source, f"{number}", self._ration(number, source))
         if done[1].short:
@@ -260,31 +264,31 @@ class Preparation:
         return done
 
     def _ration(self, number: int, source: TextSource) -> QuotaBudget | None:
-        """What of a source is tokenised at most; twice its quota where some may be left out as equal."""
+        """Return the limit on the tokens of a source, twice its quota with `dedup`; None if it has no quota."""
         quota = quota_of(self.draft.file, number)
         if quota is None:
             return None
         ration = QuotaBudget(self.draft.file.seed, quota if self.kept is None else 2 * quota)
         plain = source.entry.select is None and all(records.info.random_access for records in source.readers)
         if plain and source.size >= _SURVEYED:
-            with contextlib.suppress(TokfmtError):  # whoever reads all of it tells the first error
+            with contextlib.suppress(TokfmtError):  # reading the source raises the first error in order
                 self._foresee(ration, source)
         return ration
 
     def _foresee(self, ration: QuotaBudget, source: TextSource) -> None:
-        """Pass over records that are not going to be drawn; should they be needed, all is read (`Drawing.short`)."""
-        least, each = self._least_tokens(source)
-        if least <= 0:
+        """Set the largest key that a ration reads; if the quota needs more, all is read again (`Drawing.short`)."""
+        minimum, each = self._minimum_tokens(source)
+        if minimum <= 0:
             return
-        # by chance documents that are drawn may have fewer tokens than others, the more so the fewer they are
-        wanted = ration.quota / least * (1 + 5 * math.sqrt(each / max(1, ration.quota)))
+        # The documents that are drawn can have fewer tokens than the average. The margin is 5 standard errors.
+        wanted = ration.quota / minimum * (1 + 5 * math.sqrt(each / max(1, ration.quota)))
         ration.most = min(ration.most, int(wanted * (1 << 64)))
 
-    def _least_tokens(self, source: TextSource) -> tuple[float, float]:
-        """Tokens that a source has at least, with what filters leave out as none, and about how many a record has.
+    def _minimum_tokens(self, source: TextSource) -> tuple[float, float]:
+        """Estimate the minimum number of tokens of a source after its filters, and the mean tokens per record.
 
-        Those of some records from places all over it, over the bytes of their lines, or over their number where that is
-        known of all: the average less three times its standard error. 0 where these are too few to tell.
+        The estimate uses some records from 16 places. It is the mean number of tokens per byte of a line, or per record
+        if the number of records is known, less 3 standard errors. It is 0 if there are too few places.
         """
         sieve, tokens, sizes, records, every = self._sieve(source), list[float](), list[float](), 0.0, 0
         for reader in source.readers:
@@ -298,7 +302,7 @@ class Preparation:
                 if known is None:
                     lines = next((batch.lines[:size] for batch in json_lines(reader, block) if batch.lines), ())
                     size = sum(map(len, lines), len(lines))
-                # what a place stands for; where texts are long there are fewer
+                # A place represents its whole block. The texts that are read are a part of it, by bytes or characters.
                 scale = (block.stop - block.start) / max(1, size if known is None else sum(map(len, texts)))
                 tokens.append(sum(map(len, found)) * scale)
                 sizes.append(size * scale)
@@ -307,9 +311,9 @@ class Preparation:
         if places < _PLACES // 2 or not total or not records:
             return 0.0, 0.0
         mean = sum(tokens) / total
-        beside = sum((a - mean * b) ** 2 for a, b in zip(tokens, sizes, strict=True))
-        least = mean - 3 * math.sqrt(beside * places / (places - 1)) / total
-        return least * every, sum(tokens) / records
+        residual = sum((a - mean * b) ** 2 for a, b in zip(tokens, sizes, strict=True))
+        minimum = mean - 3 * math.sqrt(residual * places / (places - 1)) / total
+        return minimum * every, sum(tokens) / records
 
     def _drawn_of_all(
         self, number: int, source: TextSource, name: str, ration: QuotaBudget | None
@@ -323,7 +327,7 @@ class Preparation:
         return done
 
     def _read(self, name: str, source: TextSource, ration: QuotaBudget | None) -> list[ShardReader]:
-        """Tokenise all records, a part after the other, or as much of them as a ration lets."""
+        """Tokenize the records of each part in order, up to the limit of a ration."""
         self.progress.phase(f"tokenizing {printable(source.name)}", source.size // self.workers.tasks, "bytes")
         found = list[ShardReader]()
         for k, (records, window) in enumerate(zip(source.readers, selected_records(source), strict=True)):
@@ -331,7 +335,7 @@ class Preparation:
         return found
 
     def _some(self, number: int, source: TextSource) -> tuple[Read, Drawing] | None:
-        """Read those records of a source that are drawn first, until its quota is full; None: read all of it."""
+        """Read the records of a source that are drawn first, until its quota is full; None if all have to be read."""
         waves, asides = list[Read](), SkippedRecords()
         for bounds in self._waves(number, source):
             shards, numbers, keys = self._wave(number, source, len(waves), bounds)
@@ -348,7 +352,7 @@ class Preparation:
         return None
 
     def _waves(self, number: int, source: TextSource) -> list[tuple[int, int]]:
-        """Ranges of keys whose records are read one after the other until a quota is full; none: all is read."""
+        """Return the ranges of keys to read in order until a quota is full; [] if all records have to be read."""
         quota, info = quota_of(self.draft.file, number), source.readers[0].info
         if quota is None or len(source.parts) > 1 or source.entry.select or not info.random_access or not info.records:
             return []
@@ -361,14 +365,14 @@ class Preparation:
     def _wave(
         self, number: int, source: TextSource, wave: int, bounds: tuple[int, int]
     ) -> tuple[ShardReader, NDArray[np.int64], NDArray[np.uint64]]:
-        """Records by their keys, read; their numbers and keys."""
+        """Tokenize the records with keys in a range; return their token IDs, numbers and keys."""
         records = source.readers[0]
         numbers, keys = _between(self.draft.file.seed, records.count(), *bounds)
         self.progress.phase(f"tokenizing {printable(source.name)}", len(numbers) // self.workers.tasks, "documents")
         return self._ingest(f"{number}-part-{wave}", source, SomeRecords(records, numbers), 0, None), numbers, keys
 
     def _reject(self, rejects: Rejects, number: int, source: TextSource, read: Read, drawing: Drawing) -> None:
-        """List the texts that were looked at and not kept, in order of the source; they are read once more."""
+        """List the texts that were drawn and not kept, in order of the source; read them again for that."""
         out = np.flatnonzero(drawing.looked & ~drawing.chosen)
         numbers = out if read.numbers is None else read.numbers[out]
         if read.numbers is not None:
@@ -383,11 +387,12 @@ class Preparation:
             self.progress.advance(b - a)
 
     def _texts(self, source: TextSource, numbers: NDArray[np.int64], *, whole: bool) -> Iterator[tuple[str, int]]:
-        """The texts of some records, in order, and at which byte each has its line (-1: it has none).
+        """Yield the texts of some records, each with the byte offset of its line (-1 if it has none).
 
         Args:
-            numbers: Of the records, ascending.
-            whole: The source is read from end to end, and not record by record.
+            source: The source of the records.
+            numbers: The numbers of the records, ascending.
+            whole: Read the source from its start to its end, instead of record by record.
         """
         if not whole:
             some = SomeRecords(source.readers[0], numbers)
@@ -417,15 +422,22 @@ class Preparation:
         ration: QuotaBudget | None = None,
     ) -> ShardReader:
         return ingest(
-            records, self.encoder, self.workers, first=first, last=last, name=f"source-{self.place}-{name}",
-            sieve=self._sieve(source), ration=ration, progress=lambda shard: self.progress.advance(shard.size),
-        )  # fmt: skip
+            records,
+            self.encoder,
+            self.workers,
+            first=first,
+            last=last,
+            name=f"source-{self.place}-{name}",
+            sieve=self._sieve(source),
+            ration=ration,
+            progress=lambda shard: self.progress.advance(shard.size),
+        )
 
     def _sieve(self, source: TextSource) -> FilterChain:
         return FilterChain(source.filters, self.kept is not None)
 
     def _compared(self, number: int, source: Source) -> Read:
-        """Entries of a source of ids, where equal sequences are looked for."""
+        """Return the entries of a source of token IDs, with a hash of each sequence."""
         count, path, workers = source.info.sequences, self.home / f"entries-{number}", self.workers
         self.progress.phase(f"comparing {printable(source.name)}", source.info.tokens, "tokens")
         with open(path, "wb") as file:
@@ -438,10 +450,10 @@ class Preparation:
         )
 
     def _drawn(self, number: int, source: TextSource | Source, read: Read, drawing: Drawing) -> Source:
-        """What was drawn of a source, as often as its quota asks for and `epochs` allows; its row of the report.
+        """Return a source with the documents that were drawn, in as many passes as its quota needs; report its row.
 
         Raises:
-            ConversionError: There is less than the quota.
+            ConversionError: The source has fewer tokens than its quota in the passes that `epochs` permits.
         """
         file, quota = self.draft.file, quota_of(self.draft.file, number)
         chosen, looked, tally, _ = drawing
@@ -452,7 +464,7 @@ class Preparation:
             whole, rest = passes(file, number, source.name, tally.tokens, quota)
             taken = whole * tally.tokens
         masks = [chosen] * whole
-        if rest:  # once more in the same order, of those that were kept
+        if rest:  # the last pass draws a part of the kept documents, in the same order
             again = np.zeros(len(chosen), ENTRY)
             again["tokens"], again["rule"] = read.entries["tokens"], ~chosen
             drawn_again = draw(again, read.order(file.seed), rest, number, None)
@@ -464,17 +476,28 @@ class Preparation:
         reader, column = _concat([part for part, _ in parts]), Column(np.concatenate([found for _, found in parts]))
         if isinstance(source, Source):
             return replace(
-                source, reader=reader, drawn=column, state=[source.state, "drawn", file.seed],
-                facts=[source.facts, file.dedup, quota], whole=source.reader,
-            )  # fmt: skip
+                source,
+                reader=reader,
+                drawn=column,
+                state=[source.state, "drawn", file.seed],
+                facts=[source.facts, file.dedup, quota],
+                whole=source.reader,
+            )
         return Source(
-            source.name, source.paths, source.parts[0].format.name, reader, source.eos_id, source.state, source.facts,
-            drawn=column, files=read.files,
-        )  # fmt: skip
+            source.name,
+            source.paths,
+            source.parts[0].format.name,
+            reader,
+            source.eos_id,
+            source.state,
+            source.facts,
+            drawn=column,
+            files=read.files,
+        )
 
 
 def _begun(batch: RecordBatch) -> Iterator[tuple[str, int]]:
-    """The texts of a batch, and at which byte each has its line; -1 where it has none."""
+    """Yield the texts of a batch, each with the byte offset of its line; -1 if it has none."""
     begins = itertools.repeat(-1) if batch.begins is None else batch.begins.tolist()
     return zip(batch.texts, begins, strict=False)
 
@@ -484,7 +507,7 @@ def _concat(readers: Sequence[TokenReader]) -> TokenReader:
 
 
 def selected_records(source: TextSource) -> list[tuple[int, int | None]]:
-    """The records of each part that are selected: the first, and behind the last (None: to the end)."""
+    """Return the selected records of each part as first and last + 1; last + 1 is None without a selection."""
     if source.entry.select is None:
         return [(0, None)] * len(source.parts)
     bounds = offsets_of([records.count() for records in source.readers]).tolist()
@@ -493,7 +516,10 @@ def selected_records(source: TextSource) -> list[tuple[int, int | None]]:
 
 
 def _files(source: TextSource, shards: Sequence[ShardReader]) -> tuple[TextPart, ...]:
-    """The files of a source, and which of their records it has; as its readers, or shards of all of it, count them."""
+    """Return the files of a source, with the range of records of each.
+
+    Readers count the records of each file. If they do not know them and the whole source was read, the entries do.
+    """
     found = list[TextPart]()
     for k, (part, records, (first, last)) in enumerate(
         zip(source.parts, source.readers, selected_records(source), strict=True)
@@ -513,7 +539,7 @@ def _files(source: TextSource, shards: Sequence[ShardReader]) -> tuple[TextPart,
 
 
 def _between(seed: int, count: int, low: int, high: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """The records whose keys are in `low <= key < high`, in order, and these keys."""
+    """Return the records with keys `low <= key < high`, in order of their numbers, and these keys."""
     numbers, keys = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
     for a, b in windows(0, count):
         found = draws(seed, DRAWN, a, b)
@@ -524,17 +550,20 @@ def _between(seed: int, count: int, low: int, high: int) -> tuple[NDArray[np.int
 
 
 def _together(waves: Sequence[Read]) -> Read:
-    """Records that were read one lot after the other."""
+    """Join records that were read in several waves."""
     numbers = [wave.numbers for wave in waves if wave.numbers is not None]
     keys = [wave.keys for wave in waves if wave.keys is not None]
     return Read(
-        _concat([wave.axis for wave in waves]), np.concatenate([wave.entries for wave in waves]), waves[0].sieve,
-        np.concatenate(numbers), np.concatenate(keys),
-    )  # fmt: skip
+        _concat([wave.axis for wave in waves]),
+        np.concatenate([wave.entries for wave in waves]),
+        waves[0].sieve,
+        np.concatenate(numbers),
+        np.concatenate(keys),
+    )
 
 
 def _joined(shards: Sequence[Shard], path: Path) -> NDArray[np.void]:
-    """The entries of all shards, in one file, mapped."""
+    """Copy the entries of all blocks to one file, and map it."""
     with open(path, "wb") as file:
         for shard in shards:
             with open(f"{shard.path}.entries", "rb") as entries:
@@ -544,7 +573,7 @@ def _joined(shards: Sequence[Shard], path: Path) -> NDArray[np.void]:
 
 
 def _hash(shared: tuple[TokenReader, Path], interval: tuple[int, int]) -> int:
-    """Write the entries of some sequences of ids; says how many tokens they have."""
+    """Write the entries of some sequences of token IDs, and return their number of tokens."""
     from xxhash import xxh3_128_digest
 
     (reader, path), (first, last) = shared, interval

@@ -1,9 +1,11 @@
-"""The texts that a recipe leaves out, as JSON lines: where each is, which rule it breaks, which text it equals.
+"""Write the texts that a recipe leaves out as JSON Lines, with their place and the reason.
 
-A line is `{"source", "file", "record", "byte", "filter", "rule", "value", "twin", "text"}`. Records count from 0 in
-their file, whose path is relative to the directory of the recipe, unless the recipe has it as an absolute one. `byte`
-is where the line of the record begins in the text of the file, decompressed; null where records are no lines. `twin` is
-the equal text that was kept, `{"source", "file", "record"}`; null for texts that break a rule of a filter.
+A line is `{"source", "file", "record", "byte", "filter", "rule", "value", "twin", "text"}`:
+
+- `file` is relative to the directory of the recipe, unless the recipe has an absolute path. `record` is the number of
+  the record in the file, from 0.
+- `byte` is the byte offset of the record's line in the decompressed text of the file; null if records are not lines.
+- `twin` is the equal text that is kept, `{"source", "file", "record"}`; null for texts that break a rule of a filter.
 """
 
 from __future__ import annotations
@@ -29,9 +31,10 @@ class _Files(NamedTuple):
     """The files of a source.
 
     Attributes:
-        name: Of the source.
-        paths: Of the files, as they are listed.
-        parts: Which records of each the source has; firsts: the number in the source of the first of these.
+        name: The name of the source.
+        paths: The paths of the files, as lines name them.
+        parts: The range of records of each file that the source has.
+        firsts: The number in the source of the first record of each file, and the number of all records.
     """
 
     name: str
@@ -40,25 +43,27 @@ class _Files(NamedTuple):
     firsts: Offsets
 
     def place(self, record: int) -> dict[str, Any]:
-        """The file of a record of the source, and its number there."""
+        """Return the file of a record of the source, and the number of the record in the file."""
         k = int(np.searchsorted(self.firsts, record, side="right")) - 1
         return {"file": self.paths[k], "record": self.parts[k].first + record - int(self.firsts[k])}
 
 
 class Rejects:
-    """The file of what is left out, written source by source. Keeps the paths of their files."""
+    """The file of the texts that are left out, written source by source."""
 
     def __init__(self, path: Path, recipe: RecipeFile) -> None:
-        """Args:
-        path: Lines are added to it.
-        recipe: As it is written.
+        """Append lines to an existing file.
+
+        Args:
+            path: The file.
+            recipe: The recipe as written.
         """
         self._path, self._recipe = path, recipe
         self._files = dict[int, _Files]()
         self._last = 0
 
     def begin(self, number: int, source: TextSource, parts: tuple[TextPart, ...]) -> None:
-        """What is added from now on is of this source; `parts`: its files, and which of their records it has."""
+        """Begin a source; `parts` are its files and the records of each that it has."""
         absolute = all(os.path.isabs(path) for path in source.entry.path)
         home = self._recipe.where.parent
         paths = [str(part.path) if absolute else os.path.relpath(part.path, home) for part in parts]
@@ -74,14 +79,15 @@ class Rejects:
         texts: Iterable[tuple[str, int]],
         kept: Kept | None,
     ) -> None:
-        """Add some texts.
+        """Write a line for each of some texts.
 
         Args:
-            source: The one that was begun.
-            sieve: What they did not pass; entries: what it made of them.
-            numbers: Of the records in the source.
-            texts: The texts, and at which byte each has its line; -1: it has none.
-            kept: Documents that were kept, with the numbers of their records.
+            source: The source that was begun last.
+            sieve: The filters of the source.
+            entries: The entry of each text, with the rule that it breaks; ENTRY[texts].
+            numbers: The number of each text's record in the source; int64[texts].
+            texts: The texts, each with the byte offset of its line; -1 if it has none.
+            kept: The documents that were kept, with the numbers of their records.
         """
         twins = _twins(kept, entries)
         filters, files = dict(source.filters), self._files[self._last]
@@ -91,10 +97,15 @@ class Rejects:
             ):
                 filter_, name = sieve.rule(rule) if rule else ("dedup", "exact")
                 line = {
-                    "source": source.name, **files.place(number), "byte": None if byte < 0 else byte,
-                    "filter": filter_, "rule": name, "value": value_of(text, filters[filter_], name) if rule else None,
-                    "twin": None if rule else self._twin(*twin), "text": text,
-                }  # fmt: skip
+                    "source": source.name,
+                    **files.place(number),
+                    "byte": None if byte < 0 else byte,
+                    "filter": filter_,
+                    "rule": name,
+                    "value": value_of(text, filters[filter_], name) if rule else None,
+                    "twin": None if rule else self._twin(*twin),
+                    "text": text,
+                }
                 written = json.dumps(line, ensure_ascii=False)
                 file.write((written if _whole(written) else json.dumps(line)) + "\n")
 
@@ -104,12 +115,12 @@ class Rejects:
 
 
 def _twins(kept: Kept | None, entries: NDArray[np.void]) -> list[tuple[int, int]]:
-    """Source and record of the document that was kept, for each entry; of no meaning for those that break a rule."""
+    """Return the source and the record of the equal document of each entry; -1 if there is none."""
     if kept is None:
         return [(-1, -1)] * len(entries)
     return list(zip(kept.sources(entries).tolist(), kept.records(entries).tolist(), strict=True))
 
 
 def _whole(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair, which UTF-8 has no place for."""
+    """Return True if a text has no lone surrogate, which UTF-8 cannot encode."""
     return not any("\ud800" <= character <= "\udfff" for character in text)

@@ -1,4 +1,4 @@
-"""What became of the sources of a recipe: a row for each, in `convert`, its JSON, the manifest and on the page."""
+"""Make the report on a recipe: one row per source, for `convert`, its JSON, the manifest and the page of `stats`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ Row = dict[str, Any]
 
 
 def row_of(name: str, names: Sequence[str], sieve: FilterChain, tally: Tally, quota: int | None, *, text: bool) -> Row:
-    """What became of the documents of a source that were looked at: all, or those until its quota was full.
+    """Return the row of a source whose documents were drawn.
 
     Args:
-        name: Of the source; names: of all sources.
-        sieve: Names the rules.
-        tally: Of its documents.
-        quota: Tokens that are asked for; None: all there are.
-        text: It holds text, whose characters count.
+        name: The name of the source.
+        names: The names of all sources.
+        sieve: The filters of the source, which name their rules.
+        tally: The counts of its documents.
+        quota: Tokens that the recipe takes of it; None for all.
+        text: The source holds text, so that the row has characters.
     """
     rules = {
         ".".join(sieve.rule(number)): {"documents": documents, "characters": chars}
@@ -30,21 +31,31 @@ def row_of(name: str, names: Sequence[str], sieve: FilterChain, tally: Tally, qu
     }
     equal = {names[origin]: count for origin, count in sorted(tally.duplicates.items())}
     return {
-        "source": name, "documents": tally.documents, "characters": tally.chars if text else None, "rejected": rules,
-        "duplicates": equal, "kept": tally.kept, "quota": quota,
-    }  # fmt: skip
+        "source": name,
+        "documents": tally.documents,
+        "characters": tally.chars if text else None,
+        "rejected": rules,
+        "duplicates": equal,
+        "kept": tally.kept,
+        "quota": quota,
+    }
 
 
 def row_of_ids(source: Source, quota: int | None) -> Row:
-    """The same of a source of ids, of which a quota leaves out all that is."""
+    """Return the row of a source of token IDs that is not compared, so that only its quota leaves documents out."""
     return {
-        "source": source.name, "documents": source.all_of_it.info.sequences, "characters": None, "rejected": {},
-        "duplicates": {}, "kept": source.once, "quota": quota,
-    }  # fmt: skip
+        "source": source.name,
+        "documents": source.all_of_it.info.sequences,
+        "characters": None,
+        "rejected": {},
+        "duplicates": {},
+        "kept": source.once,
+        "quota": quota,
+    }
 
 
 def rows_of_ids(reader: object) -> tuple[Samples | Documents | None, list[Row]]:
-    """A recipe that needed no preparation, and a row for each of its sources; None for any other reader."""
+    """Return a recipe of token IDs and a row for each of its sources; None and no rows for any other reader."""
     recipe = reader.samples if isinstance(reader, PackedRows) else reader
     if not isinstance(recipe, (Samples, Documents)):
         return None, []
@@ -54,10 +65,14 @@ def rows_of_ids(reader: object) -> tuple[Samples | Documents | None, list[Row]]:
 def with_amounts(
     rows: Sequence[Row], recipe: Samples | Documents, first: int, last: int, *, ended: bool = False
 ) -> list[Mapping[str, Any]]:
-    """Rows, each with what its source gives to samples or documents `first <= k < last`: "tokens" and "passes".
+    """Add "tokens" and "passes" to rows: the amounts that each source gives to samples or documents of a range.
 
     Args:
-        ended: Documents end with the separator that the target stores, which is no token of theirs then.
+        rows: One row per source.
+        recipe: The recipe.
+        first: Number of the first sample or document.
+        last: Number after the last one.
+        ended: Documents end with the separator that the destination stores; it does not count as a token then.
     """
     found = amounts(recipe, first, last)
     return [
@@ -67,5 +82,5 @@ def with_amounts(
 
 
 def padding(rows: Sequence[Mapping[str, Any]], reader: object, count: int) -> int:
-    """Positions that hold padding in so many samples of a recipe, which give these rows; 0 of any other reader."""
+    """Return the positions that hold padding in `count` samples of a recipe with these rows; 0 for any other reader."""
     return count * reader.places - sum(row["tokens"] for row in rows) if isinstance(reader, Samples) else 0

@@ -1,4 +1,4 @@
-"""Find the datasets that a request names: the format and the files of each, and what else their directories hold."""
+"""Find the datasets that a request names: their formats, their files, and other files in their directories."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _HARMLESS = r"""(?xi)
     \..*                                            # hidden: .git, .gitattributes, .DS_Store
     | .*\.tokfmt\.json | .*\.ledger(\.json)?       # manifests and ledgers
     | .*\.idx                                      # indexes
-    | data_params\.json | _SUCCESS | .*\.crc        # what upstream's writers leave beside their data
+    | data_params\.json | _SUCCESS | .*\.crc        # files that upstream's writers leave beside their data
     | cache-[0-9a-f]+\.arrow | packed_metadata.*\.json
     | .*\.(tmp|incomplete)                         # downloads that were not finished
     | meta\.pkl | prepare\.py                       # nanoGPT's vocabulary, which is never loaded, and its script
@@ -28,17 +28,19 @@ _HARMLESS = r"""(?xi)
     | .*\.md | (readme|licen[cs]e|notice|copying|changelog|citation)(\..*)?
     | (md5|sha\d*|xxh\w*|b2|check)sums?(\.\w+)? | .*\.(md5|sha1|sha256|sha512|xxh\w*)
     """
-"""Names in a directory of data that by convention hold none: nobody misses them in what is read."""
+"""Names of files that by convention hold no data, so that tokfmt skips them in a directory."""
 
 
 def format_of(path: Path_, name: str | None = None) -> Format:
-    """The format of that name; else what the content of a path shows; else what the manifest beside it says.
+    """Return the format with a name, else the format that the content shows, else that of the manifest.
 
-    A manifest is believed of files of the number and size that it states: raw ids with a separator of one's own look
-    like nothing, in a file of any name.
+    The manifest counts only if the number and size of the files are as it states. It helps with files of raw token IDs,
+    whose content shows no format.
 
     Raises:
-        DetectionError, FormatError, OptionError.
+        DetectionError: Neither the content nor a manifest shows a format.
+        FormatError: The path cannot be read.
+        OptionError: There is no format with that name.
     """
     if name:
         return registry.get(name)
@@ -47,19 +49,24 @@ def format_of(path: Path_, name: str | None = None) -> Format:
         return registry.detect(place)
     except DetectionError:
         manifest = read_manifest(place)
-        told = manifest.content.get("format")
-        if told not in registry.names() or not describes(manifest, registry.get(told), place):
+        stated = manifest.content.get("format")
+        if stated not in registry.names() or not describes(manifest, registry.get(stated), place):
             raise
-        return registry.get(told)
+        return registry.get(stated)
 
 
 @listing.kept()
 def find_sources(request: SourceRequest, known: Found | None = None) -> list[SourceFiles]:
-    """The datasets that a request names: patterns and, with `recursive`, directories below directories resolved.
+    """Find the datasets that a request names by paths, by patterns, and with `recursive` below directories.
+
+    Args:
+        request: The paths and the format of the sources.
+        known: Datasets that were found already, by path and the given name of the format.
 
     Raises:
         FormatError: A path cannot be read.
-        DetectionError, OptionError.
+        DetectionError: The format of a path cannot be detected.
+        OptionError: A path or the name of the format is invalid.
     """
     known, name, paths = known or {}, request.format, dataset_paths(request)
     try:
@@ -71,11 +78,11 @@ def find_sources(request: SourceRequest, known: Found | None = None) -> list[Sou
 
 
 def dataset_paths(request: SourceRequest) -> list[Path]:
-    """Where the datasets are that a request names.
+    """Return the paths of the datasets that a request names.
 
     Raises:
-        FormatError: A pattern matches nothing, or a directory that is to be searched holds no dataset.
-        OptionError: A path that is none.
+        FormatError: A pattern matches nothing, or with `recursive` a directory holds no dataset.
+        OptionError: A path is invalid.
     """
     found: list[Path] = []
     for path in map(path_of, expanded(request.paths)):
@@ -87,7 +94,7 @@ def dataset_paths(request: SourceRequest) -> list[Path]:
 
 
 def _datasets_below(directory: Path, name: str | None) -> list[Path]:
-    """A directory that is a dataset, then those below it; of one that is none, its files that are."""
+    """Return a directory if it is a dataset, else its files; then the datasets in the directories below it."""
     try:
         format_: Format | None = format_of(directory, name)
     except DetectionError:
@@ -101,15 +108,15 @@ def _datasets_below(directory: Path, name: str | None) -> list[Path]:
         if listing.is_dir(entry) and not listing.is_link(entry):
             found += _datasets_below(entry, name)
         elif directory not in own:
-            found.append(entry)  # what it is, or that it is nothing, is said when it is opened
+            found.append(entry)  # opening the file reports an error if it is not a dataset
     return found
 
 
 def found_at(path: Path, format_: Format, request: SourceRequest) -> SourceFiles:
-    """The files of one dataset.
+    """Return the files of one dataset, and a description of other files in its directory.
 
     Raises:
-        FormatError: Its directory cannot be listed.
+        FormatError: The directory cannot be listed.
     """
     path = format_.canonical(registry.of_prefix(path))
     files = tuple(format_.files(path))
@@ -119,7 +126,7 @@ def found_at(path: Path, format_: Format, request: SourceRequest) -> SourceFiles
     others = [entry for entry in unrelated_files(format_, path) if _counts(entry, path)]
     if behind:
         others = [entry for entry in others if real(entry) not in behind]
-    if request.recursive:  # what lies below is read as well
+    if request.recursive:  # the directories below are read as datasets of their own
         here = (entry for entry in others if entry.parent == path)
         others = [entry for entry in here if listing.is_link(entry) or not listing.is_dir(entry)]
     if not others:
@@ -131,25 +138,25 @@ def found_at(path: Path, format_: Format, request: SourceRequest) -> SourceFiles
 
 
 def _below(entry: Path, directory: Path) -> str:
-    """The directory within another in which something lies; "" for that itself."""
+    """Return the name of the subdirectory of `directory` that holds an entry; "" if `directory` itself holds it."""
     return entry.relative_to(directory).parts[0] if entry.parent != directory else ""
 
 
 def _counts(entry: Path, directory: Path) -> bool:
-    """Whether something in a directory of data could be missed: not by its name, nor a directory that holds nothing."""
+    """Return True if an entry in a directory of data may hold data: not a harmless name, not a directory."""
     named = entry.relative_to(directory).parts
     if any(re.fullmatch(_HARMLESS, part) for part in named):
         return False
-    if listing.is_link(entry):  # of what lies within the dataset itself
+    if listing.is_link(entry):  # a link to something inside the directory adds no data
         return not real(entry).is_relative_to(real(directory))
     return not listing.is_dir(entry)
 
 
 def snapshot(found: Iterable[SourceFiles]) -> dict[Path, Identity]:
-    """The identity of every file of the sources.
+    """Return the identity of every file of the sources, by path.
 
     Raises:
-        FormatError: A file cannot be looked at.
+        FormatError: The status of a file cannot be read.
     """
     seen = {}
     for one in found:
@@ -162,7 +169,7 @@ def snapshot(found: Iterable[SourceFiles]) -> dict[Path, Identity]:
 
 
 def check_unchanged(before: Mapping[Path, Identity], found: Iterable[SourceFiles]) -> None:
-    """Raise SourceChangedError if a file of the sources changed, went or came since the snapshot."""
+    """Raise SourceChangedError if a file of the sources was changed, removed or added since the snapshot."""
     try:
         now = snapshot(one._replace(files=tuple(one.format.files(one.path))) for one in found)
     except FormatError as error:

@@ -27,10 +27,12 @@ class TextSource:
     """A source of a recipe that holds text.
 
     Attributes:
-        entry: What the recipe says of it.
-        parts: What its paths name, opened; the records of one follow those of the one before.
-        filters: Name and thresholds of each.
-        eos_id, state, facts: As of `recipes.documents.Source`.
+        entry: The table of the source in the recipe.
+        parts: The opened datasets of its paths, in order; their records are numbered through.
+        filters: Name and thresholds of each filter.
+        eos_id: As in `recipes.documents.Source`.
+        state: As in `recipes.documents.Source`.
+        facts: As in `recipes.documents.Source`.
     """
 
     entry: SourceEntry
@@ -42,27 +44,27 @@ class TextSource:
 
     @property
     def name(self) -> str:
-        """In the recipe."""
+        """The name of the source in the recipe."""
         return self.entry.name
 
     @property
     def paths(self) -> tuple[Path, ...]:
-        """Its files or directories."""
+        """The files or directories of the source."""
         return tuple(path for part in self.parts for path in part.paths)
 
     @property
     def size(self) -> int:
-        """Bytes of its files."""
+        """The size of its files in bytes."""
         return sum(reader.info.size for reader in self.readers)
 
     @property
     def readers(self) -> list[RecordReader]:
-        """Of the records of each part."""
+        """The reader of the records of each part."""
         return [part.reader for part in self.parts if isinstance(part.reader, RecordReader)]
 
 
 def filters_of(file: RecipeFile, entry: SourceEntry) -> tuple[tuple[str, Filter], ...]:
-    """The filters of a source; `garbage` has its usual values where the recipe has no table of that name."""
+    """Return the filters of a source by name; `garbage` has default values if the recipe has no table for it."""
     return tuple(
         (name, Filter(**asdict(file.filters[name])) if name in file.filters else GARBAGE) for name in entry.filter
     )
@@ -70,12 +72,15 @@ def filters_of(file: RecipeFile, entry: SourceEntry) -> tuple[tuple[str, Filter]
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What filters say of some texts of a source.
+    """The numbers of some texts of a source that filters leave out.
 
     Attributes:
-        source: Its name; format: of its files, which have so many bytes: size.
-        quota: Tokens that are asked for; None: all there are.
-        texts: Looked at; rejected: how many of them break each rule.
+        source: Name of the source.
+        format: Name of the format of its files.
+        size: Size of its files in bytes.
+        quota: Tokens that the recipe takes of it; None for all.
+        texts: Number of texts that were read.
+        rejected: Number of these texts that break each rule, by "filter.rule".
     """
 
     source: str
@@ -95,14 +100,14 @@ def _look(source: TextSource) -> Look:
 
 
 class TextRecipe:
-    """A recipe of text, or one that leaves out equal sequences: prepared before anything of it can be read. Picklable.
+    """A recipe of text, or with `dedup`, which has to be stored before its sequences or samples can be read. Picklable.
 
-    Also a `RecordReader`, whose records do not exist yet: to ask for them is an error.
+    It is also a `RecordReader`, but reading a record is an error.
 
     Attributes:
         file: The recipe as written.
-        sources: As opened, in order.
-        tokenizer: That the recipe names, for its texts.
+        sources: The opened sources, in order.
+        tokenizer: The tokenizer that the recipe names for its texts; None if it holds token IDs.
         eos_id: The separator that its sources agree on.
     """
 
@@ -125,12 +130,16 @@ class TextRecipe:
         used = {name for entry in self.file.sources for name in entry.filter}
         unused = [f"no source has the filter {name}" for name in self.file.filters if name not in used]
         return RecordInfo(
-            "text" if self._readers else "ids", held, None, False,
-            notes=(*unused, *(note for reader in self._readers for note in reader.info.notes)), eos_id=self.eos_id,
-        )  # fmt: skip
+            "text" if self._readers else "ids",
+            held,
+            None,
+            False,
+            notes=(*unused, *(note for reader in self._readers for note in reader.info.notes)),
+            eos_id=self.eos_id,
+        )
 
     def unprepared(self) -> OptionError:
-        """The error of whoever asks for what exists once the recipe is stored."""
+        """Return the error of a command that needs the sequences or samples of the recipe."""
         what = "text" if self._readers else 'dedup = "exact"'
         return OptionError(
             f"{printable(self.file.where)}: is a recipe with {what}, whose samples exist once it is stored. "
@@ -154,19 +163,19 @@ class TextRecipe:
 
     @property
     def of_ids(self) -> list[Source]:
-        """The sources that hold token ids."""
+        """The sources that hold token IDs."""
         return [source for source in self.sources if isinstance(source, Source)]
 
     def looks(self) -> list[Look]:
-        """What filters say of some texts of each source, from places spread over it."""
+        """Run the filters over some texts of each source, from places spread over it."""
         return [_look(source) for source in self.of_text]
 
     def first_look(self) -> tuple[list[str], SkippedRecords]:
         """See `ops.source.ingest.Lookable`."""
         texts, aside = list[str](), SkippedRecords()
         for part in (part for source in self.of_text for part in source.parts):
-            found, beside = first_look(part)
-            texts, aside = [*texts, *found], aside + beside
+            found, skipped = first_look(part)
+            texts, aside = [*texts, *found], aside + skipped
         return texts, aside
 
     def close(self) -> None:

@@ -1,14 +1,14 @@
-"""Look at the ends of sequences in a few places of a dataset: whether all end with one ID, and have it nowhere else.
+"""Read the ends of sequences in a few places, to find if all end with one ID and have it nowhere else.
 
-What is not looked at here is looked at when it is read: `WithoutTrailing` raises on the first exception.
+`WithoutTrailing` checks the other sequences when they are read, and raises at the first exception.
 
     look     sequences                                                    reads
-    whole    64 runs of 64 neighbors, spread over the dataset             the last IDs; of short sequences, the run
+    whole    64 runs of 64 neighbors, spread over the dataset             the last IDs; the run if sequences are short
     few      all of a dataset of 2^20 tokens; else 4 runs of up to 1,024,  a window of 2^16 tokens for each run
-             one of them at what is going to be read
+             one of them at the sequences that a command reads
 
-A command that reads a few sequences makes the `few` look, any other command the `whole` one. `few` sees less, so it
-says less: `Look.seen` names how many sequences it saw.
+A command that reads a few sequences makes the `few` look, any other command the `whole` one. `Look.seen` has the number
+of sequences that a `few` look read.
 """
 
 from __future__ import annotations
@@ -23,33 +23,34 @@ from tokfmt.core.raw_ids import byte_swapped
 from tokfmt.core.reader import TokenReader, distinct
 
 _RUNS, _RUN = 64, 64
-_READ = 1 << 14  # tokens; reading on over so many costs less than another read
-_INSIDE = 1 << 16  # tokens of a run that are looked through for a separator inside sequences
+_READ = 1 << 14  # tokens of a gap that cost less to read than another read does
+_INSIDE = 1 << 16  # tokens of a run that are searched for a separator inside sequences
 _FEW, _RUN_OF_FEW = 4, 1024
-_LITTLE = 1 << 20  # tokens of a dataset that is looked at whole
-_ENOUGH = 8  # sequences that must end alike before that means anything
+_LITTLE = 1 << 20  # a `few` look reads a whole dataset of at most so many tokens
+_ENOUGH = 8  # sequences that must end with one ID before it is inferred as the separator
 
 
 Window = tuple[Offsets, int, Tokens]
-"""Where some neighbors begin and the last ends, int64[neighbors + 1]; tokens up to there, and the first's position."""
+"""The bounds of neighboring sequences, int64[neighbors + 1]; a position; the tokens from there to the last bound."""
 
 
 class Look:
-    """A look at the ends of some sequences.
+    """The ends of some sequences.
 
     Attributes:
-        ids: The distinct last IDs, info.dtype[distinct]; None if there is no sequence, or one looked at is empty.
-        seen: In words, the sequences that were looked at, with their verb: "every sequence ends".
-        is_swapped: The bytes of IDs stand in the wrong order, by the first that `shown` looks at.
+        ids: The distinct last IDs, info.dtype[distinct]; None if there is no sequence, or if a sequence is empty.
+        seen: The sequences that were read, as a subject with its verb: "every sequence ends".
+        is_swapped: The IDs have the wrong byte order, by the first window that `shown` reads.
     """
 
     def __init__(self, axis: TokenReader, *, few: bool = False, most: int | None = None) -> None:
-        """Read the last IDs of the sequences that are looked at.
+        """Read the last IDs of sequences in a few places.
 
         Args:
             axis: A stored axis whose sequences may end with a separator.
-            few: Look at few places, because few sequences are going to be read.
-            most: Only the first so many are; the last of them is one of the places then. None: any are.
+            few: Make the `few` look, because the command reads few sequences.
+            most: The command reads only the first so many sequences, so the last of these is one of the places. None
+                if it can read any.
         """
         self._axis, info = axis, axis.info
         self.seen, self._windows, self.is_swapped = "every sequence ends", list[Window](), False
@@ -64,9 +65,10 @@ class Look:
             self.seen = f"each of {count:,} sequences looked at ends"
 
     def shown(self) -> int | None:
-        """The ID that at least 8 sequences end with, if all looked at do and none has it inside; else None.
+        """Return the ID that all sequences end with, if there are at least 8 and none has it inside; else None.
 
-        Texts that all end with a full stop, or one text alone, show nothing: what would be taken away is content.
+        Texts that all end with a full stop also have it inside, and one text alone proves nothing. Their last ID is
+        content, not a separator.
         """
         if self.ids is None or len(self.ids) != 1 or self._axis.info.sequences < _ENOUGH:
             return None
@@ -92,11 +94,11 @@ class Look:
         return distinct(np.concatenate(found)) if found else None
 
     def _ends_of_few(self, most: int) -> tuple[Tokens | None, int]:
-        """The same of few runs, of which the last `most` tokens are read and kept; and of how many sequences."""
+        """Return the distinct last IDs of the few runs, and the number of sequences; keep `most` tokens of each run."""
         runs, windows, single = list[tuple[Offsets, int]](), list[tuple[int, int]](), list[tuple[int, int]]()
         for bounds in map(self._bounds, self._runs):
             start = max(int(bounds[0]), int(bounds[-1]) - most)
-            # those that end in the window, and at least four
+            # The sequences that end in the window, and at least four.
             first = max(0, min(int(np.searchsorted(bounds, start, side="right")), len(bounds) - _FEW) - 1)
             if not np.diff(bounds[first:]).all():
                 return None, 0
@@ -122,7 +124,7 @@ class Look:
 
 
 def _few(count: int, most: int | None) -> list[tuple[int, int]]:
-    """Runs of neighbors that are spread over `count` sequences, the last of the first `most` in one of them."""
+    """Return runs of neighbors, spread over `count` sequences, with sequence `most - 1` in one of them."""
     runs = _spread(count, _FEW, _RUN_OF_FEW)
     last = count if most is None else min(most, count)
     if any(a < last <= b for a, b in runs):
@@ -130,9 +132,9 @@ def _few(count: int, most: int | None) -> list[tuple[int, int]]:
     return sorted([*_spread(count, _FEW - 1, _RUN_OF_FEW), (max(0, last - _RUN_OF_FEW), last)])
 
 
-def _spread(count: int, most: int, run: int) -> list[tuple[int, int]]:
-    """Up to `most` runs of `run` neighbors of `count` sequences, as first and last + 1; the last ends at the end."""
+def _spread(count: int, runs: int, run: int) -> list[tuple[int, int]]:
+    """Return up to `runs` runs of `run` neighbors, as first and last + 1; the last run ends with the last sequence."""
     if not count:
         return []
-    starts = np.linspace(0, max(count - run, 0), min(-(-count // run), most)).astype(np.int64).tolist()
+    starts = np.linspace(0, max(count - run, 0), min(-(-count // run), runs)).astype(np.int64).tolist()
     return [(first, min(first + run, count)) for first in starts]

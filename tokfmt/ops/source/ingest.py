@@ -1,6 +1,7 @@
-"""Records as a token axis: the IDs that they hold, or that a tokenizer makes of their text.
+"""Turn records into a token axis of the token IDs that they hold, or that a tokenizer makes of their text.
 
-Text is encoded and ids are gathered on an executor, in shards in scratch that one token axis reads.
+Workers of an executor encode text and gather token IDs, and write them to files in scratch. One token axis reads these
+files.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _PIECE = 1 << 22
 
 
 def encoder_for(records: RecordReader, tokenizer: TokenizerHandle | None, progress: Progress) -> Encoder | None:
-    """What encodes records, None for those that hold ids; says that it begins."""
+    """Begin a phase of `progress`, and return the encoder of records; None if they hold token IDs."""
     text = records.info.kind == "text"
     progress.phase("tokenizing" if text else "reading ids", records.info.size, "bytes")
     return encoder_of(records, tokenizer)
@@ -58,25 +59,28 @@ def ingest(
     sieve: FilterChain | None = None,
     ration: QuotaBudget | None = None,
 ) -> ShardReader:
-    """Tokenise records `first <= i < last`, or the workers' share of them, in parallel into shards in scratch.
+    """Tokenize or gather records `first <= i < last`, or the task's part of them, in parallel into files in scratch.
 
     Args:
-        records: Text or ids.
-        encoder: None for ids.
-        first, last: Record numbers; None means to the end.
-        name: Of the source, for its directory within scratch and the journal.
-        progress: Called with each finished shard.
-        refused: Whether what was left out will be refused. If so, and nothing is kept for another run, the rest is
-            looked at only, which is some ten times as fast.
-        sieve: Encode only texts that pass, and tell of all of them beside the shards; see `Ingestion`.
-        ration: With a sieve, what a quota may need: nothing else is kept, or looked at where records have numbers.
+        records: Records of text or of token IDs.
+        encoder: Encoder of the text; None if the records hold token IDs.
+        workers: The executor, the scratch, the journal, and the task if there is one.
+        first: Number of the first record.
+        last: Number after the last record; None for all.
+        name: Name of the source, for its directory in scratch and for the journal.
+        progress: A function that is called with each finished file.
+        refused: Whether the records that were left out will be refused. If so, and the work is not kept, the rest is
+            parsed without being encoded, which is about ten times as fast.
+        sieve: Filters. Only texts that pass are encoded, and all are listed beside the files; see `Ingestion`.
+        ration: With a sieve, the budget of a quota. Records beyond it are not kept, and are not read if records are
+            numbered.
     """
     home = (workers.texts or workers.scratch) / f"done-{name}"
     home.mkdir(exist_ok=True)
     slots = workers.jobs * workers.tasks
     size = workers.journal.once(f"blocks-{name}", lambda: block_size(records.info.size, slots))
     blocks: Sequence[tuple[int, Block]] = list(enumerate(records.blocks(size, first, last)))
-    serial = isinstance(workers.executor, SerialExecutor) and workers.share is None  # each is counted before the next
+    serial = isinstance(workers.executor, SerialExecutor) and workers.share is None  # one block is counted at a time
     numbers = [] if ration is None or serial else _first_records(records, [one for _, one in blocks], first, ration)
     job = Ingestion(records, encoder, home, sieve, ration if serial or numbers else None, numbers)
     firsts, recalled = list[int](), workers.journal.done(f"shard of {name}")
@@ -113,11 +117,13 @@ def ingest(
 
 
 def _first_records(records: RecordReader, blocks: Sequence[Block], first: int, ration: QuotaBudget) -> list[int]:
-    """The number in a rationed source of the first record of each block; none where it would have to be read for that.
+    """Return the number of the first record of each block in the source of a ration; [] if that takes reading it.
 
     Args:
-        records, blocks: A part of the source; first: its record that is the next of the ration.
-        ration: As it is before this part is read.
+        records: The reader of one part of the source.
+        blocks: The blocks of this part.
+        first: The record of this part that is the next of the ration.
+        ration: The ration before this part is read.
     """
     if len(blocks) == 1:
         return [ration.first]
@@ -133,7 +139,7 @@ def _first_records(records: RecordReader, blocks: Sequence[Block], first: int, r
 
 
 class _Temporary(ShardReader):
-    """Shards in a temporary directory that goes when this reader does; copies in other processes only read it."""
+    """Token IDs in a temporary directory, which is removed with this reader; copies in other processes only read it."""
 
     def __init__(self, reader: ShardReader, home: Scratch) -> None:
         super().__init__(reader.shards)
@@ -144,14 +150,14 @@ class _Temporary(ShardReader):
 
 
 class _OfRecords(_Temporary):
-    """The same of records that know where they lie; sequence i is record i."""
+    """Token IDs of records whose byte offsets are known; sequence i is record i."""
 
     def __init__(self, reader: ShardReader, home: Scratch, records: LocatedRecords) -> None:
         super().__init__(reader, home)
         self.records = records
 
     def byte_offset(self, position: int) -> ByteOffset:
-        """The line of the record that a token comes from."""
+        """Return the byte offset of the record that a token comes from."""
         check_position(position, self.info.tokens)
         record = sequence_at(self, position)
         token = position - int(self.offsets(record, record)[0])
@@ -160,7 +166,7 @@ class _OfRecords(_Temporary):
         return line._replace(width=None, detail=detail)
 
     def position(self, path: Path, offset: int) -> int | None:
-        """The first token of the record at a byte of a file."""
+        """Return the position of the first token of the record at a byte offset of a file; None if there is none."""
         record = self.records.record_at(path, offset)
         if record is None:
             return None
@@ -169,12 +175,12 @@ class _OfRecords(_Temporary):
 
 
 def tokenized(records: RecordReader, handle: TokenizerHandle | None, jobs: int = 1) -> TokenReader:
-    """A token axis of records, for reading: ingested into a temporary directory that goes with the reader."""
+    """Return a token axis of records, in a temporary directory that is removed when the axis is closed."""
     return ingested(records, encoder_of(records, handle), jobs)
 
 
 def encoder_of(records: RecordReader, handle: TokenizerHandle | None) -> Encoder | None:
-    """What encodes records: None for those that hold ids."""
+    """Return the encoder of records; None if they hold token IDs, or if there is no tokenizer."""
     return handle.encoder() if records.info.kind == "text" and handle is not None else None
 
 
@@ -184,7 +190,7 @@ def ingested(
     jobs: int = 1,
     progress: Callable[[Shard], None] = lambda shard: None,
 ) -> TokenReader:
-    """The same with an encoder at hand; None for ids."""
+    """Return a token axis of records like `tokenized`, with an encoder; None if the records hold token IDs."""
     home = Scratch()
     try:
         with make_executor("threads", jobs) as executor:
@@ -198,10 +204,10 @@ def ingested(
 
 
 def encoded(records: RecordReader, encoder: Encoder | None, first: int, last: int) -> Ragged:
-    """The ids of records `first <= i < last`; reads no others, and counts them no farther.
+    """Return the token IDs of records `first <= i < last`, without reading the records after them.
 
     Raises:
-        IndexError: There are not so many.
+        IndexError: There are fewer records.
     """
     blocks = records.blocks(_PIECE, first, last)
     return Ragged.of(
@@ -210,7 +216,7 @@ def encoded(records: RecordReader, encoder: Encoder | None, first: int, last: in
 
 
 class Texts:
-    """Records as a token axis that is made when somebody asks for it; single sequences are encoded by themselves."""
+    """Records as a token axis that is made on first use; single sequences are encoded without it."""
 
     def __init__(self, records: RecordReader, encoder: Encoder | None) -> None:
         self.records, self.encoder = records, encoder
@@ -218,7 +224,7 @@ class Texts:
 
     @property
     def axis(self) -> TokenReader:
-        """All of it, in a temporary directory."""
+        """The token axis of all records, in a temporary directory."""
         if self._axis is None:
             self._axis = ingested(self.records, self.encoder)
         return self._axis
@@ -228,15 +234,15 @@ class Texts:
         return self.axis.info
 
     def count(self) -> int:
-        """Number of sequences; finds lines, parses none."""
+        """Return the number of sequences, without parsing lines."""
         return self.records.count()
 
     def sequences(self, first: int, last: int) -> Ragged:
-        """Whole sequences by number."""
+        """Return sequences `first <= i < last`."""
         return encoded(self.records, self.encoder, first, last)
 
     def batches(self) -> Iterator[Ragged]:
-        """All sequences in order, as they are read."""
+        """Yield all sequences in order, a batch at a time."""
         for block in self.records.blocks(_PIECE):
             yield from encoded_batches(self.records, self.encoder, block)
 
@@ -262,20 +268,20 @@ class Texts:
             self._axis.close()
 
 
-_TEXTS, _PLACES = 64, 16  # of a first look
+_TEXTS, _PLACES = 64, 16  # a first look reads up to 64 texts, from 16 places
 
 
 @runtime_checkable
 class Lookable(Protocol):
-    """Records that do not exist yet, such as those of a recipe of text, whose sources can be looked at."""
+    """Records that do not exist yet, such as those of a recipe of text, but whose sources can be read."""
 
     def first_look(self) -> tuple[list[str], SkippedRecords]:
-        """Some texts of the sources, and what was set aside beside them."""
+        """Return some texts of the sources, and the records and fields that were left out."""
         ...
 
 
 def first_look(source: Source) -> tuple[list[str], SkippedRecords]:
-    """Some texts of a source, from up to sixteen places spread over it, and what was set aside beside them."""
+    """Return some texts of a source, from up to 16 places spread over it, and the records and fields left out."""
     records, texts, aside = source.reader, list[str](), SkippedRecords()
     if isinstance(records, Lookable):
         return records.first_look()

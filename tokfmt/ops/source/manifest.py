@@ -1,4 +1,4 @@
-"""`DST.tokfmt.json`: what was converted, from what, how; written beside each destination.
+"""The manifest `DST.tokfmt.json` beside each destination: what tokfmt wrote, from what, and with which options.
 
     {"schema": "tokfmt.manifest/1", "tokfmt": "0.1.0", "format": ..., "eos_id": ..., "eos_from": ..., "sequences": ...,
      "tokens": ..., "max_id": ..., "sources": [{"path", "format", "bytes", "files", "xxh3_128"}], "output": {...},
@@ -7,14 +7,16 @@
      "split": {"shares": {name: share}, "seed": ...} | null, "splits": {name: {"destination", "sequences", ...}},
      "more_sources": {"sources", "bytes", "files", "xxh3_128"}}
 
-`xxh3_128` of a file is what `xxhsum -H128` prints. Of a dataset of several files (`Format.files`): the same over lines
-`relative-path size digest`, sorted by path; relative to the directory, or to where the file is that was named. It is
-null where sources are large and nobody asked for --checksums. Behind a recipe stand the datasets that it names.
-A tokenizer of this machine has its `path`, relative to the manifest, beside the `name` that the user gave.
-`partial` is there when a source is damaged: of each what was saved, see `tokfmt.ops.source.partial`.
-`ledger` is there when one was written: {"unit", "rows"}, see `tokfmt.ops.provenance`. `more_sources` is there when
-sources
-are too many to be listed: of the others, the same over such lines with the path as given, in order.
+- `xxh3_128` of a file is the hash that `xxhsum -H128` prints. For a dataset of several files (`Format.files`) it is the
+  hash of lines `relative-path size digest`, sorted by path. The paths are relative to the directory of the dataset, or
+  to the directory of the file that was named. It is null if the sources are large and --checksums was not given.
+- `sources` lists a recipe, and then the datasets that it names.
+- `tokenizer` has the `name` that the user gave. A tokenizer of this machine also has its `path`, relative to the
+  manifest.
+- `partial` exists if a source is damaged. It has what was saved of each; see `tokfmt.ops.source.partial`.
+- `ledger` exists if one was written: {"unit", "rows"}; see `tokfmt.ops.provenance`.
+- `more_sources` exists if there are more than 20,000 sources. Its hash is over lines `path size digest` of the sources
+  that are not listed, in order, with each path as given.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, FormatError, OptionError
@@ -39,44 +41,44 @@ from tokfmt.core.reader import Damage
 from tokfmt.core.text_format import counted, grouped, printable
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, given_to, words_of
 
-if TYPE_CHECKING:
-    pass
-
 SCHEMA = "tokfmt.manifest/1"
-_LIMIT = 1 << 24
-_PIECE = 1 << 23
-_TOKENIZER = 1 << 28  # bytes of a tokenizer.json
+_LIMIT = 1 << 24  # maximum size of a manifest, in bytes
+_PIECE = 1 << 23  # bytes that are hashed at a time
+_TOKENIZER = 1 << 28  # maximum size of a tokenizer.json, in bytes
 LITTLE = 1 << 26
-"""Bytes of sources, which the page cache still holds when they are read again."""
+"""Bytes of sources that are read again for checksums: the page cache still holds so many."""
 IGNORED = "the manifest is ignored"
 _JOINING = {"view", "stride"}
-"""Options of readers that say whether samples are joined."""
+"""Options of readers that decide if samples are joined."""
 _SUFFIX = ".tokfmt.json"
-_SEVERAL, _NAMED = 2, 3  # splits; sources
-_SHOWN = 40  # characters of a value
+_SEVERAL, _NAMED = 2, 3  # splits from which each has its own counts; sources that a message names
+_SHOWN = 40  # characters of a value that a message quotes
 _IDS, _COUNTS = (1 << 32) - 1, (1 << 63) - 1
 _BOUNDS = {"eos_id": (0, _IDS), "max_id": (-1, _IDS), "sequences": (0, _COUNTS), "tokens": (0, _COUNTS)}
 
 
 def manifest_path(path: Path) -> Path:
-    """Where the manifest of a dataset stands."""
+    """Return the path of the manifest of a dataset, which need not exist."""
     return path.parent / f"{path.name}{_SUFFIX}"
 
 
 def ledger_paths(path: Path) -> tuple[Path, Path]:
-    """Where the ledger of a dataset stands, if it has one: its rows, and what they mean; see
-    `tokfmt.ops.provenance`.
+    """Return the paths of the ledger of a dataset: its rows, and the JSON file that explains them.
+
+    They need not exist; see `tokfmt.ops.provenance`.
     """
     return path.parent / f"{path.name}.ledger", path.parent / f"{path.name}.ledger.json"
 
 
 class Manifest(NamedTuple):
-    """What a manifest says. Anybody may have written it: nothing is taken to be of the right kind.
+    """The content of a manifest.
+
+    Anyone can have written the file, so each property checks the types of the values that it uses.
 
     Attributes:
-        content: The JSON object; empty when there is none, or it is not one of ours.
+        content: The JSON object; empty if there is no manifest, or if it cannot be used.
         path: The file.
-        broken: Why the file that is there says nothing; "" if it can be read, or is not there.
+        broken: Why the file cannot be used; "" if it can be used, or does not exist.
     """
 
     content: Mapping[str, Any]
@@ -85,15 +87,15 @@ class Manifest(NamedTuple):
 
     @property
     def eos_id(self) -> int | None:
-        """The separator of what was written."""
+        """The separator of the dataset; None if the manifest states none."""
         found = self.content.get("eos_id")
         return found if isinstance(found, int) else None
 
     @property
     def tokenizer(self) -> Mapping[str, Any] | None:
-        """What made the ids, described as `TokenizerHandle.describe` does; its digest is a string.
+        """The tokenizer that made the token IDs, with the keys of `TokenizerHandle.describe`; None if not stated.
 
-        Its `path`, which the file states relative to itself, begins with the directory of the file.
+        The file states `path` relative to its own directory. Here it is joined to that directory.
         """
         found = self.content.get("tokenizer")
         if not isinstance(found, dict) or not isinstance(found.get("digest"), str):
@@ -105,13 +107,13 @@ class Manifest(NamedTuple):
 
     @property
     def ledger(self) -> Mapping[str, Any]:
-        """`unit` and `rows` of the ledger that was written beside it; empty without one."""
+        """The `unit` and `rows` of the ledger of the dataset; empty if there is no ledger."""
         found = self.content.get("ledger")
         return found if isinstance(found, dict) else {}
 
     @property
     def partial(self) -> str:
-        """What it says of a dataset that was saved of a damaged one, for people; "" of others."""
+        """A sentence on a dataset that was saved from damaged sources; "" for any other dataset."""
         found = self.content.get("partial")
         parts = [part for part in found if isinstance(part, dict)] if isinstance(found, list) else []
         if not parts:
@@ -126,23 +128,23 @@ class Manifest(NamedTuple):
 
     @property
     def rows(self) -> bool:
-        """Whether its sequences are samples of a recipe, stored as they are; see `core.rows`."""
+        """True if the sequences of the dataset are samples of a recipe, stored as they are; see `core.rows`."""
         return self.content.get("recipe") is not None
 
     @property
     def made_labels(self) -> bool:
-        """Whether labels and masks of these samples are those that the recipe makes, and makes again."""
+        """True if a recipe made the labels and loss masks of these samples, so that it can make them again."""
         return self.rows and self.content.get("labels") == "recipe"
 
     @property
     def output(self) -> Mapping[str, Any]:
-        """`bytes`, `files` and `xxh3_128` of what was written."""
+        """The `bytes`, `files` and `xxh3_128` of the dataset; empty if the manifest does not state them."""
         found = self.content.get("output")
         return found if isinstance(found, dict) else {}
 
     @property
     def options(self) -> Mapping[str, object]:
-        """Options of the writer that were given, by name."""
+        """The options of the writer that the user gave, by name."""
         found = self.content.get("options")
         words = found.get("to") if isinstance(found, dict) else None
         pairs = (
@@ -153,10 +155,10 @@ class Manifest(NamedTuple):
         return {name.replace("-", "_"): value for name, value in pairs}
 
     def counts(self, split: object = None, *, samples: bool = False) -> Mapping[str, Any]:
-        """Where `sequences` and `tokens` stand: of one split, where there are several.
+        """Return a mapping with `sequences` and `tokens` of the dataset, or of one split if it has several.
 
-        Nowhere, when sequences were split at separators inside them; or when `samples` are to be compared with
-        documents, or documents with samples.
+        The mapping is empty if the counts cannot be compared: if sequences were split at separators inside them, or if
+        the manifest counts documents and `samples` is true, or the reverse.
         """
         if self.rows != samples:
             return {}
@@ -170,7 +172,7 @@ class Manifest(NamedTuple):
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest beside a dataset; beside what it is a link to, when there is none beside the link."""
+    """Return the manifest beside a dataset. If a link has none beside it, return that beside its target."""
     return listing.once(("manifest", path), functools.partial(_read_manifest, path))
 
 
@@ -183,7 +185,7 @@ def _read_manifest(path: Path) -> Manifest:
     try:
         content = json.loads(read_whole(beside, _LIMIT))
     except FormatError as error:
-        if isinstance(error.__cause__, FileNotFoundError):  # the target of a link, or removed by now
+        if isinstance(error.__cause__, FileNotFoundError):  # the target of a link has none, or it was just removed
             return Manifest({}, beside)
         content = None
     except (ValueError, RecursionError):
@@ -195,15 +197,15 @@ def _read_manifest(path: Path) -> Manifest:
 
 
 def _invalid(content: Mapping[str, Any]) -> str:
-    """The first number of a manifest, or of one of its splits, that counts and IDs cannot be; "" if there is none."""
+    """Describe the first count or ID of a manifest, or of one of its splits, that is out of bounds; "" if none is."""
     splits = content.get("splits")
     parts = [part for part in splits.values() if isinstance(part, dict)] if isinstance(splits, dict) else []
     for part in [content, *parts]:
-        for key, (least, most) in _BOUNDS.items():
+        for key, (minimum, maximum) in _BOUNDS.items():
             found = part.get(key)
-            if found is not None and (type(found) is not int or not least <= found <= most):
-                said = grouped(found) if type(found) is int else printable(json.dumps(found))[:_SHOWN]
-                return f"its {key} is {said}, and not a number from {least} to {most:,}"
+            if found is not None and (type(found) is not int or not minimum <= found <= maximum):
+                shown = grouped(found) if type(found) is int else printable(json.dumps(found))[:_SHOWN]
+                return f"its {key} is {shown}, and not a number from {minimum} to {maximum:,}"
     return ""
 
 
@@ -211,8 +213,8 @@ class Located(NamedTuple):
     """The tokenizer that a manifest names, on this machine.
 
     Attributes:
-        place: Its file, its directory, or its directory in the cache of the hub; None if it was not found.
-        problem: Why it was not found, in words; "" if it was, or if no manifest names one.
+        place: Path of its file, its directory, or its directory in the cache of the hub; None if it was not found.
+        problem: Why it was not found, in words; "" if it was found, or if the manifest names none.
     """
 
     place: str | None = None
@@ -220,9 +222,9 @@ class Located(NamedTuple):
 
 
 def located_tokenizer(path: Path) -> Located:
-    """Find the tokenizer that made a dataset, by its manifest, among the files of this machine.
+    """Find the tokenizer that made a dataset among the files of this machine, by the manifest of the dataset.
 
-    A file with the digest of the manifest goes before any other. The network is never asked for what a file names.
+    A file with the digest of the manifest precedes any other. tokfmt does not use the network for this.
     """
     made = read_manifest(path).tokenizer
     name = made.get("name") if made is not None else None
@@ -233,7 +235,7 @@ def located_tokenizer(path: Path) -> Located:
     stated = [made["path"]] if "path" in made else []  # else the manifest has the name alone, as the user gave it
     looked = list(dict.fromkeys([name, *stated, str(path.parent / name)]))
     digests = {place: _tokenizer_digest(Path(place)) for place in looked if _is_there(place)}
-    for wanted in (made["digest"], None):  # None: there is no file whose digest could be compared
+    for wanted in (made["digest"], None):  # None: a place without a tokenizer.json to compare
         for place, digest in digests.items():
             if digest == wanted:
                 return Located(place)
@@ -247,13 +249,13 @@ def located_tokenizer(path: Path) -> Located:
 
 
 def _is_there(place: str) -> bool:
-    with suppress(OSError):  # the name of a tokenizer of the hub may be no name of a file
+    with suppress(OSError):  # the name of a tokenizer of the hub may be invalid as a file name
         return listing.exists(place)
     return False
 
 
 def _tokenizer_digest(place: Path) -> str | None:
-    """The digest of a tokenizer.json, or of that in a directory; None if there is no such file, or it is too large."""
+    """Return the digest of a tokenizer.json, given by its path or directory; None if it is missing or too large."""
     from xxhash import xxh3_128_hexdigest
 
     try:
@@ -263,12 +265,12 @@ def _tokenizer_digest(place: Path) -> str | None:
 
 
 def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tuple[list[Manifest], list[str]]:
-    """What `manifest_of` says of each path, compared with its files, and notes on those that are ignored.
+    """Return the manifest of each dataset, compared with its files, and notes on manifests that are ignored.
 
     Raises:
-        CorruptError: One contradicts its dataset.
+        CorruptError: A manifest contradicts its dataset.
     """
-    said, notes, of_folder = [], [], functools.cache(_of_folder)
+    read, notes, of_folder = [], [], functools.cache(_of_folder)
     for one in found:
         manifest = manifest_of(one, of_folder)
         wrong = file_contradiction(one, manifest) if one.files else None
@@ -282,14 +284,14 @@ def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tu
         elif manifest.broken:
             what = f"the manifest {printable(manifest.path.name)} cannot be read"
             notes.append(f"{what}, so nothing is known from it: {manifest.broken}")
-        said.append(manifest)
-    return said, notes
+        read.append(manifest)
+    return read, notes
 
 
 def manifest_of(
     one: SourceFiles, of_folder: Callable[[Format, Path], tuple[Manifest, frozenset[str]]] | None = None
 ) -> Manifest:
-    """The manifest beside a dataset; of a file without one, what that of its directory says of all files there."""
+    """Return the manifest beside a dataset. For a file without one, return the shared facts of its directory's."""
     manifest = read_manifest(one.path)
     if manifest.content or listing.is_dir(one.path):
         return manifest
@@ -298,52 +300,57 @@ def manifest_of(
 
 
 def _of_folder(format_: Format, folder: Path) -> tuple[Manifest, frozenset[str]]:
-    """What the manifest of a directory says of every file in it, and their names; not how much there is of all."""
+    """Return the facts of a directory's manifest that hold for each file in it, without counts, and their names."""
     manifest = read_manifest(folder)
     if not describes(manifest, format_, folder):
         return Manifest({}), frozenset()
     files = written_files(format_, folder)
-    told = {key: manifest.content.get(key) for key in ("format", "eos_id", "tokenizer", "options", "recipe", "labels")}
-    return Manifest(told, manifest.path), frozenset(file.name for file in files if file.parent == folder)
+    facts = {key: manifest.content.get(key) for key in ("format", "eos_id", "tokenizer", "options", "recipe", "labels")}
+    return Manifest(facts, manifest.path), frozenset(file.name for file in files if file.parent == folder)
 
 
 def as_written(
-    format_: Format, request: SourceRequest, said: Sequence[Manifest]
+    format_: Format, request: SourceRequest, manifests: Sequence[Manifest]
 ) -> tuple[SourceRequest, tuple[str, ...]]:
-    """Sources that are read as they were written, by all of their manifests, where the user says nothing else.
+    """Return the request with the options that the sources were written with, by their manifests.
 
-    That is of use where the format's reader has an option of the writer's name, and a value for it that may be wrong:
-    "auto" finds out by what the files state themselves, and a split is a choice among what there is. Samples that were
-    stored as they are, are read so; see `core.rows`.
+    An option counts if the reader has it too, all manifests agree, and the user does not give it. There are two
+    exceptions: a reader with the default "auto" finds the value in the files, and a split is the user's choice.
+    Samples that were stored as they are, are read as sequences; see `core.rows`.
+
+    Args:
+        format_: The format of all sources.
+        request: The request, whose options take precedence.
+        manifests: The manifests of the sources.
 
     Returns:
         The request with these options, and notes on them.
 
     Raises:
-        FormatError: Some state that their samples are sequences, and others do not.
+        FormatError: Some manifests state that samples are sequences, and others do not.
     """
-    if not said or any(manifest.content.get("format") != format_.name for manifest in said):
+    if not manifests or any(manifest.content.get("format") != format_.name for manifest in manifests):
         return request, ()
     asked = {name.replace("-", "_") for name in given_to(format_, request)}
-    usual, found, given = asdict(format_.read_options()), dict[str, object](), said[0].options
+    usual, found, given = asdict(format_.read_options()), dict[str, object](), manifests[0].options
     writer = asdict(format_.write_options())
     for name in [name for name in writer if name in usual and name not in {*asked, "split"}]:
         value = given.get(name, writer[name])
-        if value is None or usual[name] == "auto" or any(one.options.get(name) != given.get(name) for one in said):
+        if value is None or usual[name] == "auto" or any(one.options.get(name) != given.get(name) for one in manifests):
             continue
-        with suppress(OptionError):  # a value that only writers know, or none at all
+        with suppress(OptionError):  # the reader does not accept this value of the writer
             read = getattr(parse_options(format_.read_options, {name: str(value)}, format_.name), name)
-            own = read == writer[name] and not isinstance(read, int)  # a name that readers look for by themselves
+            own = read == writer[name] and not isinstance(read, int)  # readers look for the writer's default themselves
             if read != usual[name] and not own:
                 found[name] = read
-    told = [word for word in words_of(found) if word.partition("=")[0] in given]
-    one = printable(said[0].path.name.removesuffix(_SUFFIX))
+    stated = [word for word in words_of(found) if word.partition("=")[0] in given]
+    one = printable(manifests[0].path.name.removesuffix(_SUFFIX))
     notes = [
         Message(f"read with {word}, by the manifest of {one}; {Option('from-opt', word)} or another value overrides it")
-        for word in told
+        for word in stated
     ]
-    if any(manifest.rows for manifest in said) and format_.stores_rows and not asked & _JOINING:
-        _check_all_rows(said)
+    if any(manifest.rows for manifest in manifests) and format_.stores_rows and not asked & _JOINING:
+        _check_all_rows(manifests)
         found["view"] = "samples"
         joins = "stride=overlap" if "stride" in usual else "view=documents"
         joined = f"{Option('from-opt', joins)} joins them"
@@ -351,8 +358,8 @@ def as_written(
     return replace(request, options={**request.options, **found}), tuple(notes)
 
 
-def _check_all_rows(said: Sequence[Manifest]) -> None:
-    rows, others = ([one.path for one in said if one.rows is stated] for stated in (True, False))
+def _check_all_rows(manifests: Sequence[Manifest]) -> None:
+    rows, others = ([one.path for one in manifests if one.rows is stated] for stated in (True, False))
     if others:
         what = f"says that each sample is a sequence, and {printable(others[0].name)} does not"
         remedy = f"Read them one by one, or join the samples with {from_option('view', 'documents')}"
@@ -360,19 +367,19 @@ def _check_all_rows(said: Sequence[Manifest]) -> None:
 
 
 def found_as_written(one: SourceFiles, request: SourceRequest) -> tuple[SourceRequest, tuple[str, ...]]:
-    """The same of a dataset that may be damaged: a manifest that contradicts it says nothing, nor is it an error."""
+    """Return `as_written` for a dataset that may be damaged; a manifest that contradicts it is ignored."""
     try:
-        said, _ = manifests_beside([one], replace(request, ignore_manifest=True))
+        manifests, _ = manifests_beside([one], replace(request, ignore_manifest=True))
     except FormatError:
         return request, ()
-    return as_written(one.format, request, said)
+    return as_written(one.format, request, manifests)
 
 
 def file_contradiction(one: SourceFiles, manifest: Manifest) -> CorruptError | None:
-    """How a manifest contradicts the format, the number and the sizes of the files that it stands beside, if it does.
+    """Return the error of a manifest that contradicts the format, number or size of its files; None if it does not.
 
     Raises:
-        FormatError: A file cannot be looked at.
+        FormatError: The status of a file cannot be read.
     """
     for what, expected, found in file_differences(one, manifest):
         return _contradiction(one.path, manifest, what, expected, found)
@@ -380,13 +387,14 @@ def file_contradiction(one: SourceFiles, manifest: Manifest) -> CorruptError | N
 
 
 def file_differences(one: SourceFiles, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
-    """What a manifest says of the files that it stands beside, and what there is, where these differ.
+    """Compare a manifest with its files, and yield what differs.
 
     Yields:
-        "the format", which ends it; "files", "bytes": how many.
+        The fact ("the format", "files" or "bytes"), the value in the manifest, and the value found. If the formats
+        differ, nothing follows.
 
     Raises:
-        FormatError: A file cannot be looked at.
+        FormatError: The status of a file cannot be read.
     """
     if not manifest.output:
         return
@@ -400,27 +408,28 @@ def file_differences(one: SourceFiles, manifest: Manifest) -> Iterator[tuple[str
 
 
 def shrunk(one: SourceFiles, manifest: Manifest) -> Damage | None:
-    """What a manifest tells of a dataset of which files or bytes are missing by now; None where nothing is.
+    """Return the damage of a dataset that has fewer files or bytes than its manifest states; None for any other.
 
     Raises:
-        FormatError: A file cannot be looked at.
+        FormatError: The status of a file cannot be read.
     """
     differences = list(file_differences(one, manifest)) if one.files else []
-    if not differences or not all(type(told) is int and type(found) is int and found < told
-                                  for _, told, found in differences):  # fmt: skip
+    if not differences or not all(
+        type(stated) is int and type(found) is int and found < stated for _, stated, found in differences
+    ):
         return None
-    told = "; ".join(f"expected {grouped(told)} {what}, found {found:,}" for what, told, found in differences)
-    return Damage(f"{printable(one.path)}: its manifest {printable(manifest.path.name)} tells of more: {told}")
+    facts = "; ".join(f"expected {grouped(stated)} {what}, found {found:,}" for what, stated, found in differences)
+    return Damage(f"{printable(one.path)}: its manifest {printable(manifest.path.name)} tells of more: {facts}")
 
 
 def describes(manifest: Manifest, format_: Format, path: Path) -> bool:
-    """Whether a manifest tells the format of a dataset, and as many files and bytes as there are.
+    """Return True if a manifest states the format of a dataset, and the number of files and bytes that it has.
 
     Raises:
-        FormatError: A file cannot be looked at.
+        FormatError: The status of a file cannot be read.
     """
     if not manifest.output or manifest.content.get("format") != format_.name:
-        return False  # before a directory is listed
+        return False  # this answer needs no list of the directory
     one = SourceFiles(path, format_, tuple(format_.files(path)))
     return next(file_differences(one, manifest), None) is None
 
@@ -428,10 +437,16 @@ def describes(manifest: Manifest, format_: Format, path: Path) -> bool:
 def count_contradiction(
     path: Path, split: object, known: tuple[int, int | None], eos_id: int | None, *, samples: bool = False
 ) -> CorruptError | None:
-    """How the manifest of a dataset contradicts how many sequences and tokens there are, `eos_id` taken away.
+    """Return the error of a manifest that contradicts the counts of its dataset; None if it does not.
 
-    `samples`: the sequences are samples, as they are stored. With another separator sequences may be others, and
-    tokens are counted with separators in one, without in the other.
+    Counts under another separator than that of the manifest cannot be compared.
+
+    Args:
+        path: The dataset.
+        split: The split that was counted, if the dataset has several.
+        known: Number of sequences, and of tokens without separators (None if it is not known).
+        eos_id: The separator of these counts.
+        samples: The sequences that were counted are samples, as they are stored.
     """
     manifest = read_manifest(path)
     if manifest.eos_id != eos_id:
@@ -456,18 +471,18 @@ def _contradiction(path: Path, manifest: Manifest, what: str, expected: object, 
 
 
 def written_files(format_: Format, path: Path, files: Sequence[Path] | None = None) -> list[Path]:
-    """Files of a dataset that a conversion wrote: itself and its companions, or those in its directory.
+    """Return the files of a dataset that a conversion wrote: the file and its companions, or those in its directory.
 
-    No index that was made beside it later.
+    An index that was made beside the dataset later is not among them.
     """
     inside, own = f"{path}{os.sep}", {path, *format_.companions(path)}
-    inside = inside.removeprefix(f"{os.curdir}{os.sep}")  # which paths do not begin with
+    inside = inside.removeprefix(f"{os.curdir}{os.sep}")  # pathlib removes a leading "./" from the paths of the files
     found = format_.files(path) if files is None else files
     return [file for file in found if file in own or str(file).startswith(inside)]
 
 
 def extent(files: Iterable[Path]) -> dict[str, Any]:
-    """Size and number of files, without a checksum."""
+    """Return the total size and the number of files as `bytes` and `files`, without a checksum."""
     total, count = 0, 0
     for file in files:
         try:
@@ -478,7 +493,7 @@ def extent(files: Iterable[Path]) -> dict[str, Any]:
 
 
 def fingerprint(path: Path, files: Sequence[Path], jobs: int = 1) -> dict[str, Any]:
-    """Size, number and checksum of the files of a dataset, of which `jobs` are read at a time."""
+    """Return the size, number and checksum of the files of a dataset, reading `jobs` files at a time."""
     from concurrent.futures import ThreadPoolExecutor
 
     import xxhash

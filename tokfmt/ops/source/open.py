@@ -51,15 +51,15 @@ if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
 
-_LITTLE = 1 << 22  # tokens of a stream that is scanned whole, whatever is asked
-_TRIED = 16  # sequences that are read to find whether any can be
+_LITTLE = 1 << 22  # a stream of at most so many tokens is always scanned to its end
+_TRIED = 16  # sequences that are read to find if any is readable
 
 
 def _refuse_others(one: SourceFiles, allow_loss: frozenset[str]) -> None:
-    """Refuse a directory that holds more than its dataset.
+    """Refuse a directory that holds files outside its dataset.
 
     Raises:
-        FormatError: Nobody said what of that.
+        FormatError: It does, and `allow_loss` does not accept that.
     """
     if one.left_out and "other-files" not in allow_loss:
         deeper = f"{Option('recursive')} reads the directories below as well; " if one.below else ""
@@ -78,19 +78,26 @@ def open_sources(
     collect: bool = False,
     most: int | None = None,
 ) -> list[Source]:
-    """Open every source; files of one format that join (blocks, samples, JSONL) are opened together.
+    """Open every source; files of one format that join (blocks, samples, JSON Lines) are opened as one.
 
     Args:
-        request: What the user says of them.
-        tokenizer: Which one is in use: its end of text, and whether it is the one that made them.
-        jobs: Threads that scan streams.
-        progress: Told how far that is.
-        found: From `find_sources`, if that was called already.
-        collect: Records with trouble are set aside, not raised; see `Hints`.
-        most: So many sequences are enough: a stream is scanned no farther.
+        request: The paths, and the options that say how to read them.
+        tokenizer: The tokenizer in use. It gives the separator, and is compared with the one that made the token IDs.
+        jobs: Number of threads that scan streams.
+        progress: Receives the progress of that scan.
+        found: The datasets from `find_sources`, if they were found already.
+        collect: Leave out and count invalid records instead of raising; see `Hints`.
+        most: The number of sequences that the command reads; a stream is not scanned beyond them. None for all.
+
+    Returns:
+        The sources in order, each with a reader without separators.
 
     Raises:
-        DetectionError, FormatError, OptionError, SeparatorUnknownError, TokenizerMismatchError.
+        DetectionError: The format of a path cannot be detected.
+        FormatError: A source cannot be read.
+        OptionError: An option is invalid.
+        SeparatorUnknownError: A stream needs a separator, and none is known.
+        TokenizerMismatchError: Another tokenizer made a source.
     """
     found = find_sources(request) if found is None else found
     sources = [
@@ -102,10 +109,10 @@ def open_sources(
 
 
 def _check_apart(before: Source, after: Source) -> None:
-    """Refuse datasets of which one may go on in the next.
+    """Refuse two datasets if the second may continue the first.
 
     Raises:
-        FormatError: A token would be repeated, or a document cut.
+        FormatError: Joining them would repeat a token, or cut a document.
     """
     first, second = _stored_of(before), _stored_of(after)
     if isinstance(first, Continuing):
@@ -113,7 +120,7 @@ def _check_apart(before: Source, after: Source) -> None:
 
 
 def _stored_of(source: Source) -> Any:
-    """The first reader beneath all views."""
+    """Return the first reader beneath all views."""
     reader: Any = source.reader
     while isinstance(reader, Underlying):
         reader = reader.readers()[0]
@@ -130,13 +137,19 @@ def open_one(
     most: int | None = None,
     few: bool = False,
 ) -> Source:
-    """Open what a request names where it has to be one dataset.
+    """Open a request that has to name one dataset.
 
-    The arguments are those of `open_sources`; for `few`, see `Hints`.
+    Args:
+        request: As in `open_sources`.
+        tokenizer: As in `open_sources`.
+        jobs: As in `open_sources`.
+        progress: As in `open_sources`.
+        most: As in `open_sources`.
+        few: The command reads few sequences; see `Hints`.
 
     Raises:
-        OptionError: A pattern, or a directory with `recursive`, names several.
-        DetectionError, FormatError, SeparatorUnknownError, TokenizerMismatchError.
+        OptionError: The request names several datasets, by a pattern or with `recursive`.
+        TokfmtError: As in `open_sources`.
     """
     group, *others = _datasets(find_sources(request))
     if others:
@@ -149,7 +162,7 @@ def open_one(
 
 
 def with_remedy(error: FormatError, request: SourceRequest) -> FormatError:
-    """An error of a damaged source; its remedy names --allow-partial where that may save something."""
+    """Return an error of a damaged source; the remedy names --allow-partial if that can save a sequence."""
     if (
         request.allow_partial
         or isinstance(error, NO_DAMAGE)
@@ -166,12 +179,12 @@ def with_remedy(error: FormatError, request: SourceRequest) -> FormatError:
 
 
 def _is_of(one: SourceFiles, file: Path) -> bool:
-    """Whether a file belongs to a dataset, a lost one as well."""
+    """Return True if a file, which may be missing, belongs to a dataset."""
     return file in (one.path, *(one.files or ())) or (listing.is_dir(one.path) and one.path in file.parents)
 
 
 def _saves(source: Source) -> bool:
-    """Whether something of a damaged dataset seems to be whole; of a stream, whether a separator closes a document."""
+    """Return True if a damaged dataset has a readable sequence or record, or a stream has a closed document."""
     reader, eos_id = source.reader, source.separator.eos_id
     if isinstance(reader, RecordReader):
         return has_records(reader)
@@ -186,7 +199,7 @@ def _saves(source: Source) -> bool:
 
 
 def _any_whole(reader: TokenReader) -> bool:
-    """Whether some sequence can be read, of a few that are spread over a dataset."""
+    """Return True if one of 16 sequences, spread over a dataset, can be read."""
     count = reader.info.sequences
     for number in dict.fromkeys(np.linspace(0, count - 1, _TRIED).astype(np.int64).tolist() if count else []):
         start, stop = reader.offsets(number, number + 1).tolist()
@@ -198,7 +211,7 @@ def _any_whole(reader: TokenReader) -> bool:
 
 
 def _datasets(found: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
-    """Sources as datasets: files of one join; directories are datasets of their own, one after the other."""
+    """Group sources to datasets: files of a format that joins are one dataset, and each directory is one."""
     same = all(one.format is found[0].format for one in found) and not any(listing.is_dir(one.path) for one in found)
     together = len(found) > 1 and found[0].format.joins and same
     return [found] if together else [[one] for one in found]
@@ -214,10 +227,19 @@ def open_source(
     jobs: int | None = None,
     collect: bool = False,
 ) -> Source:
-    """Open one dataset (several paths only for formats whose files join), without more said of it.
+    """Open one dataset by its paths; several paths need a format whose files join.
+
+    Args:
+        paths: The files or directories of the dataset.
+        format: Name of its format; None to detect it.
+        eos: ID of the separator, "none", or None to infer it.
+        options: Options of the format, as a mapping or `key=value` words.
+        allow_loss: Names of the losses that are accepted.
+        jobs: Number of threads that scan streams.
+        collect: Leave out and count invalid records instead of raising; see `Hints`.
 
     Raises:
-        DetectionError, FormatError, OptionError, SeparatorUnknownError.
+        TokfmtError: As in `open_sources`.
     """
     request = SourceRequest(tuple(paths), format, eos, given_options(options), allow_loss=frozenset(allow_loss))
     return open_found(find_sources(request), request, jobs=jobs, collect=collect)
@@ -235,14 +257,24 @@ def open_found(
     most: int | None = None,
     few: bool = False,
 ) -> Source:
-    """Open one dataset; several only of a format whose files join.
+    """Open one dataset of one or more files, and return a reader without separators.
+
+    Args:
+        found: The paths of the dataset; several if the files of its format join.
+        request: As in `open_sources`.
+        tokenizer: As in `open_sources`.
+        jobs: As in `open_sources`.
+        progress: As in `open_sources`.
+        collect: As in `open_sources`.
+        most: As in `open_sources`.
+        few: The command reads few sequences; see `Hints`.
 
     Raises:
-        DetectionError, FormatError, OptionError, SeparatorUnknownError, TokenizerMismatchError.
+        TokfmtError: As in `open_sources`.
     """
     source = open_stored(found, request, tokenizer, jobs, collect=collect, most=most, few=few)
     if isinstance(source.reader, RecordReader):
-        return _told_partial(source, found, request)
+        return _with_partial(source, found, request)
     eos_id = source.separator.eos_id
     info = source.reader.info
     if most is not None and eos_id is not None and info.separators is Separators.BETWEEN and info.tokens > _LITTLE:
@@ -254,18 +286,18 @@ def open_found(
     stored = source.reader
     reader, decided = without_separators(stored, source.separator, source.endings, source.paths[0], jobs, progress)
     source = source._replace(reader=reader, notes=(*source.notes, *decided))
-    if isinstance(reader, WithoutTrailing):  # what is lost is counted without separators as well
+    if isinstance(reader, WithoutTrailing):  # the counts of lost tokens exclude separators too
         source = source._replace(damage=tuple(one.without_separators() for one in source.damage))
     if request.allow_partial and stored.info.separators.alone:
         source = _closed(source, stored, found)
-    return _told_partial(source, found, request) if source.damage else counted(source, request)
+    return _with_partial(source, found, request) if source.damage else counted(source, request)
 
 
 def _closed(source: Source, stored: TokenReader, found: Sequence[SourceFiles]) -> Source:
-    """A stream whose last sequence is there only if a separator closes it, or a manifest says that all is there.
+    """Return a stream without its last sequence, unless a separator closes it or the manifest shows it is complete.
 
     Raises:
-        SeparatorUnknownError: Nothing says which id that is.
+        SeparatorUnknownError: The separator is not known.
     """
     whole = all(one.files and describes(manifest_of(one), one.format, one.path) for one in found)
     if not isinstance(source.reader, TokenReader) or (whole and not source.damage):
@@ -276,11 +308,11 @@ def _closed(source: Source, stored: TokenReader, found: Sequence[SourceFiles]) -
     return source if lost is None else source._replace(reader=reader, damage=(*source.damage, lost))
 
 
-def _told_partial(source: Source, found: Sequence[SourceFiles], request: SourceRequest) -> Source:
-    """A source with what is known of its damage.
+def _with_partial(source: Source, found: Sequence[SourceFiles], request: SourceRequest) -> Source:
+    """Return a source with the facts on its damage, and a note on them.
 
     Raises:
-        TruncatedError: Nothing of it is certain.
+        TruncatedError: No sequence of it is certain to be complete.
     """
     counts: Mapping[str, Any] = {}
     if len(found) == 1 and not request.ignore_manifest:
@@ -303,19 +335,27 @@ def open_stored(
     most: int | None = None,
     few: bool = False,
 ) -> Source:
-    """Open one dataset as it is stored: its reader's axis still has the separators.
+    """Open one dataset as it is stored: the axis of its reader still has the separators.
 
-    With `SourceRequest.allow_partial`, what can only be read in part is read to find out, if `checked`; else nothing is
-    read beyond what opening takes.
+    Args:
+        found: The paths of the dataset; several if the files of its format join.
+        request: As in `open_sources`.
+        tokenizer: As in `open_sources`.
+        jobs: As in `open_sources`.
+        collect: As in `open_sources`.
+        checked: Read the ends of sequences to infer a separator; with `SourceRequest.allow_partial`, read the whole
+            dataset to find damage. False reads only what opening takes.
+        most: As in `open_sources`.
+        few: The command reads few sequences; see `Hints`.
 
     Raises:
-        DetectionError, FormatError, OptionError, TokenizerMismatchError.
+        TokfmtError: As in `open_sources`.
     """
     format_, places = found[0].format, tuple(one.path for one in found)
-    said, ignored = manifests_beside(found, request)
-    request, written = as_written(format_, request, said)
+    manifests, ignored = manifests_beside(found, request)
+    request, written = as_written(format_, request, manifests)
     options = read_options(format_, request)
-    known, allow_loss = told(request.eos, places, said), request.allow_loss
+    known, allow_loss = told(request.eos, places, manifests), request.allow_loss
     no_eos = known is not None and known.eos_id is None
     default = tokenizer.eos_id if tokenizer is not None else None
     recipes = partial(_recipe_reader, found[0].named)
@@ -333,14 +373,14 @@ def open_stored(
     )
     stored, damage = format_.open(places, options, hints), tuple[Damage, ...]()
     if request.allow_partial and checked:
-        stored, damage = _readable(stored, found, said)
+        stored, damage = _readable(stored, found, manifests)
     for one in found:
         _refuse_others(one, allow_loss)
     info, left_out = stored.info, tuple(one.left_out for one in found if one.left_out)
     notes = (*ignored, *written, *info.inferred, *info.notes, *(f"left out: {what}" for what in left_out))
-    tokenizers = tuple(manifest.tokenizer for manifest in said)
-    notes += tuple(note for manifest in said if (note := manifest.partial))
-    if isinstance(stored, RecordReader) and stored.info.kind == "text":  # encoded by whoever reads it
+    tokenizers = tuple(manifest.tokenizer for manifest in manifests)
+    notes += tuple(note for manifest in manifests if (note := manifest.partial))
+    if isinstance(stored, RecordReader) and stored.info.kind == "text":  # the separator follows from its tokenizer
         separator = told(request.eos, (), ()) or Separator(default, "tokenizer" if default is not None else "")
         separator = _stated(stored, format_) or separator
         return Source(places, format_, stored, separator, notes, left_out=left_out, damage=damage)
@@ -353,26 +393,26 @@ def open_stored(
     look = Look(stored, few=few, most=most) if trailing else None
     separator, endings = resolve(known, default, stored, look), None if look is None else look.ids
     notes = (*notes, *separator.guess)
-    made = all(manifest.made_labels for manifest in said)
+    made = all(manifest.made_labels for manifest in manifests)
     return Source(places, format_, stored, separator, notes, endings, tokenizers, left_out, damage, made_labels=made)
 
 
 def _readable(
-    stored: TokenReader | RecordReader, found: Sequence[SourceFiles], said: Sequence[Manifest]
+    stored: TokenReader | RecordReader, found: Sequence[SourceFiles], manifests: Sequence[Manifest]
 ) -> tuple[TokenReader | RecordReader, tuple[Damage, ...]]:
-    """What of a dataset that may be damaged is certain, and what is wrong with the rest."""
+    """Return a reader of the sequences that are certain to be complete, and the damage of the others."""
     damage = stored.info.damage
     if not isinstance(stored, RecordReader):
         stored, more = readable(stored)
         damage += more
     elif isinstance(stored, Screened):
         damage += tuple(stored.damaged_records())
-    signs = (shrunk(one, manifest) for one, manifest in zip(found, said, strict=True))
+    signs = (shrunk(one, manifest) for one, manifest in zip(found, manifests, strict=True))
     return stored, (*damage, *(sign for sign in signs if sign is not None))
 
 
 def _stated(records: RecordReader, format_: Format) -> Separator | None:
-    """The separator that records state themselves: those of a recipe do."""
+    """Return the separator that records state themselves, as those of a recipe do; None if they do not."""
     eos_id = records.info.eos_id
     return None if eos_id is None else Separator(eos_id, format_.name)
 
@@ -380,10 +420,15 @@ def _stated(records: RecordReader, format_: Format) -> Separator | None:
 def open_recipe(
     file: RecipeFile, hints: Hints, named: Found | None = None
 ) -> tuple[Samples | Documents | TextRecipe, list[Source]]:
-    """Open a recipe; returns its reader, and its sources. The arguments are those of `ops.source.recipe.assemble`.
+    """Open a recipe, and return its reader and its sources; see `ops.source.recipe.assemble`.
+
+    Args:
+        file: The recipe.
+        hints: The accepted losses, and the number of threads that open sources.
+        named: The datasets of its sources, from `named_by`, if they were found already.
 
     Raises:
-        TokfmtError: A source cannot be opened, or they do not go together.
+        TokfmtError: A source cannot be opened, or the sources do not go together.
     """
     from tokfmt.ops.source.recipe import assemble
 
@@ -404,7 +449,10 @@ def text_recipe_of(source: Source) -> TextRecipe | None:
 
 
 def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptError | None:
-    """How the manifest of a source contradicts what was counted in it, where both count the same things."""
+    """Return the error of a manifest that contradicts the counts of its source; None if it does not.
+
+    Sources of several paths and records are not compared.
+    """
     reader = source.reader
     if len(source.paths) > 1 or isinstance(reader, RecordReader):
         return None
@@ -413,10 +461,10 @@ def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptE
 
 
 def counted(source: Source, request: SourceRequest) -> Source:
-    """An opened source whose counts were compared with its manifest's.
+    """Compare the counts of an opened source with its manifest, and return the source.
 
     Raises:
-        CorruptError: They differ.
+        CorruptError: They differ, and the request does not ignore manifests.
     """
     info = source.reader.info
     if not isinstance(info, Info) or info.beginning:
@@ -426,13 +474,13 @@ def counted(source: Source, request: SourceRequest) -> Source:
         return source
     if not request.ignore_manifest:
         raise wrong
-    if any(IGNORED in note for note in source.notes):  # its files contradict it already
+    if any(IGNORED in note for note in source.notes):  # a note on its files reports it already
         return source
     return source._replace(notes=(*source.notes, f"the dataset {wrong.what}; {IGNORED}"))
 
 
 def with_named(one: SourceFiles) -> SourceFiles:
-    """A recipe, with the datasets that it names."""
+    """Return the files of a recipe with the datasets that it names."""
     from tokfmt.ops.source.recipe import named_by
 
     return one._replace(named=named_by(one.path))

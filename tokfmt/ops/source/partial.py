@@ -1,8 +1,8 @@
-"""`--allow-partial`: the sequences of a damaged dataset that are certain to be whole, and what is lost with the others.
+"""Find the sequences of a damaged dataset that are certain to be complete (`--allow-partial`), and count the others.
 
-A format leaves out what its files show on opening (`Hints.partial`, `Info.damage`). The rest is the same for all: a
-manifest that tells of more bytes is a sign of damage, what only shows in reading is found by reading, and the last
-sequence of a stream counts only if a separator closes it.
+On opening, a format leaves out the sequences that its files show to be damaged (`Hints.partial`, `Info.damage`). The
+other signs of damage are the same for all formats: a manifest states more bytes than there are, tokens cannot be read,
+or no separator closes the last sequence of a stream.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.text_format import counted
 from tokfmt.views.select import Chosen, Leading, Slice
 
-_REASONS = 8  # that are listed of one source
+_REASONS = 8  # reasons that a message lists for one source
 
 
 class Partial(NamedTuple):
-    """What of a damaged source is saved, and what is not.
+    """The facts on a damaged source that is read in part.
 
     Attributes:
         path: The source.
-        sequences, tokens: Saved. None of records, which are counted as they are read.
-        lost_sequences, lost_tokens: As far as an index or a manifest tells; else None.
-        unused: Bytes of the source's files that are there and are not used.
-        reasons: What is wrong with it.
+        sequences: Number of sequences that are saved; None for records, which are counted as they are read.
+        tokens: Number of tokens that are saved; None for records.
+        lost_sequences: Number of sequences that are lost; None if neither an index nor a manifest states it.
+        lost_tokens: Number of tokens that are lost; None if neither an index nor a manifest states it.
+        unused: Number of bytes in the files of the source that are not used.
+        reasons: The damage, in words.
     """
 
     path: str
@@ -44,11 +46,11 @@ class Partial(NamedTuple):
     reasons: tuple[str, ...]
 
     def facts(self) -> dict[str, object]:
-        """For JSON and the manifest."""
+        """Return the facts for JSON and the manifest."""
         return {**self._asdict(), "reasons": list(self.reasons)}
 
     def sentence(self) -> str:
-        """Without the path, for people."""
+        """Return the facts as a note, without the path."""
         found = ["the complete records are saved"]
         if self.sequences is not None and self.tokens is not None:
             saved = f"{self.sequences:,}"
@@ -68,9 +70,9 @@ class Partial(NamedTuple):
 
 
 def readable(stored: TokenReader) -> tuple[TokenReader, tuple[Damage, ...]]:
-    """The sequences of a stored axis whose tokens can be read; of a stream, the tokens before the first that cannot.
+    """Return the sequences of a stored axis that can be read; for a stream, the tokens before the first unreadable one.
 
-    Reads all of it, unless opening alone tells that (`protocols.Vouched`).
+    It reads the whole axis, unless opening already proved that all of it can be read (`protocols.Vouched`).
     """
     if isinstance(stored, Vouched) and stored.vouched:
         return stored, ()
@@ -97,7 +99,7 @@ def _chosen(stored: TokenReader, good: NDArray[np.bool_]) -> TokenReader:
 
 
 def _unreadable(stored: TokenReader, first: int, last: int, errors: list[FormatError]) -> Iterator[tuple[int, int]]:
-    """The sequences among some that cannot be read, by bisection; and why."""
+    """Yield the ranges of sequences that cannot be read, found by bisection; append their errors to `errors`."""
     start, stop = (int(stored.offsets(i, i)[0]) for i in (first, last))
     error = _failure(stored, start, stop)
     if error is None:
@@ -112,10 +114,10 @@ def _unreadable(stored: TokenReader, first: int, last: int, errors: list[FormatE
 
 
 def _failure(stored: TokenReader, start: int, stop: int) -> FormatError | None:
-    """Why some tokens cannot be read.
+    """Return the error of reading tokens `start <= i < stop`; None if they can be read.
 
     Raises:
-        FormatError: One of NO_DAMAGE.
+        FormatError: The error is one of NO_DAMAGE, which is not a sign of damage.
     """
     try:
         for a, b in windows(start, stop):
@@ -129,7 +131,7 @@ def _failure(stored: TokenReader, start: int, stop: int) -> FormatError | None:
 
 
 def _beginning(stored: TokenReader) -> tuple[TokenReader, tuple[Damage, ...]]:
-    """The tokens of a stream before the first that cannot be read."""
+    """Return the tokens of a stream before the first that cannot be read, and the damage."""
     for a, b in windows(0, stored.info.tokens):
         if (error := _failure(stored, a, b)) is None:
             continue
@@ -144,16 +146,18 @@ def _beginning(stored: TokenReader) -> tuple[TokenReader, tuple[Damage, ...]]:
 
 
 def closed(stored: TokenReader, split: TokenReader, eos_id: int) -> tuple[TokenReader, Damage | None]:
-    """The sequences of a stream that a separator closes, and what the last one lacks if it is not one of them.
+    """Return the sequences of a stream that a separator closes, and the damage if it does not close the last one.
 
     Args:
-        stored: The stream; split: what lies between its separators.
+        stored: The stream.
+        split: The sequences between its separators.
+        eos_id: The separator.
     """
     info, total = split.info, stored.info.tokens
     where, first, last = stored.info.separators, 0, info.sequences
     if not last or not total:
         return split, None
-    if where is Separators.BEFORE:  # the next one closes
+    if where is Separators.BEFORE:  # the separator of the next sequence closes this one
         first, last = int(int(stored.tokens(0, 1)[0]) != eos_id), last - 1
     elif int(stored.tokens(total - 1, total)[0]) != eos_id:
         last -= 1
@@ -165,16 +169,19 @@ def closed(stored: TokenReader, split: TokenReader, eos_id: int) -> tuple[TokenR
 
 
 def partial_of(
-    path: Path, others: int, reader: TokenReader | RecordReader, damage: Sequence[Damage], told: Mapping[str, Any]
+    path: Path, others: int, reader: TokenReader | RecordReader, damage: Sequence[Damage], counts: Mapping[str, Any]
 ) -> Partial | None:
-    """What is reported of a source with damage.
+    """Return the facts on a damaged source; None if there is no damage.
 
     Args:
-        path, others: The source, and how many more paths it has.
-        told: `sequences` and `tokens` of the whole dataset, by its manifest, if that is known.
+        path: The first path of the source.
+        others: Number of its other paths.
+        reader: The reader of the sequences that are certain to be complete.
+        damage: The damage that was found.
+        counts: `sequences` and `tokens` of the complete dataset by its manifest; empty if they are not known.
 
     Raises:
-        TruncatedError: Nothing of it is certain.
+        TruncatedError: No sequence of it is certain to be complete.
     """
     if not damage:
         return None
@@ -187,13 +194,13 @@ def partial_of(
     if isinstance(reader, RecordReader):
         return Partial(named, None, None, None, None, unused, reasons)
     saved = (reader.info.sequences, reader.info.tokens)
-    sequences = _lost(saved[0], [one.sequences for one in damage], told.get("sequences"))
-    tokens = _lost(saved[1], [one.tokens for one in damage], told.get("tokens"))
+    sequences = _lost(saved[0], [one.sequences for one in damage], counts.get("sequences"))
+    tokens = _lost(saved[1], [one.tokens for one in damage], counts.get("tokens"))
     return Partial(named, *saved, sequences, tokens, unused, reasons)
 
 
 def _lost(saved: int, counts: Sequence[int | None], whole: object) -> int | None:
-    """How many are lost, by how many the manifest says there were, or else by the index."""
+    """Return the number of lost items, by the manifest's count of all items or else by the index; None if unknown."""
     if isinstance(whole, int) and whole >= saved:
         return whole - saved
     known = [count for count in counts if count is not None]

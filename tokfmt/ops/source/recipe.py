@@ -1,8 +1,8 @@
-"""Recipes opened: their sources, each by the one way in that every command takes.
+"""Open the sources of a recipe with the functions that every command uses, and make the recipe's reader.
 
-Of large sources the user's cache remembers what is known: counts are at hand, and files are opened when more than that
-is read. A thousand files, or an index of ten million documents, take seconds to open; every rank of a training would do
-it. What is remembered holds as long as each file, and each manifest beside one, is what it was by size, time and inode.
+The user's cache stores the facts on large sources, so that their files are opened only when tokens are read. A thousand
+files, or an index of ten million documents, take seconds to open, and every rank of a training opens them. An entry of
+the cache is valid as long as each file, and each manifest beside one, has the same size, modification time and inode.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ from tokfmt.views.select import Concat, Slice
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
-_DEEPEST, _MOST = 32, 1024  # recipes that are each a source of the one before; and in all, as two may name two ...
+_MAX_DEPTH, _MAX_RECIPES = 32, 1024  # nested recipes in a chain; and in all, because each recipe may name several
 _FILES, _SEQUENCES = 64, 1 << 16
-"""From so many on a source is worth remembering."""
+"""The cache stores a source of at least so many files or sequences."""
 _READING = 2
-"""Which sequences the same files give: another number than what is remembered has."""
+"""Version of the rules that turn files into sequences; an entry of the cache with another version is not used."""
 
 
 class Opener(Protocol):
@@ -81,16 +81,16 @@ def assemble(
 
     Args:
         file: The recipe.
-        hints: What may be given up, and how many threads open sources.
-        opener: Opens the datasets of a source.
-        named: The datasets of its sources, from `named_by`, if they were looked for already.
+        hints: The accepted losses, and the number of threads that open sources.
+        opener: A function that opens the datasets of a source.
+        named: The datasets of its sources, from `named_by`, if they were found already.
 
     Returns:
-        `Samples`, or `Documents` of a recipe without `seq_len`, or a `TextRecipe` of a recipe with text; and the
+        `Samples`, `Documents` if the recipe has no `seq_len`, or a `TextRecipe` if it has text or `dedup`; and the
         sources.
 
     Raises:
-        TokfmtError: A source cannot be opened, or they do not go together.
+        TokfmtError: A source cannot be opened, or the sources do not go together.
     """
     with unkept() as notes:
         reader, opened = _laid(file, hints, opener, named)
@@ -112,7 +112,7 @@ def _laid(
                 raise
             except TokfmtError as error:
                 error.reword(recipe_words)
-                if isinstance(error, OptionError):  # which names no file
+                if isinstance(error, OptionError):  # its message has no path to begin with
                     where = f'{printable(file.where)}: source "{printable(entry.name)}": '
                     error.args = (Message(f"{where}{marked(error.args[0])}"),)
                 else:
@@ -131,7 +131,7 @@ def _laid(
 
 
 def _vocabulary(handle: TokenizerHandle) -> Vocabulary:
-    """The vocabulary of a tokenizer: IDs of added tokens may lie beyond their number."""
+    """Return the vocabulary of a tokenizer; its size covers added tokens whose IDs are beyond their number."""
     size = max(handle.vocab_size, 1 + max(handle.added, default=-1))
     return Vocabulary(handle.name, size, handle.describe())
 
@@ -139,7 +139,7 @@ def _vocabulary(handle: TokenizerHandle) -> Vocabulary:
 def _agreed_vocabulary(
     opened: Sequence[Opened], handle: TokenizerHandle | None, allow_loss: frozenset[str]
 ) -> Vocabulary | None:
-    """The vocabulary of what made the IDs of all sources; None where that is not known, or accepted to be another.
+    """Return the vocabulary of the tokenizer that made all token IDs; None if it is unknown or may differ.
 
     Raises:
         TokenizerMismatchError: Several tokenizers made them.
@@ -156,15 +156,15 @@ def _agreed_vocabulary(
 
 
 def _vocabulary_of(part: Opened) -> Vocabulary | None:
-    """What a recipe that is a source knows of what made its IDs."""
+    """Return the vocabulary of a recipe that is a source; None if it is unknown, or if the source is not a recipe."""
     return part.reader.vocabulary if isinstance(part.reader, (Samples, Documents)) else None
 
 
 def _of_recipe(part: Opened, handle: TokenizerHandle | None, allow_loss: frozenset[str]) -> Opened:
-    """A part with the tokenizer that it knows of, if it is a recipe; others know it from a manifest.
+    """Return a part with its tokenizer, if it is a recipe; other parts have it from their manifests.
 
     Raises:
-        TokenizerMismatchError: It is another than the one in use.
+        TokenizerMismatchError: It is not the tokenizer in use.
     """
     vocabulary = _vocabulary_of(part)
     if vocabulary is None:
@@ -176,10 +176,10 @@ def _of_recipe(part: Opened, handle: TokenizerHandle | None, allow_loss: frozens
 
 
 def _refuse_beyond(parts: Sequence[Opened], handle: TokenizerHandle) -> None:
-    """Refuse datasets whose largest ID, where they or their manifests state it, the tokenizer does not have.
+    """Refuse datasets that state a largest ID, themselves or in a manifest, beyond the vocabulary of the tokenizer.
 
     Raises:
-        TokenizerMismatchError: There is one.
+        TokenizerMismatchError: There is such a dataset.
     """
     vocabulary = _vocabulary(handle)
     for part in parts:
@@ -195,16 +195,16 @@ def _refuse_beyond(parts: Sequence[Opened], handle: TokenizerHandle) -> None:
 
 
 class _NestingError(FormatError):
-    """Recipes that are sources of one another in too many ways."""
+    """Recipes are nested too deep, or are too many."""
 
 
 class _Nesting(NamedTuple):
     """The recipes that are being opened.
 
     Attributes:
-        outermost: As it was given.
-        places: Each is a source of the one before.
-        opened: How many there were in all, in its one item.
+        outermost: The path of the outermost recipe, as given.
+        places: Absolute paths; each recipe is a source of the one before.
+        opened: A list with one item, the number of recipes that were opened so far. All levels share it.
     """
 
     outermost: Path
@@ -217,22 +217,22 @@ _UNDER_WAY: ContextVar[_Nesting | None] = ContextVar("recipes being opened", def
 
 @contextmanager
 def _entered(recipe: Path) -> Iterator[None]:
-    """Within a recipe, one deeper than where that is done.
+    """Enter one level of nested recipes.
 
     Raises:
-        FormatError: It includes itself; or the outermost one includes too many, or too deep.
+        FormatError: The recipe includes itself, or the outermost recipe nests too deep or includes too many.
     """
     place, above = absolute(recipe), _UNDER_WAY.get() or _Nesting(recipe, (), [0])
     if place in above.places:
         raise FormatError(recipe, "includes itself", remedy="A recipe may name others, but not in a circle")
     above.opened[0] += 1
-    for what, most, found in (
-        ("recipes, each a source of the one before", _DEEPEST, len(above.places) + 1),
-        ("recipes", _MOST, above.opened[0]),
+    for what, maximum, found in (
+        ("recipes, each a source of the one before", _MAX_DEPTH, len(above.places) + 1),
+        ("recipes", _MAX_RECIPES, above.opened[0]),
     ):
-        if found > most:
+        if found > maximum:
             remedy = "Name the sources of some of them instead, or store some first with tokfmt convert"
-            raise _NestingError(above.outermost, f"is made of more than {most:,} {what}", remedy=remedy)
+            raise _NestingError(above.outermost, f"is made of more than {maximum:,} {what}", remedy=remedy)
     token = _UNDER_WAY.set(above._replace(places=(*above.places, place)))
     try:
         yield
@@ -241,10 +241,10 @@ def _entered(recipe: Path) -> Iterator[None]:
 
 
 def named_by(recipe: Path) -> Found:
-    """The datasets that a recipe names; recipes among them with those that they name.
+    """Find the datasets that a recipe names; recipes among them have the datasets that they name in turn.
 
     Raises:
-        FormatError: The recipe, or something that it names, cannot be read; or they are nested too deep.
+        FormatError: The recipe or a path in it cannot be read, or recipes are nested too deep.
     """
     found = dict[tuple[Path, str | None], SourceFiles]()
     with _entered(recipe):
@@ -264,7 +264,7 @@ def named_by(recipe: Path) -> Found:
 
 
 def _which(entry: SourceEntry, recipe: Path) -> str:
-    """Of an error that names a file, which source that is."""
+    """Return the note that names the source and the recipe of an error, because the error names a file."""
     return f'It is source "{printable(entry.name)}" of {printable(recipe)}'
 
 
@@ -289,11 +289,11 @@ def _opened(
     opener: Opener,
     named: Found | None,
 ) -> tuple[Source | TextSource, list[Opened]]:
-    """One source: all that its paths name, one after the other."""
+    """Open the datasets of one source, in the order of its paths; return the source and its parts."""
     paths = expanded([file.where.parent / path for path in entry.path])
     request = SourceRequest(
         tuple(paths), entry.format, file.eos, given_options(entry.options), entry.text, entry.split, hints.allow_loss
-    )  # fmt: skip
+    )
     places = find_sources(request, named) if file.pack == "stored" else []
     if places:
         request = viewed(request, places[0].format, "samples")
@@ -306,7 +306,7 @@ def _opened(
     places = places or find_sources(request, named)
     try:
         parts = opener(request, handle, hints.jobs, found=places, collect=hints.collect)
-    except SeparatorUnknownError as error:  # --eos of a command line changes no recipe
+    except SeparatorUnknownError as error:  # --eos does not apply to the sources of a recipe
         raise SeparatorUnknownError(error.path, error.why, 'Say eos = ID or eos = "none" in the recipe') from error
     parts = [_of_recipe(part, handle, hints.allow_loss) for part in parts]
     kinds = _kinds(entry, parts)
@@ -320,14 +320,12 @@ def _opened(
         _refuse_masks(readers, parts, hints.allow_loss)
     separators = {part.separator.eos_id for part in parts}
     if len(separators) > 1 and file.eos is None:
-        told = ", ".join(sorted(map(str, separators)))
-        raise OptionError(f"its files have different separators ({told}). Say eos = ID in the recipe")
+        listed = ", ".join(sorted(map(str, separators)))
+        raise OptionError(f"its files have different separators ({listed}). Say eos = ID in the recipe")
     reader = _joined(readers, entry.select)
     inner = [_inner_state(one) for one in readers]
     stats = snapshot(places)
-    facts = [
-        [part.format.name, [read_manifest(path).output.get("xxh3_128") for path in part.paths]] for part in parts
-    ]  # fmt: skip
+    facts = [[part.format.name, [read_manifest(path).output.get("xxh3_128") for path in part.paths]] for part in parts]
     sizes = (
         [one.fingerprint if isinstance(one, (Samples, Documents)) else None for one in readers]
         if any(inner)
@@ -335,24 +333,29 @@ def _opened(
     )
     counts = [reader.info.sequences, reader.info.tokens]
     found = Source(
-        entry.name, tuple(map(Path, paths)), parts[0].format.name, reader, next(iter(separators)),
-        [str(absolute(file.where.parent)), _on_disk(places), read, inner], [facts, sizes, counts, read[1]],
+        entry.name,
+        tuple(map(Path, paths)),
+        parts[0].format.name,
+        reader,
+        next(iter(separators)),
+        [str(absolute(file.where.parent)), _on_disk(places), read, inner],
+        [facts, sizes, counts, read[1]],
         _notes(entry, parts, readers, reader, handle),
-    )  # fmt: skip
+    )
     if plain and kinds == {"ids"} and not any(inner) and not any(isinstance(p.reader, RecordReader) for p in parts):
         found = _kept(key, found, parts, stats)
     return found, parts
 
 
 def _kinds(entry: SourceEntry, parts: Sequence[Opened]) -> set[str]:
-    """Whether a source holds text or ids; both, if it is to be refused.
+    """Return the kinds of records that a source holds: "text", "ids" or both.
 
     Raises:
-        OptionError: It has rules on text, and holds ids.
+        OptionError: The source has a filter and holds token IDs.
     """
     kinds = {part.reader.info.kind if isinstance(part.reader, RecordReader) else "ids" for part in parts}
     if (entry.filter or len(kinds) > 1) and not any(map(_holds_ids, parts)):
-        kinds.discard("ids")  # of files without a record nothing says what they hold
+        kinds.discard("ids")  # "ids" is only the default of files without a record
     if entry.filter and "ids" in kinds:
         raise OptionError("its filter has rules on text, and it holds ids. Leave the filter out, or name the text")
     return kinds
@@ -371,7 +374,7 @@ def _notes(
     chosen: TokenReader,
     handle: TokenizerHandle | None,
 ) -> tuple[str, ...]:
-    """What a person should be told of a source, such as that it gives no sequence."""
+    """Return the notes on a source: those of its parts, an assumed tokenizer, and that it gives no sequence."""
     notes = dict.fromkeys(reword(note, recipe_words) for part in parts for note in part.notes)
     stored = [made for part in parts for made in part.tokenizers]
     if handle is not None and None in stored:
@@ -392,10 +395,11 @@ def _text_source(
     places: Sequence[SourceFiles],
     handle: TokenizerHandle | None,
 ) -> TextSource:
-    """A source that holds text, which is prepared by whoever stores the recipe.
+    """Return a source that holds text. A command that stores the recipe prepares it.
 
     Raises:
-        OptionError: Something of it is no text, or a recipe itself; or nothing says how to tokenise it.
+        OptionError: A part holds token IDs or is a recipe with text, the recipe packs stored rows, or it names no
+            tokenizer.
     """
     for part in parts:
         if isinstance(part.reader, TextRecipe):
@@ -412,31 +416,36 @@ def _text_source(
     read = [entry.format, entry.options, entry.text, entry.select, repr(filters), file.dedup, file.seed, entry.tokens]
     tokenizer = handle.describe()
     facts = [
-        [part.format.name for part in parts], [size for size, *_ in snapshot(places).values()], read,
-        [tokenizer["digest"], tokenizer["special_tokens"]], unicodedata.unidata_version if filters else None,
-    ]  # fmt: skip
+        [part.format.name for part in parts],
+        [size for size, *_ in snapshot(places).values()],
+        read,
+        [tokenizer["digest"], tokenizer["special_tokens"]],
+        unicodedata.unidata_version if filters else None,
+    ]
     state = [str(absolute(file.where.parent)), _on_disk(places), facts]
     eos_id = None if file.eos == "none" else file.eos if isinstance(file.eos, int) else handle.eos_id
     return TextSource(entry, tuple(parts), filters, eos_id, state, facts)
 
 
 def _axis(part: Opened) -> TokenReader:
-    """The token axis of what was opened."""
+    """Return the token axis of a part; gather records of token IDs first."""
     return ingested(part.reader, None) if isinstance(part.reader, RecordReader) else part.reader
 
 
 def _refuse_samples(file: RecipeFile, readers: Sequence[TokenReader], parts: Sequence[Opened]) -> None:
-    """Refuse samples of a recipe where sequences are cut: they hold padding, and no sequence."""
+    """Refuse samples of a recipe unless they are packed as stored, because they hold padding and cut sequences."""
     for reader, part in zip(readers, parts, strict=True):
         if isinstance(reader, Samples) and file.pack != "stored":
             raise FormatError(
-                part.paths[0], "is a recipe of samples", remedy='pack = "stored" takes them as they are; or remove its '
+                part.paths[0],
+                "is a recipe of samples",
+                remedy='pack = "stored" takes them as they are; or remove its '
                 "seq_len, which makes it a recipe of documents",
-            )  # fmt: skip
+            )
 
 
 def _refuse_masks(readers: Sequence[TokenReader], parts: Sequence[Opened], allow_loss: frozenset[str]) -> None:
-    """Refuse masks that are not plain, and borders inside of rows, where sequences are cut: they would be lost."""
+    """Refuse loss masks that are not plain, and borders inside rows, because cutting sequences loses them."""
     for reader, part in zip(readers, parts, strict=True):
         info = reader.info
         if info.segmented and info.sample_length is None and "inner-boundaries" not in allow_loss:
@@ -460,14 +469,14 @@ def _refuse_masks(readers: Sequence[TokenReader], parts: Sequence[Opened], allow
 
 
 def _inner_state(reader: TokenReader) -> Any:
-    """What a nested recipe depends on beyond its own file."""
+    """Return the states of the sources of a nested recipe; None for any other reader."""
     if isinstance(reader, (Samples, Documents)):
         return [source.state for source in reader.sources]
     return None
 
 
 class Deferred:
-    """A reader that is opened when it is read. Picklable; threads may share it."""
+    """A reader that opens its files when tokens are first read. Picklable; threads may share it."""
 
     def __init__(self, info: Info, request: SourceRequest, select: str | None, opener: Opener) -> None:
         self.info, self.request, self.select, self.opener = info, request, select, opener
@@ -479,7 +488,7 @@ class Deferred:
 
     @property
     def reader(self) -> TokenReader:
-        """What is read."""
+        """The opened reader."""
         with self._lock:
             if self._reader is None:
                 self._reader = _joined([part.reader for part in self.opener(self.request)], self.select)
@@ -525,7 +534,7 @@ class Deferred:
 
 
 def _joined(readers: Sequence[Any], select: str | None) -> TokenReader:
-    """Readers one after the other, or the sequences that are selected of them."""
+    """Return the concatenation of readers, or the selected sequences of it."""
     reader: TokenReader = readers[0] if len(readers) == 1 else Concat(readers)
     return reader if select is None else Slice(reader, *parse_selection(select, reader.info.sequences))
 
@@ -533,63 +542,83 @@ def _joined(readers: Sequence[Any], select: str | None) -> TokenReader:
 def _recalled(
     key: str, name: str, request: SourceRequest, select: str | None, opener: Opener
 ) -> tuple[Source, Opened] | None:
-    """A source as it was when it was opened last, if its files are what they were.
+    """Return a source from the cache; None if there is no entry, or if a file has changed since.
 
     Args:
-        key: Of what is read, and how; from `recipes.cache.key_of`.
-        request: What is opened; select: which of its sequences; opener: opens it.
+        key: The key of the paths and options of the source, from `recipes.cache.key_of`.
+        name: The name of the source in the recipe.
+        request: The paths and options to open it with later.
+        select: The selected sequences `A:B`; None for all.
+        opener: A function that opens the datasets of a request.
     """
     try:
         known = recalled(key)
         if known is None or known["seen"] != _seen(path for path, _ in known["seen"]):
             return None
-        told = known["info"]
-        info = Info(**{
-            **told, "layout": Layout(told["layout"]), "dtype": np.dtype(told["dtype"]),
-            "separators": Separators(told["separators"]),
-        })  # fmt: skip
+        kept = known["info"]
+        info = Info(
+            **{
+                **kept,
+                "layout": Layout(kept["layout"]),
+                "dtype": np.dtype(kept["dtype"]),
+                "separators": Separators(kept["separators"]),
+            }
+        )
         separator, notes = Separator(*known["separator"]), tuple(known["notes"])
         paths, reader = tuple(map(Path, request.paths)), Deferred(info, request, select, opener)
         source = Source(
             name, paths, known["format"], reader, separator.eos_id, known["state"], known["facts"], notes, kept=True
-        )  # fmt: skip
+        )
         made, format_ = tuple(known["tokenizers"]), registry.get(known["format"])
-    except (KeyError, TypeError, ValueError):  # damaged, or of another version
+    except (KeyError, TypeError, ValueError):  # the entry is damaged, or another version wrote it
         return None
     return source, Opened(paths, format_, reader, separator, notes, tokenizers=made)
 
 
 def _on_disk(places: Sequence[SourceFiles]) -> list[list[Any]]:
-    """What the order of a source may depend on: its files, and its manifests, which say how these are read."""
+    """Return the identities of the files and manifests of a source, because its order may depend on them."""
     return _seen([*(path for one in places for path in one.files), *(manifest_path(one.path) for one in places)])
 
 
 def _kept(key: str, source: Source, parts: Sequence[Opened], files: Iterable[Path]) -> Source:
-    """A source of which what is known is kept, where opening it again would take long."""
+    """Store the facts on a source in the cache if opening it takes long; return the source, marked as cached."""
     kinds = {(part.format.name, part.separator) for part in parts}
     if len(kinds) > 1 or (len(parts) < _FILES and source.info.sequences < _SEQUENCES):
         return source
     names = (
-        "sequences", "tokens", "max_id", "sample_length", "eos_id", "eos_from", "free_of", "pad_id",
-    )  # fmt: skip
+        "sequences",
+        "tokens",
+        "max_id",
+        "sample_length",
+        "eos_id",
+        "eos_from",
+        "free_of",
+        "pad_id",
+    )
     info, manifests = source.info, [manifest_path(path) for part in parts for path in part.paths]
     remember(
         key,
         {
-            "seen": _seen([*files, *manifests]), "format": source.format, "separator": list(parts[0].separator),
-            "state": source.state, "facts": source.facts, "notes": source.notes,
+            "seen": _seen([*files, *manifests]),
+            "format": source.format,
+            "separator": list(parts[0].separator),
+            "state": source.state,
+            "facts": source.facts,
+            "notes": source.notes,
             "tokenizers": [made and dict(made) for part in parts for made in part.tokenizers],
             "info": {
-                **{name: getattr(info, name) for name in names}, "layout": info.layout.value, "dtype": info.dtype.str,
+                **{name: getattr(info, name) for name in names},
+                "layout": info.layout.value,
+                "dtype": info.dtype.str,
                 "separators": info.separators.value,
             },
         },
-    )  # fmt: skip
+    )
     return replace(source, kept=True)
 
 
 def _seen(paths: Iterable[Path | str]) -> list[list[Any]]:
-    """Each file, and its identity; None of one that is not there."""
+    """Return each path with its identity; None if the file does not exist."""
     found = list[list[Any]]()
     for path in paths:
         try:

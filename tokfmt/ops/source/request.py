@@ -25,7 +25,7 @@ from tokfmt.core.text_format import printable
 
 EosChoice = int | Literal["none"] | None
 Options = Iterable[str] | Mapping[str, object]
-"""As a user gives them: `key=value` words, or a mapping. Requests hold mappings, see `core.options.given_options`."""
+"""Options as a user gives them: `key=value` words, or a mapping. `core.options.given_options` makes them mappings."""
 
 Path_ = str | os.PathLike[str]
 
@@ -33,30 +33,50 @@ STREAM = "-"
 """Standard input as a source, standard output as a destination."""
 
 _DROPS = (
-    "embedded-separators", "empty-sequences", "loss-mask", "masked-separators", "last-labels", "inner-boundaries",
-    "invalid-lines", "invalid-utf8", "fields", "splits", "order", "tail", "other-files", "tokenizers",
-)  # fmt: skip
-WRITTEN = frozenset({
-    "embedded-separators", "empty-sequences", "masked-separators", "last-labels", "inner-boundaries", "invalid-utf8",
-})  # fmt: skip
-"""Words of --allow-loss that mean something to who writes, and nothing to who only reads."""
+    "embedded-separators",
+    "empty-sequences",
+    "loss-mask",
+    "masked-separators",
+    "last-labels",
+    "inner-boundaries",
+    "invalid-lines",
+    "invalid-utf8",
+    "fields",
+    "splits",
+    "order",
+    "tail",
+    "other-files",
+    "tokenizers",
+)
+WRITTEN = frozenset(
+    {
+        "embedded-separators",
+        "empty-sequences",
+        "masked-separators",
+        "last-labels",
+        "inner-boundaries",
+        "invalid-utf8",
+    }
+)
+"""Names of --allow-loss that concern commands that write, and not commands that only read."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRequest:
-    """What a user says of the sources.
+    """The sources of a command as the user asks for them.
 
     Attributes:
         paths: Files and directories, in order.
-        format: A format's name, or None to detect each.
-        eos: The separator's id, "none", or None to find out.
-        options: The formats' own read options, by name.
+        format: Name of the format; None to detect the format of each path.
+        eos: ID of the separator, "none", or None to infer it.
+        options: The read options of the format, by name.
         text_field: Dotted path of the text in JSON records.
-        split: Which split to read, for formats that have them.
-        allow_loss: What may be given up.
-        recursive: Directories mean the datasets in the directories below them as well.
-        ignore_manifest: A manifest that contradicts its dataset is left unread, not an error.
-        allow_partial: Of a damaged source read the sequences that are certain to be whole; see `ops.source.partial`.
+        split: The split to read, for formats that store several.
+        allow_loss: Names of the accepted losses.
+        recursive: A directory also names the datasets in the directories below it.
+        ignore_manifest: Continue without a manifest that contradicts its dataset, instead of an error.
+        allow_partial: Read the sequences of a damaged source that are certain to be complete; see
+            `ops.source.partial`.
     """
 
     paths: tuple[Path_, ...]
@@ -71,7 +91,7 @@ class SourceRequest:
     allow_partial: bool = False
 
     def __post_init__(self) -> None:
-        eos: object = self.eos  # in Python anybody may say anything
+        eos: object = self.eos  # Python callers can pass a value of any type
         number = isinstance(eos, int) and not isinstance(eos, bool) and 0 <= eos <= sys.maxsize
         known = eos is None or eos == "none" or number
         if not known:
@@ -90,30 +110,50 @@ class SourceRequest:
         ignore_manifest: bool = False,
         allow_partial: bool = False,
     ) -> SourceRequest:
-        """As users say it: a path by itself or several, options as words or a mapping, words of --allow-loss.
+        """Return the request for arguments as users give them.
+
+        Args:
+            paths: One path or several.
+            format: As in `SourceRequest`.
+            eos: As in `SourceRequest`.
+            options: The read options, as a mapping or `key=value` words.
+            text_field: As in `SourceRequest`.
+            split: As in `SourceRequest`.
+            allow_loss: One name of --allow-loss or several.
+            recursive: As in `SourceRequest`.
+            ignore_manifest: As in `SourceRequest`.
+            allow_partial: As in `SourceRequest`.
 
         Raises:
-            OptionError: A word means nothing.
-            TypeError: Something is no path.
+            OptionError: An option or a name of --allow-loss is invalid, or there is no path.
+            TypeError: A path is neither a string nor path-like.
         """
         return SourceRequest(
-            several(paths), format, eos, given_options(options), text_field, split, check_losses(allow_loss), recursive,
-            ignore_manifest, allow_partial,
-        )  # fmt: skip
+            several(paths),
+            format,
+            eos,
+            given_options(options),
+            text_field,
+            split,
+            check_losses(allow_loss),
+            recursive,
+            ignore_manifest,
+            allow_partial,
+        )
 
     @property
     def one_split(self) -> bool:
-        """The user said which split of the sources is meant."""
+        """True if the user chose a split of the sources."""
         return self.split is not None or "split" in self.options
 
     def of_split(self, split: str) -> SourceRequest:
-        """The same sources, but this split of them."""
+        """Return the request for one split of the same sources."""
         others = {name: value for name, value in self.options.items() if name != "split"}
         return replace(self, options=others, split=split)
 
 
 def is_pipe(path: Path_) -> bool:
-    """Standard input, or a FIFO: what can be read once only."""
+    """Return True if a path is standard input or a FIFO, which can be read only once."""
     if os.fspath(path) == STREAM:
         return True
     try:
@@ -123,11 +163,11 @@ def is_pipe(path: Path_) -> bool:
 
 
 def several(paths: object) -> tuple[Path_, ...]:
-    """Paths, of which one may be given by itself.
+    """Return one path or several as a tuple.
 
     Raises:
-        OptionError: There is none.
-        TypeError: Something is no path, as a Dataset.
+        OptionError: There is no path.
+        TypeError: An item is not a path, but for example a Dataset.
     """
     if isinstance(paths, (str, os.PathLike)):
         return (paths,)
@@ -143,15 +183,15 @@ def several(paths: object) -> tuple[Path_, ...]:
 
 
 _BESIDE = (".tokfmt.json", ".ledger", ".ledger.json")
-"""What stands beside datasets, and is none: manifests and ledgers."""
+"""Suffixes of manifests and ledgers, which are beside datasets but are not datasets."""
 
 
 def expanded(paths: Iterable[Path_]) -> tuple[Path_, ...]:
-    """Paths, with patterns that the shell left alone (`'part-*.jsonl'`) replaced by what they match, in natural order.
+    """Replace quoted patterns (`'part-*.jsonl'`) by the paths that they match, in natural order.
 
     Raises:
         FormatError: A pattern matches nothing.
-        OptionError: A path is empty, or no path at all but an address.
+        OptionError: A path is empty, or is a URL.
     """
     found: list[Path_] = []
     for path in paths:
@@ -170,33 +210,33 @@ def expanded(paths: Iterable[Path_]) -> tuple[Path_, ...]:
 
 
 def option_names(kind: type) -> set[str]:
-    """Names of the fields of an options dataclass."""
+    """Return the names of the fields of an options dataclass."""
     return {field.name for field in fields(kind)}
 
 
 def words_of(options: Mapping[str, object]) -> list[str]:
-    """Options as `key=value` words, for people and for files."""
+    """Return options as `key=value` words, for messages and manifests."""
     return [f"{name}={value}" for name, value in options.items()]
 
 
 def given_to(format_: Format, request: SourceRequest) -> dict[str, object]:
-    """What the user said of the sources, as far as it is options of this format."""
+    """Return the read options that the user gave, with --text-field and --split if the format has these options."""
     also = {"text_field": request.text_field, "split": request.split}
     known = option_names(format_.read_options)
     return {**request.options, **{name: value for name, value in also.items() if value is not None and name in known}}
 
 
 def read_options(format_: Format, request: SourceRequest) -> Any:
-    """The read options of a format, as the user has set them.
+    """Return the read options of a format with the values that the user gave.
 
     Raises:
-        OptionError: It has no such option, or not of that value.
+        OptionError: The format does not have an option, or does not accept its value.
     """
     return parse_options(format_.read_options, given_to(format_, request), format_.name)
 
 
 def viewed(request: SourceRequest, format_: Format, view: str) -> SourceRequest:
-    """The same sources seen in a certain way, where the format has that view and the user has chosen none."""
+    """Return the request with the option `view`, if the format has that view and the user gave none."""
     if "view" in request.options or view not in choices(format_.read_options, "view"):
         return request
     return replace(request, options={**request.options, "view": view})
@@ -207,10 +247,10 @@ Selection = str | int | slice | range | None
 
 
 def selection_words(selection: Selection) -> str | None:
-    """A selection as `A:B`.
+    """Return a selection as `A:B`, or None for all sequences.
 
     Raises:
-        OptionError: It has a step, or is none.
+        OptionError: It has a step, or is not a selection.
     """
     if selection is None or isinstance(selection, str):
         return selection
@@ -225,10 +265,17 @@ def selection_words(selection: Selection) -> str | None:
 
 
 def parse_selection(text: str, count: int, paths: Sequence[Path_] = ()) -> tuple[int, int]:
-    """`A:B` as sequence numbers, like a Python slice: `5`, `0:10`, `-3:`, `:1e6`. What lies beyond the end is cut off.
+    """Return the first and last + 1 of the sequences that `A:B` selects of `count`, as a Python slice does.
+
+    Examples are `5`, `0:10`, `-3:` and `:1e6`. A range is cut at the end of the dataset.
+
+    Args:
+        text: The selection.
+        count: Number of sequences in the dataset.
+        paths: The paths of the dataset, for messages.
 
     Raises:
-        OptionError: It is no selection, names one sequence that is not there, or ends before it begins.
+        OptionError: The selection is invalid, names a single sequence that does not exist, or ends before it begins.
     """
     text = text.strip()
     if not text:
@@ -249,7 +296,7 @@ def parse_selection(text: str, count: int, paths: Sequence[Path_] = ()) -> tuple
 
 
 def _bound(word: str, selection: str, default: int) -> int:
-    """One end of a selection.
+    """Return one end of a selection as a number.
 
     Raises:
         OptionError: It is not a whole number.
@@ -262,11 +309,14 @@ def _bound(word: str, selection: str, default: int) -> int:
 
 
 def needed(selection: str | None, default: int) -> int | None:
-    """How many sequences of a dataset a selection has to know of; None: all, for it counts from the end.
+    """Return the number of sequences that a command has to count to resolve a selection.
 
     Args:
-        selection: As in `parse_selection`, or None for the first `default`.
-        default: How many then.
+        selection: As in `parse_selection`; None for the first `default` sequences.
+        default: The number without a selection.
+
+    Returns:
+        The number of sequences; None for all, because the selection counts from the end or has no end.
     """
     if selection is None:
         return default
@@ -278,19 +328,19 @@ def needed(selection: str | None, default: int) -> int | None:
 
 
 def loss_words() -> tuple[str, ...]:
-    """All words of --allow-loss, those of formats from elsewhere too."""
+    """Return all names of --allow-loss, including those of plug-ins."""
     theirs = [word for format_ in registry.formats() for word in format_.drops]
     return tuple(dict.fromkeys((*_DROPS, *theirs)))
 
 
 def check_losses(names: Iterable[str]) -> frozenset[str]:
-    """The words of --allow-loss: tokfmt's own, and those of the formats installed.
+    """Return names of --allow-loss as a set, after a check that tokfmt or an installed format has each.
 
     Raises:
-        OptionError: A word that means nothing; names the nearest.
+        OptionError: A name does not exist; the error has the nearest one.
     """
     words = frozenset([names] if isinstance(names, str) else names)
-    if not words <= set(_DROPS):  # only then are all formats asked, which imports them
+    if not words <= set(_DROPS):  # otherwise no format has to be imported
         known = loss_words()
         for name in sorted(words - set(known)):
             raise OptionError(
@@ -300,15 +350,16 @@ def check_losses(names: Iterable[str]) -> frozenset[str]:
 
 
 class SourceFiles(NamedTuple):
-    """One dataset that was named, not opened yet.
+    """The files of one dataset that a request names, before it is opened.
 
     Attributes:
-        path: A file or a directory.
+        path: The file or directory of the dataset.
         format: Its format.
-        files: Every file of it; see `Format.files`. None: nobody has listed them, nothing is compared with them.
-        left_out: What else lies in the directory and is not read, in words; "" for nothing.
-        below: Some of that lies in directories below.
-        named: Of a recipe whose sources were looked for already, these; see `find_sources`.
+        files: Every file of the dataset; see `Format.files`. Empty if they were not listed, and are not compared with a
+            manifest.
+        left_out: The other files in the directory, which are not read, in words; "" if there are none.
+        below: Some of the other files are in directories below.
+        named: The datasets that a recipe names, if they were found already; see `find_sources`.
     """
 
     path: Path
@@ -319,11 +370,11 @@ class SourceFiles(NamedTuple):
     named: Found | None = None
 
     def all(self) -> Iterator[SourceFiles]:
-        """This one, those that it names, and so on."""
+        """Yield this dataset, and those that a recipe names, at every level."""
         yield self
         for one in (self.named or {}).values():
             yield from one.all()
 
 
 Found = Mapping[tuple[Path, str | None], SourceFiles]
-"""Datasets that were looked for already, by path and the name of the format that was said."""
+"""Datasets that were found already, by path and the given name of the format."""

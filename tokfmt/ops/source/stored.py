@@ -1,7 +1,7 @@
-"""Describe opened datasets: which id separates their sequences, and which tokenizer made their ids.
+"""Describe opened datasets: the ID that separates their sequences, and the tokenizer that made their token IDs.
 
-The separator is known by, in this order: `--eos`; the manifest, or what the dataset itself states (facts); the
-tokenizer; the format's convention; what the data shows. The last is a guess, and needs evidence: see `endings.Look`.
+The first of these that applies gives the separator: `--eos`; the manifest; a fact that the dataset states; the
+tokenizer; the convention of the format; the data. From the data it is inferred; see `endings.Look` for the evidence.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from tokfmt.views.view import WithoutTrailing
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
-_NAMED = 5
+_NAMED = 5  # sources that a message names
 _OTHERWISE = "was made with another tokenizer, by its manifest"
 _KEPT = Message(
     f"no separator known; sequences are kept as stored. {Option('eos', 'ID')} takes one away from their ends"
 )
 GIVEN, NO_SEPARATOR = Message(f"{Option('eos')}"), Message(f"{Option('eos', 'none')}")
-"""How the separator is known if the user gives it, and if the user states that there is none."""
+"""The source of a separator that the user gives, and of the statement that there is none."""
 
 
 class Separator(NamedTuple):
-    """A separator and how it is known.
+    """A separator and the source that it is known from.
 
     Attributes:
-        eos_id: The id, or None when there is none.
-        source: In words: "--eos", "tokenizer", "manifest of X", "stage1 convention", "every sequence ends with it" ...
-        inferred: Nobody said so; the data shows it.
-        doubt: Why an id that seems to be one is not taken for it, as a note; "" if none seems to be.
+        eos_id: The ID; None if there is no separator, or if it is not known.
+        source: In words: "--eos", "tokenizer", "manifest of X", "stage1 convention", "every sequence ends with it".
+        inferred: The ID is inferred from the data.
+        doubt: A note on an ID that looks like a separator and is not used as one; "" if there is none.
     """
 
     eos_id: int | None
@@ -65,7 +65,7 @@ class Separator(NamedTuple):
 
     @property
     def guess(self) -> tuple[str, ...]:
-        """A sentence that says what was guessed, if it was, or why nothing was."""
+        """A note on an inferred separator, or on one that is in doubt; empty for any other."""
         if self.doubt:
             return (self.doubt,)
         guess = Message(f"separator {self.eos_id} inferred: {marked(self.source)}. {Option('eos', 'ID')} overrides it")
@@ -73,20 +73,21 @@ class Separator(NamedTuple):
 
 
 class Source(NamedTuple):
-    """An opened source: a token axis without separators, or records not yet tokenised.
+    """An opened source: a token axis, or records that are not tokenized yet.
 
     Attributes:
-        paths: One path, or several that are one dataset.
+        paths: One path, or several that form one dataset.
         format: Its format.
-        reader: TokenReader or RecordReader.
-        separator: How its separator is known.
-        notes: What a person should be told, guesses included.
-        endings: Distinct last ids of sequences looked at; see `endings.Look`; None where no separators trail them.
-        tokenizers: What the manifest of each path says of the tokenizer that made its ids; None where nothing does.
-        left_out: What lies in directories and is not read, in words.
-        damage: Of a source that is read in part, what is missing or not certain.
-        partial: What is saved of it, and what is not; None of one that is whole.
-        made_labels: Its manifest says that its labels and masks are those that a recipe made.
+        reader: The reader of tokens or of records.
+        separator: Its separator.
+        notes: Notes on the source, including inferred facts.
+        endings: The distinct last IDs of some sequences, see `endings.Look`; None if the format stores no separator at
+            the ends of sequences.
+        tokenizers: The tokenizer of the token IDs by the manifest of each path; None if the manifest states none.
+        left_out: Files in its directories that are not read, in words.
+        damage: The damage of a source that is read in part.
+        partial: The facts on a source that is read in part; None for any other.
+        made_labels: A recipe made its labels and loss masks, by its manifest.
     """
 
     paths: tuple[Path, ...]
@@ -103,34 +104,36 @@ class Source(NamedTuple):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Of the notes those of the dataset itself: not of its manifest, or of what lies around it."""
+        """The notes on the dataset itself, without those on its manifest and on other files in its directory."""
         info = self.reader.info
         undivided = _undivided(info, self.separator) if isinstance(info, Info) else []
         return tuple(dict.fromkeys((*info.inferred, *info.notes, *self.separator.guess, *undivided)))
 
 
 def paths_of(sources: Iterable[Source]) -> list[Path]:
-    """The paths of all sources, in order."""
+    """Return the paths of all sources, in order."""
     return [path for source in sources for path in source.paths]
 
 
 def tokenizer_of(name: str | None, **how: Any) -> TokenizerHandle | None:
-    """The tokenizer of that name, directory or file, if there is one; `how` as for `load_tokenizer`.
+    """Load the tokenizer with a name, directory or file; return None for None.
 
-    What tokenizers need is imported for who names one.
+    Args:
+        name: The name, directory or file.
+        how: Keyword arguments of `load_tokenizer`.
 
     Raises:
-        TokfmtError: It cannot be loaded.
+        TokfmtError: The tokenizer cannot be loaded.
     """
     if name is None:
         return None
-    from tokfmt.text.tokenizer import load_tokenizer
+    from tokfmt.text.tokenizer import load_tokenizer  # imported only by commands that name a tokenizer
 
     return load_tokenizer(name, **how)
 
 
 def files_of_sources(sources: Iterable[Source]) -> list[SourceFiles]:
-    """The files of datasets that are open."""
+    """Return the files of opened datasets."""
     return [
         SourceFiles(path, source.format, tuple(source.format.files(path)))
         for source in sources
@@ -144,10 +147,10 @@ def notes_on_tokenizers(
     tokenizer: TokenizerHandle,
     allow_loss: frozenset[str],
 ) -> Iterator[str]:
-    """Notes on sources that another tokenizer made, by their manifests.
+    """Yield notes on sources that another tokenizer made, by their manifests.
 
     Raises:
-        TokenizerMismatchError: There are, and nobody accepted that.
+        TokenizerMismatchError: There is such a source, and `allow_loss` does not accept it.
     """
     for path, made in zip(places, tokenizers, strict=True):
         if made is not None and made["digest"] != tokenizer.digest:
@@ -166,10 +169,13 @@ def _titled(made: Mapping[str, Any]) -> str:
 def agreed_tokenizer(
     sources: Sequence[Source], tokenizer: TokenizerHandle | None, allow_loss: frozenset[str]
 ) -> tuple[Mapping[str, Any] | None, str]:
-    """What made the ids of all sources, None if that is not known or not the same; and what differs, in words.
+    """Return the tokenizer that made all token IDs, and the accepted differences in words.
+
+    Returns:
+        The description of the tokenizer, None if it is unknown or if there are several; and "" or the list of several.
 
     Raises:
-        TokenizerMismatchError: The sources were made with several, and nobody accepted that.
+        TokenizerMismatchError: Several tokenizers made the sources, and `allow_loss` does not accept that.
     """
     named = tokenizer.describe() if tokenizer is not None else None
     made: dict[str, tuple[Path, Mapping[str, Any]]] = {}
@@ -191,7 +197,7 @@ def agreed_tokenizer(
 
 
 def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
-    """What made the ids of all sources, by their manifests, where this machine has it still as it was."""
+    """Return the tokenizer of all sources by their manifests, if this machine has it unchanged; else None."""
     made, _ = agreed_tokenizer(sources, None, frozenset({"tokenizers"})) if sources else (None, "")
     if made is None:
         return None
@@ -202,10 +208,10 @@ def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
 
 
 def agreed_separator(sources: Sequence[Source], choice: EosChoice) -> Separator:
-    """The separator that the target will use: what the user said, else what all sources agree on.
+    """Return the separator of the destination: the given one, or the one that all sources agree on.
 
     Raises:
-        ConversionError: Sources have different separators and nobody chose.
+        ConversionError: The sources have different separators, and --eos was not given.
     """
     known: dict[int, Source] = {}
     for source in sources:
@@ -214,8 +220,8 @@ def agreed_separator(sources: Sequence[Source], choice: EosChoice) -> Separator:
     if choice is not None and choice != "none":
         return Separator(choice, GIVEN)
     if len(known) > 1:
-        told = [f"{eos_id} in {printable(source.paths[0].name)}" for eos_id, source in known.items()]
-        listed = ", ".join(told[:_NAMED]) + (f" and {len(told) - _NAMED:,} more" if len(told) > _NAMED else "")
+        found = [f"{eos_id} in {printable(source.paths[0].name)}" for eos_id, source in known.items()]
+        listed = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else "")
         raise ConversionError(
             f"the sources have different separators ({listed}). Choose the target's with {Option('eos', 'ID')}"
         )
@@ -223,7 +229,7 @@ def agreed_separator(sources: Sequence[Source], choice: EosChoice) -> Separator:
 
 
 def told(choice: EosChoice, paths: Sequence[Path], manifests: Sequence[Manifest]) -> Separator | None:
-    """What is known for certain before a source is opened: --eos, or the manifest beside the source; else None."""
+    """Return the separator that is certain before a source is opened: by --eos, or by its manifest; else None."""
     if choice == "none":
         return Separator(None, NO_SEPARATOR)
     if choice is not None:
@@ -235,12 +241,13 @@ def told(choice: EosChoice, paths: Sequence[Path], manifests: Sequence[Manifest]
 
 
 def resolve(known: Separator | None, tokenizer_eos: int | None, stored: TokenReader, look: Look | None) -> Separator:
-    """The separator of an opened source: what was told, what the format knows, the tokenizer's, what the data shows.
+    """Return the separator of an opened source: given, stated by the dataset, the tokenizer's, or inferred.
 
     Args:
-        known: From `told`.
-        tokenizer_eos: What a format that has a convention of its own was told in `Hints`.
-        look: At the ends of its sequences; None where no separators trail them.
+        known: The separator from `told`, if there is one.
+        tokenizer_eos: The separator of the tokenizer, which formats with a convention of their own get in `Hints`.
+        stored: The reader of the dataset as it is stored.
+        look: The ends of its sequences; None if the format stores no separator there.
     """
     info = stored.info
     if known is not None:
@@ -257,7 +264,7 @@ def resolve(known: Separator | None, tokenizer_eos: int | None, stored: TokenRea
 
 
 def _undivided(info: Info, separator: Separator) -> list[str]:
-    """What is said of a stream that is read as one sequence because nothing says what separates its documents."""
+    """Return the note on a stream that is read as one sequence because its separator is not known."""
     known = separator.eos_id is not None or separator.source == NO_SEPARATOR
     if known or not info.tokens or info.separators not in (Separators.AFTER, Separators.BEFORE):
         return []
@@ -266,7 +273,7 @@ def _undivided(info: Info, separator: Separator) -> list[str]:
 
 
 def _swapped(eos_id: int, dtype: np.dtype[np.unsignedinteger]) -> Message:
-    """What is said of sequences that all end with an id whose bytes stand in the wrong order."""
+    """Return the note on sequences whose token IDs seem to have the wrong byte order."""
     other = dtype.type(eos_id).byteswap()
     return Message(
         "token IDs seem to be big-endian, where little-endian ones are expected: all sequences end with "
@@ -283,10 +290,18 @@ def without_separators(
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[TokenReader, list[str]]:
-    """The axis that commands see, and notes on what was decided. Streams are scanned, by `jobs` threads.
+    """Return the token axis without separators, and notes on how they were found.
+
+    Args:
+        stored: The reader of the dataset as it is stored.
+        separator: Its separator.
+        endings: The distinct last IDs of some sequences; None if the format stores no separator there.
+        path: The dataset, for messages.
+        jobs: Number of threads that scan a stream.
+        progress: Receives the progress of that scan.
 
     Raises:
-        SeparatorUnknownError: A stream, and nothing says where its documents end.
+        SeparatorUnknownError: The dataset is a stream whose separator is not known.
         CorruptError: The dataset states a separator, and not every sequence ends with it.
     """
     info, eos_id = stored.info, separator.eos_id
@@ -294,7 +309,7 @@ def without_separators(
         return stored, []
     if info.separators.alone:
         if eos_id is not None:
-            from tokfmt.views.view import SplitAt  # and its pool of threads
+            from tokfmt.views.view import SplitAt  # it imports a pool of threads
 
             watched = progress or NullProgress()
             watched.phase("finding separators", info.tokens, "tokens")
