@@ -231,7 +231,7 @@ def masks_of_both_kinds(tmp):
 
 
 def a_file_lost(tmp):
-    write(HDF5, tmp / "h5", Ragged.of([[1, 2, 3, 4]] * 40), eos_id=0, options={"seq_len": 8, "samples": 5})
+    write(HDF5, tmp / "h5", Ragged.of([[1, 2, 3, 4]] * 40), eos_id=0, options={"seq_len": 8, "shard_size": 40})
     (tmp / "h5/data-00001.h5").unlink()
     return tmp / "h5", {}
 

@@ -36,7 +36,7 @@ class TestParquetFolder(FormatContract):
     format = PARQUET
     filename = "folder"
     max_id = 2**32 - 1
-    write_variants = ({"dtype": "uint32", "tokens_per_file": 100}, {"dtype": "uint32", "split": "test"})
+    write_variants = ({"dtype": "uint32", "shard_size": 100}, {"dtype": "uint32", "split": "test"})
     long_options = {"dtype": "uint32"}
 
     def oracle(self, path, options):
@@ -70,7 +70,7 @@ class TestStream(FormatContract):
 class TestSaved(FormatContract):
     format = ARROW
     filename = "saved"
-    write_variants = ({"tokens_per_file": 100}, {"split": "validation"})
+    write_variants = ({"shard_size": 100}, {"split": "validation"})
 
     def oracle(self, path, options):
         home = path / options["split"] if "split" in options else path

@@ -94,9 +94,7 @@ def test_installed_records_go_everywhere(tmp_path):
 
     lists = [list(range(n)) for n in range(40)]
     (tmp_path / "in.jsonl").write_text("".join(f'{{"input_ids": {ids}}}\n' for ids in lists))
-    tokfmt(
-        "convert", "in.jsonl", "o.reels", "--to-opt", "shard_tokens=100", "--verify", "-q", "--executor", "processes"
-    )
+    tokfmt("convert", "in.jsonl", "o.reels", "--to-opt", "shard_size=100", "--verify", "-q", "--executor", "processes")
     told = json.loads(tokfmt("convert", "o.reels", "o.jsonl", "--verify", "--json"))
     assert (told["sequences"], told["tokens"]) == (40, 780)
     assert (tmp_path / "o.jsonl").read_bytes() == (tmp_path / "in.jsonl").read_bytes()

@@ -13,9 +13,9 @@ class TestReel(FormatContract):
     format = tokfmt_reel.FORMAT
     filename = "x.reels"
     max_id = 2**32 - 1
-    sharded = {"shard_tokens": 1}
+    sharded = {"shard_size": 1}
     checksummed = accounted = True
-    write_variants = [{}, {"shard_tokens": 16}]
+    write_variants = [{}, {"shard_size": 16}]
 
     def oracle(self, path, options):
         found = []

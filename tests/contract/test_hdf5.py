@@ -62,13 +62,13 @@ class TestFile(FormatContract):
 class TestDirectory(FormatContract):
     format = FORMAT
     filename = "samples"
-    sharded = {"seq_len": 1, "samples": 1}
+    sharded = {"seq_len": 1, "shard_size": 1}
     many = 240
     sparse_tokens = 1 << 23
     eos_id = 0
     empty = False
-    write_variants = ({"seq_len": 4, "samples": 3}, {"layout": "corpus", "seq_len": 4, "samples": 3})
-    long_options = {"seq_len": 1024, "samples": 500}
+    write_variants = ({"seq_len": 4, "shard_size": 12}, {"layout": "corpus", "seq_len": 4, "shard_size": 12})
+    long_options = {"seq_len": 1024, "shard_size": 512_000}
     flipped = 12  # of each file; TestFile flips more
 
     def oracle(self, path, options):

@@ -24,7 +24,7 @@ def kit(format_, **facts):
     """The laws for a format that is like reels, or like tapes."""
     tape = isinstance(format_, tokfmt_tape.Tape)
     told = {"filename": "x.tape", "eos_id": 50256} if tape else {"filename": "x.reels", "accounted": True}
-    told |= {"max_id": 2**32 - 1, "format": format_, "write_variants": [{}, {"shard_tokens": 16}][: 1 if tape else 2]}
+    told |= {"max_id": 2**32 - 1, "format": format_, "write_variants": [{}, {"shard_size": 16}][: 1 if tape else 2]}
     told |= {"sparse_tokens": 1 << 23, "peak_bytes": 24 << 20}
     return type("Kit", (FormatContract,), {**told, **facts})()
 

@@ -45,15 +45,15 @@ def documents(folder):
 class TestFolder(FormatContract):
     format = FORMAT
     filename = "chunks"
-    sharded = {"chunk_tokens": 1}
+    sharded = {"shard_size": 1}
     eos_id = 128001
     max_id = 2**32 - 1
-    write_variants = ({"chunk_tokens": 30}, {})
-    long_options = {"chunk_tokens": 1 << 20}
+    write_variants = ({"shard_size": 30}, {})
+    long_options = {"shard_size": 1 << 20}
 
     def oracle(self, path, options):
         chunks = documents(path)
-        most = options.get("chunk_tokens", 1 << 24)
+        most = options.get("shard_size", 1 << 24)
         for held, after in zip(chunks, chunks[1:]):
             size = sum(map(len, held))
             assert held and (size <= most or len(held) == 1) and size + len(after[0]) > most
@@ -66,17 +66,17 @@ class TestFolder(FormatContract):
 
 class TestTensors(TestFolder):
     max_id = 2**31 - 1
-    write_variants = ({"codes": "tensor"}, {"codes": "tensor", "chunk_tokens": 1})
+    write_variants = ({"codes": "tensor"}, {"codes": "tensor", "shard_size": 1})
 
 
 class TestNoSeparator(TestFolder):
     eos_id = "none"
-    write_variants = ({"eos": "none", "chunk_tokens": 7},)
+    write_variants = ({"eos": "none", "shard_size": 7},)
     long_options = {"eos": "none"}
 
 
 class TestCompressed(TestFolder):
-    write_variants = ({"compression": "zstd", "chunk_tokens": 30}, {"compression": "zstd:9", "codes": "numpy"})
+    write_variants = ({"compression": "zstd", "shard_size": 30}, {"compression": "zstd:9", "codes": "numpy"})
 
 
 DOCUMENTS = [[], [1, 2, 3], [4, 5, 6, 7, 8], [], [9]]
@@ -92,7 +92,7 @@ def noted(tmp_path, format_, **demands):
 
 def test_what_tokensloader_drops_at_the_ends_of_chunks_is_told(tmp_path):
     """`--seq-len`: of chunks of 5, 6 and 3 tokens blocks of 3 leave 2."""
-    (told,), done = noted(tmp_path, "litdata", eos=99, seq_len=3, to_options={"chunk_tokens": 5})
+    (told,), done = noted(tmp_path, "litdata", eos=99, seq_len=3, to_options={"shard_size": 5})
     assert [sum(map(len, chunk)) for chunk in documents(tmp_path / "out")] == [5, 6, 3]
     assert told == "out: TokensLoader(block_size=3) drops 2 of 14 tokens, at the ends of 3 chunks"
     assert done.sample_length is None
@@ -103,7 +103,7 @@ def test_what_tokensloader_drops_at_the_ends_of_chunks_is_told(tmp_path):
     (verdict,) = tokfmt.check(tmp_path / "out", options={"seq_len": 3})
     assert told in verdict.notes
     assert tokfmt.check(tmp_path / "out")[0].notes != verdict.notes
-    assert noted(tmp_path, "litdata", eos=99, to_options={"chunk_tokens": 5})[0] == []
+    assert noted(tmp_path, "litdata", eos=99, to_options={"shard_size": 5})[0] == []
     assert noted(tmp_path, "litdata", eos=99, seq_len=7)[0] == []
 
 
@@ -121,7 +121,7 @@ def test_opening_takes_16_bytes_a_document(tmp_path):
     count = 1 << 19
     np.tile(np.array([7, 9], "<u2"), count).tofile(tmp_path / "train.bin")
     for tokens, most in ((50_000, 16), (1 << 24, 40)):
-        demands = {"to_options": {"chunk_tokens": tokens}, "eos": 9, "jobs": 1, "overwrite": True}
+        demands = {"to_options": {"shard_size": tokens}, "eos": 9, "jobs": 1, "overwrite": True}
         tokfmt.convert(tmp_path / "train.bin", tmp_path / "x", from_format="nanogpt", to_format="litdata", **demands)
         tracemalloc.start()
         with tokfmt.open(tmp_path / "x", eos="none") as dataset:

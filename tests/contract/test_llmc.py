@@ -55,11 +55,11 @@ class TestShards(FormatContract):
 
     format = FORMAT
     filename = "fineweb"
-    sharded = {"shard_tokens": 1}
+    sharded = {"shard_size": 1}
     eos_id = 0
     max_id = 2**32 - 1
-    write_variants = ({"shard_tokens": 5},)
-    long_options = {"shard_tokens": 1 << 20}
+    write_variants = ({"shard_size": 5},)
+    long_options = {"shard_size": 1 << 20}
 
     def oracle(self, path, options):
         shards = sorted(path.iterdir())
@@ -74,7 +74,7 @@ def test_splits_are_shards_of_their_own_names(tmp_path):
     source, folder = tmp_path / "x.jsonl", tmp_path / "fineweb"
     source.write_text("".join(f'{{"input_ids": [{k}, {k + 1}]}}\n' for k in range(20)))
     tokfmt.convert(
-        source, folder, to_format="llmc", eos=50256, split="train=0.8,val=0.2", to_options={"shard_tokens": 20}
+        source, folder, to_format="llmc", eos=50256, split="train=0.8,val=0.2", to_options={"shard_size": 20}
     )
     names = sorted(path.name for path in folder.iterdir())
     assert names == [

@@ -72,15 +72,15 @@ def documents(folder):
 class TestFolder(FormatContract):
     format = FORMAT
     filename = "shards"
-    sharded = {"shard_tokens": 1}
+    sharded = {"shard_size": 1}
     eos_id = 128001
     max_id = 2**32 - 1
-    write_variants = ({"shard_tokens": 30}, {}, {"hashes": "none", "shard_tokens": 1})
-    long_options = {"shard_tokens": 1 << 20}
+    write_variants = ({"shard_size": 30}, {}, {"hashes": "none", "shard_size": 1})
+    long_options = {"shard_size": 1 << 20}
 
     def oracle(self, path, options):
         shards = documents(path)
-        most = options.get("shard_tokens", 1 << 24)
+        most = options.get("shard_size", 1 << 24)
         for held, after in zip(shards, shards[1:]):
             size = sum(map(len, held))
             assert held and (size <= most or len(held) == 1) and size + len(after[0]) > most
@@ -100,13 +100,13 @@ class TestSigned(TestFolder):
 
 class TestNoSeparator(TestFolder):
     eos_id = "none"
-    write_variants = ({"eos": "none", "shard_tokens": 7},)
+    write_variants = ({"eos": "none", "shard_size": 7},)
     long_options = {"eos": "none"}
 
 
 class TestCompressed(TestFolder):
     write_variants = (
-        {"compression": "zstd", "shard_tokens": 30}, {"compression": "br:2", "hashes": "none"}, {"compression": "gz:1"},
+        {"compression": "zstd", "shard_size": 30}, {"compression": "br:2", "hashes": "none"}, {"compression": "gz:1"},
         {"compression": "bz2"}, {"compression": "snappy"},
     )  # fmt: skip
 

@@ -52,8 +52,8 @@ class TestNoSeparator(FormatContract):
     format = Elsewhere()
     filename = "x_document.bin"
     eos_id = "none"
-    write_variants = ({"eod": "none"},)
-    long_options = {"eod": "none"}
+    write_variants = ({"eos": "none"},)
+    long_options = {"eos": "none"}
 
     def oracle(self, path, options):
         return documents(path)
@@ -62,14 +62,14 @@ class TestNoSeparator(FormatContract):
 class TestPrefixes(FormatContract):
     format = FORMAT
     filename = "folder"
-    sharded = {"tokens_per_file": "1"}
+    sharded = {"shard_size": "1"}
     eos_id = 50256
-    write_variants = ({"tokens_per_file": "12"}, {"tokens_per_file": "1"}, {"tokens_per_file": "40", "dtype": "int32"})
-    long_options = {"tokens_per_file": "100000"}
+    write_variants = ({"shard_size": "12"}, {"shard_size": "1"}, {"shard_size": "40", "dtype": "int32"})
+    long_options = {"shard_size": "100000"}
 
     def oracle(self, path, options):
         stored = [documents(file) for file in sorted(path.glob("*.bin"))]
-        most = int(options["tokens_per_file"])
+        most = int(options["shard_size"])
         assert all(len(prefix) <= 1 or sum(map(len, prefix)) <= most for prefix in stored)
         assert all(document[-1] == self.eos_id for prefix in stored for document in prefix)
         return [document[:-1] for prefix in stored for document in prefix]
@@ -78,8 +78,8 @@ class TestPrefixes(FormatContract):
 def test_several_prefixes_need_a_folder_and_one_does_not(tmp_path):
     source = FIXTURES / "megatron" / "legacy" / "neox_cached_text_document.idx"
     with pytest.raises(OptionError, match=r"out\.bin is one file. Name a folder"):
-        tokfmt.convert(source, tmp_path / "out.bin", eos=0, to_format="megatron", to_options={"tokens_per_file": 10})
-    tokfmt.convert(source, tmp_path / "out", eos=0, to_format="megatron", to_options={"tokens_per_file": 10})
+        tokfmt.convert(source, tmp_path / "out.bin", eos=0, to_format="megatron", to_options={"shard_size": 10})
+    tokfmt.convert(source, tmp_path / "out", eos=0, to_format="megatron", to_options={"shard_size": 10})
     tokfmt.convert(source, tmp_path / "one", eos=0, to_format="megatron")
     tokfmt.convert(tmp_path / "out", tmp_path / "joined", to_format="megatron")
     for suffix in ("bin", "idx"):
@@ -87,13 +87,13 @@ def test_several_prefixes_need_a_folder_and_one_does_not(tmp_path):
     assert tokfmt.diff(source, tmp_path / "out", eos=0).identical
 
 
-@pytest.mark.parametrize("eod", ["always", "none"])
-def test_several_prefixes_come_with_the_files_that_list_them(eod, tmp_path):
+@pytest.mark.parametrize("ends", ["always", "none"])
+def test_several_prefixes_come_with_the_files_that_list_them(ends, tmp_path):
     """What `--data-args-path` and `--per-dataset-sequences-path` take; upstream cannot map a prefix without tokens."""
     rows, source = [[1, 2, 3], [4], [], [], [], [5, 6, 7, 8, 9], [], [1, 1]], tmp_path / "x.jsonl"
     source.write_text("".join(json.dumps({"input_ids": row}) + "\n" for row in rows))
     for again in range(2):
-        options = {"tokens_per_file": 5, "eod": eod}
+        options = {"shard_size": 5, "eos": ends}
         tokfmt.convert(source, tmp_path / "out", eos=0, to_format="megatron", to_options=options, overwrite=again > 0)
     stored = {file.stem: documents(file) for file in sorted((tmp_path / "out").glob("*.bin"))}
     assert len(stored) > 2
@@ -110,7 +110,7 @@ def test_several_prefixes_come_with_the_files_that_list_them(eod, tmp_path):
     assert {file.name for file in FORMAT.files(tmp_path / "out")} == {
         file.name for file in (tmp_path / "out").iterdir()
     }
-    tokfmt.convert(source, tmp_path / "one", eos=0, to_format="megatron", to_options={"tokens_per_file": 500})
+    tokfmt.convert(source, tmp_path / "one", eos=0, to_format="megatron", to_options={"shard_size": 500})
     assert sorted(file.suffix for file in (tmp_path / "one").iterdir()) == [".bin", ".idx"]
 
 
@@ -126,7 +126,7 @@ def test_a_blend_list_that_says_nothing_certain_is_a_finding(words, tmp_path):
 def test_a_blend_list_with_weights_is_the_user_s_and_not_replaced(tmp_path):
     source, out = tmp_path / "x.jsonl", tmp_path / "out"
     source.write_text('{"input_ids": [1, 2, 3]}\n{"input_ids": [4, 5]}\n')
-    options = {"to_format": "megatron", "eos": 0, "to_options": {"tokens_per_file": 3}}
+    options = {"to_format": "megatron", "eos": 0, "to_options": {"shard_size": 3}}
     tokfmt.convert(source, out, **options)
     weighed = "0.9 00000_text_document 0.1 00001_text_document\n"
     (out / "data_args.txt").write_text(weighed)
@@ -139,7 +139,7 @@ def test_separators_that_were_not_counted_are_told_as_such(tmp_path):
     """Megatron-LM#431: what the index calls documents is shifted, by one token more for each."""
     source, path = tmp_path / "x.jsonl", tmp_path / "x_document.bin"
     source.write_text('{"input_ids": [1, 2, 3]}\n{"input_ids": [4, 5]}\n')
-    tokfmt.convert(source, path, eos=0, to_format="megatron", to_options={"eod": "none"})
+    tokfmt.convert(source, path, eos=0, to_format="megatron", to_options={"eos": "none"})
     np.array([1, 2, 3, 0, 4, 5, 0], "<u2").tofile(path)
     (found,) = FORMAT.check(path, FORMAT.read_options())
     assert (found.code, found.message) == ("TF604", "bytes of tokens: expected 10, found 14")
@@ -155,7 +155,7 @@ def test_a_sequences_file_that_contradicts_its_prefixes_is_told(tmp_path):
     source.write_text(
         "".join(json.dumps({"input_ids": row}) + "\n" for row in [[1, 2, 3], [4], [5, 6, 7, 8, 9], [1, 1]])
     )
-    tokfmt.convert(source, out, eos=0, to_format="megatron", to_options={"tokens_per_file": 6})
+    tokfmt.convert(source, out, eos=0, to_format="megatron", to_options={"shard_size": 6})
     sizes, first = out / "sequences.json", "00000_text_document"
 
     def told(listed):

@@ -48,7 +48,7 @@ class TestNarrow(TestPack):
     eos_id = 0
     max_id = 255
     region = 3
-    write_variants = ({"width": 1}, {"width": 1, "layout": "A"}, {"width": 1, "eod": "if-missing"})
+    write_variants = ({"width": 1}, {"width": 1, "layout": "A"}, {"width": 1, "eos": "if-missing"})
 
     def read_options(self, options):
         return {"width": 1} if options.get("layout") == "A" else {}
@@ -57,7 +57,7 @@ class TestNarrow(TestPack):
 def test_a_final_separator_that_gets_no_second_one_is_said_and_not_counted(tmp_path):
     source = tmp_path / "in.jsonl"
     source.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in ([1, 9], [2], [9], [])))
-    done = tokfmt.convert(source, tmp_path / "x.pbin", eos=9, to_options={"eod": "if-missing"})
+    done = tokfmt.convert(source, tmp_path / "x.pbin", eos=9, to_options={"eos": "if-missing"})
     assert (done.sequences, done.tokens) == (4, 2)
     assert any(note.startswith("2 sequences with the separator 9 at the end got no second one") for note in done.notes)
     with tokfmt.open(tmp_path / "x.pbin") as dataset:

@@ -52,10 +52,10 @@ class TestNarrow(TestFile):
 class TestFolder(FormatContract):
     format = FORMAT
     filename = "tokens"
-    sharded = {"file_tokens": 1, "width": 2}
+    sharded = {"shard_size": 1, "width": 2}
     eos_id = 50256
     max_id = 65535
-    write_variants = ({"file_tokens": 30, "width": 2},)
+    write_variants = ({"shard_size": 30, "width": 2},)
 
     def oracle(self, path, options):
         files = sorted(path.glob("*.npy"))

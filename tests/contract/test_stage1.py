@@ -30,7 +30,7 @@ class TestBlock(FormatContract):
     filename = "stage1_block_0000.bin"
     eos_id = 50256
     empty = False
-    write_variants = ({"seq_len": 8, "samples": 1 << 20}, {})
+    write_variants = ({"seq_len": 8, "shard_size": 1 << 23}, {})
 
     def read_options(self, options):
         return {key: options[key] for key in ("seq_len",) if key in options}
@@ -44,11 +44,11 @@ class TestBlock(FormatContract):
 class TestDirectory(FormatContract):
     format = FORMAT
     filename = "blocks"
-    sharded = {"seq_len": 1, "samples": 1}
+    sharded = {"seq_len": 1, "shard_size": 1}
     eos_id = 0
     empty = False
-    write_variants = ({"seq_len": 4, "samples": 5},)
-    long_options = {"seq_len": 1024, "samples": 500}
+    write_variants = ({"seq_len": 4, "shard_size": 20},)
+    long_options = {"seq_len": 1024, "shard_size": 512_000}
 
     def read_options(self, options):
         return {"seq_len": options["seq_len"]}

@@ -25,7 +25,7 @@ INDEX, SHARD, MOST, BATCH = "reel.json", re.compile(r"\d{5}\.reel"), 1 << 26, 1 
 
 @dataclass(frozen=True)
 class WriteOptions:
-    shard_tokens: int = option(1 << 24, "tokens in a shard, after which the next begins", least=1)
+    shard_size: int = option(1 << 24, "tokens in a shard, after which the next begins", least=1)
 
 
 class Reader:
@@ -112,8 +112,8 @@ class Writer(TokenWriter):
         found, first, info = [], 0, source.info
         while first < info.sequences:
             start = int(source.offsets(first, first)[0])
-            last = max(first + 1, sequence_at(source, start + self.options.shard_tokens))
-            last = info.sequences if info.tokens - start <= self.options.shard_tokens else last
+            last = max(first + 1, sequence_at(source, start + self.options.shard_size))
+            last = info.sequences if info.tokens - start <= self.options.shard_size else last
             stop = int(source.offsets(last, last)[0])
             found.append(Region(len(found), range(first, last), range(start, stop)))
             first = last

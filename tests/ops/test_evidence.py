@@ -33,8 +33,8 @@ DOCUMENTS = [[(7 * k + j) % 900 for j in range(5 + k % 9)] for k in range(1200)]
 TARGETS = {
     "jsonl": ("o.jsonl", {}),
     "modalities": ("o.pbin", {}),
-    "stage1": ("o", {"samples": 1}),
-    "hdf5": ("o", {"seq_len": 64, "samples": 80}),
+    "stage1": ("o", {"shard_size": 8192}),
+    "hdf5": ("o", {"seq_len": 64, "shard_size": 5120}),
     "flat-tokens": ("o.zarr", {"chunk": 512}),
 }
 COMMANDS = {
@@ -179,7 +179,7 @@ def test_an_index_that_appears_is_a_change(made, tmp_path):
 def pack(path, documents, **options):
     lines = path.with_suffix(".source.jsonl")
     lines.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in documents))
-    tokfmt.convert(lines, path, to_options={"eod": "none"}, manifest=False, overwrite=True, **options)
+    tokfmt.convert(lines, path, to_options={"eos": "none"}, manifest=False, overwrite=True, **options)
     lines.unlink()
     return path
 
@@ -387,7 +387,7 @@ def test_notes_name_their_source_once(path, tmp_path, monkeypatch):
     """As it was given, however short that is: `.` and `a` stand in many a sentence."""
     home = tmp_path / "home" / "a"
     home.parent.mkdir()
-    tokfmt.convert(source(tmp_path), home, to_format="stage1", eos=EOS, to_options={"samples": 1})
+    tokfmt.convert(source(tmp_path), home, to_format="stage1", eos=EOS, to_options={"shard_size": 8192})
     np.zeros(8192 * 4, "<i4").tofile(home.parent / "zeros.bin")
     monkeypatch.chdir(home if path == "." else home.parent)
     given = path.format(home.parent)

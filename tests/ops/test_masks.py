@@ -163,7 +163,7 @@ def test_files_of_a_folder_have_masks_of_their_rank(tmp_path):
     source = datatrove(tmp_path / "a.ds", documents, masks)
     for jobs in (1, 2):
         there = tmp_path / f"parts-{jobs}"
-        tokfmt.convert(source, there, to_format="olmo", eos=EOS, to_options={"file_tokens": 4}, jobs=jobs, verify=True)
+        tokfmt.convert(source, there, to_format="olmo", eos=EOS, to_options={"shard_size": 4}, jobs=jobs, verify=True)
         found = {path.name: path.read_bytes() for path in there.glob("labels_mask_part_*.npy")}
         assert found == {f"labels_mask_part_{k:04d}.npy": bytes(mask) for k, mask in enumerate(masks)}
         tokfmt.convert(there, tmp_path / f"b{jobs}.ds", eos=EOS)
@@ -430,7 +430,7 @@ def test_documents_of_one_id_do_not_look_like_padding(tmp_path):
     masks = [[1, 1], [0] * 7, [0] * 7, [0] * 7, [0] * 2, [0] * 5, [0, 0, 0, 0, 1, 0, 0]]
     source = datatrove(tmp_path / "a.ds", ids, masks)
     tokfmt.convert(
-        source, tmp_path / "x", eos=EOS, to_format="hdf5", to_options={"seq_len": 7, "samples": 1}, verify=True
+        source, tmp_path / "x", eos=EOS, to_format="hdf5", to_options={"seq_len": 7, "shard_size": 7}, verify=True
     )
     (verdict,) = tokfmt.check(tmp_path / "x", deep=True)
     assert not [one.code for one in verdict.findings if one.severity == "error"]

@@ -112,7 +112,7 @@ WAYS = {
     "shuffled": {"shuffle": 4},
     "wide": {"to_options": {"width": 4}},
     "old": {"to_options": {"layout": "A"}},
-    "if-missing": {"to_options": {"eod": "if-missing"}},
+    "if-missing": {"to_options": {"eos": "if-missing"}},
 }
 
 
@@ -305,7 +305,7 @@ def tree(path):
 @pytest.mark.parametrize(
     ("name", "copies", "options"),
     [
-        ("out", True, {"to_format": "stage1", "to_options": {"seq_len": 64, "samples": 3}}),
+        ("out", True, {"to_format": "stage1", "to_options": {"seq_len": 64, "shard_size": 192}}),
         ("out.pbin", True, {"to_options": {"width": 4}}),
         ("out.pbin", False, {}),
         ("out.h5", False, {"to_options": {"layout": "corpus", "seq_len": 64}}),

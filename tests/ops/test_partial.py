@@ -151,8 +151,8 @@ STORES: list[tuple[str, dict[str, object], str, int]] = [
     ("x_document.bin", {}, "x_document.bin", 2),
     ("x.ds", {}, "x.ds", 2),
     ("part-0-00000.npy", {}, "part-0-00000.npy", 2),
-    ("litdata", {"chunk_tokens": 1000}, "chunk-0-0.bin", 2),
-    ("mds", {"shard_tokens": 1000}, "shard.00000.mds", 2),
+    ("litdata", {"shard_size": 1000}, "chunk-0-0.bin", 2),
+    ("mds", {"shard_size": 1000}, "shard.00000.mds", 2),
 ]
 
 
@@ -218,14 +218,14 @@ def test_lines_that_are_complete_are_saved(suffix, tmp_path):
 
 def test_a_lost_shard_leaves_the_others(tmp_path):
     """Shards with an index of their own are saved without the lost one; a stream ends before it, and is never joined."""
-    home = made(tmp_path / "indexed", to_format="litdata", to_options={"chunk_tokens": 30})
+    home = made(tmp_path / "indexed", to_format="litdata", to_options={"shard_size": 30})
     (home / "chunk-0-1.bin").unlink()
     found = saved(home, tmp_path / "a.pbin")
     lost = [one for one in LISTS if one not in found]
     assert len(found) + len(lost) == len(LISTS)
     at = LISTS.index(lost[0])
     assert LISTS[at : at + len(lost)] == lost
-    stream = made(tmp_path / "stream", to_format="llmc", to_options={"shard_tokens": 30})
+    stream = made(tmp_path / "stream", to_format="llmc", to_options={"shard_size": 30})
     (stream / "stream_train_000003.bin").unlink()
     found = saved(stream, tmp_path / "b.pbin")
     assert 0 < len(found) < 20
@@ -322,7 +322,7 @@ def test_chunks_of_a_store_that_are_lost(tmp_path):
 
 
 def test_a_lost_file_is_refused_with_the_option_that_saves_the_others(tmp_path):
-    path = made(tmp_path / "x", to_format="litdata", to_options={"chunk_tokens": 40})
+    path = made(tmp_path / "x", to_format="litdata", to_options={"shard_size": 40})
     sorted(path.glob("chunk-*.bin"))[1].unlink()
     with pytest.raises(FormatError, match="is missing.*allow_partial=True"):
         tokfmt.convert(path, tmp_path / "refused.jsonl", eos=EOS)
@@ -376,7 +376,7 @@ def test_what_a_file_holds_behind_the_last_document_of_its_index(tmp_path):
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "zstd"])
 def test_an_altered_shard_leaves_the_others(packed, tmp_path):
     """A shard that does not fit its hash, or whose compressed data are cut, is named with what saves the others."""
-    options = {"shard_tokens": 30, "compression": "zstd"} if packed else {"shard_tokens": 30}
+    options = {"shard_size": 30, "compression": "zstd"} if packed else {"shard_size": 30}
     home = made(tmp_path / "mds", to_format="mds", to_options=options)
     shard = home / f"shard.00001.mds{'.zstd' if packed else ''}"
     content = bytearray(shard.read_bytes())

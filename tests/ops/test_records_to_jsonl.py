@@ -86,7 +86,7 @@ def reel(tmp_path, monkeypatch):
     """A dataset, and what makes `reel` mean another reader of it."""
     (tmp_path / "i.jsonl").write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in LISTS))
     plugged(monkeypatch, tokfmt_reel.FORMAT)
-    tokfmt.convert(tmp_path / "i.jsonl", tmp_path / "i.reels", to_options={"shard_tokens": 20}, verify=True)
+    tokfmt.convert(tmp_path / "i.jsonl", tmp_path / "i.reels", to_options={"shard_size": 20}, verify=True)
     assert len(list((tmp_path / "i.reels").glob("*.reel"))) > 3
     return lambda reader=tokfmt_reel.Reader: plugged(monkeypatch, Of(reader)) and tmp_path / "i.reels"
 

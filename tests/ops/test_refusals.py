@@ -42,7 +42,7 @@ def test_a_missing_separator_is_refused_before_a_text_is_encoded(corpus, bare, t
     monkeypatch.setattr(TextEncoder, "encode", lambda *_: pytest.fail("encoded"))
     with pytest.raises(SeparatorUnknownError) as caught:
         tokfmt.convert(corpus, tmp_path / "o.pbin", tokenizer=bare, eos="none", dry_run=dry_run)
-    for words in ("nothing says which id it is", "= 4095", '"eod": "none"'):
+    for words in ("nothing says which id it is", "= 4095", '"eos": "none"'):
         assert words in str(caught.value)
     assert "give tokenizer" not in str(caught.value)
     assert not list(tmp_path.glob(".o.pbin*"))
@@ -50,7 +50,7 @@ def test_a_missing_separator_is_refused_before_a_text_is_encoded(corpus, bare, t
 
 def test_the_ways_out_of_a_missing_separator_work(corpus, bare, tmp_path):
     assert tokfmt.convert(corpus, tmp_path / "a.pbin", tokenizer=bare, eos=4095).sequences == 40
-    assert tokfmt.convert(corpus, tmp_path / "b.pbin", tokenizer=bare, to_options={"eod": "none"}).sequences == 40
+    assert tokfmt.convert(corpus, tmp_path / "b.pbin", tokenizer=bare, to_options={"eos": "none"}).sequences == 40
 
 
 @pytest.mark.parametrize(("jobs", "executor"), [(1, "serial"), (4, "threads")])

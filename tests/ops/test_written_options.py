@@ -292,7 +292,7 @@ def test_a_recipe_whose_source_is_read_otherwise_orders_it_anew(corpus, tmp_path
 
 @pytest.mark.parametrize(("name", "file", "eos", "options"), [
     ("nanogpt", "train.bin", 50, {}),
-    ("stage1", "stage1_block_0000.bin", 50256, {"seq_len": 16, "samples": 4}),
+    ("stage1", "stage1_block_0000.bin", 50256, {"seq_len": 16, "shard_size": 64}),
 ])  # fmt: skip
 def test_one_file_is_read_as_the_manifest_of_its_directory_says(tmp_path, name, file, eos, options):
     """Its separator and the length of its samples; not its counts, which are of all files."""

@@ -13,12 +13,12 @@ from tokfmt.core.errors import ConversionError, CorruptError, LossyConversionErr
 
 EOS = 99
 PLACES = (
-    ("modalities", "out.pbin", {}), ("hdf5", "out.h5", {}), ("hdf5", "out", {"samples": 3}), ("stage1", "out", {}),
-    ("stage1", "out", {"samples": 2}), ("flat-tokens", "out.zarr", {}), ("megatron", "out.bin", {}),
-    ("nanogpt", "out.bin", {}), ("olmo", "out", {}), ("llmc", "out.bin", {}), ("litdata", "out", {}),
-    ("mds", "out", {}), ("datatrove", "out", {}), ("parquet", "out.parquet", {}), ("arrow", "out", {}),
+    ("modalities", "out.pbin", None), ("hdf5", "out.h5", None), ("hdf5", "out", 3), ("stage1", "out", None),
+    ("stage1", "out", 2), ("flat-tokens", "out.zarr", None), ("megatron", "out.bin", None),
+    ("nanogpt", "out.bin", None), ("olmo", "out", None), ("llmc", "out.bin", None), ("litdata", "out", None),
+    ("mds", "out", None), ("datatrove", "out", None), ("parquet", "out.parquet", None), ("arrow", "out", None),
 )  # fmt: skip
-"""Formats, the name of what is written, and how it is."""
+"""Formats, the name of what is written, and how many samples a file of it holds, where that is given."""
 RAW = ("nanogpt", "olmo")
 """Arrays of ids, of which only the manifest says how wide they are; they store no samples, but documents alone."""
 
@@ -62,8 +62,8 @@ def read_back(path, out, name, how):
 
 @settings(max_examples=200 if NIGHTLY else 12, deadline=None)
 @given(recipes(), st.booleans())
-@pytest.mark.parametrize(("name", "file", "options"), PLACES)
-def test_a_stored_recipe_is_the_recipe_or_refused(name, file, options, tmp_path_factory, mix, manifest):
+@pytest.mark.parametrize(("name", "file", "samples"), PLACES)
+def test_a_stored_recipe_is_the_recipe_or_refused(name, file, samples, tmp_path_factory, mix, manifest):
     """With its manifest and without one; blocks have no place that says what samples are, the manifest alone does."""
     home = tmp_path_factory.mktemp("law")
     path = written(home, *mix)
@@ -72,7 +72,7 @@ def test_a_stored_recipe_is_the_recipe_or_refused(name, file, options, tmp_path_
     except TokfmtError as error:
         assert "give no sample" in str(error)
         return
-    stored = home / file
+    stored, options = home / file, {} if samples is None else {"shard_size": samples * mix[0]["seq_len"]}
     try:
         tokfmt.convert(path, stored, to_format=name, to_options=options, verify=True, jobs=1)
     except LossyConversionError as error:

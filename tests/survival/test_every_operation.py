@@ -116,7 +116,7 @@ KINDS = {
     "split": (["in.pbin", "out.pbin", *SPLIT], ["out.train.pbin", "out.validation.pbin"]),
     "split and shuffle": (["in.pbin", *TARGETS["flat-tokens"], *SPLIT, "--shuffle", "2"], None),
     "resume": (["in.pbin", "out.pbin", "--shuffle", "1", "--resume"], None),
-    "hdf5 directory": (["in.pbin", "out", "--to", "hdf5", "--seq-len", "128", "--to-opt", "samples=9"], None),
+    "hdf5 directory": (["in.pbin", "out", "--to", "hdf5", "--seq-len", "128", "--to-opt", "shard_size=1152"], None),
 }
 
 

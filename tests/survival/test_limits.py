@@ -86,7 +86,7 @@ ARRANGED = {
     "split": (
         ["out.pbin", "--shuffle", "1", "--split", "train=0.6,validation=0.4"], ["out.train.pbin", "out.validation.pbin"],
     ),
-    "hdf5 directory": (["out", "--to", "hdf5", "--seq-len", "128", "--to-opt", "samples=9"], None),
+    "hdf5 directory": (["out", "--to", "hdf5", "--seq-len", "128", "--to-opt", "shard_size=1152"], None),
     "resume": (["out.pbin", "--shuffle", "1", "--resume"], None),
 }  # fmt: skip
 

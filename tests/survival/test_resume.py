@@ -137,7 +137,7 @@ def test_killed_while_merging(tmp_path, pack, name, drive):
 def test_killed_while_writing_a_directory_of_samples(tmp_path, pack, arranged, drive):
     """HDF5 in several files, as trainers read it."""
     case = {**of_pack(pack, "hdf5"), **arranged, "name": "samples", "to": "hdf5", "spill": 2048}
-    case["to_options"] = {"seq_len": 64, "samples": 20}
+    case["to_options"] = {"seq_len": 64, "shard_size": 1280}
     drive("sweep", case, tmp_path, moments=6)
 
 

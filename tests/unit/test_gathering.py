@@ -69,7 +69,7 @@ def test_nothing_is_gathered_before_the_end_when_the_run_may_be_continued(record
 @pytest.mark.parametrize("name", ["x.h5", "x"])
 @pytest.mark.parametrize("keep", [False, True])
 def test_hdf5_files_do_not_depend_on_what_was_gathered_before_the_commit(tmp_path, name, keep):
-    options, written = WriteOptions(seq_len=16, samples=70), []
+    options, written = WriteOptions(seq_len=16, shard_size=1120), []
     for gathered in (0, 1, 9, None):
         path = tmp_path / f"{gathered}" / name
         path.parent.mkdir()

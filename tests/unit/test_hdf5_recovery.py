@@ -508,7 +508,7 @@ DOCUMENTS = [[10 + i] * (5 + i % 7) for i in range(40)]
 )
 def test_a_file_lost_from_a_directory_is_an_error_unless_gaps_are_accepted(tmp_path, options):
     """Whichever it is, the last one too; of files that were named it is a note."""
-    path = write(FORMAT, tmp_path / "x", Ragged.of(DOCUMENTS), eos_id=EOS, options={"samples": 9, **options})
+    path = write(FORMAT, tmp_path / "x", Ragged.of(DOCUMENTS), eos_id=EOS, options={"shard_size": 72, **options})
     files = sorted(path.iterdir())
     assert len(files) > 3
     assert sequences(read_format(FORMAT, path)) == DOCUMENTS

@@ -121,7 +121,7 @@ def test_nothing(tmp_path):
 def test_files_of_a_directory(tmp_path):
     """Near-equal files, one stream through all; a missing one is told."""
     data = dataset()
-    path = write(FORMAT, tmp_path / "d", data, eos_id=EOS, options={"seq_len": 64, "samples": 60})
+    path = write(FORMAT, tmp_path / "d", data, eos_id=EOS, options={"seq_len": 64, "shard_size": 3840})
     files = sorted(path.iterdir())
     counts = []
     for name in files:
@@ -154,7 +154,7 @@ def test_corpus_types(tmp_path, top, dtype):
 
 
 @pytest.mark.parametrize(
-    "options", [{"seq_len": 0}, {"seq_len": 1 << 23}, {"samples": 0}, {"pad": -1}, {"pad": 1 << 31}]
+    "options", [{"seq_len": 0}, {"seq_len": 1 << 23}, {"shard_size": 0}, {"pad": -1}, {"pad": 1 << 31}]
 )
 def test_options_out_of_range(tmp_path, options):
     with pytest.raises(OptionError, match="outside|less"):
@@ -174,8 +174,8 @@ def test_parts_are_gone(tmp_path):
 def test_regions_stay_in_their_files(tmp_path):
     source = MemoryReader(dataset())
     for options in (
-        FORMAT.write_options(seq_len=16, samples=100),
-        FORMAT.write_options(layout="corpus", seq_len=16, samples=100),
+        FORMAT.write_options(seq_len=16, shard_size=1600),
+        FORMAT.write_options(layout="corpus", seq_len=16, shard_size=1600),
     ):
         writer = FORMAT.writer(tmp_path / "d", options, Target(EOS))
         total = source.info.tokens + source.info.sequences

@@ -189,4 +189,4 @@ def test_same_bytes_as_upstream_with_separators_only_where_missing(tmp_path, nam
     documents = [
         document if i % 3 == 0 or document[-2:-1] == [eos] else document[:-1] for i, document in enumerate(stored(name))
     ]
-    assert rewritten(tmp_path, name, documents, {"eod": "if-missing"}, size) == PACKS[name]["sha256"]
+    assert rewritten(tmp_path, name, documents, {"eos": "if-missing"}, size) == PACKS[name]["sha256"]

@@ -391,7 +391,7 @@ class FlatWriter(TokenWriter):
 
     Attributes that a format states:
         separators: Where the separator is stored. NONE: an index separates sequences. TRAILING: an index does, and each
-            sequence also ends with the separator unless an option `eos` or `eod` is "none". AFTER, BETWEEN, BEFORE:
+            sequence also ends with the separator unless the option `eos` is "none". AFTER, BETWEEN, BEFORE:
             only the separator does.
         scanned: True if readers of the format look for the separator despite an index, so no sequence may contain it.
         suffix: Suffix of a destination that is one file; a destination with another name is a folder.
@@ -402,7 +402,6 @@ class FlatWriter(TokenWriter):
             `dtype` is given.
         names: Pattern of the names of files in a folder, from `number`, `stem` (of the folder) and `options`, such as
             "part-{number:05d}.npy". "" if a dataset is one file.
-        per_file: Name of the option that gives the tokens per file of a folder.
         limit: The largest ID that the format can store.
         most_bytes: The largest size of a file, in bytes.
         mask_file: Returns the path of the loss mask of a token file. A mask has one byte per token: 1 if the token
@@ -418,7 +417,6 @@ class FlatWriter(TokenWriter):
     needs_max_id: bool = False
     dtypes: Sequence[str] = ("<u2", "<u4")
     names: str = ""
-    per_file: str = ""
     limit: int = 2**32 - 1
     most_bytes: int = 2**63 - 1
     mask_file: Callable[[Path], Path] | None = None
@@ -432,7 +430,7 @@ class FlatWriter(TokenWriter):
     @classmethod
     def traits(cls, options: Any) -> WriterTraits:
         """See `Format.writer_traits`."""
-        without = "none" in (getattr(options, "eos", ""), getattr(options, "eod", ""))
+        without = getattr(options, "eos", "") == "none"
         separators = Separators.NONE if without else cls.separators
         return WriterTraits(
             separators,
@@ -453,8 +451,8 @@ class FlatWriter(TokenWriter):
         return np.dtype(getattr(self.options, "dtype", None) or next(fitting, self.dtypes[-1]))
 
     def file_tokens(self) -> int | None:
-        """Return the number of tokens per file; None if one file holds all of them."""
-        return int(getattr(self.options, self.per_file)) if self.per_file and self.folder else None
+        """Return the number of tokens per file: the option `shard_size`. None if one file holds all of them."""
+        return getattr(self.options, "shard_size", None) if self.folder else None
 
     def file(self, number: int) -> Path:
         """Return the path of file `number`. If the destination is one file, that is the destination."""

@@ -63,7 +63,7 @@ class WriteOptions:
     codes: Literal["numpy", "tensor"] = option(
         "numpy", "type of the IDs for readers: numpy's u16, u32 or torch's u16, i32"
     )
-    chunk_tokens: int = option(1 << 24, "tokens per chunk; documents stay complete", least=1, most=1 << 29)
+    shard_size: int = option(1 << 24, "tokens per chunk; documents stay complete", least=1, most=1 << 29)
     compression: str = option("none", "compression of each chunk: none, zstd, or with a level zstd:7")
     seq_len: int | None = option(None, "block_size of TokensLoader; a note reports what it will drop", least=1)
 
@@ -71,7 +71,7 @@ class WriteOptions:
 class Writer(ShardWriter):
     """A writer of chunks and then of index.json."""
 
-    codecs, per_file = ("zstd",), "chunk_tokens"
+    codecs = ("zstd",)
     empties = "TokensLoader, which reads a chunk as one stream, cannot tell that they are there"
 
     def dtype(self, top: int) -> np.dtype[Any]:
@@ -101,7 +101,7 @@ class Writer(ShardWriter):
         kinds = TENSOR if self.options.codes == "tensor" else NUMPY
         code = max(code for code, kind in kinds.items() if np.dtype(kind) == dtype)
         config = {
-            "chunk_bytes": None, "chunk_size": self.options.chunk_tokens, "compression": self.codec or None,
+            "chunk_bytes": None, "chunk_size": self.options.shard_size, "compression": self.codec or None,
             "encryption": None, "data_format": [f"no_header_{self.options.codes}:{code}"], "data_spec": _SPEC,
             "item_loader": _TOKENS,
         }  # fmt: skip

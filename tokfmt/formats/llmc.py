@@ -60,7 +60,7 @@ class WriteOptions:
     variant: Literal["gpt2", "llama3", "automodel"] | None = option(
         None, "variant of the header; auto: gpt2 if IDs and separator allow it"
     )
-    shard_tokens: int = option(100_000_000, "tokens per file of a folder", least=1, most=(1 << 31) - 1)
+    shard_size: int = option(100_000_000, "tokens per file of a folder", least=1, most=(1 << 31) - 1)
     split: Literal["train", "val"] = option(
         "train", "split of a folder to write: train in the shards from 1 on, or val in shard 0"
     )
@@ -80,7 +80,7 @@ class Writer(FlatWriter):
         return np.dtype(f"<u{VARIANTS[self._variant(top)][2] or (2 if top < 1 << 16 else 4)}")
 
     def file_tokens(self) -> int:
-        return int(self.options.shard_tokens) if self.folder and self.options.split == "train" else _MOST
+        return int(self.options.shard_size) if self.folder and self.options.split == "train" else _MOST
 
     def file(self, number: int) -> Path:
         return super().file(number + (self.options.split == "train"))

@@ -69,7 +69,7 @@ class WriteOptions:
         None, "dtype of IDs; auto: uint16 if the largest ID allows it"
     )
     hashes: Literal["sha1", "none"] = option("sha1", "hashes of each shard in the index")
-    shard_tokens: int = option(1 << 24, "tokens per shard; documents stay complete", least=1, most=1 << 29)
+    shard_size: int = option(1 << 24, "tokens per shard; documents stay complete", least=1, most=1 << 29)
     compression: str = option(
         "none", "compression of each shard: none, zstd, gz, bz2, snappy, br; with a level zstd:7, gz:9, bz2:5"
     )
@@ -80,7 +80,7 @@ class Writer(ShardWriter):
 
     head = 9  # bytes: u32 size of the sample, u8 for 1 dimension of 4 bytes, u32 length
     empties = "streaming reads them, and its MDSWriter refuses to write them again"
-    codecs, per_file = ("zstd", "gz", "bz2", "snappy", "br"), "shard_tokens"
+    codecs = ("zstd", "gz", "bz2", "snappy", "br")
 
     @property
     def hashed(self) -> Sequence[str]:  # type: ignore[override]

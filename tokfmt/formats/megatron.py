@@ -90,22 +90,22 @@ class ReadOptions:
 class WriteOptions:
     """Options for writing indexed datasets."""
 
-    eod: Literal["always", "none"] = option("always", "separator after each document, as with --append-eod, or none")
+    eos: Literal["always", "none"] = option("always", "separator after each document, as with --append-eod, or none")
     dtype: Literal["uint16", "int32"] | None = option(
         None, "dtype of the tokens; auto: uint16 if the largest ID allows it"
     )
-    tokens_per_file: int | None = option(None, "tokens per prefix of a folder of prefixes, at most", least=1)
+    shard_size: int | None = option(None, "tokens per prefix of a folder of prefixes, at most", least=1)
 
 
 class Writer(FlatWriter):
-    """A writer of PREFIX.bin and then PREFIX.idx, or of a folder of such pairs with `tokens_per_file`."""
+    """A writer of PREFIX.bin and then PREFIX.idx, or of a folder of such pairs with `shard_size`."""
 
     separators, needs_max_id, dtypes, limit = Separators.TRAILING, True, ("<u2", "<i4"), INT32_MAX
-    whole, names, per_file = True, "{number:05d}_text_document.bin", "tokens_per_file"
+    whole, names = True, "{number:05d}_text_document.bin"
 
     @property
     def folder(self) -> bool:
-        return self.options.tokens_per_file is not None
+        return self.options.shard_size is not None
 
     def create(self, source: TokenReader) -> None:
         if self.path.suffix != ".bin" and not self.folder:  # `canonical` keeps the path of an existing file.
@@ -196,11 +196,11 @@ class Megatron(FlatFormat):
         return path if self._is_list(path) else super().canonical(path)
 
     def destination(self, path: Path, options: WriteOptions) -> Path:
-        if options.tokens_per_file is None or listing.is_dir(path):
+        if options.shard_size is None or listing.is_dir(path):
             return self.canonical(path)
         if path.suffix in self.suffixes:
-            what = f"tokens_per_file={options.tokens_per_file}: {printable(path.name)} is one file. Name a folder"
-            raise OptionError(what, name="tokens_per_file")
+            what = f"shard_size={options.shard_size}: {printable(path.name)} is one file. Name a folder"
+            raise OptionError(what, name="shard_size")
         return path
 
     def _is_list(self, path: Path) -> bool:

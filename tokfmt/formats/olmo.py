@@ -73,13 +73,13 @@ class WriteOptions:
     width: Literal[1, 2, 4, 8] | None = option(
         None, "bytes per token, to fit the vocabulary; auto: 2 unless IDs need more"
     )
-    file_tokens: int = option(1 << 29, "tokens per file of a folder; documents stay complete", least=1, most=1 << 40)
+    shard_size: int = option(1 << 29, "tokens per file of a folder; documents stay complete", least=1, most=1 << 40)
 
 
 class Writer(FlatWriter):
     """A writer of X.npy and X.csv.gz, or of such pairs in a folder; masks have the names of open-instruct."""
 
-    separators, suffix, whole, per_file = Separators.TRAILING, ".npy", True, "file_tokens"
+    separators, suffix, whole = Separators.TRAILING, ".npy", True
     scanned = True  # OLMo-core scans local files for EOS and ignores the rows.
     needs_max_id, dtypes, limit = True, ("<u2", "<u4", "<u8"), 2**63 - 1
 

@@ -36,7 +36,7 @@ class WriteOptions:
     pack_size: int | None = option(
         None, "maximum predictions per packed row of Megatron-Bridge; documents stay in order", least=1, most=1 << 22
     )
-    tokens_per_file: int = option(1 << 28, "approximate tokens per file of a folder", least=1)
+    shard_size: int = option(1 << 28, "approximate tokens per file of a folder", least=1)
     split: str | None = option(None, "split of a folder to write")
 
 

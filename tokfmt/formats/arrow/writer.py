@@ -200,7 +200,7 @@ class ColumnWriter(TokenWriter):
         for a, b in windows(first, last, _MANY):
             begins = rows.offsets(a, b)[:-1]
             keys = (begins + np.arange(a, b) * _ROW) // GROUP
-            here = np.zeros(b - a, np.int64) if self.single else begins // self.options.tokens_per_file
+            here = np.zeros(b - a, np.int64) if self.single else begins // self.options.shard_size
             changed = np.flatnonzero(np.diff(keys, prepend=before) != 0)
             for at in (a + changed).tolist():
                 if at > start:

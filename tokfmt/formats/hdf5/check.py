@@ -142,7 +142,7 @@ _LAYOUT = {
     "TF327": Code(
         "one file for several tasks",
         "HDF5IterableDataset deals out whole files to tasks (files[rank::tasks]): with one file all tasks but one have "
-        "nothing. Write at least as many files as tasks, of nearly the same size: --to-opt samples=N.",
+        "nothing. Write at least as many files as tasks, of nearly the same size: --to-opt shard_size=N.",
     ),
     "TF328": Code(
         "data_params.json cannot be read",

@@ -13,6 +13,7 @@ PARAMS = "data_params.json"
 
 Order = Literal["writer", "trainer", "given"]
 Stride = Literal["auto", "overlap", "disjoint", "bos", "per-document"]
+_FILE_SAMPLES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,14 @@ class WriteOptions:
     stride: Literal["overlap", "disjoint"] = option(
         "overlap", "a sample starts with the last label of the one before it (overlap), or after it (disjoint)"
     )
-    samples: int = option(65_536, "samples per file of a directory, at most", least=1)
+    shard_size: int | None = option(
+        None, "tokens per file of a directory, at most, in whole samples; auto: 65,536 samples", least=1
+    )
     pad: int | None = option(None, "padding ID of the last sample; auto: the separator", least=0, most=INT32_MAX)
     layout: Literal["samples", "corpus"] = option("samples", "samples [n, 3, seq_len], or one plain array of tokens")
     shuffle: bool | None = option(None, "byte-shuffle before compression; auto: above 4,096 tokens")
+
+    @property
+    def file_samples(self) -> int:
+        """The largest number of samples per file of a directory, at least one."""
+        return _FILE_SAMPLES if self.shard_size is None else max(1, self.shard_size // self.seq_len)

@@ -255,7 +255,7 @@ class SampleWriter(TokenWriter):
     def _files(self, source: TokenReader) -> _Files:
         shared = int(self.step == self.options.seq_len)  # overlapping windows share a token with the next
         samples = max(0, -(-(self._length(source) - shared) // self.step))
-        return _Files(self.path, samples, self.options.samples)
+        return _Files(self.path, samples, self.options.file_samples)
 
     def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
         size = min(size, max(_REGION, self._length(source) // _SPREAD))
@@ -392,7 +392,7 @@ class RowWriter(SampleWriter):
         return source.info.tokens
 
     def _files(self, source: TokenReader) -> _Files:
-        return _Files(self.path, source.info.sequences, self.options.samples)
+        return _Files(self.path, source.info.sequences, self.options.file_samples)
 
     def _blocks(self, source: TokenReader, cuts: Iterable[tuple[int, int]]) -> Iterator[_Block]:
         if not isinstance(source, Sampled):
@@ -444,7 +444,7 @@ class CorpusWriter(TokenWriter):
 
     def _files(self, source: TokenReader) -> _Files:
         length = WithSeparators(source, self.eos_id).info.tokens
-        return _Files(self.path, length, self.options.samples * self.options.seq_len)
+        return _Files(self.path, length, self.options.file_samples * self.options.seq_len)
 
     def wants_max_id(self, source: TokenReader) -> bool:  # noqa: ARG002 - of every source
         """See `TokenWriter.wants_max_id`."""

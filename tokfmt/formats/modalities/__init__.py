@@ -7,7 +7,7 @@
     to the end       pickled [(offset, length), ...]                   the same
 
 - Documents lie one after the other in the order of the index. Offsets and lengths are bytes, lengths include the
-  separator (`eod`), which follows every document, also the last. Offsets count from 0 in D, from the start of the file
+  separator (EOD), which follows every document, also the last. Offsets count from 0 in D, from the start of the file
   in A (8), B and C (12). There is no magic number, no checksum, no vocabulary.
 - B (2024-03) is D's header big-endian, C (2024-04) little-endian; both count offsets from 12. P0 .. P3 (2023-12, never
   released) have a header of 4 bytes or none. E is the output of a merge that subtracts 12 bytes from the offsets of
@@ -54,7 +54,7 @@ class Writer(FlatWriter):
         self._closed: Offsets | None = None
 
     def stored(self, source: TokenReader) -> TokenReader:
-        if self.options.eod != "if-missing":
+        if self.options.eos != "if-missing":
             return super().stored(source)
         eos_id = self.target.eos_id or 0
         if self._closed is None:  # `regions` comes first, so this is done once and travels with the writer
@@ -63,7 +63,7 @@ class Writer(FlatWriter):
 
     def merged(self, source: TokenReader) -> int:
         """See `TokenWriter.merged`."""
-        if self.options.eod != "if-missing":
+        if self.options.eos != "if-missing":
             return 0
         return source.info.tokens + source.info.sequences - int(self.stored(source).info.tokens)
 
@@ -205,7 +205,7 @@ class Modalities(FlatFormat):
     def repaired_with(self, path: Path, options: ReadOptions) -> Mapping[str, object]:
         """Documents as they are, with whatever ends them; the token width as it is, where Modalities reads it."""
         width = self.examine([path], options, Hints()).extents[0].dtype.itemsize
-        return {"eod": "none", "width": 4 if width == 3 else width}
+        return {"eos": "none", "width": 4 if width == 3 else width}
 
 
 FORMAT = Modalities()

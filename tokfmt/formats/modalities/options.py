@@ -26,7 +26,7 @@ class WriteOptions:
         "D", "D, which Modalities reads since 2024-07, or A, the older one that its documentation describes"
     )
     width: Literal[1, 2, 4] | None = option(None, "bytes per token; auto: the fewest that hold the largest ID (A: 4)")
-    eod: Literal["always", "if-missing", "none"] = option(
+    eos: Literal["always", "if-missing", "none"] = option(
         "always",
         "end every document with the separator, or only those that do not end with it already "
         "(as Modalities does since 2025-01; a document's own final separator is then not told apart), or none",

@@ -78,7 +78,7 @@ class Writer(FlatWriter):
         return replace(super().traits(options), sample_length=options.seq_len)
 
     def file_tokens(self) -> int:
-        return int(self.options.samples * self.options.seq_len)
+        return int(self.options.block_size)
 
     def padded(self, tokens: int) -> int:
         return -(-tokens // int(self.options.seq_len)) * int(self.options.seq_len)

@@ -9,6 +9,7 @@ from tokfmt.core.options import option
 
 SAMPLE = 8192
 _LARGEST_SAMPLE = 1 << 24
+_BLOCK_SAMPLES = 62_500  # as upstream writes them
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,4 +28,12 @@ class WriteOptions:
     """How to write stage-1 blocks."""
 
     seq_len: int = option(SAMPLE, "tokens in a sample", least=1, most=_LARGEST_SAMPLE)
-    samples: int = option(62_500, "samples per block (file)", least=1, most=1 << 40)
+    shard_size: int | None = option(
+        None, "tokens per block (file), rounded down to whole samples; auto: 62,500 samples", least=1, most=1 << 60
+    )
+
+    @property
+    def block_size(self) -> int:
+        """Tokens per block: whole samples, at least one."""
+        samples = _BLOCK_SAMPLES if self.shard_size is None else max(1, self.shard_size // self.seq_len)
+        return samples * self.seq_len

@@ -592,8 +592,7 @@ class _Job:
             raise self._uncertain(codes, f" ({error.sentence})") from error
         written = dict(self.written)
         if opened.separator.eos_id is None:
-            names = option_names(self.format.write_options)
-            written |= {name: "none" for name in ("eod", "eos") if name in names}
+            written |= {"eos": "none"} if "eos" in option_names(self.format.write_options) else {}
         request = Request(
             source,
             self.destination,

@@ -359,8 +359,8 @@ def _name_separator(request: Request, destination: Destination, tokenizer: Token
             f"{printable(name)} = {token}: {Option('eos', token)}" for name, token in tokenizer.ends[:3]
         )
         ways = [f"The tokenizer has {tokens}"]
-    if "none" in choices(destination.format.write_options, "eod") and request.source.eos in (None, "none"):
-        ways.append(f"store none with {to_option('eod', 'none')}")
+    if "none" in choices(destination.format.write_options, "eos") and request.source.eos in (None, "none"):
+        ways.append(f"store none with {to_option('eos', 'none')}")
     return ", or ".join(ways)
 
 
