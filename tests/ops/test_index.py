@@ -153,9 +153,9 @@ def test_an_index_that_exists_stays(tmp_path):
 
 
 def test_refusals(tmp_path):
-    with pytest.raises(FormatError, match=r"plain\.jsonl\.gz: is no gzip file"):
+    with pytest.raises(FormatError, match=r"plain\.jsonl\.gz: is not a gzip file"):
         write_index(FIXTURES / "bad" / "jsonl" / "plain.jsonl.gz", tmp_path / "x.idx")
-    with pytest.raises(UnsupportedError, match="is gzip data; an index is of plain text"):
+    with pytest.raises(UnsupportedError, match="is gzip data; only plain text can have an index"):
         write_index(FIXTURES / "bad" / "jsonl" / "control_members.jsonl.gz", tmp_path / "x.idx")
     with pytest.raises(FormatError, match="no such file"):
         write_index(tmp_path / "absent.jsonl")

@@ -244,5 +244,5 @@ def test_brackets_of_many_lines(shapes):
 def test_ids_that_stand_where_text_is_looked_for(line, field, ids_field):
     """The error says which option reads them."""
     problem = Parser("text", tuple(field.split(".")), others=False).one(line)
-    expected = f"--from-opt ids_field={ids_field} reads its ids" if ids_field else "--text-field NAME reads another one"
+    expected = f"--from-opt ids_field={ids_field} reads its IDs" if ids_field else "--text-field NAME reads another one"
     assert Message(problem.remedy).startswith(expected)

@@ -128,7 +128,7 @@ def test_an_index_made_without_the_faulty_lines(name, tmp_path):
     shutil.copy(LINES / f"{name}.drop.idx", tmp_path / "x.idx")
     source = reader(text)
     assert len(texts(source)) == 3
-    notes = ("x.idx leaves out 2 lines that are blank or no JSON; --from-opt index=none reads all",)
+    notes = ("x.idx leaves out 2 lines that are blank or not JSON; --from-opt index=none reads all",)
     assert source.info.notes == notes
     dropping = reader(text, index="none", allow_loss=("fields", "invalid-lines"))
     assert texts(dropping) == texts(source)
@@ -234,7 +234,7 @@ def test_the_first_record_decides(tmp_path):
     both = reader(put(tmp_path / "e.jsonl", '{"input_ids": [7], "text": "a"}'))
     assert ids(both) == [[7]]
     assert both.info.inferred == (
-        'records have both "input_ids" and "text": read as ids; --from-opt kind=text reads "text"',
+        'records have both "input_ids" and "text": read as IDs; --from-opt kind=text reads "text"',
     )
     assert texts(reader(tmp_path / "e.jsonl", kind="text")) == ["a"]
     assert texts(reader(put(tmp_path / "f.jsonl", '{"input_ids": "x", "text": "a"}'))) == ["a"]
@@ -438,10 +438,10 @@ def test_zstandard(tmp_path, monkeypatch):
     source = reader(path)
     assert texts(source) == [f"{i}" * 40 for i in range(5000)]
     assert texts(source, 1, 4990, 4992) == ["4990" * 40, "4991" * 40]
-    assert source.info.notes == ("compressed lines are read from their start: one task a file, no random access",)
+    assert source.info.notes == ("compressed lines are read from their start: one task per file, no random access",)
     whole = zstandard.ZstdCompressor(write_checksum=True).compress(content)
     for damaged, error in (
-        (whole[:-1], "ends too early"), (whole[:3], "is no zstandard file"), (whole[:-1] + b"x", "is damaged"),
+        (whole[:-1], "ends too early"), (whole[:3], "is not a zstandard file"), (whole[:-1] + b"x", "is damaged"),
         (whole[:100] + b"\xff" * 9 + whole[109:], "is damaged"), (whole + b"tail", "ends too early|is damaged"),
     ):  # fmt: skip
         path.write_bytes(damaged)

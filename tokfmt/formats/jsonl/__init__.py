@@ -1,31 +1,32 @@
-"""JSON lines: one JSON object a line, that holds a text or a list of token ids.
+"""JSON lines: one JSON object per line, which holds a text or a list of token IDs.
 
     file      bytes                                content
-    records   {"text": "..."} \\n                   a document of text; the field's name and place are options
-         or   {"input_ids": [1, 2, 3]} \\n          a sequence of token ids, 0..2^32-1
-    start     EF BB BF, or nothing                 UTF-8 byte order mark; no part of the first record
+    records   {"text": "..."} \\n                   a document of text; options give the path of the field
+         or   {"input_ids": [1, 2, 3]} \\n          a sequence of token IDs, 0..2^32-1
+    start     EF BB BF, or nothing                 UTF-8 byte order mark; not part of the first record
     line end  0A, or 0D 0A                         the last line may lack it; nothing else ends a line
     X.jsonl.gz, X.jsonl.zst                        the same, compressed; several members or frames are one text
 
-- A directory of *.jsonl(.gz, .zst), in natural order, is one dataset, and so are several files given together.
-- UTF-8 is strict. Of a duplicate key the last one counts. NaN, Infinity and lone surrogates may stand in fields that
-  are not read. At most 512 levels of nesting, and 256 MiB a line (`max_line`).
+- A directory of *.jsonl(.gz, .zst), in natural order, is one dataset. Several files given together are one dataset too.
+- UTF-8 is strict. If a key occurs twice, the last one counts. Fields that are not read may hold NaN, Infinity and lone
+  surrogates. The limits are 512 levels of nesting, and 256 MiB per line (`max_line`).
 - Written lines have json.dumps' spacing: `{"input_ids": [1, 2, 3]}`, `{"text": "..."}`, LF, no byte order mark, and
-  non-ASCII characters as they are. A name that ends in .gz or .zst has them compressed: see `compress`.
+  non-ASCII characters as they are. If the name ends in .gz or .zst, they are compressed: see `lines`.
 
-The raw index `X.idx` beside `X.jsonl`, which Modalities reads: a pickled list of (offset, length), one a document.
+The raw index `X.idx` of `X.jsonl`, which Modalities reads, is a pickled list with one (offset, length) per document.
 
     id   written                   offset   length              peculiarities
     I0   2023-11-03                bytes    bytes               an entry (size, 0) after the last line feed; CR counted
-    I1   2023-11-07                bytes    bytes               a last line without line feed is missing; CR counted
+    I1   2023-11-07                bytes    bytes               lacks a last line without line feed; CR counted
     I2   2023-11-10 .. 2024-01-28  bytes    bytes               CR counted
     I3   2024-01-29                bytes    bytes               as I2
     I4   2024-02-06 .. 2024-11-19  bytes    characters          the last length counts its line feed; CR not counted
     I5   2024-11-20 .. 2024-12-11  bytes    characters          CR not counted
     I6   2024-12-12 .. today       bytes    bytes               CR counted; what `tokfmt index` writes
 
-Offsets are right in all of them, so each entry is read from its offset to the line's own end; length 0 is no document.
-An entry that does not begin a line belongs to another file. Source: the output of each version of Modalities.
+Offsets are right in all versions, so tokfmt reads each entry from its offset to the end of the line. An entry of length
+0 is not a document. If an entry does not begin a line, the index belongs to another file.
+Source: the output of each version of Modalities.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Jsonl(Format):
     sections = LazyAttribute("tokfmt.formats.jsonl.check", "sections")
 
     def sniff(self, probe: Probe) -> Confidence | None:
-        """How surely a probe is JSON lines: an object in its first line that holds anything."""
+        """See `Format.sniff`. Looks for an object with at least one key in the first line."""
         if probe.is_directory:
             return Confidence.STRUCTURE if any(FILE_NAME.fullmatch(name) for name in probe.entries) else None
         named = _LINES.fullmatch(probe.path.name) is not None
@@ -96,7 +97,7 @@ class Jsonl(Format):
 
 
 def _first_line(probe: Probe) -> tuple[bytes, bool]:
-    """The first line that is not empty, as far as the probe shows it, and whether that is all of it."""
+    """Return the first line that is not empty, as far as the probe holds it, and True if that is all of it."""
     text, ended = probe.head, len(probe.head) == probe.size
     if compression_of(probe.head) is not None:
         text, ended = _decompressed(probe.path)
@@ -106,7 +107,7 @@ def _first_line(probe: Probe) -> tuple[bytes, bool]:
 
 
 def _decompressed(path: Path) -> tuple[bytes, bool]:
-    """The first 256 KiB or so of a compressed file, and whether it is all; nothing when it cannot be read."""
+    """Return about the first 256 KiB of a compressed file, and True if that is all of it; b"" if it is unreadable."""
     try:
         pieces: Iterator[bytes] = TextFile(path).pieces()
         return next(pieces, b""), next(pieces, None) is None
@@ -117,7 +118,7 @@ def _decompressed(path: Path) -> tuple[bytes, bool]:
 def _is_object(line: bytes) -> bool:
     if not line.startswith(b"{"):
         return False
-    from tokfmt.formats.jsonl.parse import Document, load  # takes 10 ms to import, and every file is sniffed
+    from tokfmt.formats.jsonl.parse import Document, load  # The import takes 10 ms, and every file is sniffed.
 
     document = load(line)
     return isinstance(document, Document) and isinstance(document.value, dict) and len(document.value) > 0

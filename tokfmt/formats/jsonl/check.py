@@ -1,7 +1,7 @@
-"""What can be wrong with JSON lines, what writing them again mends, and the parts of their files for `--raw`.
+"""Findings on JSON lines (TF501 to TF519), their repairs, and the sections of their files for `show --raw`.
 
-Findings TF501 ... TF519. Every line of a file of up to 12 MiB is read, else 4 MiB of lines at the start, in the middle
-and at the end (the first 12 MiB of compressed text); deep, all.
+A check reads every line of a file of up to 12 MiB. Of a larger file it reads 4 MiB of lines at the start, in the middle
+and at the end, or the first 12 MiB of compressed text. With `--deep` it reads all lines.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ _OMIT = Message(f"{allowing('invalid-lines')} leaves such lines out of a convers
 
 CODES: Mapping[str, Code] = {
     "TF501": Code(
-        "a line that is no record",
-        "A line is empty, not JSON, no object, or lacks the field that is read, or holds something else there than a "
-        "text (or a list of ids). Upstream's packers stop at it, or silently drop everything that follows. Correct the "
-        "line, or name the field with --text-field. " + _OMIT,
+        "a line that is not a record",
+        "A line is empty, is not JSON or not an object, or lacks the field that is read; or the field does not hold a "
+        "text (or a list of IDs). Upstream's packers stop at it, or silently drop everything that follows. Correct "
+        "the line, or name the field with --text-field. " + _OMIT,
     ),
     "TF502": Code(
         "cannot be read to its end",
-        "The file is not there, is compressed and damaged or cut, or its disk reports an error. Copy it again.",
+        "The file does not exist, its compressed data is damaged or cut, or the disk reports an error. Copy it again.",
     ),
     "TF503": Code(
         "a line that is not UTF-8",
-        "JSON is UTF-8, strictly. Latin-1 or UTF-16 text, a character cut in two, or surrogates encoded one by one. "
-        "iconv converts a whole file. " + _OMIT,
+        "JSON is strictly UTF-8. The line is Latin-1 or UTF-16 text, or has a character cut in two, or surrogates "
+        "encoded one by one. iconv converts a whole file. " + _OMIT,
     ),
     "TF504": Code(
         "a lone surrogate",
-        "An escape like \\ud83d without its second half is no character: a text was cut in the middle of an emoji by a "
-        "program that counts in UTF-16. Tokenizers refuse it, or replace it. " + _OMIT,
+        "An escape like \\ud83d without its second half is not a character: a program that counts in UTF-16 cut a text "
+        "in the middle of an emoji. Tokenizers refuse it, or replace it. " + _OMIT,
     ),
     "TF505": Code(
         "nested too deep",
@@ -58,8 +58,8 @@ CODES: Mapping[str, Code] = {
         unsafe=True,
     ),
     "TF506": Code(
-        "a token id of 2^32 or more",
-        "Token datasets hold 32 bits an id at most. The list does not hold token ids, or is damaged.",
+        "a token ID of 2^32 or more",
+        "Token datasets hold at most 32 bits per ID. The list does not hold token IDs, or is damaged.",
     ),
     "TF507": Code(
         "a byte order mark",
@@ -80,64 +80,64 @@ CODES: Mapping[str, Code] = {
     ),
     "TF510": Code(
         "a field that occurs twice",
-        "A record has the field that is read more than once. JSON leaves open which counts; tokfmt and Python take the "
-        "last one, others the first.",
+        "A record has the field that is read more than once. JSON does not define which one counts: tokfmt and Python "
+        "take the last one, other programs the first.",
     ),
     "TF511": Code(
         "the index cannot be read",
-        "X.idx beside X.jsonl is no pickled list of pairs of integers. tokfmt index writes a new one; "
+        "X.idx beside X.jsonl is not a pickled list of pairs of integers. tokfmt index writes a new one; "
         "--from-opt index=none reads all lines without one.",
     ),
     "TF512": Code(
-        "entries that begin no line",
-        "Offsets in the index are not where lines begin: the text was changed after the index was made, or it "
+        "entries that do not begin a line",
+        "Offsets in the index are not starts of lines: the text was changed after the index was made, or the index "
         "belongs to another file. Readers would return pieces of lines. tokfmt index writes a new one.",
     ),
     "TF513": Code(
         "lines without an entry",
-        "The index lists fewer lines than there are, so readers skip the others. Lines that are blank or no JSON may "
-        "be left out. Others are hidden: lines were appended after the index was made, it belongs to another file, or "
-        "it is damaged. tokfmt index writes a new one; --from-opt index=none reads every line, index=trust those it "
-        "names.",
+        "The index lists fewer lines than the file has, so readers skip the others. Lines that are blank or not JSON "
+        "may be left out. Others are hidden: lines were appended after the index was made, it belongs to another "
+        "file, or it is damaged. tokfmt index writes a new one; --from-opt index=none reads every line, and "
+        "index=trust reads the lines that it lists.",
     ),
     "TF514": Code(
         "an index of an older version",
         "Versions of Modalities counted lengths in characters instead of bytes (2024-02-06 to 2024-12-11), counted the "
-        "last line feed, or left out a last line without one. Today's packer cuts UTF-8 sequences with such an index: "
-        "its reader process dies and packing hangs for ever. Offsets are right in all of them, so tokfmt reads them; "
-        "tokfmt index (or check --fix OUT.jsonl) writes one of today.",
+        "last line feed, or left out a last line without one. The current packer cuts UTF-8 sequences with such an "
+        "index: its reader process dies, and packing hangs for ever. tokfmt reads these indexes, as their offsets are "
+        "right. tokfmt index (or check --fix OUT.jsonl) writes one of the current version.",
     ),
     "TF515": Code(
         "lengths that fit no version",
-        "Lengths in the index are neither bytes nor characters of their lines. The text was changed without moving "
-        "line borders, or another program wrote the index. One that reaches beyond its line hides those that follow. "
-        "tokfmt index writes a new one.",
+        "Lengths in the index are neither the bytes nor the characters of their lines. The text was changed without "
+        "moving line borders, or another program wrote the index. An entry that reaches beyond its line hides the "
+        "lines after it. tokfmt index writes a new one.",
     ),
     "TF516": Code(
         "unsafe",
-        "Reading on would take memory without bounds (a line of hundreds of megabytes, or of compressed data that "
-        "inflates to it), or the index, a pickle, would execute something. tokfmt has done none of it. --from-opt "
-        "max_line=BYTES accepts longer lines; never load such an index with pickle.",
+        "Reading on would take unbounded memory (a line of hundreds of megabytes, or compressed data that inflates to "
+        "one), or the index, a pickle, would execute code. tokfmt stops before that. --from-opt max_line=BYTES accepts "
+        "longer lines; never load such an index with pickle.",
         unsafe=True,
     ),
     "TF517": Code(
         "texts that spell a special token",
         "A text holds a literal <|endoftext|>. Packers that let the tokenizer parse special tokens make a separator of "
-        "it, in the middle of a document. tokfmt takes it as text, unless --special-tokens parse.",
+        "it, in the middle of a document. tokfmt takes it as text, unless --special-tokens parse is given.",
     ),
     "TF518": Code(
         "an index that is out of order",
-        "An entry of the index begins at or before the one before it: two indexes were joined, or it was shuffled. "
-        "Which order was meant is for you to say; tokfmt index writes one in the order of the lines.",
+        "An entry of the index begins at or before the one before it: two indexes were joined, or one was shuffled. "
+        "tokfmt cannot know the intended order; tokfmt index writes one in the order of the lines.",
     ),
     "TF519": Code(
         "blank lines",
-        "Lines of nothing but white space are no documents: tokfmt skips and counts them. Modalities' create_raw_index "
+        "Lines of only white space are not documents: tokfmt skips and counts them. Modalities' create_raw_index "
         "stops at them.",
     ),
 }
 
-_INDEX = "the index was made anew from the lines"
+_INDEX = "the index was written again from the lines"
 _NONE = {"index": "none"}
 
 REPAIRS: Mapping[str, Repair] = {
@@ -151,12 +151,12 @@ REPAIRS: Mapping[str, Repair] = {
 }
 
 
-_LOOK = 1 << 22  # bytes
+_LOOK = 1 << 22  # bytes per place that a check reads
 _SPECIAL = b"<|endoftext|>"
 
 
 def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-    """Every violation found in a file or a directory of lines."""
+    """Yield every finding on a file or a directory of lines."""
     try:
         reader = _reader(path, options)
     except FormatError as error:
@@ -169,12 +169,12 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
 
 
 def _reader(path: Path, options: ReadOptions) -> JsonlReader:
-    """A reader of all lines, whatever an index says and whatever is wrong with some."""
+    """Return a reader of all lines, without an index, which leaves out invalid ones."""
     return JsonlReader([path], replace(options, index="none"), Hints(allow_loss=frozenset({"invalid-lines"})))
 
 
 class _Look:
-    """One pass over one file, or over parts of it."""
+    """One check of one file, or of parts of it."""
 
     def __init__(self, text: TextFile, parser: Parser, how: Audit, *, index: str) -> None:
         self.text, self.parser, self.how, self.path = text, parser, how, str(text.path)
@@ -188,7 +188,7 @@ class _Look:
             for lines in self._chosen(longest):
                 if not lines.offset and lines.data.startswith(BOM):
                     yield Finding("TF507", "warning", self.path, "begins with a byte order mark", "Remove it", 0)
-                if len(lines) and not len(lines.without_blank()):  # to parse them one by one takes long
+                if len(lines) and not len(lines.without_blank()):  # Parsing blank lines one by one is slow.
                     self.first_blank = self.first_blank or self._named(lines, 0)
                     self.blank += len(lines)
                     self._count(lines, Parsed([], [], []))
@@ -206,7 +206,7 @@ class _Look:
             yield from self.audit.findings()
 
     def _chosen(self, longest: int) -> Iterator[Lines]:
-        """All lines, or those at the start, in the middle and at the end of a large file."""
+        """Yield all lines, or those at the start, in the middle and at the end of a large file."""
         text = self.text
         if self.how.deep or (text.compression is None and text.size <= 3 * _LOOK):
             yield from walk(text, 0, None, longest)
@@ -224,7 +224,7 @@ class _Look:
             yield from walk(text, border(text, at, longest), border(text, at + _LOOK, longest), longest)
 
     def _named(self, lines: Lines, index: int) -> str:
-        """A line in words: by number where all lines before it were counted."""
+        """Return a line in words: its number if all lines before it were counted, else its byte offset."""
         if self.from_start:
             return f"line {self.lines + index + 1:,}"
         return f"the line at byte {lines.begin(index):,}"
@@ -241,7 +241,7 @@ class _Look:
                     problem.code, "error", self.path, f"{named} {problem.words}", problem.remedy, offset + problem.at
                 )
             elif isinstance(problem, IdTooLarge):
-                message = f"{named} has the token id {problem.token:,}; the largest possible is 4,294,967,295"
+                message = f"{named} has the token ID {problem.token:,} (expected at most 4,294,967,295)"
                 yield Finding("TF506", "error", self.path, message, "Correct it", offset)
         self._count(lines, parsed)
         name = json.dumps(self.parser.path[-1], ensure_ascii=False).encode()
@@ -256,7 +256,7 @@ class _Look:
         offsets, lengths = lines.stretches()
         returns = (lines.ends + lines.offset) < (offsets + lengths)
         self.returns += int(np.count_nonzero(returns))
-        # a last line without any line end is of either kind
+        # A last line without a line end counts for neither kind.
         self.unended = 0 if lines.data.endswith(b"\n") else 1
         self._count_special(lines)
         if all(parsed.values):
@@ -268,7 +268,7 @@ class _Look:
                 self.empty += 1
 
     def _count_special(self, lines: Lines) -> None:
-        """Lines that spell a special token."""
+        """Count the lines that spell a special token."""
         if self.parser.kind != "text" or _SPECIAL not in lines.data:
             return
         for index, line in enumerate(lines.tolist()):
@@ -282,12 +282,12 @@ class _Look:
             yield Finding("TF508", "warning", self.path, message, "Convert the line ends with dos2unix")
         if self.empty:
             what = "text" if self.parser.kind == "text" else "sequence"
-            where = "" if self.whole else " where they were looked at"
+            where = "" if self.whole else " in the parts that were checked"
             message = f"{_are(self.empty, what)} empty{where} (first: {self.first_empty})"
             remedy = "Modalities' packer drops everything after an empty text; remove these lines for it"
             yield Finding("TF509", "warning", self.path, message, remedy if self.parser.kind == "text" else "")
         if self.blank:
-            message = f"{_are(self.blank, 'line')} blank (first: {self.first_blank}): no documents"
+            message = f"{_are(self.blank, 'line')} blank (first: {self.first_blank}), so tokfmt skips them"
             yield Finding("TF519", "info", self.path, message, "Modalities' index stops at them; remove them for it")
         if self.special:
             spell = f"{counted(self.special, 'line')} spell{'s' * (self.special == 1)}"
@@ -304,7 +304,7 @@ def _are(number: int, word: str) -> str:
 
 
 def _repeats(line: bytes, path: tuple[str, ...]) -> bool:
-    """Whether an object on the path of the field has its key twice."""
+    """Return True if an object on the path of the field has its key twice."""
     repeated: list[str] = []
 
     def pairs(items: list[tuple[str, object]]) -> dict[str, object]:
@@ -319,12 +319,12 @@ def _repeats(line: bytes, path: tuple[str, ...]) -> bool:
     return bool(repeated)
 
 
-_READ = 1 << 20  # bytes of a line that are looked at to compare its length with an index entry
+_READ = 1 << 20  # bytes of a line that are read to compare its length with an index entry
 _GZIP_OS = {0: "FAT", 3: "Unix", 10: "NTFS", 255: "unknown"}
 
 
 def sections(path: Path, options: ReadOptions) -> Sequence[Section]:
-    """Of each file: its start, its lines, and the index beside it."""
+    """Return the sections of each file: its start, its lines, and its index."""
     try:
         files = files_of([path])
     except FormatError as error:
@@ -347,13 +347,13 @@ def _of_file(path: Path, options: ReadOptions) -> Iterator[Part]:
 
 
 def file_start(path: Path) -> list[Field]:
-    """How a file of text begins: a byte order mark, the header of its compression, or a character."""
+    """Return the fields of the start of a text file: a byte order mark, a gzip or zstandard header, or a character."""
     file = open_file(path)
     head = file.read(0, min(file.size, 16))
     if not head:
         return [Field("content", 0, 0, "nothing", "no records")]
     if head.startswith(BOM):
-        return [Field("byte order mark", 0, 3, "UTF-8", "no part of the first record")]
+        return [Field("byte order mark", 0, 3, "UTF-8", "not part of the first record")]
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return [Field("byte order mark", 0, 2, "UTF-16", "lines should be UTF-8", wrong=True)]
     if head.startswith(b"\x1f\x8b") and len(head) > 9:
@@ -373,7 +373,7 @@ def file_start(path: Path) -> list[Field]:
 
 
 class _Lines:
-    """The lines of a file, found as far as they are asked for; a mark is kept every 256 KiB."""
+    """The lines of a file as fields, read only as far as needed. Keeps one byte offset for every 256 KiB."""
 
     def __init__(self, path: Path, options: ReadOptions) -> None:
         self.text, self.longest = TextFile(path), options.max_line
@@ -419,8 +419,8 @@ class _Lines:
         return found
 
     def _pieces(self, first: int, last: int) -> Iterator[tuple[int, Lines]]:
-        """Lines that hold those asked for, and the number of the first of each."""
-        if self.text.compression is not None:  # a stream: from its start again
+        """Yield batches of lines that contain the lines `first <= i < last`, with the number of their first line."""
+        if self.text.compression is not None:  # A stream is read from its start again.
             number = 0
             for lines in self._all() if first < last else ():
                 if number + len(lines) > first:
@@ -438,26 +438,27 @@ class _Lines:
     def _of(self, lines: Lines, number: int) -> Iterator[Field]:
         plain = self.text.compression is None
         for k, line in enumerate(lines.tolist()):
-            said, wrong = self._said(line)
+            meaning, wrong = self._meaning(line)
             at = lines.begin(k) if plain else None
             text = shown(line[:256].decode("utf-8", "backslashreplace"))
-            yield Field(f"line {number + k + 1:,}", at, len(line) if plain else 0, text, said, wrong)
+            yield Field(f"line {number + k + 1:,}", at, len(line) if plain else 0, text, meaning, wrong)
 
-    def _said(self, line: bytes) -> tuple[str, bool]:
+    def _meaning(self, line: bytes) -> tuple[str, bool]:
+        """Return what a line holds, in words, and True if it is invalid."""
         if self.parser is None:
             return "", False
         if not line.strip():
-            return "blank: no document", False
+            return "blank: not a document", False
         value = self.parser.one(line)
         if isinstance(value, str):
             return f"text of {len(value):,} characters", False
-        return (f"{len(value):,} ids", False) if isinstance(value, list) else (_fault(value), True)
+        return (f"{len(value):,} IDs", False) if isinstance(value, list) else (_fault(value), True)
 
 
 def _fault(problem: Problem) -> str:
     if isinstance(problem, Fault):
         return shown(problem.words)
-    return f"has the token id {shown(getattr(problem, 'token', ''))}, which is too large"
+    return f"has the token ID {shown(getattr(problem, 'token', ''))}, which is too large"
 
 
 def _index_start(path: Path) -> list[Field]:
@@ -466,7 +467,7 @@ def _index_start(path: Path) -> list[Field]:
 
 
 class _Entries:
-    """The entries of a raw index, each compared with the line it points to."""
+    """The entries of a raw index as fields, each compared with the line that it points to."""
 
     def __init__(self, file: File, text: TextFile) -> None:
         self.text, self.table = text, EntryTable(file, 0, file.size)
@@ -481,23 +482,24 @@ class _Entries:
         for k, (offset, length, position) in enumerate(
             zip(some.offsets.tolist(), some.lengths.tolist(), some.positions.tolist(), strict=True)
         ):
-            said, wrong = self._said(first + k, offset, length)
+            meaning, wrong = self._meaning(first + k, offset, length)
             if length and offset <= before[-1]:
-                said, wrong = out_of_order(index, first + k, offset, before[-1]).statement, True
+                meaning, wrong = out_of_order(index, first + k, offset, before[-1]).statement, True
             before.append(offset)
             value = f"offset {offset:,}, length {length:,}"
             target = Pointer(self.text.path, offset)
             fields.append(
-                Field(f"entry {first + k:,}", position, self.table.size(position), value, said, wrong, target=target)
+                Field(f"entry {first + k:,}", position, self.table.size(position), value, meaning, wrong, target=target)
             )
         if self.table.error is not None and first <= self.table.count < last:
             fields.append(broken(self.table.error))
         return fields
 
-    def _said(self, entry: int, offset: int, length: int) -> tuple[str, bool]:
+    def _meaning(self, entry: int, offset: int, length: int) -> tuple[str, bool]:
+        """Return what is notable about an entry, in words, and True if it is invalid."""
         file = self.text.file
         if not length:
-            return "no document", False
+            return "not a document", False
         if error := misplaced(self.table.file.path, self.text, entry, offset):
             return error.statement, True
         head = file.read(offset, min(_READ, file.size - offset))

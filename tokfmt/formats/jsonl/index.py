@@ -1,12 +1,12 @@
-"""The raw index `X.idx` beside `X.jsonl`, which tells which of its lines are documents: read, checked, written.
+"""Read, check and write the raw index `X.idx` of `X.jsonl`, which lists the lines that are documents.
 
-A pickled list of (offset, length), one entry a line. Every writer in its history got the offsets right, in bytes; what
-the lengths count changed several times (see the package's docstring). So an offset is trusted, once the byte before it
-is a line end, and a line is read to its own end; of the lengths only 0 means something: no document. (But no writer's
-lengths ever reached beyond the line: one that runs into the next entry hides lines.)
+The index is a pickled list with one (offset, length) per line. Every version of its writer stored the right offsets,
+in bytes. The meaning of the lengths changed several times; see the docstring of the package. So an offset is used if
+the byte before it is a line end, and a line is read to its own end. An entry of length 0 is not a document. No writer
+stored a length that reaches beyond the line: an entry that overlaps the next one hides lines.
 
-Upstream can leave lines out that are not JSON, and blank ones. Any other line without an entry is hidden by an index
-that is older than the text, of another text, or damaged: an error, unless `index=trust` says that it is meant.
+Upstream can leave out lines that are blank or not JSON. Any other line without an entry is hidden by an index that is
+older than the text, belongs to another text, or is damaged. That is an error unless `index=trust` is given.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from tokfmt.formats.pickled_index import read_entries, write_entries
 
 REMEDY = f"tokfmt index makes a new one; {from_option('index', 'none')} reads every line without it"
 _OTHER_FILE = "this is the index of another file or an older one"
-_LOOKED_AT = 64  # entries compared with the lines on opening; reading compares each
-_GAPS = 4096  # gaps between entries that are looked into, to count the lines left out
-_GAP_BYTES = 1 << 24
-_OTHER_TOOLS = (b"MMIDIDX", b"TNTIDX")  # an .idx of another toolkit, which belongs to a .bin
+_LOOKED_AT = 64  # entries that opening compares with the lines; reading compares each
+_GAPS = 4096  # gaps between entries that are read, at most, to count the lines without an entry
+_GAP_BYTES = 1 << 24  # bytes of these gaps, at most
+_OTHER_TOOLS = (b"MMIDIDX", b"TNTIDX")  # magic of an .idx of another toolkit, which belongs to a .bin
 
 
 @dataclass(frozen=True, eq=False)
 class RawIndex:
-    """The entries of an index that belongs to a text file.
+    """The entries of the index of a text file.
 
     Attributes:
-        path: Of the index.
-        offsets: int64[documents], where each begins in the text; increasing.
-        notes: What a person should know.
-        trusted: Lines may be left out that are documents.
+        path: The path of the index.
+        offsets: int64[documents], the byte offset of each document in the text; ascending.
+        notes: Notes for the user.
+        trusted: True if lines that are documents may have no entry.
     """
 
     path: Path
@@ -58,10 +58,10 @@ class RawIndex:
     trusted: bool = False
 
     def documents(self, lines: Lines) -> Lines:
-        """Those lines that have an entry.
+        """Return the lines that have an entry.
 
         Raises:
-            CorruptError: An entry points into a line, or a line that is JSON has none.
+            CorruptError: An entry points into a line, or a line that is JSON has no entry.
         """
         first, at, hit = _begun(self.offsets, lines)
         if not hit.all():
@@ -75,17 +75,18 @@ class RawIndex:
 
 
 def _begun(offsets: Positions, lines: Lines) -> tuple[int, Positions, NDArray[np.bool_]]:
-    """Which of some lines the entries that fall into them begin.
+    """Match the entries that point into some lines with these lines.
 
     Args:
-        offsets: Of all entries, ascending.
+        offsets: The offsets of all entries, ascending.
         lines: Whole lines of the text, none left out.
 
     Returns:
-        The number of the first entry there; of each, the index of its line, int64[n], and whether it begins one.
+        The number of the first of the n entries; int64[m], the index of the line of each entry that begins a line;
+        bool[n], True for an entry that begins a line.
     """
     starts = lines.starts + lines.offset
-    starts[:1] = lines.offset  # an entry begins before the byte order mark
+    starts[:1] = lines.offset  # An entry begins before the byte order mark.
     first, last = np.searchsorted(offsets, [lines.offset, lines.offset + len(lines.data)]).tolist()
     wanted = offsets[first:last]
     at = np.searchsorted(starts, wanted)
@@ -95,12 +96,12 @@ def _begun(offsets: Positions, lines: Lines) -> tuple[int, Positions, NDArray[np
 
 
 def index_path(text: Path) -> Path:
-    """Where the index of a text file is looked for: `X.idx` beside `X.jsonl`."""
+    """Return the path of the index of a text file: `X.idx` for `X.jsonl`."""
     return text.with_suffix(".idx")
 
 
 def has_index(text: TextFile) -> bool:
-    """Whether an index stands beside a plain text file; an .idx of another toolkit is none."""
+    """Return True if a plain text file has an index. The .idx of another toolkit does not count."""
     path = index_path(text.path)
     if text.compression is not None or path == text.path or not listing.is_there(path):
         return False
@@ -111,9 +112,9 @@ def has_index(text: TextFile) -> bool:
 
 
 def load_certain(text: TextFile, *, trusted: bool) -> tuple[RawIndex | None, Damage | None]:
-    """The index beside a plain text file that may be damaged: of a cut one the entries that are complete.
+    """Return the index of a plain text file, and its damage; of a cut index, the complete entries.
 
-    Nothing tells whether the lines behind those have entries, so the text is read no farther.
+    The lines after the last complete entry may or may not have entries, so the text is read only up to them.
     """
     try:
         return load_index(text, trusted=trusted, partial=True), None
@@ -127,15 +128,16 @@ def load_certain(text: TextFile, *, trusted: bool) -> tuple[RawIndex | None, Dam
 
 
 def load_index(text: TextFile, *, trusted: bool, partial: bool = False, cut: bool = False) -> RawIndex | None:
-    """The index beside a plain text file; None when there is none.
+    """Return the index of a plain text file; None if there is none.
 
     Args:
-        trusted: Lines that no entry names are left out.
-        partial: Entries behind the end of the text, which was cut, are left out.
-        cut: The index ends too early: the entries that are complete, and the text as far as they tell.
+        text: The text file. With `cut`, its `limit` is set to the end of the last line that has an entry.
+        trusted: Leave out lines without an entry.
+        partial: Leave out entries after the end of the text, which may be cut.
+        cut: The index ends too early: return its complete entries.
 
     Raises:
-        FormatError: It is not an index of this file, or damaged, or hides lines of it (unless it is trusted).
+        FormatError: The index belongs to another file, is damaged, or hides lines (unless it is trusted).
     """
     if not has_index(text):
         return None
@@ -169,7 +171,14 @@ def load_index(text: TextFile, *, trusted: bool, partial: bool = False, cut: boo
 
 
 def _disorder(path: Path, offsets: Positions, first: int = 0, before: int = -1) -> CorruptError | None:
-    """The error for the first entry that does not rise, from `before`; `first` is the number of the first of them."""
+    """Return the error of the first entry whose offset does not ascend; None if all do.
+
+    Args:
+        path: The path of the index.
+        offsets: The offsets of some entries.
+        first: The number of the first of these entries.
+        before: The offset of the entry before them.
+    """
     falling = np.flatnonzero(offsets <= np.concatenate(([before], offsets[:-1]))[: len(offsets)])
     if not len(falling):
         return None
@@ -178,7 +187,7 @@ def _disorder(path: Path, offsets: Positions, first: int = 0, before: int = -1) 
 
 
 def out_of_order(path: Path, entry: int, offset: int, before: int) -> CorruptError:
-    """The error for an entry that does not come after the one before it, which begins at `before`."""
+    """Return the error of an entry that does not begin after the entry before it, which begins at `before`."""
     what = f"entry {entry:,} begins at or before the one before it"
     return CorruptError(path, what, expected=f"an offset above {before:,}", found=offset)
 
@@ -192,17 +201,17 @@ def _check_places(path: Path, offsets: Positions, text: TextFile) -> None:
 
 
 def misplaced(path: Path, text: TextFile, entry: int, offset: int) -> CorruptError | None:
-    """The error for an entry that begins no line of the text; None if it does."""
+    """Return the error of an entry that does not begin a line of the text; None if it does."""
     if not 0 <= offset < text.size:
         return CorruptError(
-            path, f"entry {entry:,} lies outside {text.path.name}: {_OTHER_FILE}",
+            path, f"entry {entry:,} points outside {text.path.name}: {_OTHER_FILE}",
             expected=f"an offset below {text.size:,}", found=offset, remedy=REMEDY,
         )  # fmt: skip
     return stale(path, entry, offset) if offset and text.file.read(offset - 1, 1) != b"\n" else None
 
 
 def stale(path: Path, entry: int, offset: int) -> CorruptError:
-    """The error for an entry that points into a line."""
+    """Return the error of an entry that points into a line."""
     return CorruptError(
         path, f"entry {entry:,} points to byte {offset:,}, where no line begins: {_OTHER_FILE}", remedy=REMEDY
     )  # fmt: skip
@@ -211,17 +220,18 @@ def stale(path: Path, entry: int, offset: int) -> CorruptError:
 def overlaps(
     path: Path, text: TextFile, first: int, entries: tuple[int, Positions, Positions]
 ) -> Iterator[CorruptError]:
-    """Entries that reach beyond what they can hold: the next entry, or the end of the text.
+    """Yield errors of entries that reach beyond the end of the text, or into the next entry: the first of each.
 
     Args:
-        path, text: Of the index, and what it is of.
+        path: The path of the index.
+        text: The text file.
         first: The number of the first entry.
-        entries: Where the entry before them ends; offsets and lengths of each, in order, none of length 0.
+        entries: The end of the entry before them; their offsets; their lengths, none of them 0.
     """
     before, offsets, lengths = entries
-    ends = offsets + lengths  # no more than 2^63: what the decoder lets through
+    ends = offsets + lengths  # The decoder refuses entries whose end is above 2^63.
     beyond = np.flatnonzero((lengths > text.size) | (ends > text.size))
-    beyond = beyond[offsets[beyond] < text.size]  # others lie outside of the text: another file's index
+    beyond = beyond[offsets[beyond] < text.size]  # `misplaced` reports entries outside of the text.
     if len(beyond):
         at = int(beyond[0])
         yield CorruptError(
@@ -233,17 +243,17 @@ def overlaps(
     if len(over):
         at = int(over[0])
         yield CorruptError(
-            path, f"entry {first + at - 1:,} runs into the next: {_OTHER_FILE}",
+            path, f"entry {first + at - 1:,} overlaps the next: {_OTHER_FILE}",
             expected=f"an end at byte {int(offsets[at]):,} or before", found=int(reached[at]), remedy=REMEDY,
         )  # fmt: skip
 
 
 def hidden_lines(lines: Lines, indexed: Positions | None = None) -> list[int]:
-    """Where lines without an entry begin in the text that are documents all the same: they are JSON.
+    """Return the byte offsets of lines that are JSON, and so documents, but have no entry.
 
     Args:
         lines: Some lines.
-        indexed: Those among them that have an entry.
+        indexed: The indexes of those lines that have an entry.
     """
     rest = lines if indexed is None else lines.take(np.delete(np.arange(len(lines)), indexed))
     validator, starts = Validator(), (rest.starts + rest.offset).tolist()
@@ -253,32 +263,33 @@ def hidden_lines(lines: Lines, indexed: Positions | None = None) -> list[int]:
 
 
 def hiding(path: Path, text: TextFile, count: int, offset: int) -> CorruptError:
-    """The error for lines that are documents, and have no entry.
+    """Return the error of lines that are documents but have no entry.
 
     Args:
-        path, text: Of the index, and what it is of.
-        count: How many, as far as was looked.
-        offset: Where the first of them begins.
+        path: The path of the index.
+        text: The text file.
+        count: The number of such lines among those that were read.
+        offset: The byte offset of the first of them.
     """
     what = f"{count:,} lines of {text.path.name} that are" if count > 1 else f"a line of {text.path.name} that is"
     first = f"the first at byte {offset:,}" if count > 1 else f"at byte {offset:,}"
     return CorruptError(
-        path, f"leaves out {what} JSON ({first}): it is older than the text, or of another one",
+        path, f"leaves out {what} JSON ({first}): it is older than the text, or belongs to another one",
         remedy=f"{REMEDY}; index=trust leaves such lines out",
     )  # fmt: skip
 
 
 class _Gaps:
-    """What lies between entries, by their lengths: the ends of lines, and lines that have no entry."""
+    """The gaps between entries, from their lengths: they hold line ends, and lines without an entry."""
 
     def __init__(self, text: TextFile) -> None:
         self.text = text
         self.end = self.size = 0
-        self.found: list[tuple[int, int]] = []  # start and stop of each gap, in order; no more once they are many
+        self.found: list[tuple[int, int]] = []  # start and stop of each gap, in order, until there are too many
         self.many = False
 
     def add(self, offsets: Positions, lengths: Positions) -> None:
-        """The next entries."""
+        """Add the gaps between the next entries."""
         ends = offsets + np.minimum(lengths, self.text.size - offsets)
         starts = np.concatenate(([self.end], ends[:-1]))
         self._keep(starts, offsets)
@@ -286,17 +297,17 @@ class _Gaps:
             self.end = int(ends[-1])
 
     def _keep(self, starts: Positions, stops: Positions) -> None:
-        wide = np.flatnonzero(stops - starts > (starts > 0))  # a line feed is no gap
+        wide = np.flatnonzero(stops - starts > (starts > 0))  # A line feed alone is not a gap.
         self.size += int((stops - starts)[wide].sum())
         self.many = self.many or len(self.found) + len(wide) > _GAPS or self.size > _GAP_BYTES
-        if not self.many:  # reading looks at all the others
+        if not self.many:  # Reading the text inspects the other gaps.
             self.found += zip(starts[wide].tolist(), stops[wide].tolist(), strict=True)
 
     def notes(self, path: Path, *, trusted: bool) -> Iterator[str]:
-        """A note on lines without an entry, with their number if it takes but a look at few places.
+        """Yield a note on lines without an entry, with their number if there are few gaps to read.
 
         Raises:
-            CorruptError: One of them is a document, and the index is not trusted.
+            CorruptError: Such a line is a document, and the index is not trusted.
         """
         self._keep(np.asarray([self.end], np.int64), np.asarray([self.text.size], np.int64))
         count, hidden = 0, list[int]()
@@ -310,12 +321,12 @@ class _Gaps:
             yield f"{path.name} decides which lines are documents; lines without an entry are left out"
         elif count:
             lines_ = "lines" if count > 1 else "line"
-            what = "" if trusted else f" that {'are' if count > 1 else 'is'} blank or no JSON"
+            what = "" if trusted else f" that {'are' if count > 1 else 'is'} blank or not JSON"
             yield f"{path.name} leaves out {count:,} {lines_}{what}; {from_option('index', 'none')} reads all"
 
 
 def _lines_between(text: TextFile, start: int, stop: int) -> Lines:
-    """The lines that begin in a gap: it begins in a line unless it is the first."""
+    """Return the lines that begin in a gap. A gap after an entry begins inside a line."""
     gap = text.file.read(start, stop - start)
     cut = gap.find(b"\n") + 1 if start else 0
     return lines_of(text, gap[cut:] if cut or not start else b"", start + cut)
@@ -325,12 +336,12 @@ _NEW = "tokfmt index writes a new one"
 
 
 def unreadable(code: str, error: FormatError) -> Finding:
-    """An error as a line of a check; what is unsafe has a code of its own."""
+    """Return an error as a finding of `code`; an unsafe one has the code TF516."""
     return Finding.of("TF516" if isinstance(error, UnsafeError) else code, error)
 
 
 class IndexAudit:
-    """Sees all lines of a file once, in order, and judges the index beside it: which version of Modalities wrote it."""
+    """An audit of the index of a file, which compares all lines in order, and infers the version of Modalities."""
 
     def __init__(self, text: TextFile, *, trusted: bool) -> None:
         self.text, self.path, self.trusted = text, index_path(text.path), trusted
@@ -351,7 +362,7 @@ class IndexAudit:
                 self.error = error
 
     def _load(self, file: File) -> None:
-        offsets, lengths = array("q"), array("q")  # they grow without a copy of all
+        offsets, lengths = array("q"), array("q")  # Unlike numpy's, these arrays grow in place.
         for read_offsets, read_lengths in read_entries(file, 0, file.size, self.text.size + 1):
             real = read_lengths > 0
             some, sizes = read_offsets[real], read_lengths[real]
@@ -369,7 +380,7 @@ class IndexAudit:
             self.offsets, self.lengths = self.offsets[order], self.lengths[order]
 
     def look(self, lines: Lines) -> None:
-        """Compare the entries that fall into these lines with them."""
+        """Compare the entries that point into these lines with the lines."""
         if not self.present or self.error is not None:
             return
         first, at, hit = _begun(self.offsets, lines)
@@ -392,7 +403,7 @@ class IndexAudit:
             self.last_difference = int(wrong[-1])
 
     def findings(self) -> Iterator[Finding]:
-        """What is wrong with the index, after all lines were seen."""
+        """Yield the findings on the index. Call it after `look` has compared all lines."""
         name, error = str(self.path), self.error
         if not self.present:
             return
@@ -404,7 +415,7 @@ class IndexAudit:
         if misses:
             first = self.first_miss if self.first_miss >= 0 else len(self.offsets) - beyond
             message = (
-                f"{misses:,} of {len(self.offsets):,} entries begin no line of {self.text.path.name} "
+                f"{misses:,} of {len(self.offsets):,} entries do not begin a line of {self.text.path.name} "
                 f"(first: offset {int(self.offsets[first]):,}): it is the index of another file or an older one"
             )
             yield Finding("TF512", "error", name, message, _NEW)
@@ -419,8 +430,8 @@ class IndexAudit:
             yield Finding.of("TF513", error, "warning" if self.trusted else "error")
         left_out = self.lines - self.hits - self.hidden
         if left_out > 0:
-            message = f"{left_out:,} lines that are blank or no JSON have no entry"
-            yield Finding("TF513", "info", name, message, "Modalities leaves them out when it is told to")
+            message = f"{left_out:,} lines that are blank or not JSON have no entry"
+            yield Finding("TF513", "info", name, message, "Modalities leaves them out if an option asks for it")
         yield from self._version(name)
 
     def _misses_only_the_last(self) -> bool:
@@ -446,17 +457,17 @@ class IndexAudit:
 
 
 def _characters(lines: Lines) -> Positions:
-    """Characters of each line, without its carriage return and with its byte order mark; int64[lines]."""
+    """Return int64[lines], the characters of each line, without its carriage return and with its byte order mark."""
     raw = np.frombuffer(lines.data, np.uint8)
-    before = np.concatenate(([0], np.cumsum((raw & 0xC0) != 0x80)))  # continuation bytes begin no character
+    before = np.concatenate(([0], np.cumsum((raw & 0xC0) != 0x80)))  # Continuation bytes do not begin a character.
     starts = lines.starts.copy()
     starts[:1] = 0
     counts: Positions = before[lines.ends] - before[starts]
     return counts
 
 
-_ENTRIES = 1 << 16  # entries held at once
-_BARE = 4  # bytes of a line that may be nothing but a byte order mark and a carriage return
+_ENTRIES = 1 << 16  # entries in memory while the index is written
+_BARE = 4  # bytes of a line up to which it may be only a byte order mark and a carriage return
 _DROP = f"{Option('drop-invalid')} leaves such lines out of the index"
 
 Pairs = NDArray[np.int64]
@@ -465,13 +476,14 @@ Faults = Callable[[Lines], list[tuple[int, Fault]]]
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What was written.
+    """The report of an index that was written.
 
     Attributes:
-        source, destination: The text and its index.
-        entries: Lines in the index.
-        dropped: Lines left out because they are not JSON.
-        size: Bytes of the text.
+        source: The text file.
+        destination: The index.
+        entries: Number of lines in the index.
+        dropped: Number of lines that were left out because they are not JSON.
+        size: Size of the text in bytes.
     """
 
     source: Path
@@ -490,27 +502,32 @@ def write_index(
     overwrite: bool = False,
     advance: Callable[[int], None] | None = None,
 ) -> IndexReport:
-    """Write the pickled list of (offset, length) in bytes of every line, carriage returns and byte order mark included.
+    """Write the raw index of a file: the offset and length in bytes of every line.
+
+    Lengths include carriage returns and a byte order mark. If the function raises, no index is written.
 
     Args:
         source: A plain JSONL file.
-        destination: The index; `X.idx` beside `X.jsonl` when left out.
-        validate: Parse every line; else lines are only found, and no more than empty ones are invalid.
-        drop_invalid: Give no entry to lines that are not JSON, instead of stopping at the first.
-        overwrite: Replace an index that exists.
-        advance: Told how many more bytes of the text were looked at.
+        destination: The index (default: `X.idx` beside `X.jsonl`).
+        validate: Parse every line; else only empty lines are invalid.
+        drop_invalid: Leave out lines that are not JSON, instead of stopping at the first.
+        overwrite: Replace an existing index.
+        advance: Called with the number of bytes of the text that were read since the last call.
 
     Raises:
-        FormatError: A line is not JSON (with its number and byte offset), or there is none. Nothing is written.
+        FormatError: A line is not JSON (the message has its number and byte offset), or the file has no line.
+        UnsupportedError: The file is compressed.
+        OptionError: The destination is the source.
         DestinationExistsError: The index exists, and `overwrite` is not set.
     """
     text = TextFile(source)
     if text.compression is not None:
-        raise UnsupportedError(source, f"is {text.compression} data; an index is of plain text", remedy="Decompress it")
+        what = f"is {text.compression} data; only plain text can have an index"
+        raise UnsupportedError(source, what, remedy="Decompress it")
     destination = destination or index_path(source)
     place = resolve_link(destination)
     if place.resolve() == source.resolve() or (listing.exists(place) and place.samefile(source)):
-        raise OptionError(f"{source}: the index would replace the text. Name another with -o")
+        raise OptionError(f"{source}: the index would replace the text. Name another file with -o")
     validator = Validator() if validate else None
     with Staging(destination, overwrite=overwrite, readable=readable_by([source])) as staging:
         spilled = staging.scratch / "entries"
@@ -532,7 +549,7 @@ def _spill(
     *,
     drop_invalid: bool,
 ) -> tuple[int, int]:
-    """Write (offset, length) of each valid line, int64[2] each; how many there are, and how many lines are left out."""
+    """Write (offset, length) of each valid line as int64[2]; return the number of entries, and of lines left out."""
     entries = dropped = end = 0
     found = _found(text, drop_invalid) if validator is None else _looked_at(text, validator.faults, drop_invalid)
     for pairs, lines in found:
@@ -549,7 +566,7 @@ def _spill(
 def _looked_at(
     text: TextFile, faults_of: Faults, drop_invalid: bool, start: int = 0, stop: int | None = None
 ) -> Iterator[tuple[Pairs, int]]:
-    """Offset and length of each valid line, int64[n, 2], and how many lines that was of, some at a time."""
+    """Yield batches of lines that are parsed: int64[n, 2], offset and length of each valid line, and the line count."""
     for lines in walk(text, start, stop, MAX_LINE):
         faults = faults_of(lines)
         if faults and not drop_invalid:
@@ -561,7 +578,7 @@ def _looked_at(
 
 
 def _found(text: TextFile, drop_invalid: bool) -> Iterator[tuple[Pairs, int]]:
-    """The same of lines that need not be looked at, unless one of them may be empty or too long."""
+    """Yield the same for lines that are not parsed, unless one of them may be empty or too long."""
     for starts, ends in bounds(text):
         lengths = ends - starts
         if len(lengths) and (int(lengths.min()) <= _BARE or int(lengths.max()) > MAX_LINE):
@@ -577,7 +594,7 @@ def _pairs(offsets: NDArray[np.int64], lengths: NDArray[np.int64]) -> Pairs:
 
 
 def _empty(lines: Lines) -> list[tuple[int, Fault]]:
-    """Lines without a byte, which no reader takes."""
+    """Return the faults of empty lines, which no reader accepts."""
     return [(int(index), Fault("is empty", remedy="Remove it")) for index in np.flatnonzero(lines.ends == lines.starts)]
 
 

@@ -1,13 +1,13 @@
-"""Files of lines: their text, from the disk or out of gzip or zstandard, and the lines in it, a piece at a time.
+"""Read and write files of lines, plain or compressed with gzip or zstandard, one piece at a time.
 
-Compressed files are streams: they are read from their start, and no piece that comes out of them is larger than 32 MiB,
-however little went in (a zstandard block of 4 bytes can stand for 128 KiB).
+Compressed files are streams: they are read from their start. No decompressed piece is larger than 32 MiB, although a
+zstandard block of 4 bytes can hold 128 KiB.
 
-Files are written as gzip members, or zstandard frames, of 4 MiB of text: where they begin depends on the text alone,
-so the bytes are the same however many tasks wrote the parts. No time and no name stands in them.
+Compressed files are written as gzip members, or zstandard frames, of 4 MiB of text. Their borders depend only on the
+text, so the bytes do not depend on the number of tasks. They contain neither a time nor a name.
 
-Only a line feed ends a line. A carriage return before it belongs to the line end; U+2028, NEL and the like stand inside
-strings and split nothing. A UTF-8 byte order mark at the start of a file belongs to no line.
+Only a line feed ends a line. A carriage return before it belongs to the line end. U+2028, NEL and similar characters
+do not end a line. A UTF-8 byte order mark at the start of a file does not belong to its first line.
 """
 
 from __future__ import annotations
@@ -34,39 +34,39 @@ from tokfmt.core.reader import Damage
 from tokfmt.core.text_format import printable
 
 PIECE = 1 << 18
-"""Bytes read at once: what stays in cache. Pieces of 1 MiB measured half as fast."""
+"""Bytes per read: a piece of 256 KiB stays in cache. Pieces of 1 MiB were half as fast."""
 
 FILE_NAME = re.compile(r"[^.].*\.jsonl(\.gz|\.zst)?", re.IGNORECASE)
-"""Files of a directory that belong to its dataset."""
+"""Names of the files of a directory that belong to its dataset."""
 
 BOM = b"\xef\xbb\xbf"
 
 Compression = Literal["gzip", "zstandard"]
 _MAGIC: dict[Compression, bytes] = {"gzip": b"\x1f\x8b", "zstandard": b"\x28\xb5\x2f\xfd"}
 _SUFFIX: dict[str, Compression] = {".gz": "gzip", ".zst": "zstandard"}
-_ZSTD_INPUT = 1 << 10  # 256 blocks at most, of 128 KiB each
-_GZIP_INPUT = 1 << 16
-_TRAILED = 1 << 16  # bytes that the 8 behind a member, which end with its size, may be decoded to by mistake
+_ZSTD_INPUT = 1 << 10  # compressed bytes per step: at most 256 blocks of 128 KiB each
+_GZIP_INPUT = 1 << 16  # compressed bytes per step
+_TRAILED = 1 << 16  # bytes that may result if the 8 bytes after a member, which end with its size, are decoded as data
 _COPY_AGAIN = "Copy it again"
 
 
 def compression_of(head: bytes) -> Compression | None:
-    """How a file that begins with `head` is compressed."""
+    """Return the compression of a file that begins with `head`; None if it is plain."""
     return next((name for name, magic in _MAGIC.items() if head.startswith(magic)), None)
 
 
 def compression_of_name(name: str) -> Compression | None:
-    """How a file of that name should be compressed."""
+    """Return the compression that the suffix of a name stands for; None if it is plain."""
     return _SUFFIX.get(Path(name).suffix.lower())
 
 
 class TextFile:
-    """A file of lines. Picklable, no open handle of its own.
+    """A file of lines. Picklable; it has no open handle of its own.
 
     Attributes:
-        file: The file itself.
-        compression: None for plain text, whose positions are the file's; else positions count decompressed bytes.
-        limit: Where the text ends that is certain, if the file is damaged; see `keep_certain`.
+        file: The file.
+        compression: None for plain text. Otherwise byte offsets count decompressed bytes.
+        limit: If the file is damaged, the byte offset at which its certain text ends; see `keep_certain`.
     """
 
     limit: int | None = None
@@ -83,19 +83,23 @@ class TextFile:
             found = head.hex(" ") or "an empty file"
             plain = all(byte >= 32 or byte in b"\t\r\n" for byte in head) and head
             remedy = f"If it is not compressed, rename it to {self.path.stem}" if plain else _COPY_AGAIN
-            raise kind(self.path, f"is no {promised} file", offset=0, expected=magic, found=found, remedy=remedy)
+            what = f"is not a {promised} file"
+            raise kind(self.path, what, offset=0, expected=magic, found=found, remedy=remedy)
 
     @property
     def size(self) -> int:
-        """Bytes on disk; of plain text those that are certain."""
+        """Size of the file in bytes; of plain text, only its certain part counts."""
         return self.file.size if self.limit is None or self.compression else self.limit
 
     def keep_certain(self, complete: Callable[[bytes], bool], longest: int) -> Damage | None:
-        """Leave out a last line that is cut, and what compressed data that are damaged do not hold for certain.
+        """Set `limit` so that a cut last line, and text after damage in compressed data, are left out.
 
         Args:
-            complete: Whether a last line without a line end is complete: no object of JSON begins another.
-            longest: Bytes of a line at most; a longer one is not looked at.
+            complete: Returns True for a last line without a line end that is complete.
+            longest: The most bytes of a line; longer lines are not inspected.
+
+        Returns:
+            The damage; None if the file is complete.
 
         Raises:
             CorruptError: No line of damaged compressed data is certain.
@@ -115,10 +119,13 @@ class TextFile:
         return Damage(what, unused=len(tail))
 
     def _certain_text(self, what: Compression, longest: int) -> tuple[int, bytes, FormatError | None]:
-        """Where the text of compressed data ends that is certain, the last line before it, and why there is no more.
+        """Find the end of the certain text of compressed data.
 
-        Of data that end too early, all that is decoded is certain. Where they are damaged, decoding goes wrong before
-        it fails: what is certain are the members, or frames, before, which were decoded to their end and checksum.
+        If the data ends too early, all decoded text is certain. If it is damaged, decoding returns wrong text before it
+        fails; then only the complete members, or frames, before the damage are certain.
+
+        Returns:
+            The byte offset of the end; the last line before it, without a line end; the error, or None.
 
         Raises:
             CorruptError: The first member is damaged.
@@ -140,14 +147,14 @@ class TextFile:
         return at, tail, None
 
     def pieces(self, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
-        """The text from byte `start` to byte `stop`, in pieces of about 256 KiB.
+        """Yield the text from byte `start` to byte `stop`, in pieces of about 256 KiB.
 
         Args:
-            start, stop: Positions in the file; a compressed file is always read from its start to its end.
+            start, stop: Byte offsets. A compressed file is always read from its start to its end.
 
         Raises:
             TruncatedError, CorruptError: The compressed stream ends early, or is damaged.
-            MissingDependencyError: It is zstandard, and the package is not installed.
+            MissingDependencyError: The file is zstandard, and the package is not installed.
         """
         if self.compression is None:
             yield from map(bytes, self.passing(start, stop))
@@ -155,17 +162,17 @@ class TextFile:
             yield from _coalesced(self._certain(piece for piece, _ in self._decompressed(self.compression)))
 
     def _certain(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """Decompressed text up to the limit, if there is one; it ends there."""
+        """Yield the pieces up to `limit`, if it is set."""
         if self.limit is None:
             yield from pieces
             return
         left = self.limit
-        while left > 0 and (piece := next(pieces, None)) is not None:  # some are empty: a block may need more data
+        while left > 0 and (piece := next(pieces, None)) is not None:  # A piece may be empty: a block needs more data.
             yield piece[:left]
             left -= len(piece)
 
     def passing(self, start: int = 0, stop: int | None = None) -> Iterator[bytearray]:
-        """The same of plain text; a piece holds until the next is asked for, which is three times as fast."""
+        """Yield the same text of a plain file. The next piece overwrites a piece, which is three times as fast."""
         buffer, end = bytearray(PIECE), self.size if stop is None else stop
         for at in range(start, end, PIECE):
             if end - at < PIECE:
@@ -174,10 +181,10 @@ class TextFile:
             yield buffer
 
     def _decompressed(self, what: Compression) -> Iterator[tuple[bytes, bool]]:
-        """What the members of gzip or the frames of zstandard hold, in pieces of no more than 32 MiB.
+        """Decompress the members of gzip or the frames of zstandard, in pieces of at most 32 MiB.
 
         Yields:
-            A piece, and whether a member or frame ends with it, and its checksum if it has one is right.
+            A piece, and True if a member or frame ends with it and its checksum, if it has one, is right.
         """
         begin, damage, size, most = _decompressor(what, self.path)
         member, decoded = None, 0
@@ -185,7 +192,7 @@ class TextFile:
             data = rest = self.file.read(at, min(size, self.size - at))
             while rest:
                 if member is None and what == "gzip":
-                    rest = rest.lstrip(b"\0")  # gzip(1) takes the zeros that a tape pads its last block with
+                    rest = rest.lstrip(b"\0")  # gzip(1) accepts zeros after a member: a tape pads its last block.
                     if not rest:
                         break
                     if not rest.startswith(_MAGIC["gzip"][: len(rest)]):
@@ -201,7 +208,7 @@ class TextFile:
                 rest = member.unused_data if member.eof else member.unconsumed_tail
                 member = None if member.eof else member
         if member is not None:
-            # A stated size that fits shows that all is there, and that the end of the data was not seen as such.
+            # If the stated size fits, the file is complete, and damage hid the end of the member from the decoder.
             stated = int.from_bytes(self.file.read(self.size - 4, 4), "little") if what == "gzip" and decoded else -1
             if stated >= 0 and abs(stated - decoded) < _TRAILED:
                 raise self._damaged(what, self.size - 8)
@@ -212,7 +219,7 @@ class TextFile:
 
 
 def _decompressor(what: Compression, path: Path) -> tuple[Callable[[], Any], Any, int, tuple[int, ...]]:
-    """What makes the decoder of a member, its errors, how many bytes it is given at once, how many it may return."""
+    """Return the factory of decoders, their errors, the bytes per step, and the arguments that bound the output."""
     if what == "gzip":
         from isal import isal_zlib
 
@@ -230,7 +237,7 @@ def _zstandard(purpose: str) -> ModuleType:
 
 
 def _coalesced(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of at least 256 KiB, but for the last."""
+    """Yield the same bytes in pieces of at least 256 KiB, except the last one."""
     held: list[bytes] = []
     size = 0
     for piece in pieces:
@@ -243,19 +250,19 @@ def _coalesced(pieces: Iterator[bytes]) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-_MEMBER = 1 << 22
+_MEMBER = 1 << 22  # bytes of text per member
 _THREADS = 4
-_LEVELS: dict[Compression, int] = {"gzip": 3, "zstandard": 3}  # the best of isal's, and zstd's own default
+_LEVELS: dict[Compression, int] = {"gzip": 3, "zstandard": 3}  # the best level of isal, and the default of zstd
 
 
 def join(parts: Sequence[Path], destination: Path, jobs: int, *, keep: bool = False) -> None:
-    """Write the lines of all parts, in order, to a file; each part is removed once it was read, unless they are kept.
+    """Write the lines of all parts, in order, to a file.
 
     Args:
         parts: Files of whole lines.
-        destination: `.gz` and `.zst` compress.
-        jobs: Threads that may do that; no more than four do, as one reads.
-        keep: Leave the parts.
+        destination: The file; a name that ends in `.gz` or `.zst` is compressed.
+        jobs: Threads that compress; at most four are used, as one thread reads.
+        keep: Keep the parts; else each part is removed when it has been read.
     """
     compression = compression_of_name(destination.name)
     if compression is None:
@@ -273,7 +280,7 @@ def join(parts: Sequence[Path], destination: Path, jobs: int, *, keep: bool = Fa
 
 
 def _members(parts: Sequence[Path], *, keep: bool) -> Iterator[bytes]:
-    """The text of all parts, 4 MiB at a time; one empty piece when there is none."""
+    """Yield the text of all parts in pieces of 4 MiB; one empty piece if there is no text."""
     held, empty = bytearray(), True
     for part in parts:
         with open(part, "rb") as source:
@@ -314,12 +321,12 @@ class Lines:
     """Consecutive whole lines of one file, or some of them.
 
     Attributes:
-        text: Their file.
-        data: The part of it they stand in.
-        starts, ends: int64[lines], where each begins and ends in `data`, without line end and byte order mark.
-        offset: Where `data` begins in the file.
-        contiguous: No line of `data` between the first and the last is left out.
-        blank: How many blank lines were left out.
+        text: The file.
+        data: A part of the text that contains the lines.
+        starts, ends: int64[lines], the bounds of each line in `data`, without line end and byte order mark.
+        offset: The byte offset of `data` in the text.
+        contiguous: True if no line between the first and the last is left out.
+        blank: The number of blank lines that are left out.
     """
 
     text: TextFile
@@ -337,24 +344,24 @@ class Lines:
         return self.data[int(self.starts[index]) : int(self.ends[index])]
 
     def begin(self, index: int) -> int:
-        """Where a line begins in the file."""
+        """Return the byte offset of a line in the text."""
         return self.offset + int(self.starts[index])
 
     def begins(self) -> Positions:
-        """Where each line begins in the file, a byte order mark included."""
+        """Return int64[lines], the byte offset of each line in the text, before a byte order mark."""
         found = self.starts + self.offset
         if not self.offset and self.data.startswith(BOM):
             found[found == len(BOM)] = 0
         return found
 
     def take(self, chosen: NDArray[np.bool_] | Positions | slice) -> Lines:
-        """Some of the lines."""
+        """Return some of the lines."""
         starts = self.starts[chosen]
         whole = self.contiguous and (isinstance(chosen, slice) or len(starts) == len(self.starts))
         return Lines(self.text, self.data, starts, self.ends[chosen], self.offset, contiguous=whole)
 
     def without_blank(self) -> Lines:
-        """The lines that hold more than white space: blank ones are no records, and no error."""
+        """Return the lines without blank ones, which are neither records nor errors."""
         raw = np.frombuffer(self.data, np.uint8)
         begins = raw[np.minimum(self.starts, len(raw) - 1)] if len(self) else raw
         if len(self) == 0 or (begins == _OPEN).all():
@@ -362,25 +369,25 @@ class Lines:
         blank = self.ends == self.starts
         doubtful = (begins <= _SPACE) & ~blank
         if doubtful.any():
-            solid = np.append(~np.isin(raw, _WHITE), np.False_)  # one more, as a line may end where the text does
+            solid = np.append(~np.isin(raw, _WHITE), np.False_)  # One more, as a line may end with the text.
             spans = np.column_stack((self.starts[doubtful], self.ends[doubtful])).ravel()
             blank[doubtful] = ~np.logical_or.reduceat(solid, spans)[::2]
         count = int(blank.sum())
         return replace(self.take(np.flatnonzero(~blank)), blank=count) if count else self
 
     def tolist(self) -> list[bytes]:
-        """The lines as bytes."""
+        """Return the lines as bytes."""
         return [self.data[a:b] for a, b in zip(self.starts.tolist(), self.ends.tolist(), strict=True)]
 
     def stretches(self) -> tuple[Positions, Positions]:
-        """Where each line lies in the file and how long it is, carriage return and byte order mark included."""
+        """Return the byte offset and the length of each line, with carriage return and byte order mark."""
         starts = self.starts.copy()
         starts[:1] = 0
         ends = np.append(starts[1:] - 1, len(self.data) - self.data.endswith(b"\n"))[: len(starts)]
         return starts + self.offset, ends - starts
 
     def joined(self) -> memoryview | bytes:
-        """The lines with line ends between them, and nothing else."""
+        """Return the lines with line ends between them."""
         if not len(self):
             return b""
         if self.contiguous:
@@ -388,10 +395,10 @@ class Lines:
         return b"\n".join(self.tolist())
 
     def braced(self) -> bool:
-        """Whether every line begins with an opening and ends with a closing brace.
+        """Return True if every line begins with an opening brace and ends with a closing one.
 
-        Then a JSON parser that ignores line ends finds exactly one object a line, or else an error or another number of
-        objects: after a closing brace that ends a line, an opening one can only begin the next object.
+        Then a JSON parser that ignores line ends finds one object per line, an error, or another number of objects:
+        after a closing brace at the end of a line, an opening brace can only begin the next object.
         """
         if not len(self) or int((self.ends - self.starts).min()) < 2:
             return False
@@ -400,7 +407,7 @@ class Lines:
 
 
 def lines_of(text: TextFile, data: bytes, offset: int) -> Lines:
-    """The lines of `data`, which begins at a line's start and ends at a line's end or the file's."""
+    """Return the lines of `data`, which begins at the start of a line and ends at the end of a line or of the file."""
     raw = np.frombuffer(data, np.uint8)
     ends = true_at(raw == _NEWLINE)
     if len(data) and data[-1] != _NEWLINE and (offset or data != BOM):
@@ -415,9 +422,10 @@ def lines_of(text: TextFile, data: bytes, offset: int) -> Lines:
 
 
 def bounds(text: TextFile) -> Iterator[tuple[Positions, Positions]]:
-    """Where each line of a plain file begins, and where its line feed is, or the end of the file; many lines at a time.
+    """Yield the byte offsets of the starts and the ends of the lines of a plain file, many lines at a time.
 
-    Nothing is taken off: a byte order mark and carriage returns belong to their lines.
+    The end of a line is its line feed, or the end of the file. A byte order mark and carriage returns are part of a
+    line.
     """
     mask = np.empty(PIECE, np.bool_)
     held: list[Positions] = []
@@ -441,7 +449,7 @@ def bounds(text: TextFile) -> Iterator[tuple[Positions, Positions]]:
 
 
 def walk(text: TextFile, start: int, stop: int | None, longest: int) -> Iterator[Lines]:
-    """The lines from byte `start`, which begins one, to byte `stop`, which ends one; about 256 KiB at a time.
+    """Yield the lines from byte `start`, which begins a line, to byte `stop`, which ends one; about 256 KiB at a time.
 
     Raises:
         UnsafeError: A line is longer than `longest` bytes.
@@ -479,7 +487,7 @@ def _too_long(text: TextFile, offset: int, longest: int) -> UnsafeError:
 
 
 def line_number(text: TextFile, offset: int) -> int:
-    """Number of the line at byte `offset`, counted from 1. Reads the text before it."""
+    """Return the number, from 1, of the line at byte `offset`. Reads the text before it."""
     count, at = 1, 0
     for piece in text.pieces(0, offset):
         if at >= offset:
@@ -490,9 +498,9 @@ def line_number(text: TextFile, offset: int) -> int:
 
 
 def border(text: TextFile, at: int, longest: int) -> int:
-    """The first byte >= `at` of a plain file that begins a line, or the end of the file.
+    """Return the first byte offset >= `at` of a plain file that begins a line, or the end of the file.
 
-    The end of the file as well if `longest` bytes hold no line end: whoever reads that line finds it too long.
+    If `longest` bytes hold no line end, the end of the file is returned: reading that line then reports its length.
     """
     if at <= 0:
         return 0

@@ -1,13 +1,13 @@
-"""From lines to records: the text or the ids of each, or what is wrong with it.
+"""Parse lines into records: the text or the token IDs of each line, or the fault of an invalid line.
 
-A chunk of lines that are all plain objects is decoded in one call by msgspec; anything it refuses is looked at line by
-line, in the end by Python's json, which has the last word:
+msgspec decodes a batch of lines in one call if all of them are plain objects. Other lines are parsed one by one, at
+last with Python's json, which decides:
 
-- Bytes are strict UTF-8 (Python's json alone accepts encoded surrogates), also in the fields that nobody reads.
-- Of a duplicate key the last one counts, as in every JSON library in use.
-- `NaN`, `Infinity` and lone surrogate escapes are accepted in the fields that nobody reads. A text that holds a lone
-  surrogate is invalid: it has no UTF-8, and what trained on it lost it, and with it whatever followed.
-- Values nested more than 512 deep are refused, whatever the parser's own limit is today.
+- Bytes are strict UTF-8, also in fields that are not read. (Python's json alone accepts encoded surrogates.)
+- If a key occurs twice, the last one counts, as in other JSON libraries.
+- `NaN`, `Infinity` and lone surrogate escapes are accepted in fields that are not read. A text with a lone surrogate is
+  invalid: it has no UTF-8, and upstream's packers drop it, and the documents after it.
+- Values nested more than 512 levels deep are refused, whatever the limit of the parser is.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ DROP = f"{allowing('invalid-lines')} leaves such lines out"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why a line is no record.
+    """The reason why a line is not a record.
 
     Attributes:
-        what: In words that follow "line 3".
-        at: Byte in the line.
-        found, remedy: As in FormatError.
-        kind: The error to raise.
-        code: Of the finding; see `check`.
+        what: The reason, in words that follow "line 3".
+        at: The byte offset in the line.
+        found, remedy: As in `FormatError`.
+        kind: The class of the error to raise.
+        code: The code of the finding; see `check`.
     """
 
     what: str
@@ -63,13 +63,13 @@ class Fault:
 
     @property
     def words(self) -> str:
-        """What is wrong, and what was found."""
+        """The reason, with the value that was found."""
         return self.what + (f": found {self.found}" if self.found else "")
 
 
 @dataclass(frozen=True, slots=True)
 class OtherFields:
-    """A record that holds more than the field that is read."""
+    """A record with other fields besides the one that is read: `names` lists them."""
 
     field: str
     names: tuple[str, ...]
@@ -77,7 +77,7 @@ class OtherFields:
 
 @dataclass(frozen=True, slots=True)
 class IdTooLarge:
-    """A record with an id that no token dataset holds; `position` in the record."""
+    """A record with a token ID of 2^32 or more, at `position` in the record."""
 
     token: int
     position: int
@@ -87,7 +87,7 @@ Problem = Fault | OtherFields | IdTooLarge
 
 
 def line_error(lines: Lines, index: int, problem: Problem) -> TokfmtError:
-    """The error for one of some lines. Counts the lines before it."""
+    """Return the error for a line of `lines`. Reads the text before it to number the line."""
     text, offset = lines.text, lines.begin(index)
     number = line_number(text, offset)
     if isinstance(problem, OtherFields):
@@ -105,17 +105,17 @@ def line_error(lines: Lines, index: int, problem: Problem) -> TokfmtError:
 
 
 DEEPEST = 512
-"""Levels of lists and objects in one another."""
+"""The most levels of nested lists and objects."""
 
 
 Kind = Literal["text", "ids"]
 
-_UNFIT = re.compile(r'["\\\x00-\x1f]')  # in names that msgspec takes for no field
+_UNFIT = re.compile(r'["\\\x00-\x1f]')  # characters that a field name of msgspec cannot have
 _STEPS = np.zeros(256, np.int8)
 _STEPS[[ord("["), ord("{")]], _STEPS[[ord("]"), ord("}")]] = 1, -1
-_AT_ONCE = 1 << 20  # bytes of a line
+_AT_ONCE = 1 << 20  # bytes of a line per step of `depth_of`
 _NOT_ASCII = np.uint64(0x8080808080808080)
-_BEYOND = 1 << 80  # stands for any integer of more digits than an id can have
+_BEYOND = 1 << 80  # replaces every integer of more than 24 digits
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _REFUSED = (msgspec.DecodeError, ValueError, RecursionError)
 
@@ -124,12 +124,12 @@ Value = str | list[int]
 
 
 class Parsed(NamedTuple):
-    """The records of some lines.
+    """The records of a batch of lines.
 
     Attributes:
-        values: Of the lines without problem, in order.
-        kept: Their indexes among the lines; None when all lines are fine.
-        problems: The other lines' indexes, and what is wrong with each.
+        values: The values of the valid lines, in order.
+        kept: The indexes of the valid lines in the batch; None if all lines are valid.
+        problems: The index and the problem of each other line.
     """
 
     values: Sequence[Any]
@@ -137,18 +137,18 @@ class Parsed(NamedTuple):
     problems: list[tuple[int, Problem]]
 
     def some(self, first: int, last: int, lines: int) -> Parsed:
-        """Only values `first <= i < last`, of a chunk of so many lines."""
+        """Return only the values `first <= i < last`; `lines` is the number of lines of the batch."""
         kept = list(range(lines)) if self.kept is None else self.kept
         return Parsed(self.values[first:last], kept[first:last], self.problems)
 
 
 class Parser:
-    """Decodes records of one kind.
+    """A decoder of records of one kind.
 
     Attributes:
-        kind: Texts or ids.
+        kind: "text" or "ids".
         path: The keys that lead to the value.
-        others: Other fields are not looked at; else a record with any is a problem.
+        others: True if other fields are ignored; else a record with other fields is a problem.
     """
 
     def __init__(self, kind: Kind, path: tuple[str, ...], others: bool) -> None:
@@ -165,10 +165,10 @@ class Parser:
             self._value = operator.attrgetter(".".join(["value"] * len(path)))
 
     def _walk(self, document: object) -> Value:
-        """What stands at a path with elements of lists in it, or names that no field of a class can have.
+        """Return the value at `path`, for paths that a struct of msgspec cannot express.
 
         Raises:
-            ValueError: Nothing, or something else than is looked for.
+            ValueError: There is no value, or it is not of the kind.
         """
         for key in self.path:
             if not self.others and isinstance(document, (dict, list)) and len(document) > 1:
@@ -182,7 +182,7 @@ class Parser:
         return cast("Value", document)
 
     def at_once(self, lines: Lines) -> Parsed | None:
-        """The records of lines that are all in order; None when that is not sure."""
+        """Return the records of a batch if all lines are surely valid, else None."""
         if not lines.braced() or (self.others and not skippable(lines)):
             return None
         try:
@@ -192,7 +192,7 @@ class Parser:
             return None
 
     def __call__(self, lines: Lines) -> Parsed:
-        """The records of a chunk of lines."""
+        """Return the records and the problems of a batch of lines."""
         parsed = self.at_once(lines)
         if parsed is not None:
             return parsed
@@ -207,7 +207,7 @@ class Parser:
         return Parsed(values, kept if problems else None, problems)
 
     def one(self, line: bytes) -> Value | Problem:
-        """The record of one line, or what is wrong with it."""
+        """Return the record of one line, or its problem."""
         if not self.others or skippable_line(line):
             try:
                 value: Value = self._value(self._decoder.decode(line))
@@ -224,7 +224,7 @@ class Parser:
         for depth, key in enumerate(self.path):
             if not isinstance(document, dict) and not (depth and key.isdecimal() and isinstance(document, list)):
                 where = f'field "{shown_path(self.path[:depth])}"' if depth else "the line"
-                return Fault(f"is no record: {where} is not a JSON object", found=kind_of(document))
+                return Fault(f"is not a record: {where} is not a JSON object", found=kind_of(document))
             names = list(document) if isinstance(document, dict) else list(map(str, range(len(document))))
             if key not in names:
                 remedy = f"{Option('text-field', 'NAME')} reads another one; {DROP}"
@@ -242,7 +242,7 @@ class Parser:
         )
 
     def names(self, line: bytes) -> list[str]:
-        """The other fields of a record, dotted; of very many the first by name."""
+        """Return the dotted paths of the other fields of a record; of very many fields, the first by name."""
         found, value = list[str](), msgspec.Raw(line)
         for depth, key in enumerate(self.path):
             try:
@@ -262,14 +262,15 @@ class Parser:
         if self.kind == "ids":
             return _ids(value, name)
         if _are_ids(value):
-            return Fault(f'has a field "{name}" of token ids, not of text', remedy=_read_as_ids(name))
+            return Fault(f'has a field "{name}" of token IDs, not of text', remedy=_read_as_ids(name))
         if not isinstance(value, str):
             return Fault(f'has a field "{name}" that is not a string', found=kind_of(value))
         try:
             value.encode()
         except UnicodeEncodeError as error:
             found = f"\\u{ord(value[error.start]):04x}"
-            return Fault(f'has a lone surrogate in field "{name}", which is no character', found=found, code="TF504")
+            what = f'has a lone surrogate in field "{name}", which is not a character'
+            return Fault(what, found=found, code="TF504")
         return value
 
 
@@ -278,17 +279,17 @@ def _are_ids(value: object) -> bool:
 
 
 def _read_as_ids(name: str) -> str:
-    return f"{from_option('ids_field', name)} reads its ids; {DROP}"
+    return f"{from_option('ids_field', name)} reads its IDs; {DROP}"
 
 
 def _ids(value: object, name: str) -> Value | Problem:
     if not isinstance(value, list):
-        return Fault(f'has a field "{name}" that is not a list of token ids', found=kind_of(value))
+        return Fault(f'has a field "{name}" that is not a list of token IDs', found=kind_of(value))
     for position, token in enumerate(value):
         if type(token) is not int:
-            return Fault(f'has a field "{name}" that is not a list of token ids', found=f"{kind_of(token)} in it")
+            return Fault(f'has a field "{name}" that is not a list of token IDs', found=f"{kind_of(token)} in it")
         if token < 0:
-            return Fault(f'has a negative token id in field "{name}"', found=_shortened(token))
+            return Fault(f'has a negative token ID in field "{name}"', found=_shortened(token))
         if token > LARGEST_ID:
             return IdTooLarge(token, position)
     return value
@@ -299,13 +300,13 @@ def _shortened(token: int) -> str:
 
 
 class Document(NamedTuple):
-    """Any JSON value, wrapped so that it is not taken for a Fault."""
+    """A JSON value, wrapped to distinguish it from a `Fault`."""
 
     value: object
 
 
 def load(line: bytes) -> Document | Fault:
-    """Any JSON value, as Python's json reads it from strict UTF-8; integers of more than 24 digits become 2^80."""
+    """Parse a line as Python's json does, but from strict UTF-8; integers of more than 24 digits become +-2^80."""
     try:
         text = str(line, "utf-8")
     except UnicodeDecodeError as error:
@@ -325,9 +326,9 @@ def load(line: bytes) -> Document | Fault:
         return Document(json.loads(text, parse_int=_bounded_int))
     except json.JSONDecodeError as error:
         return _syntax(text, error)
-    except RecursionError:  # called from very deep
+    except RecursionError:  # The caller has used most of the stack.
         return Fault(
-            "is nested too deep to be parsed here", kind=UnsafeError, remedy=f"Flatten it; {DROP}", code="TF505"
+            "is nested too deep for the rest of the stack", kind=UnsafeError, remedy=f"Flatten it; {DROP}", code="TF505"
         )
 
 
@@ -350,13 +351,13 @@ def _syntax(text: str, error: json.JSONDecodeError) -> Fault:
 
 
 def depth_of(text: bytes) -> int:
-    """How many lists and objects stand in one another, brackets inside strings not counted; 0 when clearly harmless.
+    """Return the number of nested lists and objects, without brackets inside strings.
 
-    It is looked at up to where it has more than `DEEPEST`.
+    Returns 0 if a text has at most `DEEPEST` opening brackets. Stops counting above `DEEPEST`.
     """
     if np.count_nonzero(_openings(text)) <= DEEPEST:
         return 0
-    if b"\\" in text:  # then a quote within a string is behind one
+    if b"\\" in text:  # Only a backslash before it makes a quote part of a string.
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     depth, deepest, inside = 0, 0, False
     for at in range(0, len(text), _AT_ONCE):
@@ -371,25 +372,27 @@ def depth_of(text: bytes) -> int:
 
 
 def _openings(text: bytes) -> NDArray[np.bool_]:
-    """Where a bracket or a brace opens: "[" is 5b, "{" is 7b."""
+    """Return bool[bytes]: True for an opening bracket (5b) or brace (7b)."""
     found: NDArray[np.bool_] = np.frombuffer(text, np.uint8) & 0xDF == 0x5B
     return found
 
 
 def skippable(lines: Lines) -> bool:
-    """Whether values of these braced lines may be skipped unseen: strict UTF-8, and none nested beyond the cap."""
+    """Return True if all of these braced lines are strict UTF-8 and not nested too deep, so values may be skipped."""
     if not lines.data.isascii() and not _utf8(lines.joined()):
         return False
     openings = _openings(lines.data)
-    if np.count_nonzero(openings) < DEEPEST + len(lines):  # one is at the start of each, so no line has too many
+    if np.count_nonzero(openings) < DEEPEST + len(lines):  # Each line has one at its start, so no line has too many.
         return True
     return all(depth_of(lines[index]) <= DEEPEST for index in _crowded(openings, lines))
 
 
 def _crowded(openings: NDArray[np.bool_], lines: Lines) -> list[int]:
-    """Lines that may have more openings than levels are allowed, by those in each 128 bytes."""
+    """Return the lines that may have more than `DEEPEST` opening brackets, from their number in each 128 bytes."""
     whole = len(openings) // 128
-    sums = openings[: whole * 128].view(np.uint64).reshape(whole, 16).sum(axis=1)  # eight counts of up to 16 in one
+    sums = (
+        openings[: whole * 128].view(np.uint64).reshape(whole, 16).sum(axis=1)
+    )  # eight counts of at most 16 in each uint64
     counts = np.zeros(whole + 2, np.int64)
     counts[1:-1] = sums * np.uint64(0x0101010101010101) >> np.uint64(56)
     counts[-1] = np.count_nonzero(openings[whole * 128 :])
@@ -399,12 +402,12 @@ def _crowded(openings: NDArray[np.bool_], lines: Lines) -> list[int]:
 
 
 def _utf8(text: bytes | memoryview) -> bool:
-    """Whether a text is strict UTF-8; decodes little more than what is not ASCII."""
+    """Return True if a text is strict UTF-8. Decodes only the words of 8 bytes that are not ASCII, and their next."""
     whole = len(text) // 8
     words = np.frombuffer(text, np.uint64, whole)
     others = words & _NOT_ASCII != 0
     if 2 * np.count_nonzero(others) < whole:
-        others[1:] |= others[:-1].copy()  # what a character lacks must not be found in a word from farther on
+        others[1:] |= others[:-1].copy()  # The next word follows, so a cut character is not completed by a later one.
         text = words[others].tobytes() + bytes(text[8 * whole :])
     try:
         str(text, "utf-8")
@@ -414,7 +417,7 @@ def _utf8(text: bytes | memoryview) -> bool:
 
 
 def skippable_line(line: bytes) -> bool:
-    """The same of one line."""
+    """Return True if a line is strict UTF-8 and not nested too deep, so its values may be skipped."""
     try:
         str(line, "utf-8")
     except UnicodeDecodeError:
@@ -423,7 +426,7 @@ def skippable_line(line: bytes) -> bool:
 
 
 def kind_of(value: object) -> str:
-    """What a JSON value is, with its article."""
+    """Return the kind of a JSON value in words, such as "a list"."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -436,10 +439,10 @@ def kind_of(value: object) -> str:
 
 
 def step(document: object, key: str) -> object:
-    """What stands under a key of an object, or, when the key is a number, in that place of a list.
+    """Return the value of a key of an object, or, if the key is a number, the element of a list.
 
     Raises:
-        ValueError: Nothing.
+        ValueError: There is no such value.
     """
     if isinstance(document, dict) and key in document:
         return document[key]
@@ -456,31 +459,31 @@ def _fields_of(fields: Sequence[str], path: tuple[str, ...]) -> str:
     return f"the field{'s' if len(names) > 1 else ''} {shown}"
 
 
-_DIGITS = 4300  # what Python converts at most
+_DIGITS = 4300  # digits of the longest integer that Python converts
 _LONG_NUMBER = b"0" * (_DIGITS + 1)
 _TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
 _NO_JSON = (msgspec.DecodeError, RecursionError)
 
 
 class Validator:
-    """Finds the lines that are not JSON, as Python's json sees it: what decides which lines a raw index has.
+    """A check that lines are JSON as Python's json defines it, which decides the lines of a raw index.
 
-    NaN, Infinity, lone surrogate escapes, duplicate keys, a byte order mark, and values that are no objects are all
-    fine; a number of more than 4,300 digits is not. Two things differ: bytes are strict UTF-8, and nesting ends at 512
-    levels.
+    NaN, Infinity, lone surrogate escapes, duplicate keys, a byte order mark and values other than objects are valid. A
+    number of more than 4,300 digits is not. Two rules differ from Python's: bytes are strict UTF-8, and nesting has at
+    most 512 levels.
     """
 
     def __init__(self) -> None:
-        self._decoder = msgspec.json.Decoder(msgspec.Raw)  # looks at syntax, makes no objects
+        self._decoder = msgspec.json.Decoder(msgspec.Raw)  # It checks the syntax and makes no objects.
 
     def faults(self, lines: Lines) -> list[tuple[int, Fault]]:
-        """Index of each line that is not JSON, and why."""
-        if self._all_fine(lines):
+        """Return the index and the fault of each line that is not JSON."""
+        if self._all_valid(lines):
             return []
         found = ((index, self.fault(line)) for index, line in enumerate(lines.tolist()))
         return [(index, fault) for index, fault in found if fault is not None]
 
-    def _all_fine(self, lines: Lines) -> bool:
+    def _all_valid(self, lines: Lines) -> bool:
         if not lines.braced():
             return False
         text = lines.joined()
@@ -493,7 +496,7 @@ class Validator:
             return False
 
     def fault(self, line: bytes) -> Fault | None:
-        """Why a line is not JSON; None when it is."""
+        """Return the fault of a line that is not JSON; None if it is JSON."""
         long_number = len(line) > _DIGITS and _has_long_number(line)
         if not long_number and skippable_line(line):
             try:
@@ -524,13 +527,17 @@ _KEY = re.compile(r"\.((?:[^.\\]|\\[.\\])*)", re.DOTALL)
 
 
 def dotted(path: str, name: str) -> tuple[str, ...]:
-    """The keys of a dotted path; a leading dot, as jq writes it, is accepted: `.meta.text` is ("meta", "text").
+    """Return the keys of a dotted path: `meta.text`, or `.meta.text` as in jq, is ("meta", "text").
 
-    A backslash takes the dot after it as it is: `data\\.text` is ("data.text",); a backslash is written twice. A number
-    is an element of a list where a list is: `messages.0.content`.
+    A backslash before a dot makes it part of a key: `data\\.text` is ("data.text",). A backslash is written twice. In a
+    list, a number selects an element: `messages.0.content`.
+
+    Args:
+        path: The path.
+        name: The name of the option, for the error.
 
     Raises:
-        OptionError: A key is empty, or a backslash stands before something else. `name` is the option's.
+        OptionError: A key is empty, or a backslash precedes another character.
     """
     keys = tuple(_KEY.findall(f".{path.removeprefix('.')}"))
     if ".".join(keys) != path.removeprefix(".") or not all(keys):
@@ -542,5 +549,5 @@ def dotted(path: str, name: str) -> tuple[str, ...]:
 
 
 def shown_path(keys: Iterable[str]) -> str:
-    """The dotted path of keys, as `dotted` takes it."""
+    """Return the dotted path of keys; the inverse of `dotted`."""
     return ".".join(re.sub(r"([\\.])", r"\\\1", key) if "." in key or "\\" in key else key for key in keys)

@@ -1,4 +1,4 @@
-"""Reading JSON lines: blocks of whole lines that any process turns into texts, ids, or checked lines."""
+"""Read JSON lines: blocks of whole lines, which any process parses into texts, token IDs or valid lines."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from tokfmt.formats.jsonl.parse import (
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """How many records lie where: 16 bytes for each 256 KiB of text.
+    """The numbers of records in the pieces of a file: 16 bytes for each 256 KiB of text.
 
     Attributes:
-        offsets: int64[pieces + 1], where consecutive pieces of whole lines begin, and the end.
-        firsts: int64[pieces + 1], number of each piece's first record, and the number of all records.
-        whole: They are all pieces of the file, not only the first.
+        offsets: int64[pieces + 1], the byte offset of each piece of whole lines, and the end of the last.
+        firsts: int64[pieces + 1], the number of the first record of each piece, and the number of all records.
+        whole: True if the pieces are all of the file, not only its beginning.
     """
 
     offsets: Positions
@@ -54,24 +54,24 @@ class Census:
 
     @property
     def records(self) -> int:
-        """Records in the file."""
+        """Number of records in the pieces."""
         return int(self.firsts[-1])
 
 
-_LISTED = 8  # damaged lines by number
+_LISTED = 8  # damaged lines that a message lists by number
 _UNCOUNTED = Census(np.zeros(1, np.int64), np.zeros(1, np.int64))
 
 
 class Part:
-    """One file of a dataset: its lines, those its index names, and where its records are.
+    """One file of a dataset: its lines, or those that its index lists, and the byte offsets of its records.
 
     Args:
         path, options: As for `JsonlReader`.
-        valid: Gives what tells a record from a line that is left out; None when every line is a record.
+        valid: Returns the parser that tells records from lines that are left out; None if every line is a record.
         partial: See `Hints.partial`.
 
     Attributes:
-        damage: What is not certain of the file, and left out.
+        damage: The parts of the file that are not certain, and left out.
     """
 
     def __init__(
@@ -90,16 +90,20 @@ class Part:
         self._census = _UNCOUNTED
 
     def lines(self, start: int, stop: int | None) -> Iterator[Lines]:
-        """The lines between two line borders, about 256 KiB at a time: those the index names, or all but blank ones."""
+        """Yield the lines between two byte offsets, about 256 KiB at a time.
+
+        Both offsets are starts of lines. With an index, only the lines that it lists are yielded; else all that are not
+        blank.
+        """
         for lines in walk(self.text, start, stop, self._longest):
             yield lines.without_blank() if self.index is None else self.index.documents(lines)
 
     def census(self, most: int | None = None) -> Census:
-        """Count the records; `most`: so many are enough."""
+        """Count the records of the file; with `most`, stop when so many have been found."""
         known, valid = self._census, self._valid()
         if known.whole or (most is not None and known.records >= most):
             return known
-        if self.text.compression is not None:  # begins anew
+        if self.text.compression is not None:  # Counting starts over: the text can only be read from its start.
             known = _UNCOUNTED
         offsets, counts = [int(known.offsets[-1])], [known.records]
         whole, found = True, known.records
@@ -118,20 +122,20 @@ class Part:
         return self._census
 
     def records(self, most: int | None = None) -> int:
-        """Number of records; the index knows it without a look at the text, unless some may be left out.
+        """Return the number of records: without reading the text if an index lists them and no line may be left out.
 
-        With `most`, at least so many if there are as many, and then perhaps not all.
+        With `most`, counting may stop at `most` records or more.
         """
-        index = self._telling()
+        index = self._record_index()
         return self.census(most).records if index is None else len(index.offsets)
 
-    def _telling(self) -> RawIndex | None:
-        """The index, if each of its entries is a record."""
+    def _record_index(self) -> RawIndex | None:
+        """Return the index if each of its entries is a record, else None."""
         return self.index if self._valid() is None else None
 
     def span(self, first: int, last: int) -> tuple[int, int]:
-        """Where record `first` begins, and where the line after record `last - 1` does, in a plain file."""
-        index = self._telling()
+        """Return the byte offsets of record `first`, and of the line after record `last - 1`, in a plain file."""
+        index = self._record_index()
         if index is not None:
             entries = index.offsets
             begins = [int(entries[entry]) for entry in (first, last) if entry < len(entries)]
@@ -142,7 +146,7 @@ class Part:
         return self._line(first)[0], self._line(last - 1)[1]
 
     def _line(self, record: int) -> tuple[int, int]:
-        """Where the line of a record begins, and where the next line does."""
+        """Return the byte offsets of the line of a record, and of the next line."""
         start, stop, at, valid = 0, None, record, self._valid()
         if self.text.compression is None:
             census = self.census(record + 1)
@@ -154,14 +158,14 @@ class Part:
             count = len(lines) if kept is None else len(kept)
             if at < count:
                 index = at if kept is None else kept[at]
-                start = lines.data.rfind(b"\n", 0, int(lines.starts[index])) + 1  # before a byte order mark, too
+                start = lines.data.rfind(b"\n", 0, int(lines.starts[index])) + 1  # before a byte order mark
                 stop = lines.data.find(b"\n", int(lines.ends[index])) + 1 or len(lines.data)
                 return lines.offset + start, lines.offset + stop
             at -= count
         raise IndexError(f"record {record}")
 
     def byte_offset(self, record: int) -> ByteOffset:
-        """The line of a record."""
+        """Return the byte offset of the line of a record, and its length without line end."""
         text = self.text
         if text.compression is not None:
             return ByteOffset(text.path, 0, None, f"record {record:,} of the decompressed text")
@@ -171,16 +175,16 @@ class Part:
         return ByteOffset(text.path, start, stop - start - (len(tail) - len(tail.rstrip(b"\r\n"))))
 
     def line(self, record: int) -> Line:
-        """The same by its number, which takes the text before it."""
+        """Return the number of the line of a record. Reads the text before it."""
         text, decompressed = self.text, self.text.compression is not None
         start, _ = self._line(record) if decompressed else self.span(record, record + 1)
         return Line(text.path, line_number(text, start), start, decompressed)
 
     def record_at(self, offset: int) -> int | None:
-        """The record whose line holds a byte; None of compressed text."""
+        """Return the record whose line holds the byte at `offset`; None if there is none, or the file is compressed."""
         if self.text.compression is not None or not 0 <= offset < self.text.size:
             return None
-        index = self._telling()
+        index = self._record_index()
         if index is None:
             return self._by_census(offset)
         record = int(np.searchsorted(index.offsets, offset, side="right")) - 1
@@ -209,19 +213,19 @@ class Part:
         return None
 
 
-_BOTH = 'records have both "{1}" and "{0}": read as ids; ' + f"{from_option('kind', 'text')} " + 'reads "{0}"'
+_BOTH = 'records have both "{1}" and "{0}": read as IDs; ' + f"{from_option('kind', 'text')} " + 'reads "{0}"'
 
 
 def _complete(line: bytes) -> bool:
-    """Whether a line is a whole object of JSON, which no other begins with."""
+    """Return True if a line is a complete JSON object. Such an object is never the beginning of another."""
     return line.lstrip().startswith(b"{") and not isinstance(load(line), Fault)
 
 
 class JsonlReader:
-    """Records of text or of token ids in one or more files of lines.
+    """A reader of records of text or of token IDs in one or more files of lines.
 
-    Lines with trouble are errors, or are left out and counted when `invalid-lines` may be dropped. With `Hints.partial`
-    they are damage: a line feed ends each line, so that the lines around them are certain.
+    An invalid line is an error. With `--allow-loss invalid-lines`, it is left out and counted. With `Hints.partial`, it
+    is damage: the lines around it are certain, as a line feed ends each line.
     """
 
     def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> None:
@@ -253,7 +257,7 @@ class JsonlReader:
         indexes = [part.index for part in self.parts if part.index is not None]
         notes = [note for index in indexes for note in index.notes]
         if not plain:
-            notes.append("compressed lines are read from their start: one task a file, no random access")
+            notes.append("compressed lines are read from their start: one task per file, no random access")
         known = len(indexes) == len(self.parts) and not self._lenient
         self.info = RecordInfo(
             kind=self.kind,
@@ -270,7 +274,7 @@ class JsonlReader:
         self._counts: list[int] | None = None
 
     def _kind(self) -> tuple[Kind, tuple[str, ...]]:
-        """What the first record holds, and what was inferred from it; "ids" when there is no line at all."""
+        """Return the kind of the first record, and the inferred facts; "ids" if there is no line."""
         nothing: Kind = "ids"
         parser = Parser("text", self._keys["text"], others=True)
         for lines in itertools.chain.from_iterable(part.lines(0, None) for part in self.parts):
@@ -289,21 +293,21 @@ class JsonlReader:
                     if not self.collect:
                         break
                 nothing = "text"
-            if faults:  # none of a quarter of a megabyte is a record
+            if faults:  # None of the lines of 256 KiB is a record.
                 raise faults[0]
         return nothing, ()
 
     def parser(self, *, others: bool) -> Parser:
-        """What decodes these records; `others`: without a look at their other fields."""
+        """Return a parser of these records; with `others`, it ignores other fields."""
         return Parser(self.kind, self._keys[self.kind], others)
 
-    # counting and cutting
+    # Counts and blocks
 
     def count(self) -> int:
         return sum(self._counted())
 
     def reach(self, last: int) -> int:
-        """How many records there are, counted no farther than to record `last`."""
+        """See `protocols.Reaching`."""
         found = 0
         for part in self.parts:
             found += part.records(last - found)
@@ -312,14 +316,14 @@ class JsonlReader:
         return min(found, last)
 
     def _counted(self) -> list[int]:
-        """Records of each file."""
+        """Return the number of records of each file."""
         if self._counts is None:
             self._counts = [part.records() for part in self.parts]
         return self._counts
 
     @property
     def _lenient(self) -> bool:
-        """Whether lines with trouble are left out."""
+        """True if invalid lines are left out."""
         return "invalid-lines" in self.allow_loss or self._partial
 
     def _valid(self) -> Parser | None:
@@ -327,7 +331,7 @@ class JsonlReader:
 
     def damaged_records(self) -> Sequence[Damage]:
         """See `protocols.Screened`."""
-        if "invalid-lines" in self.allow_loss:  # counted and reported as such
+        if "invalid-lines" in self.allow_loss:  # They are reported as a loss instead.
             return ()
         found, parser, records, error = list[Damage](), self.parser(others=True), 0, None
         for part in self.parts:
@@ -365,7 +369,14 @@ class JsonlReader:
         return found
 
     def _cut(self, number: int, size: int, some: tuple[int, int] | None = None, base: int = 0) -> Iterator[Block]:
-        """Blocks of a file: all of it, or some of its records; `base`: the number of its first in the dataset."""
+        """Yield the blocks of a file, or of its records `some`.
+
+        Args:
+            number: The number of the file.
+            size: Bytes per block, about.
+            some: The first record and the end, as numbers in the file; None for all.
+            base: The number of the first record of the file in the dataset.
+        """
         text, start, stop = self.parts[number].text, 0, self.parts[number].text.size
         if text.compression is not None:
             yield Block(number, 0, stop, *((base + some[0], some[1] - some[0]) if some else ()))
@@ -387,7 +398,7 @@ class JsonlReader:
 
     def ids(self, block: Block) -> Iterator[RecordBatch]:
         for _, parsed, aside in self._parsed(block):
-            tokens = array("I")  # four times as fast as numpy.fromiter
+            tokens = array("I")  # Four times as fast as numpy.fromiter.
             for ids in parsed.values:
                 tokens.fromlist(ids)
             ragged = Ragged(np.asarray(tokens, np.uint32), offsets_of([len(ids) for ids in parsed.values]))
@@ -400,7 +411,10 @@ class JsonlReader:
             yield RecordBatch(lines=kept.tolist(), tokens=tokens, aside=aside)
 
     def _parsed(self, block: Block, *, whole: bool = False) -> Iterator[tuple[Lines, Parsed, SkippedRecords]]:
-        """The records of a block by pieces; `whole`: as lines, so that other fields are no loss."""
+        """Yield the lines, the records and the skipped records of a block, about 256 KiB at a time.
+
+        With `whole`, records are kept as lines, so other fields are not a loss.
+        """
         part, (skip, take) = self.parts[block.file], self._window(block)
         counted = self.collect and not whole
         parser = self.parser(others=counted or whole or "fields" in self.allow_loss)
@@ -420,15 +434,16 @@ class JsonlReader:
                 return
 
     def _invalid(self, file: int, lines: Lines, parsed: Parsed) -> SkippedRecords:
-        told = self._partial and "invalid-lines" not in self.allow_loss  # by `damaged_records`
-        problems = [index for index, problem in parsed.problems if not (told and _is_damage(problem))]
+        # `damaged_records` reports these lines.
+        reported = self._partial and "invalid-lines" not in self.allow_loss
+        problems = [index for index, problem in parsed.problems if not (reported and _is_damage(problem))]
         if not problems:
             return SkippedRecords(blank=lines.blank) if lines.blank else SkippedRecords()
         spots = tuple((file, lines.begin(index)) for index in problems[:5])
         return SkippedRecords(len(problems), spots, blank=lines.blank)
 
     def _window(self, block: Block) -> tuple[int, int]:
-        """Records to leave out at the start of a block, and how many to take then (-1: all)."""
+        """Return how many records to skip at the start of a block, and how many to take then (-1: all)."""
         if block.records < 0:
             return 0, -1
         return block.first - sum(part.records() for part in self.parts[: block.file]), block.records
@@ -472,7 +487,7 @@ class JsonlReader:
         return self._counted()
 
     def _part(self, index: int) -> tuple[Part, int]:
-        """The file of a record, and its number there."""
+        """Return the file of a record, and its number there."""
         firsts = offsets_of(self._counted())
         check_interval(index, index + 1, int(firsts[-1]), "records")
         number = int(np.searchsorted(firsts, index, side="right")) - 1
@@ -499,12 +514,12 @@ class JsonlReader:
 
 
 def _is_damage(problem: Problem) -> bool:
-    """Whether a line with trouble may be a damaged one: not what is refused for its size."""
+    """Return True if the problem of a line may be damage: not a line that is refused for its size."""
     return isinstance(problem, Fault) and not issubclass(problem.kind, NO_DAMAGE)
 
 
 def _of_lines(first: TokfmtError, numbers: Sequence[int]) -> str:
-    """What is said of some damaged lines: what is wrong with the first, and which others there are."""
+    """Return the message of the damaged lines of a file: the error of the first, and the numbers of all."""
     what = first.sentence if isinstance(first, FormatError) else str(first)
     if len(numbers) == 1:
         return what
@@ -513,7 +528,7 @@ def _of_lines(first: TokfmtError, numbers: Sequence[int]) -> str:
 
 
 def _at(document: Document | Fault, keys: tuple[str, ...]) -> object:
-    """What stands at a dotted path of a line; None when nothing does."""
+    """Return the value at a path of keys in a line; None if there is none."""
     value = document.value if isinstance(document, Document) else None
     try:
         for key in keys:
@@ -524,7 +539,7 @@ def _at(document: Document | Fault, keys: tuple[str, ...]) -> object:
 
 
 def _fields(file: int, lines: Lines, parsed: Parsed, parser: Parser) -> SkippedRecords:
-    """The fields beside the one that is read, of the records among some lines."""
+    """Count the records with fields besides the one that is read, and these fields."""
     counts, others, first = Counter[str](), 0, None
     for index in range(len(lines)) if parsed.kept is None else parsed.kept:
         names = parser.names(lines[index])
@@ -536,10 +551,10 @@ def _fields(file: int, lines: Lines, parsed: Parsed, parser: Parser) -> SkippedR
 
 
 def files_of(paths: Sequence[Path]) -> list[Path]:
-    """The files given, and the *.jsonl(.gz, .zst) of the directories given, each in natural order.
+    """Return the given files, and the *.jsonl(.gz, .zst) of the given directories in natural order.
 
     Raises:
-        FormatError: A directory holds none, or one file twice, plain and compressed.
+        FormatError: A directory holds no such file, or the same file plain and compressed.
     """
     return [file for path in paths for file in (_in_directory(path) if listing.is_dir(path) else [path])]
 

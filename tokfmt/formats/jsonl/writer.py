@@ -1,6 +1,6 @@
-"""Writing JSON lines: each region is a part file of whole lines; the commit joins them.
+"""Write JSON lines: each region is a draft file of whole lines, and the commit joins the drafts.
 
-Ids become decimal text without a Python object for each: eight bytes an id from a table, zeros removed.
+IDs become decimal text without a Python object for each: a table gives eight bytes per ID, and zero bytes are removed.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ from tokfmt.formats.jsonl.lines import join
 from tokfmt.formats.jsonl.options import WriteOptions
 from tokfmt.formats.jsonl.parse import LARGEST_ID, dotted
 
-_MILLION = 10**6  # "999999, " fills the eight bytes of a table's row
-_SMALL = 1 << 16  # the table of the ids of two bytes stays in cache
-_AT_ONCE = 1 << 16
-_END = b"\x01"  # stands for the end of a sequence, until it is replaced
+_MILLION = 10**6  # "999999, " fills the eight bytes of a row of the table
+_SMALL = 1 << 16  # the table of the IDs of two bytes stays in cache
+_AT_ONCE = 1 << 16  # IDs that become text together
+_END = b"\x01"  # marks the end of a sequence until `ids_lines` replaces it
 
 Rows = NDArray[np.uint64]
 
 
 def ids_lines(tokens: Tokens, offsets: Offsets, before: bytes, after: bytes) -> bytes:
-    """One line a sequence: `before`, its ids as a JSON list, `after`.
+    """Return one line per sequence: `before`, its IDs as a JSON list, and `after`.
 
     Args:
-        tokens: unsigned [n], ids below 2^32.
+        tokens: unsigned [n], IDs below 2^32.
         offsets: int64[sequences + 1], from 0 to n.
-        before, after: What stands around each list.
+        before: The bytes before each list.
+        after: The bytes after each list.
     """
     count = len(offsets) - 1
     ends = np.zeros(len(tokens) + count, np.bool_)
@@ -54,13 +55,13 @@ def ids_lines(tokens: Tokens, offsets: Offsets, before: bytes, after: bytes) -> 
 
 
 def listed(tokens: Tokens) -> bytes:
-    """Ids with a comma and a space between them: b"1, 2, 3"."""
+    """Return IDs with a comma and a space between them: b"1, 2, 3"."""
     ids = tokens.astype(np.uint32)
     return b"".join(_text(ids[a : a + _AT_ONCE], None) for a in range(0, len(ids), _AT_ONCE))[:-2]
 
 
 def _text(ids: NDArray[np.uint32], ends: NDArray[np.bool_] | None) -> bytes:
-    """The ids, each with a comma and a space after it; but where `ends` is true, the byte that marks an end."""
+    """Return the IDs, each with a comma and a space after it; where `ends` is True, the byte `_END` instead."""
     rows = _rows(ids)
     if ends is not None:
         rows[ends] = int.from_bytes(_END.ljust(8, b"\0"), "little")
@@ -69,7 +70,7 @@ def _text(ids: NDArray[np.uint32], ends: NDArray[np.bool_] | None) -> bytes:
 
 
 def _rows(ids: NDArray[np.uint32]) -> Rows:
-    """The text of some ids, uint64[n, 1 or 2]; bytes that are zero stand for nothing."""
+    """Return the text of some IDs as uint64[n, 1 or 2]; zero bytes are to be removed."""
     top = int(ids.max())
     if top < _MILLION:
         return _table(_SMALL if top < _SMALL else _MILLION, padded=False)[ids][:, None]
@@ -83,7 +84,7 @@ def _rows(ids: NDArray[np.uint32]) -> Rows:
 
 @functools.cache
 def _table(size: int, *, padded: bool) -> Rows:
-    """Row i, as a little-endian number: the digits of i, six of them if padded, a comma and a space; uint64[size]."""
+    """Return uint64[size]: row i has, in little-endian bytes, the digits of i (six if padded), a comma and a space."""
     rows = np.zeros((size, 8), np.uint8)
     ids = np.arange(size)
     rows[:, 6], rows[:, 7] = ord(","), ord(" ")
@@ -94,14 +95,14 @@ def _table(size: int, *, padded: bool) -> Rows:
     return rows.view("<u8")[:, 0].astype(np.uint64)
 
 
-_MANY = 1 << 16  # sequences whose offsets are held at once
+_MANY = 1 << 16  # sequences whose offsets are in memory together
 
 
 def traits(options: WriteOptions) -> WriterTraits:
-    """See `Format.writer_traits`: lines carry every sequence.
+    """See `Format.writer_traits`. JSON lines can store every sequence.
 
     Raises:
-        OptionError: A field has no name.
+        OptionError: The path of a field is invalid.
     """
     dotted(options.ids_field, "ids_field")
     dotted(options.text_field, "text_field")
@@ -109,10 +110,10 @@ def traits(options: WriteOptions) -> WriterTraits:
 
 
 class JsonlWriter(TokenWriter):
-    """Writes ids, or with a decoder text, one sequence a line.
+    """A writer of IDs, or with a decoder of text: one sequence per line.
 
-    Parts lie in `NAME.parts` beside the file that is built. A sequence longer than a window is written window by window
-    when ids are written; text is decoded a whole sequence at a time, because a character may span two tokens.
+    Drafts of regions are files in `NAME.parts` beside the destination. If a sequence is longer than a window, its IDs
+    are written window by window. Text is decoded by whole sequences, as a character may span two tokens.
     """
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
@@ -152,7 +153,7 @@ class JsonlWriter(TokenWriter):
         return Receipt(region.index, top, written)
 
     def _runs(self, sequences: range, source: TokenReader) -> Iterator[tuple[int, int]]:
-        """Runs of sequences of a window of tokens at most, or of one sequence."""
+        """Yield (first, last) of runs of sequences with at most one window of tokens, or of one longer sequence."""
         first = sequences.start
         while first < sequences.stop:
             offsets = source.offsets(first, min(sequences.stop, first + _MANY))
@@ -161,7 +162,7 @@ class JsonlWriter(TokenWriter):
             first += count
 
     def _write(self, out: BinaryIO, first: int, last: int, source: TokenReader) -> int:
-        """Write the lines of sequences `first <= i < last`; the largest id, -1 if none."""
+        """Write the lines of sequences `first <= i < last`; return the largest ID, -1 if there is none."""
         offsets = source.offsets(first, last)
         start, stop = offsets[[0, -1]].tolist()
         if self.decoder is None and stop - start > WINDOW:
@@ -204,7 +205,7 @@ class JsonlWriter(TokenWriter):
 
 
 def _cuts(source: TokenReader, size: int) -> Iterator[range]:
-    """Runs of about `size` tokens, but of one sequence at least."""
+    """Yield runs of sequences of about `size` tokens, each of at least one sequence."""
     first, count = 0, source.info.sequences
     while first < count:
         target = int(source.offsets(first, first)[0]) + size
