@@ -78,7 +78,7 @@ def test_destinations(home):
 
 
 def test_sources(home):
-    refusals(SOURCES, home, "read", "Download it, or mount it, first")
+    refusals(SOURCES, home, "read", "Download or mount it first")
 
 
 def test_in_python(home, monkeypatch):

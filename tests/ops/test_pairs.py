@@ -278,7 +278,7 @@ def test_the_largest_ids(one, other, tmp_path):
         assert content(other, convert(source, tmp_path / "there", other, verify=True)) == edge
         return
     with pytest.raises(
-        TokenRangeError, match=rf"token id {LIMITS[one]:,} at position \d is outside 0\.\.{LIMITS[other]:,}"
+        TokenRangeError, match=rf"token ID {LIMITS[one]:,} at position \d is outside 0\.\.{LIMITS[other]:,}"
     ) as caught:
         convert(source, tmp_path / "there", other)
     assert f"It is token 0 of sequence 0 of {source}" in str(caught.value)

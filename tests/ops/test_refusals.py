@@ -87,7 +87,7 @@ def test_chats_are_refused_in_the_same_words_by_every_format(field, tmp_path):
     (tmp_path / "x.jsonl").write_text(json.dumps(chat) + "\n")
     parquet.write_table(pa.Table.from_pylist([chat]), tmp_path / "x.parquet")
     for name in ("x.jsonl", "x.parquet"):
-        with pytest.raises(FormatError, match=r"holds chats, which a chat template has to make text of.*text_field"):
+        with pytest.raises(FormatError, match=r"holds chats, which need a chat template to become text.*text_field"):
             tokfmt.stats(tmp_path / name)
 
 

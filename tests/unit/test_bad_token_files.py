@@ -273,7 +273,7 @@ def absurdly_many_documents(path):
     poked(index(path), 26, struct.pack("<q", 2**62))
 
 
-@bad("megatron", PAIR, r"idx: lists more sequences than its tokens can be: .*found 50,000,000")
+@bad("megatron", PAIR, r"idx: lists more sequences than its tokens allow: .*found 50,000,000")
 def sequences_without_tokens(path):
     index, many = path.with_suffix(".idx"), 50_000_000
     head = bytearray(index.read_bytes()[:34])

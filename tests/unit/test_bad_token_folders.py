@@ -153,7 +153,7 @@ def index(path, *ends):
     path.with_name(f"{path.name}.index").write_bytes(np.array(ends, "<u8").tobytes())
 
 
-@bad("datatrove", DS, r"ds.index: lists more sequences than its tokens can be: .*found 67,108,864")
+@bad("datatrove", DS, r"ds.index: lists more sequences than its tokens allow: .*found 67,108,864")
 def an_index_of_half_a_gigabyte_of_zeros(path):
     os.truncate(f"{path}.index", 1 << 29)
 
@@ -212,7 +212,7 @@ def a_loss_cut(path):
     file.write_bytes(file.read_bytes()[:-1])
 
 
-@bad("datatrove", "00002_noeos_loss.ds", r"is no mask at byte 7: expected 0 or 1, found 255")
+@bad("datatrove", "00002_noeos_loss.ds", r"is not a mask value at byte 7: expected 0 or 1, found 255")
 def a_loss_of_other_bytes(path):
     file = path.with_name(f"{path.name}.loss")
     content = bytearray(file.read_bytes())

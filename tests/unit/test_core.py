@@ -60,7 +60,7 @@ def test_reads_by_position_and_says_where_it_ends(tmp_path):
         (lambda p: None, "no such file"),
         (
             os.mkfifo,
-            "is not a regular file: found FIFO. Only tokfmt convert reads pipes: save it to a file first",
+            "is not a regular file: found FIFO. Only tokfmt convert reads pipes. Save it to a file first",
         ),
         (lambda p: p.mkdir(), "is not a regular file: found directory"),
         (lambda p: p.symlink_to(p), "a loop of symbolic links"),
@@ -166,8 +166,8 @@ def test_options_parse_against_their_types():
     ("words", "says"),
     [
         (["sise=4"], "it has no option 'sise' (it has: size, layout, width, fast). Did you mean size?"),
-        (["layout=Z"], "it option layout: 'Z' is none of A, D"),
-        (["size=many"], "'many' is not a whole number; write it like 4096, 1_000_000, 1e6, 10M or 4Ki"),
+        (["layout=Z"], "it option layout: 'Z' is not one of A, D"),
+        (["size=many"], "'many' is not a whole number (expected a number such as 4096, 1_000_000, 1e6, 10M or 4Ki)"),
         (["size"], "'size' is not of the form key=value"),
     ],
 )
@@ -197,7 +197,7 @@ def test_a_list_is_no_count(text):
 
 def test_ids_never_wrap():
     assert token_axis.check_ids(np.array([3, 5], np.uint32), 5, 0, "x") == 5
-    with pytest.raises(TokenRangeError, match="x: token id 6 at position 11 is outside 0..5"):
+    with pytest.raises(TokenRangeError, match="x: token ID 6 at position 11 is outside 0..5"):
         token_axis.check_ids(np.array([3, 6], np.uint32), 5, 10, "x")
     assert [token_axis.smallest(n).itemsize for n in (0, 255, 256, 65535, 65536, 2**32 - 1, 2**32)] == [
         1,

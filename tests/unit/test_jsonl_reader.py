@@ -301,7 +301,7 @@ def test_other_fields_are_a_loss(tmp_path):
 def test_an_id_beyond_32_bits_is_never_dropped(tmp_path):
     path = put(tmp_path / "x.jsonl", '{"input_ids": [1]}', '{"input_ids": [4294967296]}')
     for allow_loss in ((), ("invalid-lines",)):
-        with pytest.raises(TokenRangeError, match="line 2: token id 4,294,967,296 at position 0"):
+        with pytest.raises(TokenRangeError, match="line 2: token ID 4,294,967,296 at position 0"):
             ids(reader(path, allow_loss=allow_loss))
 
 

@@ -92,7 +92,7 @@ def test_receipts(tmp_path):
 def test_an_id_too_large_is_named_with_its_position(tmp_path):
     data = Ragged.of([[1], [2, 2**32]], np.dtype(np.uint64))
     with pytest.raises(
-        TokenRangeError, match=r"jsonl: token id 4,294,967,296 at position 2 is outside 0\.\.4,294,967,295"
+        TokenRangeError, match=r"jsonl: token ID 4,294,967,296 at position 2 is outside 0\.\.4,294,967,295"
     ):
         write(tmp_path / "x.jsonl", data)
 
@@ -169,5 +169,5 @@ def test_errors_of_the_decoder_come_through(tmp_path):
         def decode(self, tokens):
             raise TokenRangeError("gpt2", 50_257, 50_256, 3)
 
-    with pytest.raises(TokenRangeError, match="gpt2: token id 50,257"):
+    with pytest.raises(TokenRangeError, match="gpt2: token ID 50,257"):
         write(tmp_path / "x.jsonl", Ragged.of([[1]]), decoder=Fails())

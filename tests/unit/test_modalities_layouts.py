@@ -307,7 +307,7 @@ def test_width_follows_from_the_largest_id(tmp_path, top, eos, width):
 def test_ids_that_do_not_fit(tmp_path):
     for options, limit in (({"width": 1}, 255), ({"width": 2}, 65535), ({"layout": "A", "width": 2}, 65535)):
         with pytest.raises(
-            TokenRangeError, match=rf"token id 65,536 at position 1 is outside 0\.\.{limit:,}\. --to-opt"
+            TokenRangeError, match=rf"token ID 65,536 at position 1 is outside 0\.\.{limit:,}\. --to-opt"
         ):
             write(FORMAT, tmp_path / f"{limit}{len(options)}.pbin", Ragged.of([[1, 65536]]), eos_id=0, options=options)
 

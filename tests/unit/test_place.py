@@ -175,7 +175,7 @@ def test_words_of_users(bucket, tmp_path, monkeypatch):
     for path in ("x.bin", "/a/x", "a b?", "C", "x:y", Path("x")):
         assert place_of(path) == Path(path)
     for text in ("s3://b/k", "s3:///k", "file:///etc", "mem:/bucket/x"):
-        with pytest.raises(OptionError, match=r"://.*: only local paths are read. Download it, or mount it, first"):
+        with pytest.raises(OptionError, match=r"://.*: only local paths are read. Download or mount it first"):
             place_of(text)
     with pytest.raises(OptionError, match="^s3://b/k: only local paths are read"):
         place_of(Path("s3://b/k"))

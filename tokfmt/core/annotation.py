@@ -1,6 +1,6 @@
-"""Parts of files: how all formats name them for people, and what lies in flat files, to read, write and name it.
+"""Parts of files that formats share: fields of a header, columns of an index, runs of tokens, and whole layouts.
 
-Fields of a header, columns of an index, extents of tokens, and what all files of a dataset hold together.
+They are read, written, and listed for `show --raw` and the browser.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from tokfmt.core.reader import U8, U16, U32, U64, Damage, Separators
 from tokfmt.core.text_format import counted, printable, shortened
 
 SHOWN = 96
-"""Characters of a value from a file that are shown."""
+"""Largest number of characters of a value from a file in a message or a field."""
 
 
 _NUMPY = re.compile(rb"\{'descr': '([<|](?:u[124]|i[48]))', 'fortran_order': False, 'shape': \((\d{1,18}),\), \}\s*")
-_TOGETHER, _MANY = 4, 4096  # fields that fail together, and more than which are not tried in halves
+_TOGETHER, _MANY = 4, 4096  # A failed read of more than 4, and at most 4,096, fields is repeated in halves.
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Fields at hand."""
+    """Fields that are already decoded."""
 
     held: Sequence[Field]
 
@@ -48,7 +48,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """So many fields, each made of its number when it is asked for."""
+    """Fields that a function makes from their number on request."""
 
     count: int
     field: Callable[[int], Field]
@@ -59,11 +59,12 @@ class Numbered:
 
 @dataclass(slots=True)
 class Part:
-    """A section that is opened when it is first looked at. Never raises for damaged content: it says so in a field.
+    """A section that is decoded on first use. Damaged content does not raise: a field reports it.
 
     Attributes:
-        title, path: See `protocols.Section`.
-        open: Called once.
+        title: See `fields.Section`.
+        path: See `fields.Section`.
+        open: Decodes the fields. Called once.
     """
 
     title: str
@@ -74,11 +75,11 @@ class Part:
 
     @property
     def count(self) -> int:
-        """How many fields there are."""
+        """The number of fields."""
         return self._fields().count
 
     def fields(self, first: int, last: int) -> Sequence[Field]:
-        """See `protocols.Section`. Where some fields cannot be read, others are; what failed stands for each."""
+        """Return fields `first <= i < last`; see `fields.Fields`. A field that cannot be read reports its error."""
         first = max(0, first)
         try:
             return self._fields().fields(first, last)
@@ -102,7 +103,7 @@ class Part:
 
 
 def broken(error: TokfmtError) -> Field:
-    """What cannot be read, as a field."""
+    """Return an error as a field."""
     if not isinstance(error, FormatError):
         return Field("unreadable", None, 0, shown(error), wrong=True)
     both = ("expected", error.expected), ("found", error.found)
@@ -113,55 +114,55 @@ def broken(error: TokfmtError) -> Field:
 
 
 def shown(value: object) -> str:
-    """A value from a file, for people: numbers grouped, control characters escaped, shortened."""
+    """Return a value from a file as text: numbers grouped, control characters escaped, shortened."""
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     text = printable(value)
     return shortened(text, SHOWN)
 
 
-# what lies in flat files
+# Parts of flat files
 
-_LOOKED_AT = 1 << 15  # tokens at the end, which may be zeros ...
-_EMPTY = 1 << 25  # sequences without a token that an index may have: 268 MB of offsets
-_ZEROS = 64  # ... of which so many are taken for space that was never written
+_LOOKED_AT = 1 << 15  # Tokens at the end of a file that are searched for zeros.
+_EMPTY = 1 << 25  # Sequences without a token that an index may have: 268 MB of offsets.
+_ZEROS = 64  # Zeros at the end from which on they count as space that was never written.
 
 NATIVE = {1: U8, 2: U16, 3: U32, 4: U32, 8: U64}
 
 
 class Struct:
-    """Fields of fixed width one after the other: `Struct(magic="V9", version="<u8")`. Unaligned."""
+    """Consecutive fields of fixed width, not aligned: `Struct(magic="V9", version="<u8")`."""
 
     def __init__(self, **fields: str) -> None:
         self.dtype = np.dtype(list(fields.items()))
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
         return self.dtype.itemsize
 
     def read(self, file: File) -> dict[str, Any]:
-        """The values of the fields that a file begins with, as Python objects.
+        """Return the values of the fields at the beginning of a file, as Python objects.
 
         Raises:
-            TruncatedError: The file ends before.
+            TruncatedError: If the file is shorter.
         """
         return self.parse(file.read(0, self.size))
 
     def parse(self, begin: bytes) -> dict[str, Any]:
-        """The same of the bytes that a file begins with."""
+        """Return the values of the fields at the beginning of `begin`, as Python objects."""
         raw = np.frombuffer(begin, self.dtype)[0]
         return {name: raw[name].tobytes() if raw[name].dtype.kind == "V" else raw[name].item() for name in self._names}
 
     def write(self, **values: object) -> bytes:
-        """The bytes of these values; what is left out is 0."""
+        """Return the fields as bytes. A value that is not given is 0."""
         out = np.zeros(1, self.dtype)
         for name, value in values.items():
             out[name] = np.frombuffer(value, f"V{len(value)}") if isinstance(value, bytes) else value
         return out.tobytes()
 
     def part(self, title: str, file: File) -> Part:
-        """A section of that title: the fields that a file begins with, named for people."""
+        """Return a section with the fields at the beginning of a file."""
         return Part(title, file.path, lambda: self._fields(file))
 
     def _fields(self, file: File) -> list[Field]:
@@ -180,10 +181,10 @@ class Struct:
 
 
 class Columns:
-    """Arrays of numbers one after the other, behind a header: `Columns(34, lengths=("<i4", n), starts=("<i8", n))`.
+    """Consecutive arrays of numbers after a header: `Columns(34, lengths=("<i4", n), starts=("<i8", n))`.
 
     Attributes:
-        end: The byte behind the last.
+        end: Byte offset after the last array.
     """
 
     def __init__(self, begin: int, **columns: tuple[str, int]) -> None:
@@ -194,25 +195,25 @@ class Columns:
         self.end = begin
 
     def at(self, name: str, entry: int = 0) -> int:
-        """The byte at which an entry begins."""
+        """Return the byte offset of an entry."""
         begin, dtype, _ = self._columns[name]
         return begin + entry * dtype.itemsize
 
     def count(self, name: str) -> int:
-        """Entries of a column."""
+        """Return the number of entries of a column."""
         return self._columns[name][2]
 
     def read(self, file: File, name: str, first: int = 0, last: int | None = None) -> NDArray[Any]:
-        """The entries `first <= k < last` of a column, by default all; a fresh array.
+        """Return a copy of the entries `first <= k < last` of a column (default: all entries).
 
         Raises:
-            TruncatedError: The file ends before.
+            TruncatedError: If the file is shorter.
         """
         _, dtype, count = self._columns[name]
         return file.array(self.at(name, first), (count if last is None else last) - first, dtype)
 
     def sections(self, file: File) -> list[Section]:
-        """The columns, named for people."""
+        """Return the columns as sections."""
         return [
             Column(f"{name.replace('_', ' ')} of {file.path.name}", file, begin, dtype, count)
             for name, (begin, dtype, count) in self._columns.items()
@@ -220,7 +221,7 @@ class Columns:
 
 
 class Column:
-    """Numbers of one width one after the other, as a section: an index that may have 10^8 entries."""
+    """An array of numbers of one dtype as a section. It may have 10^8 entries."""
 
     def __init__(self, title: str, file: File, offset: int, dtype: str | np.dtype[Any], count: int) -> None:
         self.title, self.path, self.count = title, file.path, count
@@ -240,14 +241,14 @@ class Column:
 
 
 class Extent(NamedTuple):
-    """Consecutive tokens of a file.
+    """Consecutive tokens in a file.
 
     Attributes:
-        file: Where they lie.
-        begin: Byte of the first.
-        tokens: How many.
-        dtype: As stored: integers of 1, 2, 4 or 8 bytes in either byte order; of 3 bytes a structure of the fields
-            `low` (2 bytes) and `high` (1 byte), in the order in which they lie.
+        file: The file.
+        begin: Byte offset of the first token.
+        tokens: Number of tokens.
+        dtype: Dtype in the file: integers of 1, 2, 4 or 8 bytes in either byte order. IDs of 3 bytes are a structure
+            with the fields `low` (2 bytes) and `high` (1 byte), in the order of the file.
     """
 
     file: File
@@ -257,35 +258,36 @@ class Extent(NamedTuple):
 
 
 class Entries(Protocol):
-    """Where sequences begin, read when it is asked for: of an index that is too long to be read for a few of them.
+    """Offsets of sequences, read on request from an index that is too long to read for a few sequences.
 
     Attributes:
-        sequences: How many there are.
+        sequences: Number of sequences.
     """
 
     sequences: int
 
     def offsets(self, first: int, last: int) -> Offsets:
-        """See `axis.TokenReader`; the interval lies within the dataset."""
+        """Return offsets as `TokenReader.offsets` does. The interval is valid."""
 
     def close(self) -> None:
-        """Close the index; reading again opens it."""
+        """Close the index. A later read opens it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FileLayout:
-    """What the files of a dataset hold, found out without reading its tokens.
+    """The layout of a dataset's files, found without a read of its tokens.
 
     Attributes:
         extents: The stored token axis, in order.
-        masks: For each extent its loss mask, a byte a token: 1 counts as a target, 0 does not; () where there is none.
-        starts: int64[sequences + 1], token positions, non-decreasing, from 0 to the end; None for one stream.
-        entries: In place of `starts`, of one file, if these are read as they are needed.
-        sample_length: Tokens of a row, where the dataset is read as rows of one length; `starts` is None then.
-        separators: Where they stand on that axis; `alone` ones for a stream.
-        eos_id, eos_from: The separator, where the dataset or a convention tells it, and in words how.
-        problems: In the order in which they were met.
-        sections: Named bytes beside the tokens, for `--raw`; the tokens get a section of their own.
+        masks: For each extent its loss mask, one byte per token: 1 counts as a target, 0 does not. () if there is none.
+        starts: Offsets int64[sequences + 1] on the token axis, non-decreasing, from 0 to the end; None for one stream.
+        entries: Used instead of `starts` for one file whose offsets are read on request.
+        sample_length: Tokens per row, if the dataset is read as rows of one length; `starts` is then None.
+        separators: Positions of separators on the axis. A stream needs one of the `alone` values.
+        eos_id: The separator, if the dataset or a convention of the format states it.
+        eos_from: The origin of `eos_id`, in words.
+        problems: In the order in which they were found.
+        sections: The bytes other than tokens, for `--raw`. The tokens get their own section.
         inferred, notes, pad_id, split, other_splits, loss_masks, extras, damage: As in `Info`.
     """
 
@@ -310,9 +312,9 @@ class FileLayout:
 
 
 def certain(laid: FileLayout) -> FileLayout:
-    """What is certain of files that end too early: the sequences of the index, or the tokens, before the cut.
+    """Return the part of a layout that is certain if files are truncated: the sequences, or the tokens, before the cut.
 
-    A problem that says so (`Problem.cut`) becomes damage. Of a stream the last sequence may still be cut.
+    A problem with `Problem.cut` becomes damage. The last sequence of a stream may still be incomplete.
     """
     cut = [problem for problem in laid.problems if problem.cut]
     if not cut:
@@ -339,7 +341,7 @@ def certain(laid: FileLayout) -> FileLayout:
 
 
 def _there(laid: FileLayout) -> int:
-    """How many tokens lie before the first that is not there, or whose mask is not."""
+    """Return the number of tokens before the first token that is missing, or whose mask is missing."""
     found = sum(extent.tokens for extent in laid.extents)
     for extents in (laid.extents, laid.masks):
         at = 0
@@ -352,7 +354,7 @@ def _there(laid: FileLayout) -> int:
 
 
 def first_tokens(extents: Sequence[Extent], tokens: int) -> list[Extent]:
-    """The first tokens of some extents."""
+    """Return the extents of the first `tokens` tokens."""
     kept = list[Extent]()
     for extent in extents:
         kept.append(extent._replace(tokens=min(extent.tokens, tokens)))
@@ -361,9 +363,15 @@ def first_tokens(extents: Sequence[Extent], tokens: int) -> list[Extent]:
 
 
 def whole_tokens(file: File, dtype: np.dtype[Any], code: str, what: str = "a stream") -> tuple[Extent, list[Problem]]:
-    """The tokens of a file (of what that is called) that holds nothing else, and says nowhere how many they are.
+    """Return the tokens of a file without a header, which states their number nowhere.
 
-    What is left over behind the last whole one is a problem of that code, which `--allow-loss tail` accepts.
+    Bytes after the last complete token are a problem that `--allow-loss tail` accepts.
+
+    Args:
+        file: The file.
+        dtype: Dtype in the file.
+        code: Code of the problem.
+        what: Description of the file, for the message.
     """
     count, rest = divmod(file.size, dtype.itemsize)
     problems = []
@@ -381,10 +389,17 @@ def whole_tokens(file: File, dtype: np.dtype[Any], code: str, what: str = "a str
 def told_tokens(
     file: File, dtype: np.dtype[Any], told: int, code: str, *, begin: int = 0, short: bool = False
 ) -> tuple[Extent, list[Problem]]:
-    """As many tokens as a header or an index tells, of a file that ends with them.
+    """Return the tokens of a file that ends with them, given their number from a header or an index.
 
-    Another size is a problem of that code. `--allow-loss tail` accepts a file that is longer, and with `short` a
-    shorter one.
+    A file of another size is a problem. `--allow-loss tail` accepts a longer file.
+
+    Args:
+        file: The file.
+        dtype: Dtype in the file.
+        told: Number of tokens that the header or index states.
+        code: Code of the problem.
+        begin: Byte offset of the first token.
+        short: `--allow-loss tail` accepts a shorter file as well.
     """
     size, stored, problems = told * dtype.itemsize, file.size - begin, list[Problem]()
     if size != stored:
@@ -398,10 +413,14 @@ def told_tokens(
 
 
 def written_tokens(extent: Extent, code: str) -> tuple[Extent, list[Problem]]:
-    """An extent without the zeros at its end that a writer leaves which makes a file at full size, and is killed.
+    """Return an extent without trailing zeros, which a writer that preallocates the file leaves if it is killed.
 
-    From 64 of the last 32,768 tokens on they are a problem of that code, which `--allow-loss tail` accepts if all are
-    seen.
+    64 or more zeros at the end of the last 32,768 tokens are a problem. `--allow-loss tail` accepts it if these tokens
+    hold all of the zeros.
+
+    Args:
+        extent: The tokens of the file.
+        code: Code of the problem.
     """
     width, looked = extent.dtype.itemsize, min(extent.tokens, _LOOKED_AT)
     tail = extent.file.array(extent.begin + (extent.tokens - looked) * width, looked, extent.dtype)
@@ -419,27 +438,29 @@ def written_tokens(extent: Extent, code: str) -> tuple[Extent, list[Problem]]:
 
 
 def numpy_extent(file: File) -> Extent:
-    """The tokens of a one-dimensional `.npy` file. Nothing of it is unpickled.
+    """Return the tokens of a one-dimensional `.npy` file. Never unpickles.
 
     Raises:
-        CorruptError: It is none, of another shape or dtype, or cut.
+        CorruptError: If it is not such a file, has another shape or dtype, or is truncated.
     """
     head = file.read(0, min(file.size, 1 << 12))
-    text = 12 if head[6:7] > b"\1" else 10  # by the version, the header's length has 4 bytes, or 2
+    text = 12 if head[6:7] > b"\1" else 10  # The length of the header has 2 bytes in version 1, and 4 in later ones.
     begin = text + int.from_bytes(head[8:text], "little")
     said = _NUMPY.fullmatch(head[text:begin]) if head.startswith(b"\x93NUMPY") else None
     dtype, count = (np.dtype(said[1].decode()), int(said[2])) if said else (np.dtype("u2"), -1)
     if file.size != begin + count * dtype.itemsize:
         held = f"{dtype}[{count}] in {file.size:,} bytes" if said else printable(head[text:][:80].decode("latin-1"))
-        raise CorruptError(file.path, "is no one-dimensional array of ids", expected="uint16[n], whole", found=held)
+        raise CorruptError(
+            file.path, "is not a one-dimensional array of token IDs", expected="uint16[n], whole", found=held
+        )
     return Extent(file, begin, count, dtype)
 
 
 def all_or_none(beside: Sequence[Path]) -> bool:
-    """Whether the files that may stand beside those of tokens are there.
+    """Return whether the optional companions of token files exist.
 
     Raises:
-        CorruptError: Some are, and one is not.
+        CorruptError: If some exist, and one is missing.
     """
     there = [path.is_file() for path in beside]
     if any(there) and not all(there):
@@ -448,24 +469,24 @@ def all_or_none(beside: Sequence[Path]) -> bool:
 
 
 def bounded_entries(index: Path, entries: int, data: File) -> None:
-    """Refuse an index that lists far more sequences than its data can hold, before its entries take memory.
+    """Raise an error if an index lists more sequences than the data can hold, before its entries take memory.
 
     Args:
-        index: Where the entries lie.
-        entries: How many there are.
-        data: The file of the tokens. A sequence with tokens takes a byte of it at least, and some have none.
+        index: File of the entries.
+        entries: Number of entries.
+        data: File of the tokens. A sequence that is not empty takes at least one byte of it.
 
     Raises:
-        UnsafeError: There are more than the bytes of the data and 2^25.
+        UnsafeError: If there are more entries than bytes of data plus 2^25.
     """
     most = data.size + _EMPTY
     if entries > most:
         expected = f"at most {most:,} for {data.size:,} bytes of tokens"
-        raise UnsafeError(index, "lists more sequences than its tokens can be", expected=expected, found=f"{entries:,}")
+        raise UnsafeError(index, "lists more sequences than its tokens allow", expected=expected, found=f"{entries:,}")
 
 
 def loss_mask(path: Path, tokens: int, code: str) -> tuple[Extent, list[Problem]]:
-    """The mask of a file of so many tokens, a byte each; what is wrong with its size and beginning has that code."""
+    """Return the loss mask of a file of `tokens` tokens, one byte per token, and problems of its size and content."""
     mask = Extent(File(path), 0, tokens, np.dtype(np.uint8))
     try:
         mask_bytes(mask, 0, min(tokens, mask.file.size, 1 << 16))
@@ -478,21 +499,21 @@ def loss_mask(path: Path, tokens: int, code: str) -> tuple[Extent, list[Problem]
 
 
 def mask_bytes(mask: Extent, start: int, stop: int) -> NDArray[np.uint8]:
-    """Some bytes of a loss mask, each 0 or 1.
+    """Return bytes `start <= i < stop` of a loss mask, each 0 or 1.
 
     Raises:
-        CorruptError: One is neither.
+        CorruptError: If another byte occurs.
     """
     found = mask.file.array(mask.begin + start, stop - start, np.dtype(np.uint8))
     if len(found) and int(found.max()) > 1:
         at = int(np.argmax(found > 1))
         where = mask.begin + start + at
-        raise CorruptError(mask.file.path, "is no mask", offset=where, expected="0 or 1", found=int(found[at]))
+        raise CorruptError(mask.file.path, "is not a mask value", offset=where, expected="0 or 1", found=int(found[at]))
     return found
 
 
 class StoredIds:
-    """The tokens of an extent, `row` a field."""
+    """The tokens of an extent as a section, `row` tokens per field."""
 
     def __init__(self, extent: Extent, row: int = 8) -> None:
         self.extent, self.path, self.row = extent, extent.file.path, row

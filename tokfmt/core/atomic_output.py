@@ -1,20 +1,19 @@
-"""Output is whole or absent.
+"""Atomic output: a destination is complete, or not written.
 
-A destination `DST` is built inside a hidden sibling directory and appears by one rename:
+A destination `DST` is built in a hidden sibling directory and appears by one rename:
 
     .DST.tokfmt-8hexdigits/      of one process
-        lock                     held with flock while it lives
-        build/DST                what is being written
-        scratch/                 shards of tokenised text, spilled arrays
+        lock                     locked with flock while the process lives
+        build/DST                the output while it is written
+        scratch/                 shards of tokenized text, spilled arrays
 
-`renameat2` publishes without replacing (RENAME_NOREPLACE), or swaps old and new in one step (RENAME_EXCHANGE) so that
-the path is never missing. Siblings whose process is dead are removed at the next start.
+`renameat2` publishes without replacing (RENAME_NOREPLACE), or swaps old and new in one step (RENAME_EXCHANGE), so that
+the path is never missing. The next start removes siblings of dead processes.
 
-A sibling of a fixed name (`.DST.tokfmt-resume`, `.DST.tokfmt-tasks`) may outlive its process, to be taken over by the
-next one; only a run that keeps nothing removes it. The lock is a file, because a directory cannot be locked on NFS.
-Siblings are private (`core.locks`): nobody else can read, make or change one that is used. What may be replaced is
-said in `core.output`, and looked at again right before and after the rename. Several destinations that appear together:
-`core.together`.
+A sibling with a fixed name (`.DST.tokfmt-resume`, `.DST.tokfmt-tasks`) may outlive its process. The next run takes it
+over, and only a run that is not resumable removes it. The lock is a file, because a directory cannot be locked on NFS.
+Siblings are private (`core.locks`): other users cannot read, create or change them. `core.output` decides what may be
+replaced, before the rename and again after it. `core.together` publishes several destinations together.
 """
 
 from __future__ import annotations
@@ -51,11 +50,12 @@ from tokfmt.core.output import ANYBODY, Objection, inherit, no_directory, obstac
 from tokfmt.core.text_format import printable
 
 _OLD, _DRAFT = ".old", ".draft"
-_ABSENT, _UNKNOWN = 0, -1  # no inode has these numbers
+_ABSENT, _UNKNOWN = 0, -1  # No inode has these numbers.
 _TRIES, _PAUSE = 20, 0.05
 _AT_FDCWD = -100
 NOREPLACE, EXCHANGE = 1, 2
-_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EXDEV)  # FAT, FUSE ...
+# Errors of file systems without hard links, such as FAT and some FUSE file systems.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EXDEV)
 
 _Seen = TypeVar("_Seen")
 Beside = Mapping[str, bytes | Path | None]
@@ -63,21 +63,21 @@ Belonging = Mapping[Path, Path | None]
 KEPT = ("resume", "tasks")
 """Siblings that may outlive their process."""
 finished: deque[str | os.PathLike[str]] = deque(maxlen=1000)
-"""What this process published last: a signal that comes when nothing is under way any more may say what stands."""
+"""The last destinations of this process. A signal handler that runs after the work reports that they are complete."""
 
 
 class Staging:
-    """A place to build `destination`; a context manager that leaves nothing behind unless `publish` was called.
+    """A context manager that builds `destination` in a hidden sibling. Without `publish`, it leaves no file behind.
 
     Attributes:
-        destination: Where the output will appear; links are followed.
-        sibling: The hidden sibling, by its name.
-        home: The same, by a path that others cannot give to another directory; see `core.locks`.
-        path: Where to build it; same name, in the hidden sibling.
-        given: The destination as it was named: so it is called in errors.
+        destination: Path of the output; links are followed.
+        sibling: Path of the hidden sibling.
+        home: A path of the hidden sibling that other users cannot redirect to another directory; see `core.locks`.
+        path: Path at which the output is built. It has the name of the destination.
+        given: The destination as the user gave it, for messages.
         scratch: A directory for intermediate files, removed at the end.
-        keep: Leave the sibling behind at the end. Only with `kept`, and then so from the start.
-        removed: Names of kept siblings of dead processes that made way.
+        keep: Keep the sibling at the end. Needs `kept`, which sets it from the start.
+        removed: Names of kept siblings of dead processes that were removed.
     """
 
     def __init__(
@@ -92,22 +92,22 @@ class Staging:
         companions: Sequence[str] = (),
         by_name: bool = False,
     ) -> None:
-        """A place beside `destination`.
+        """Choose a hidden sibling of `destination`. Creates no file yet.
 
         Args:
-            destination: What to build.
-            overwrite: It may replace a file or directory.
-            objection: Why not one that is there. By default directories are not replaced.
-            readable: Permissions that a new output may have at most: those of its sources. What replaces something has
-                that one's.
-            kept: Name ("resume", "tasks") of a sibling that outlives its process and is taken over when it is there.
-            shared: Several processes work in it at the same time.
-            companions: Names of files that belong to the destination and appear after it, if they were built; one that
-                was not goes.
-            by_name: Processes on other machines work in the sibling, which have only its name.
+            destination: The destination.
+            overwrite: Allow the replacement of an existing file or directory.
+            objection: Returns the reason not to replace an existing one. By default, directories are not replaced.
+            readable: Permissions that a new output has at most: those of its sources. A replacement takes over the
+                permissions of what it replaces.
+            kept: Name ("resume", "tasks") of a sibling that outlives its process, and is taken over if it exists.
+            shared: Several processes work in the sibling at the same time.
+            companions: Names of files that belong to the destination, and appear after it if they were built. If one
+                was not built, an existing file of that name is removed.
+            by_name: Processes on other machines work in the sibling, and know only its name.
 
         Raises:
-            ConversionError: The destination is a link that is not to be followed.
+            ConversionError: If the destination is a link that must not be followed.
         """
         self.destination, self.given = resolve_link(destination), destination
         self.overwrite, self.objection, self.readable = overwrite, objection, readable
@@ -132,7 +132,7 @@ class Staging:
         self.scratch = home / "scratch"
 
     def _hold(self, *, made: bool) -> None:
-        """Open the sibling, which stays this one from here on, whatever becomes of its name."""
+        """Open the sibling. The descriptor refers to it even if its name is given to another directory."""
         self._close()
         self._fd = open_private(self.sibling, made=made)
         self._reach(self.sibling if self._by_name else reached(self._fd, self.sibling))
@@ -165,7 +165,7 @@ class Staging:
             self._occupy()
             make_private(self.path.parent, taken_over=True)
             make_private(self.scratch, taken_over=True)
-        except BaseException as error:  # a signal, too
+        except BaseException as error:  # This includes signals.
             self._leave()
             if new:
                 self._take_back()
@@ -177,7 +177,7 @@ class Staging:
         return self
 
     def _take_back(self) -> None:
-        """Remove a kept sibling in which nothing was done yet, unless another run has taken it over meanwhile."""
+        """Remove a kept sibling that is still empty, unless another run has taken it over meanwhile."""
         with contextlib.suppress(OSError, ConversionError):
             lock = lock_dead(self.sibling)
             if lock >= 0:
@@ -186,15 +186,16 @@ class Staging:
                 release(lock)
 
     def check_replaceable(self) -> None:
-        """Refuse a destination that is there, unless it may be replaced.
+        """Raise an error for an existing destination that must not be replaced.
 
         Raises:
-            DestinationExistsError: Overwriting was not asked for.
-            ConversionError: It is nothing that is ever replaced, or holds what is not the dataset's.
+            DestinationExistsError: If `overwrite` is False.
+            ConversionError: If it is of a kind that is never replaced, or holds files that do not belong to the
+                dataset.
         """
         try:
             why = self._steadily(lambda: obstacle(self.destination, self.objection))
-        except TokfmtError as error:  # what is there cannot be listed
+        except TokfmtError as error:  # The existing directory cannot be listed.
             replace_paths(error, self.destination, self.given)
             raise
         if os.path.lexists(self.destination) and not self.overwrite:
@@ -209,7 +210,7 @@ class Staging:
                 raise ConversionError(f"{printable(companion)}: is not replaced: {why}. Choose another destination")
 
     def _steadily(self, look: Callable[[], _Seen]) -> _Seen:
-        """Look at the destination; again if another run replaces it meanwhile, since that look sees parts of both."""
+        """Look at the destination. Look again if another run replaced it meanwhile: the look saw parts of both."""
         for _ in range(_TRIES):
             before = _inode(self.destination)
             try:
@@ -226,16 +227,16 @@ class Staging:
         return ConversionError(f"{printable(self.given)}: is not replaced: {why}. Choose another destination")
 
     def _occupy(self) -> None:
-        """Make the sibling, or take it over, and lock it."""
+        """Create the sibling, or take it over, and lock it."""
         absent: FileNotFoundError | None = None
         for _ in range(_TRIES):
             try:
                 made = make_private(self.sibling, taken_over=bool(self._kept))
                 self._hold(made=made)
-            except FileExistsError:  # of another run, by a rare chance
+            except FileExistsError:  # Another run has the same random name.
                 self._settle()
                 continue
-            except FileNotFoundError as error:  # another run took it for a leftover, or nothing can be made there
+            except FileNotFoundError as error:  # Another run removed it as a leftover, or the parent is missing.
                 if not os.path.lexists(self.sibling.parent):
                     raise
                 absent = error
@@ -246,7 +247,7 @@ class Staging:
             if self._lock >= 0:
                 self._began = os.fstat(self._lock).st_ctime_ns
                 return
-            time.sleep(_PAUSE)  # somebody is removing it, or works in it
+            time.sleep(_PAUSE)  # Another process removes it, or works in it.
             self._settle()
         if absent is not None:
             raise absent
@@ -262,7 +263,7 @@ class Staging:
             if self.published:
                 finished.append(self.given)
             self._leave()
-        except BaseException as stop:  # a signal in the middle of it: all the same, nothing stays
+        except BaseException as stop:  # A signal interrupted `_leave`: clean up again.
             self._leave()
             self._say_what_stays(stop)
             raise
@@ -270,7 +271,7 @@ class Staging:
             replace_paths(error, self._built(), self.given)
             for name in self.companions:
                 replace_paths(error, self._built().with_name(name), Path(self.given).with_name(name))
-            scratch = rf"{re.escape(printable(self.scratch))}/[^\s:]+"  # what is under way there is nobody's business
+            scratch = rf"{re.escape(printable(self.scratch))}/[^\s:]+"  # Names of scratch files mean nothing to users.
 
             def shown(text: str) -> str:
                 text = re.sub(scratch, lambda _: printable(self.given), text)
@@ -289,7 +290,7 @@ class Staging:
             error.add_note("Nothing was left behind")
 
     def seal(self) -> None:
-        """Make the output durable; nothing is written to it any more."""
+        """Flush the output to the disk. No write may follow."""
         if self._sealed:
             return
         with writing(self.given):
@@ -297,13 +298,13 @@ class Staging:
         self._sealed = True
 
     def publish(self, beside: Beside = MappingProxyType({})) -> None:
-        """Make the output durable, then visible, in one step; then what belongs beside it.
+        """Flush the output to the disk and make it visible in one step, followed by the files beside it.
 
         Args:
             beside: See `prepare`.
 
         Raises:
-            DestinationExistsError: Somebody else made it meanwhile, and overwriting was not asked for.
+            DestinationExistsError: If another process created the destination meanwhile, and `overwrite` is False.
         """
         belongs = self.prepare(beside)
         with self.explained():
@@ -313,7 +314,7 @@ class Staging:
             except BaseException as error:
                 if not self.published:
                     self._bring_back()
-                elif not isinstance(error, Exception):  # a signal: what is whole has what belongs beside it
+                elif not isinstance(error, Exception):  # After a signal, a complete destination still gets its files.
                     self.accompany(belongs)
                 elif self.is_partial:
                     self.withdraw()
@@ -321,23 +322,23 @@ class Staging:
             sync_directory(self.destination.parent)
 
     def prepare(self, beside: Beside) -> Belonging:
-        """Make the output durable, and what belongs beside it, under hidden names.
+        """Flush the output, and the files beside it, to the disk under hidden names.
 
         Args:
-            beside: Name and content of small files next to the destination, or where one was built in the hidden
-                sibling; None for one that must not be there. An older one goes before the destination appears, so that
-                it never stands beside what it does not describe.
+            beside: Name of each small file beside the destination, with its content, the path where it was built in the
+                hidden sibling, or None for a file that must not exist. An older file is removed before the destination
+                appears, so that it never describes another destination.
 
         Returns:
-            For each name beside the destination, the draft that gets it (None: no file).
+            For each path beside the destination, the draft that gets this name (None: no file).
         """
         built = self._built()
         places = {name: (built.with_name(name), self.home / f"{name}{_DRAFT}") for name in self.companions}
         there: dict[str, Path | None] = {
-            name: built if built.exists() or draft.exists() else None  # a mask, of what has none
+            name: built if built.exists() or draft.exists() else None  # None: a companion that was not built.
             for name, (built, draft) in places.items() if not self.published or built.exists() or draft.exists()
         }  # fmt: skip
-        beside = {**there, **beside}  # a run that was killed may have brought some to their places
+        beside = {**there, **beside}  # A killed run may have moved some to their final names.
         with self.explained():
             if not self.published:
                 self._permit()
@@ -351,7 +352,7 @@ class Staging:
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
-        """Turn what the system says into an error that names the destination, and what stands there now."""
+        """Raise an OSError inside the context as an error with the destination and its state."""
         try:
             yield
         except FileExistsError as error:
@@ -361,29 +362,29 @@ class Staging:
 
     @property
     def published(self) -> bool:
-        """The destination is there, whole: now, or since an earlier run that was killed before it could end.
+        """True if the destination is complete: now, or since an earlier run that was killed before its end.
 
-        A rename keeps the inode, so this is so from the very step that makes it so, whatever signal comes right after.
+        A rename keeps the inode, so the property is right from the rename on, even if a signal comes directly after it.
         """
         self._published = self._published or self._stands()
         return self._published
 
     def _stands(self) -> bool:
-        """The destination is what was built here."""
+        """Return whether the destination is what was built here."""
         return _inode(self.destination) == self._inode
 
     def _told(self) -> int:
-        """The inode that an earlier run was about to publish from here, if any."""
+        """Return the inode that an earlier run was about to publish from this sibling; -1 if there is none."""
         try:
             return int((self.home / "published").read_bytes())
         except (OSError, ValueError):
             return _UNKNOWN
 
     def appear(self, beside: Iterable[Path]) -> None:
-        """Give the output its name, in one step; nothing that takes time happens here.
+        """Rename the output to its destination in one step. Does no work that takes time.
 
         Args:
-            beside: Names beside it, which are freed first.
+            beside: Paths of files beside it, which are moved away first.
         """
         if self.published:
             return
@@ -395,10 +396,10 @@ class Staging:
                 self._set_aside(path, replaced=there)
             try:
                 rename(self.path, self.destination, EXCHANGE if there else NOREPLACE)
-            except FileExistsError:  # it came since we looked
+            except FileExistsError:  # It was created since the check.
                 if not self.overwrite or not tries_left:
                     raise
-            except FileNotFoundError:  # it went
+            except FileNotFoundError:  # It was removed since the check.
                 if not there or not tries_left:
                     raise
             else:
@@ -407,7 +408,7 @@ class Staging:
                 return
 
     def _check_replaced(self) -> None:
-        """Look once more at what was replaced, now that it cannot change: it goes back if anything came to it."""
+        """Check the replaced output again, now that it cannot change. Undo the replacement if it gained files."""
         old = self._old()
         why = obstacle(old, self.objection) if old is not None else ""
         if why:
@@ -415,41 +416,41 @@ class Staging:
             raise self._not_replaced(why)
 
     def _old(self) -> Path | None:
-        """Where what was replaced waits to be removed."""
+        """Return the path of the replaced output, which waits for its removal; None if there is none."""
         return next((p for p in (aside(self._built()), self._built()) if os.path.lexists(p)), None)
 
     def _permit(self) -> None:
-        """Permissions, before anybody can see it: those of what it replaces, else no more than its sources have."""
+        """Set permissions before the output is visible: those of the replaced output, or at most the sources'."""
         if os.path.lexists(self.destination):
             self._steadily(lambda: inherit(self.path, self.destination))
         else:
             restrict(self.path, self.readable)
 
     def _set_aside(self, beside: Path, *, replaced: bool) -> None:
-        """Take away what stands beside the destination, unless whoever made the destination meanwhile put it there."""
+        """Move a file beside the destination away, unless another process made it together with the destination."""
         with contextlib.suppress(FileNotFoundError):
             if replaced or os.lstat(beside).st_ctime_ns < self._began:
                 os.replace(beside, self.home / f"{beside.name}{_OLD}")
 
     @property
     def is_partial(self) -> bool:
-        """Whether a companion has not appeared: without it the destination is not complete."""
+        """True if a companion has not appeared, so that the destination is not complete."""
         return any((self.home / f"{name}{_DRAFT}").exists() for name in self.companions)
 
     def _bring_back(self) -> None:
-        """Put back what was set aside, if the destination is still, or again, the old one."""
+        """Move files beside the destination back, if the destination is still, or again, the old one."""
         if _inode(self.destination) == self._replaced:
             bring_back(self.home, self.destination)
 
     def accompany(self, belongs: Belonging) -> None:
-        """Put files beside the destination, or none, unless another run has replaced the destination since."""
+        """Move files beside the destination to their names, unless another run has replaced the destination."""
         for beside, draft in belongs.items():
             if not self._stands():
                 return
             if draft is None:
                 beside.unlink(missing_ok=True)
                 continue
-            with contextlib.suppress(FileNotFoundError):  # it is in its place, or was taken from it
+            with contextlib.suppress(FileNotFoundError):  # It was moved already, or removed since.
                 mine = os.lstat(draft)
                 os.replace(draft, beside)
                 self._placed[beside] = mine.st_ino
@@ -470,7 +471,7 @@ class Staging:
                 os.fsync(file.fileno())
         olds = (self.destination.with_name(name), self.home / f"{name}{_OLD}")
         for old in olds:
-            with contextlib.suppress(FileNotFoundError):  # another run takes it away
+            with contextlib.suppress(FileNotFoundError):  # Another run removes it.
                 if old.is_file() and not old.is_symlink() and os.lstat(old).st_uid in self._owners():
                     inherit(draft, old)
                     return draft
@@ -478,7 +479,7 @@ class Staging:
         return draft
 
     def _owners(self) -> set[int]:
-        """Whose files beside the destination pass on their permissions: a file that somebody else planted does not."""
+        """Return the owners whose files pass on their permissions. A file that another user planted does not."""
         found = {os.geteuid()}
         with contextlib.suppress(FileNotFoundError):
             found.add(os.lstat(self.destination).st_uid)
@@ -491,7 +492,7 @@ class Staging:
         return ConversionError(f"{printable(self.given)}: {what}: {write_reason(error)}")
 
     def withdraw(self) -> None:
-        """Take back what `publish` made visible: the destination is again what it was before."""
+        """Undo `publish`: the destination is again what it was before."""
         self._published = False
         for beside, inode in self._placed.items():
             if _inode(beside) == inode:
@@ -511,7 +512,7 @@ class Staging:
         self._close()
 
     def _discard(self) -> None:
-        if self._fd < 0:  # it was never made, or right before a signal
+        if self._fd < 0:  # The sibling was never made, or a signal came directly after.
             with contextlib.suppress(OSError):
                 if not distrusted(self.sibling):
                     os.rmdir(self.sibling)
@@ -519,7 +520,7 @@ class Staging:
         old = self._old() if self.published else None
         if old is not None and old.is_dir():
             self._remove_old(old)
-        if self._kept:  # half of it must not be taken over
+        if self._kept:  # Another run must not take over a half-removed sibling.
             kept, self._kept = self.sibling, ""
             self.sibling = hidden_sibling(self.destination, os.urandom(4).hex())
             try:
@@ -529,7 +530,7 @@ class Staging:
         remove_private(self.sibling, self._lock, self._fd)
 
     def _remove_old(self, old: Path) -> None:
-        """Remove the files of a dataset that was replaced; what came since the last look gets a name of its own."""
+        """Remove the files of a replaced dataset. If it gained files since the last check, rename it instead."""
         try:
             gone = not self.objection(old) and remove(old, everything_in(old))
         except TokfmtError:
@@ -540,21 +541,27 @@ class Staging:
 
 
 def is_whole(destination: str | os.PathLike[str]) -> str:
-    """What to say of a destination after whatever stopped the rest."""
+    """Return the note that a destination is complete, for an error after it was published."""
     return f"{printable(destination)} is whole"
 
 
 def publish_text(
     destination: str | os.PathLike[str], text: str, *, overwrite: bool = False, objection: Objection = no_directory
 ) -> Path:
-    """Write a text file as a destination is written: whole or not at all, over nothing that is not to be replaced.
+    """Write a text file as a destination: complete, or not written, and with the same checks of what it replaces.
+
+    Args:
+        destination: The file.
+        text: Its content, written as UTF-8.
+        overwrite: Allow the replacement of an existing file.
+        objection: Returns the reason not to replace an existing one.
 
     Returns:
-        Where it is; links are followed.
+        The path of the file; links are followed.
 
     Raises:
-        DestinationExistsError: It is there, and overwriting was not asked for.
-        ConversionError: It cannot be written, or is nothing that is ever replaced.
+        DestinationExistsError: If it exists, and `overwrite` is False.
+        ConversionError: If it cannot be written, or an existing path is of a kind that is never replaced.
     """
     with Staging(destination, overwrite=overwrite, objection=objection) as staging:
         with writing(destination):
@@ -564,7 +571,7 @@ def publish_text(
 
 
 def take_back(built: Path, destination: Path) -> None:
-    """Undo a publication: what was `built` gets its hidden name again, and what it replaced is the destination."""
+    """Undo a publication: `built` gets its hidden name again, and what it replaced is the destination."""
     if os.path.lexists(built):
         rename(built, destination, EXCHANGE)
         return
@@ -574,13 +581,13 @@ def take_back(built: Path, destination: Path) -> None:
 
 
 def bring_back(home: Path, destination: Path) -> None:
-    """Put back the files beside a destination that were set aside in its hidden sibling."""
+    """Move back the files beside a destination that were moved to its hidden sibling."""
     for old in home.glob(f"*{_OLD}"):
         os.replace(old, destination.with_name(old.name.removesuffix(_OLD)))
 
 
 def place_drafts(home: Path, destination: Path) -> None:
-    """Give files beside a destination that has appeared their names, unless something has them by now."""
+    """Move the drafts of files beside a published destination to their names, unless these exist by now."""
     for draft in home.glob(f"*{_DRAFT}"):
         beside = destination.with_name(draft.name.removesuffix(_DRAFT))
         with contextlib.suppress(FileExistsError):
@@ -599,26 +606,26 @@ def _prefix(destination: Path) -> str:
 
 
 def hidden_sibling(destination: Path, name: str) -> Path:
-    """Where a destination is built: `name` is one of `KEPT`, or random."""
+    """Return the path of the directory in which a destination is built; `name` is one of `KEPT`, or random."""
     return destination.parent / f"{_prefix(destination)}{name}"
 
 
 def hidden_siblings(destination: Path) -> list[Path]:
-    """Directories where the destination is or was built, whoever made them."""
+    """Return all directories in which the destination is or was built, by any process or user."""
     with os.scandir(destination.parent) as entries:
         found = [entry for entry in entries if entry.name.startswith(_prefix(destination))]
     return [Path(entry.path) for entry in found if entry.is_dir(follow_symlinks=False)]
 
 
 def remove_leftovers(destination: Path, *, spare: bool = False) -> tuple[str, ...]:
-    """Remove the caller's own hidden siblings of `destination` whose process has died (nobody holds their lock).
+    """Remove the caller's own hidden siblings of `destination` whose process is dead and whose lock is free.
 
     Args:
-        destination: Whose siblings.
-        spare: Leave those that are kept to be taken over.
+        destination: The destination.
+        spare: Keep the siblings that may be taken over.
 
     Returns:
-        Names of the kept ones that were removed.
+        Names of the removed siblings that could have been taken over.
     """
     parent, removed = destination.parent, []
     if not parent.is_dir():
@@ -628,13 +635,13 @@ def remove_leftovers(destination: Path, *, spare: bool = False) -> tuple[str, ..
         if kept and spare:
             continue
         with contextlib.suppress(OSError, ConversionError):
-            # what somebody else has put here is neither removed nor brought back
+            # Directories of other users are neither removed nor restored.
             fd = lock_dead(home)
             if fd >= 0:
                 with held(home) as place:
                     old = aside(place / "build" / destination.name)
                     if os.path.lexists(old) and not os.path.lexists(destination):
-                        os.rename(old, destination)  # killed between the two renames: the old one comes back
+                        os.rename(old, destination)  # A process died between the two renames: restore the old output.
                 remove_private(home, fd)
                 release(fd)
                 removed += [home.name] if kept else []
@@ -642,17 +649,18 @@ def remove_leftovers(destination: Path, *, spare: bool = False) -> tuple[str, ..
 
 
 def rename(old: Path, new: Path, how: int) -> None:
-    """Give `old` the name `new`.
+    """Rename `old` to `new`, without replacement or by an exchange.
 
     Args:
         old: A file or directory.
         new: Its new name, on the same file system.
-        how: `NOREPLACE`: nothing must be there; `EXCHANGE`: what is there gets the name `old`, or waits `aside` of it.
+        how: `NOREPLACE`: `new` must not exist. `EXCHANGE`: what is at `new` gets the name `old`, or `aside(old)` if the
+            file system cannot exchange.
 
     Raises:
-        FileExistsError: Something is there (`NOREPLACE`).
-        FileNotFoundError: Nothing is there (`EXCHANGE`).
-        OSError
+        FileExistsError: If `new` exists (`NOREPLACE`).
+        FileNotFoundError: If `new` does not exist (`EXCHANGE`).
+        OSError: If the system refuses the rename for another reason.
     """
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is None:
@@ -661,19 +669,19 @@ def rename(old: Path, new: Path, how: int) -> None:
     if call(_AT_FDCWD, os.fsencode(old), _AT_FDCWD, os.fsencode(new), how) == 0:
         return
     code = ctypes.get_errno()
-    if code in (errno.ENOSYS, errno.EINVAL):  # an old kernel, or a file system without the flags
+    if code in (errno.ENOSYS, errno.EINVAL):  # An old kernel, or a file system that does not support the flags.
         rename_portably(old, new, how)
         return
     raise OSError(code, os.strerror(code), str(new))
 
 
 def rename_portably(old: Path, new: Path, how: int) -> None:
-    """The same in more than one step: a name that is to be replaced is missing for a moment."""
+    """Do the same as `rename` in several steps. An exchanged name is missing for a moment."""
     if how == EXCHANGE:
         try:
             os.rename(new, aside(old))
             os.rename(old, new)
-        except BaseException:  # a signal may come right after either
+        except BaseException:  # A signal may come directly after either rename.
             if os.path.lexists(aside(old)) and not os.path.lexists(new):
                 os.rename(aside(old), new)
             raise
@@ -690,7 +698,7 @@ def rename_portably(old: Path, new: Path, how: int) -> None:
 
 
 def _linked(old: Path, new: Path) -> bool:
-    """Give a file a second name, where nothing is; whether the file system knows how."""
+    """Link a file to a second name. Return False if the file system has no hard links."""
     try:
         os.link(old, new)
     except OSError as error:
@@ -701,12 +709,12 @@ def _linked(old: Path, new: Path) -> bool:
 
 
 def aside(path: Path) -> Path:
-    """Where what was replaced waits, if the file system cannot swap."""
+    """Return the path of the replaced output on a file system that cannot exchange names."""
     return path.with_name(f"{path.name}.replaced")
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a small file, durably, replacing an older one: whole or not at all."""
+    """Write a small file and flush it to the disk. It is complete, or not written; an older file is replaced."""
     draft = path.with_name(f"{path.name}.{os.urandom(4).hex()}")
     with open(draft, "xb") as file:
         file.write(content)
@@ -717,7 +725,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def sync_file_system(path: Path) -> None:
-    """Bring all that was written to the file system of `path` to the disk, from this machine."""
+    """Flush everything that this machine wrote to the file system of `path` to the disk."""
     sync = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if sync is None:
         os.sync()
@@ -743,7 +751,7 @@ def sync_tree(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Fsync a directory, so that the names in it survive a crash."""
+    """Fsync a directory, so that its entries survive a crash."""
     _sync(path, os.O_RDONLY | os.O_DIRECTORY)
 
 

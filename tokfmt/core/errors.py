@@ -1,12 +1,12 @@
-"""What can go wrong, as a tree; each error words itself as one sentence that a stranger can act on.
+"""The errors of tokfmt, as a tree. Each message is a cause, the facts, and a remedy.
 
     TokfmtError
     ├─ FormatError(path, what, offset, expected, found, remedy)      exit code 3
     │    ├─ TruncatedError      the file ends before it should
     │    ├─ CorruptError        its parts contradict each other
-    │    │    └─ ContradictionError  its tokens contradict what it states of them
-    │    ├─ UnsupportedError    a known layout that cannot be read as asked
-    │    ├─ UnsafeError         reading on could execute, escape, or exhaust something
+    │    │    └─ ContradictionError  its tokens contradict what it states about them
+    │    ├─ UnsupportedError    a known layout that cannot be read as requested
+    │    ├─ UnsafeError         reading could run code, leave the dataset or exhaust memory
     │    └─ SourceChangedError  the file changed while it was being read
     ├─ DetectionError                                                exit code 3
     │    ├─ UnknownFormatError(path)
@@ -20,13 +20,13 @@
     │    ├─ IncompleteWriteError
     │    ├─ EngineDifferenceError(text, position)
     │    ├─ ShortfallError      a source has fewer tokens than a recipe asks for
-    │    ├─ OutageError         the disk, a worker: run again, it may succeed
+    │    ├─ OutageError         the disk or a worker failed: run again
     │    └─ VerificationError
     ├─ OptionError(name, nearest)                                    exit code 2
     └─ MissingDependencyError(package, extra)                        exit code 2
 
-Every fact in the message is an attribute as well (`facts()` for `--json`). Errors survive pickling, so that a worker
-process may raise them. Context is added with `add_note`, never by wrapping.
+Every fact of a message is also an attribute (`facts()` for `--json`). Errors are picklable, because worker processes
+raise them. `add_note` adds context; errors are never wrapped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tokfmt.core.text_format import grouped, printable
 
 
 class Address(Protocol):
-    """What an object has instead of a path; see `core.place.Url`."""
+    """An object with an address instead of a path; see `core.place.Url`."""
 
     @property
     def address(self) -> str: ...
@@ -50,18 +50,18 @@ Path = str | PathLike[str] | Address
 
 
 class PluginWarning(UserWarning):
-    """A format of another package was left out: it cannot be imported, or it failed."""
+    """A format of another package is skipped, because it cannot be imported or it failed."""
 
 
 class LoaderWarning(UserWarning):
-    """A Loader waits for a read, or has no batch left."""
+    """A Loader waits long for a read, or has no batch left."""
 
 
 class TokfmtError(Exception):
-    """Any failure that tokfmt words itself. `exit_code` is what the command line leaves with.
+    """The base class of all errors that tokfmt raises itself. `exit_code` is the exit code of the command line.
 
     Attributes:
-        accepted_by: The word of `--allow-loss` with which it is none; "" for most.
+        accepted_by: The word of `--allow-loss` that accepts the problem; "" if there is none.
     """
 
     exit_code = 3
@@ -71,7 +71,7 @@ class TokfmtError(Exception):
         super().__init__(*(Message(value) if isinstance(value, str) else value for value in args))
 
     def facts(self) -> Mapping[str, object]:
-        """The attributes behind the message, ready for JSON."""
+        """Return the attributes, as JSON values."""
         plain = (str, int, float, bool, type(None), list, tuple)
         return {
             key: value if isinstance(value, plain) else str(value)
@@ -84,11 +84,11 @@ class TokfmtError(Exception):
         super().add_note(Message(note))
 
     def reword(self, words: Words) -> None:
-        """Name options in the words of another interface, in the message, its notes and its attributes."""
+        """Reword options for another interface, in the message, the notes and the attributes."""
         self.change(lambda text: text.reworded(words) if isinstance(text, Message) else text)
 
     def change(self, change: Callable[[str], str]) -> None:
-        """Change each text of the error: its message, its notes and its attributes."""
+        """Apply a function to each text of the error: the message, the notes and the attributes."""
         self.args = tuple(change(value) if isinstance(value, str) else value for value in self.args)
         for key, value in list(vars(self).items()):
             if isinstance(value, str):
@@ -108,7 +108,7 @@ def _rebuild(kind: type[TokfmtError], args: tuple[object, ...], state: dict[str,
 
 
 def replace_paths(error: TokfmtError, real: Path, shown: Path) -> None:
-    """Replace the path of a hidden place with the path that the user knows: the destination."""
+    """Replace the path of a hidden file with the path that the user knows: the destination."""
     names = [(str(real), str(shown)), (printable(real), printable(shown))]
 
     def replaced(text: str) -> str:
@@ -120,14 +120,15 @@ def replace_paths(error: TokfmtError, real: Path, shown: Path) -> None:
 
 
 class FormatError(TokfmtError):
-    """A file is not what its format says it should be.
+    """A file is not valid in its format.
 
     Attributes:
         path: The file.
-        what: What is wrong, in words.
-        offset: Byte offset in the file, when there is one place to point at.
-        expected, found: The two values that disagree.
-        remedy: What the reader of the message can do.
+        what: The problem, in words.
+        offset: Byte offset of the problem in the file; None if it is not at one place.
+        expected: The expected value; None if there is none.
+        found: The value found; None if there is none.
+        remedy: What the user can do; None if there is no remedy.
     """
 
     def __init__(
@@ -146,17 +147,17 @@ class FormatError(TokfmtError):
 
     @property
     def statement(self) -> Message:
-        """What is wrong, where, and the two values that disagree: the sentence without path and remedy."""
+        """The problem, its byte offset, and the two values that differ: the message without path and remedy."""
         at = "" if self.offset is None else f" at byte {self.offset:,}"
         return Message(f"{self.what.marked}{at}{_contrast(self.expected, self.found)}")
 
     @property
     def sentence(self) -> Message:
-        """The path, and what is wrong with it: the message without the remedy."""
+        """The path and the problem: the message without the remedy."""
         return Message(f"{printable(self.path)}: {self.statement.marked}")
 
     def advise(self, more: str) -> None:
-        """Name one more remedy."""
+        """Add a remedy."""
         self.remedy = Message(f"{self.remedy.marked}. {marked(more)}" if self.remedy else more)
         self.args = (self._sentence(), *self.args[1:])
 
@@ -182,27 +183,27 @@ class TruncatedError(FormatError):
 
 
 class CorruptError(FormatError):
-    """Parts of the file contradict each other or its format."""
+    """Parts of the file contradict each other or the format."""
 
 
 class UnsupportedError(FormatError):
-    """A layout that is recognised but cannot be read as asked."""
+    """The layout is known, but tokfmt cannot read it as requested."""
 
 
 class UnsafeError(FormatError):
-    """Reading on could execute code, leave the dataset, or exhaust memory."""
+    """Reading could run code, leave the dataset, or exhaust memory."""
 
 
 class SourceChangedError(FormatError):
-    """The file's size, modification time or inode changed while it was being read."""
+    """The size, the modification time or the inode of the file changed while it was being read."""
 
 
 class ContradictionError(CorruptError):
-    """What a file holds contradicts what it states of it, so that nothing tells which of its tokens are right."""
+    """The tokens of a file contradict what the file states about them, so it is unknown which tokens are right."""
 
 
 NO_DAMAGE = (UnsupportedError, UnsafeError, SourceChangedError, ContradictionError)
-"""Errors that leave nothing certain of a dataset: no part of it can be saved."""
+"""Errors after which no part of a dataset is certain, so that `--allow-partial` cannot save any."""
 
 
 class DetectionError(TokfmtError):
@@ -227,17 +228,17 @@ class AmbiguousFormatError(DetectionError):
 
 
 class ConversionError(TokfmtError):
-    """The source is fine, but the conversion asked for could not be done."""
+    """The source is valid, but the requested conversion failed."""
 
     exit_code = 4
 
 
 class Loss(NamedTuple):
-    """Something a target cannot carry.
+    """Something that a destination cannot store.
 
     Attributes:
-        name: The word that `--allow-loss` accepts, e.g. `empty-sequences`.
-        what: What would be lost, with counts and first position, e.g. `3 empty sequences (first: sequence 7)`.
+        name: The word that `--allow-loss` accepts, such as `empty-sequences`.
+        what: What is lost, with counts and the first position, such as `3 empty sequences (first: sequence 7)`.
     """
 
     name: str
@@ -245,7 +246,7 @@ class Loss(NamedTuple):
 
 
 class LossyConversionError(ConversionError):
-    """The target cannot carry everything the source holds, and nobody accepted the loss."""
+    """The destination cannot store everything that the source holds, and the user did not accept the loss."""
 
     def __init__(self, target: str, losses: Sequence[Loss]) -> None:
         self.target, self.losses = target, [loss.name for loss in losses]
@@ -254,25 +255,28 @@ class LossyConversionError(ConversionError):
 
 
 class TokenRangeError(ConversionError):
-    """A token id does not fit where it has to go.
+    """A token ID does not fit into the dtype or the vocabulary of its destination.
 
     Attributes:
-        token: The id. limit: The largest id that fits. position: Its position on the token axis.
-        remedy: What to do about it; "" for nothing.
+        where: The path or the format that limits the ID.
+        token: The token ID.
+        limit: The largest ID that fits.
+        position: The position of the token on the token axis.
+        remedy: What the user can do; "" if there is no remedy.
     """
 
     def __init__(self, where: str, token: int, limit: int, position: int, remedy: str = "") -> None:
         self.where, self.token, self.limit, self.position, self.remedy = where, token, limit, position, Message(remedy)
-        text = f"{printable(where)}: token id {token:,} at position {position:,} is outside 0..{limit:,}"
+        text = f"{printable(where)}: token ID {token:,} at position {position:,} is outside 0..{limit:,}"
         super().__init__(f"{text}. {marked(remedy)}" if remedy else text)
 
 
 NAME_SEPARATOR = f"Name its id with {Option('eos', 'ID')}, or give {Option('tokenizer')}"
-"""The remedy where a separator is needed."""
+"""The remedy if a separator is needed and unknown."""
 
 
 class SeparatorUnknownError(ConversionError):
-    """A separator is needed and nothing says which id it is."""
+    """A separator is needed, and its token ID is unknown."""
 
     def __init__(self, path: Path, why: str, remedy: str = NAME_SEPARATOR) -> None:
         self.path, self.why, self.remedy = str(path), Message(why), Message(remedy)
@@ -280,10 +284,13 @@ class SeparatorUnknownError(ConversionError):
 
 
 class TokenizerMismatchError(ConversionError):
-    """Ids of different tokenizers would be taken for those of one.
+    """Token IDs of different tokenizers would be treated as those of one tokenizer.
 
     Attributes:
-        path: The source. what: How that is known. expected, found: Of the tokenizer in use, and of the source.
+        path: The source.
+        what: The evidence, in words.
+        expected: The tokenizer in use.
+        found: The tokenizer of the source.
     """
 
     def __init__(self, path: Path, what: str, expected: str, found: str) -> None:
@@ -293,32 +300,40 @@ class TokenizerMismatchError(ConversionError):
 
 
 class DestinationExistsError(ConversionError):
-    """The destination is there already."""
+    """The destination already exists."""
 
     def __init__(self, path: Path, why_not: str = "") -> None:
-        """`why_not`: why `overwrite` does not replace it, as "it is a FIFO"."""
+        """Build the message.
+
+        Args:
+            path: The destination.
+            why_not: The reason why `overwrite` does not replace it, such as "it is a FIFO"; "" if `overwrite` does.
+        """
         self.path = str(path)
         but = f" does not replace it: {why_not}. Choose another destination" if why_not else " replaces it"
         super().__init__(f"{printable(path)}: already exists. {Option('overwrite')}{but}")
 
 
 class IncompleteWriteError(ConversionError):
-    """Not every region of the plan was written; nothing is published."""
+    """Some regions of the plan were not written, so the destination is not published."""
 
 
 class OutageError(ConversionError):
-    """Nothing is wrong with what was asked for: a full disk, a quota, a worker that was killed. Run again later."""
+    """The request is valid, but the system failed: a full disk, a quota, a killed worker. Run again later."""
 
 
 class VerificationError(ConversionError):
-    """The destination, read back, differs from the source; it was removed."""
+    """The destination, read back, differs from the source. It was removed."""
 
 
 class EngineDifferenceError(ConversionError):
-    """The fast engine and the reference give different ids, or the fast one fails.
+    """The fast tokenizer engine and the reference return different IDs, or the fast engine fails.
 
     Attributes:
-        text: How the text begins. position: Token at which they part. fast, reference: What each says there.
+        text: The first 60 characters of the text.
+        position: The first token that differs.
+        fast: The token ID or error of the fast engine there.
+        reference: The token ID of the reference there.
     """
 
     def __init__(self, text: str, position: int, fast: object, reference: object) -> None:
@@ -331,11 +346,11 @@ class EngineDifferenceError(ConversionError):
 
 
 class ShortfallError(ConversionError):
-    """A recipe asks for more tokens than its sources have in the passes allowed."""
+    """A recipe asks for more tokens than its sources have in the allowed number of passes."""
 
 
 class OptionError(TokfmtError):
-    """An option, a format or a value that does not exist."""
+    """An unknown option, format or value, or a value that is out of range."""
 
     exit_code = 2
 
@@ -345,12 +360,12 @@ class OptionError(TokfmtError):
 
 
 class MissingDependencyError(TokfmtError):
-    """A package that is not installed is needed.
+    """A required package is not installed.
 
     Attributes:
-        package: Its name, or several names with spaces between, as pip knows them.
-        extra: Of tokfmt's extras the one that brings it; "" for what an ordinary installation of tokfmt brings.
-        purpose: What needs it.
+        package: The pip name of the package, or several names separated by spaces.
+        extra: The extra of tokfmt that installs it; "" if a plain installation of tokfmt does.
+        purpose: What needs the package.
     """
 
     exit_code = 2
@@ -364,15 +379,15 @@ class MissingDependencyError(TokfmtError):
 
 
 def missing_package(error: ModuleNotFoundError, purpose: str, needs: Sequence[str] = ()) -> MissingDependencyError:
-    """What to say when an import fails: tokfmt was installed without its dependencies, beside numpy alone.
+    """Return the error for a failed import: tokfmt was installed with numpy only, or without an extra.
 
     Args:
-        error: The failure.
-        purpose: What cannot be done without it.
-        needs: All packages that it needs, as pip knows them; those that are missing are named together.
+        error: The failed import.
+        purpose: What needs the package.
+        needs: The pip names of all packages that it needs. The message lists all that are missing.
 
     Raises:
-        ModuleNotFoundError: It is tokfmt's own module that is missing, which is a bug.
+        ModuleNotFoundError: If a module of tokfmt itself is missing, which is a bug.
     """
     from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""Fields: the annotated pieces of files that `show --raw` and the browser list."""
+"""Fields: the annotated parts of files that `show --raw` and the browser list."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple, Protocol
 
 
 class Pointer(NamedTuple):
-    """A token that a field points to.
+    """A token that a field refers to.
 
     Attributes:
         path: The file.
-        offset: A byte of a token; of compressed data, of the chunk that holds it.
-        beyond: How many tokens after that one (the first of the chunk) it is.
+        offset: Byte offset in a token; for compressed data, of the chunk that holds the token.
+        beyond: Number of tokens from that token (or the first of the chunk) to this one.
     """
 
     path: Path
@@ -22,17 +22,18 @@ class Pointer(NamedTuple):
 
 
 class Field(NamedTuple):
-    """One annotated piece of a file.
+    """One annotated part of a file.
 
     Attributes:
-        name: As the format's specification calls it ("data length", "entry 5", "chunk 3").
-        offset: Of its first byte, None when it is not at one place (an attribute read through a library).
-        length: In bytes, 0 when it is not at one place.
-        value: What it says, as text for people; control characters escaped.
-        meaning: What that means, in a few words; "" when the name says it.
-        wrong: It breaks the format's rules (see `Format.check` for the finding).
-        path: The file that `offset` counts in, when it is not the section's.
-        target: The token it is about, if not the one at `offset`: where the sequence of an index entry begins.
+        name: The name in the specification of the format ("data length", "entry 5", "chunk 3").
+        offset: Byte offset; None if it is not at one place (such as an attribute that a library reads).
+        length: Length in bytes; 0 if it is not at one place.
+        value: The value as text; control characters are escaped.
+        meaning: Explanation in a few words; "" if the name is enough.
+        wrong: The value breaks the rules of the format (`Format.check` reports the finding).
+        path: The file of `offset`, if it is not that of the section.
+        target: The token that the field refers to, if not the one at `offset`: an index entry refers to the start of a
+            sequence.
     """
 
     name: str
@@ -46,19 +47,19 @@ class Field(NamedTuple):
 
 
 class Fields(Protocol):
-    """Any number of fields, read as they are asked for.
+    """Any number of fields, decoded on request.
 
     Attributes:
-        count: How many; may be 10^8. The first time it is asked for, a long index is read to its end once.
+        count: Number of fields, up to 10^8. The first call may read a long index once to its end.
     """
 
     @property
     def count(self) -> int: ...
 
     def fields(self, first: int, last: int) -> Sequence[Field]:
-        """Fields `first <= i < last`, fewer where the section ends before.
+        """Return fields `first <= i < last`, fewer at the end of the section.
 
-        Reads as far as `last`, and O(last - first) where it was read before. What is damaged is a field with `wrong`.
+        The first call reads up to `last`; later calls take O(last - first). Damaged content is a field with `wrong`.
         """
 
 
@@ -67,7 +68,7 @@ class Section(Fields, Protocol):
 
     Attributes:
         title: "header", "index", "chunks of encoded_tokens", ...
-        path: The file that `Field.offset` counts in.
+        path: The file of `Field.offset`.
     """
 
     @property

@@ -1,8 +1,8 @@
-"""Reading files by position, safely.
+"""Read files by byte offset: regular files only, without memory maps, and with a check that they do not change.
 
-Only regular files are opened (a FIFO would hang, /dev/zero never ends), with O_NONBLOCK so that the open itself cannot
-hang. Reads are `pread`, never a memory map: a map of a file that shrinks is a SIGBUS without a message. A file whose
-size, modification time or inode changed since it was first seen is an error, not a mixture.
+A FIFO would hang and /dev/zero never ends, so only regular files are opened, with O_NONBLOCK, because the open itself
+could hang. Reads are `pread`: if a memory-mapped file shrinks, the process dies of SIGBUS without a message. If the
+size, the modification time or the inode of a file changes while tokfmt reads it, the read raises.
 """
 
 from __future__ import annotations
@@ -34,32 +34,32 @@ from tokfmt.core.reader import Passed
 from tokfmt.core.resources import keep_freed_memory
 from tokfmt.core.text_format import printable
 
-keep_freed_memory()  # here, because every process that reads anything comes by
+keep_freed_memory()  # Every process that reads data imports this module.
 
 _DIGITS = re.compile("([0-9]+)")
-_SAVE = "Only tokfmt convert reads pipes: save it to a file first"
-_SMALL = 1 << 20  # bytes that one call reads whole, but for signals and ends of files
-_GAP = 1 << 15  # bytes between two ranges that cost less to read than another call, let alone another request
-_TOGETHER = 1 << 23  # bytes of ranges that one call reads
+_SAVE = "Only tokfmt convert reads pipes. Save it to a file first"
+_SMALL = 1 << 20  # Bytes that one call reads completely, except after signals and at the end of a file.
+_GAP = 1 << 15  # Bytes between two ranges that take less time to read than another call or request.
+_TOGETHER = 1 << 23  # Bytes of ranges that one call reads.
 _ALLOWED = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-_MOST_OPEN = 256 if _ALLOWED == resource.RLIM_INFINITY else min(256, _ALLOWED // 2)  # some systems allow 256 in all
-"""Descriptors kept open at once; a dataset of more files opens the others for each read."""
+_MOST_OPEN = 256 if _ALLOWED == resource.RLIM_INFINITY else min(256, _ALLOWED // 2)  # Some systems allow 256 in all.
+"""Descriptors kept open at once. The files of a larger dataset are opened again for each read."""
 
 
 class _Open:
-    """How many files hold a descriptor."""
+    """The number of files that hold a descriptor."""
 
     count = 0
-    lock = threading.RLock()  # a garbage collection inside may close another file
+    lock = threading.RLock()  # Reentrant, because a garbage collection inside may close another file.
 
 
 class File:
-    """A regular file read by position. Picklable; opens lazily; threads may share it.
+    """A regular file that is read by byte offset. Picklable, opened on demand, and thread-safe.
 
     Attributes:
         path: As given.
-        identity: What it was when it was first seen.
-        plain: What is read lies in the file as it is; of a compressed one it does not.
+        identity: Its identity when it was first seen.
+        plain: True if reads return the bytes of the file; False if they are decompressed, or come from a store.
     """
 
     plain = True
@@ -74,34 +74,34 @@ class File:
 
     @classmethod
     def known(cls, path: Path, identity: Identity) -> File:
-        """A file that was seen before: not looked at until it is read, when it must be what it was."""
+        """Return a file with a known identity, without a look at it. The first read checks the identity."""
         file = cls.__new__(cls)
         file.__setstate__({"path": path, "identity": identity})
         return file
 
     @property
     def size(self) -> int:
-        """Bytes, when the file was first seen."""
+        """Size in bytes when the file was first seen."""
         return self.identity.size
 
     def lies_at(self, offset: int) -> int | None:
-        """Where in the file a byte lies that is read from `offset`; None in what is compressed."""
+        """Return the byte offset in the file of a byte that is read from `offset`; None if the file is compressed."""
         return offset
 
     def read_from(self, offset: int) -> int | None:
-        """Where a byte of the file is read, the opposite; None in what is compressed, and where nothing is read."""
+        """Return the offset from which a byte of the file is read, the inverse of `lies_at`; None if there is none."""
         return offset
 
     def read(self, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes from `offset`.
+        """Return exactly `length` bytes from `offset`.
 
         Raises:
-            TruncatedError: The file ends before.
+            TruncatedError: If the file is shorter.
         """
         self._bound(offset, length)
         if self._fd is not None:
             try:
-                whole = os.pread(self._fd, length, offset)  # 5 times as fast as by way of a bytearray
+                whole = os.pread(self._fd, length, offset)  # 5 times as fast as a read into a bytearray.
             except OSError as error:
                 raise reading_error(self.path, error) from error
             if len(whole) == length:
@@ -111,16 +111,16 @@ class File:
         return bytes(buffer)
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> Iterator[memoryview]:
-        """Read several ranges of bytes; those that lie close together take one read.
+        """Read several ranges of bytes. Ranges that are close together take one read.
 
         Args:
-            ranges: Of each the first byte and the byte behind its last, in any order.
+            ranges: The first byte of each range, and the byte after its last, in any order.
 
         Yields:
-            The bytes of each range, in the order given. If the ranges ascend, one read is held at a time.
+            The bytes of each range, in the given order. If the ranges ascend, one read is held at a time.
 
         Raises:
-            TruncatedError: The file ends before.
+            TruncatedError: If the file is shorter.
         """
         reads, of = list[list[int]](), dict[int, int]()
         for number in sorted(range(len(ranges)), key=lambda number: ranges[number][0]):
@@ -141,7 +141,7 @@ class File:
                 del held[of[number]]
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
-        """Fill `buffer` (bytes) from `offset`."""
+        """Fill `buffer` with bytes from `offset`."""
         fd = self._fd
         if fd is not None:
             self._fill(fd, offset, buffer)
@@ -151,7 +151,7 @@ class File:
 
     @contextmanager
     def descriptor(self) -> Iterator[int]:
-        """A descriptor to read from, which stays the file's: not to be closed, nor kept."""
+        """Return a file descriptor that belongs to the file: do not close or keep it."""
         if self._fd is not None:
             yield self._fd
             return
@@ -177,7 +177,7 @@ class File:
             done += got
 
     def _bound(self, offset: int, length: int) -> None:
-        """Before anything is allocated: a length from a damaged header may be of any size."""
+        """Check the length before memory is allocated: the header of a damaged file may state any length."""
         end = max(offset, self.size)
         if offset + length > end:
             raise self._ends(end, offset + length - end)
@@ -186,14 +186,14 @@ class File:
         return TruncatedError(self.path, what, offset=offset, expected=f"{missing:,} more bytes")
 
     def array(self, offset: int, count: int, dtype: np.dtype[np.generic] | str) -> NDArray[Any]:
-        """`count` items of `dtype` from byte `offset`; a fresh array."""
+        """Return a new array of `count` items of `dtype` from byte `offset`."""
         self._bound(offset, count * np.dtype(dtype).itemsize)
         out = np.empty(count, dtype)
         if not (size := out.nbytes):
             return out
         if (fd := self._fd) is not None and size <= _SMALL:
             try:
-                if os.preadv(fd, [out.data], offset) == size:  # half the time of a short read by way of `read_into`
+                if os.preadv(fd, [out.data], offset) == size:  # Takes half the time of `read_into` for a short read.
                     return out
             except OSError as error:
                 raise reading_error(self.path, error) from error
@@ -201,20 +201,20 @@ class File:
         return out
 
     def ids(self, offset: int, count: int, dtype: np.dtype[Any]) -> NDArray[np.unsignedinteger]:
-        """`count` token ids from byte `offset`, in either byte order; signed ones viewed as unsigned of the same width.
+        """Return `count` token IDs from byte `offset`, unsigned, in either byte order. Signed dtypes keep their width.
 
         Raises:
-            CorruptError: One is negative.
+            CorruptError: If an ID is negative.
         """
         return self.unsigned(self.array(offset, count, dtype), offset)
 
     def unsigned(self, raw: NDArray[Any], offset: int) -> NDArray[np.unsignedinteger]:
-        """Token ids as `ids` gives them, of an array of this file that was read from byte `offset`.
+        """Convert an array that was read from byte `offset` of this file to token IDs; see `ids`.
 
         Raises:
-            CorruptError: One is negative.
+            CorruptError: If an ID is negative.
         """
-        if raw.dtype.names:  # of 3 bytes
+        if raw.dtype.names:  # IDs of 3 bytes.
             wide: NDArray[np.uint32] = raw["low"].astype(np.uint32) | raw["high"].astype(np.uint32) << np.uint32(16)
             return wide
         if raw.dtype.kind == "u":
@@ -235,14 +235,15 @@ class File:
         otherwise: Callable[[int], NDArray[np.unsignedinteger]],
         passed: Passed | None,
     ) -> Callable[[int], NDArray[np.unsignedinteger]]:
-        """What reads a sequence in the fewest steps, all in one function; see `axis.sequence_reader`.
+        """Return a function that reads a sequence in as few steps as possible; see `reader.sequence_reader`.
 
         Args:
-            begin, dtype: As for `ids`.
-            starts: Which ids behind `begin` sequence i is made of: from starts[i] to starts[i + 1].
-            closing: What stands at the end of each and is left out; None: nothing is left out.
-            otherwise: Reads what this cannot: of a file that is not open, what is long, or what is wrong.
-            passed: See `axis.Passed`; None: starts count what is left out, too.
+            begin: Byte offset of the first token ID.
+            dtype: As for `ids`.
+            starts: Sequence i is the IDs from starts[i] to starts[i + 1], counted from `begin`.
+            closing: An ID at the end of each sequence that is removed; None: no ID is removed.
+            otherwise: Reads the other sequences: if the file is not open, or the sequence is long or damaged.
+            passed: See `reader.Passed`. None: starts count the removed IDs too.
         """
         width, signed, pread, array = dtype.itemsize, dtype.kind == "i", os.pread, np.ndarray
         if not self.plain or dtype.names or not dtype.isnative or (closing or 0) >> 8 * width - signed:
@@ -267,10 +268,10 @@ class File:
                     size = count * width
                     raw = pread(self._fd, size + behind, begin + start * width)  # type: ignore[arg-type]
                     if raw[size:] == ending:
-                        found = array(count, native, empty + raw)  # of a bytearray, as it may be written to
+                        found = array(count, native, empty + raw)  # A bytearray, because callers may write to it.
                         if not (signed and count and found.item(found.argmax()) >> sign):
                             return found
-            except (OSError, TypeError, IndexError):  # no descriptor, a short read, no such start: worded otherwise
+            except (OSError, TypeError, IndexError):  # `otherwise` reports no descriptor, a short read, a bad number.
                 pass
             return otherwise(number)
 
@@ -286,7 +287,7 @@ class File:
             raise SourceChangedError(self.path, "changed while it was being read", remedy="Run again when it is still")
 
     def close(self) -> None:
-        """Close the descriptor; the next read opens it again. Not while another thread reads."""
+        """Close the descriptor; the next read opens it again. No other thread may read meanwhile."""
         with _Open.lock:
             fd, self._fd = self._fd, None
             _Open.count -= fd is not None
@@ -294,7 +295,7 @@ class File:
             os.close(fd)
 
     def _keep(self, fd: int) -> bool:
-        """Hold on to a descriptor, unless there are enough open or another thread was faster."""
+        """Keep a descriptor, unless enough are open or another thread was faster."""
         with _Open.lock:
             if self._fd is not None or _Open.count >= _MOST_OPEN:
                 return False
@@ -317,18 +318,19 @@ class File:
         self._fd = None
 
     def __del__(self) -> None:
-        if getattr(self, "_fd", None) is not None and _Open is not None:  # None while the interpreter ends
+        if getattr(self, "_fd", None) is not None and _Open is not None:  # None at the exit of the interpreter.
             self.close()
 
 
 class StoredFile(File):
-    """A file that a registered store holds. Picklable: another process opens its own store.
+    """A file in a registered store. Picklable: another process opens its own store.
 
     Attributes:
-        path, url: Its address.
+        path: The address.
+        url: The address.
     """
 
-    plain = False  # nothing but `read_into` reaches it: it has no descriptor
+    plain = False  # It has no descriptor, so every read goes through `read_into`.
     url: Url
 
     def __init__(self, path: Url) -> None:
@@ -344,7 +346,7 @@ class StoredFile(File):
         return {**super().__getstate__(), "url": self.url}
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
-        """See `File.read_into`."""
+        """Fill `buffer` with bytes from `offset`."""
         view = buffer.cast("B")
         try:
             found, identity = store_of(self.url).read_range(self.url.key, offset, offset + len(view))
@@ -357,7 +359,7 @@ class StoredFile(File):
 
     @contextmanager
     def descriptor(self) -> Iterator[int]:
-        """There is none.
+        """Raise an error, because a stored file has no descriptor.
 
         Raises:
             io.UnsupportedOperation: Always.
@@ -366,7 +368,7 @@ class StoredFile(File):
         raise io.UnsupportedOperation("an address has no descriptor")
 
     def check_unchanged(self) -> None:
-        """See `File.check_unchanged`."""
+        """Raise SourceChangedError if the address no longer has the file that was opened."""
         try:
             status = store_of(self.url).status(self.url.key)
         except OSError as error:
@@ -379,24 +381,25 @@ class StoredFile(File):
 
 
 def open_file(place: Path_) -> File:
-    """Open a regular file at a place to read it by position.
+    """Open a regular file at a place to read it by byte offset.
 
     Raises:
-        FormatError: It is not there, cannot be read, or is not a regular file.
-        OptionError: It is an address of a scheme that is not registered.
+        FormatError: If it does not exist, cannot be read, or is not a regular file.
+        OptionError: If it is an address of a scheme that is not registered.
     """
     return StoredFile(place) if isinstance(place, Url) else File(place)
 
 
 def read_whole(place: Path_, most: int) -> bytes:
-    """Read a small file.
+    """Return the bytes of a small file.
 
     Args:
-        most: Bytes that it may have.
+        place: The file.
+        most: Largest size in bytes.
 
     Raises:
-        FormatError: It is not there, cannot be read, or is not a regular file.
-        UnsafeError: It is larger.
+        FormatError: If it does not exist, cannot be read, or is not a regular file.
+        UnsafeError: If it is larger.
     """
     file = open_file(place)
     try:
@@ -408,7 +411,7 @@ def read_whole(place: Path_, most: int) -> bytes:
 
 
 class Stream(io.RawIOBase):
-    """A file as a stream that may be sought in, for libraries that take one: read by position all the same."""
+    """A file as a seekable stream, for libraries that need one."""
 
     def __init__(self, file: File) -> None:
         self._file, self._at = file, 0
@@ -459,12 +462,12 @@ def _identity(fd: int) -> Identity:
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:
-    """What a path is, in one word: "file", "directory", "FIFO", "socket", "device"."""
+    """Return the kind of a path in one word: "file", "directory", "FIFO", "socket", "device"."""
     return status_of(os.stat(path)).kind.value
 
 
 def reading_error(path: Path_, error: OSError) -> FormatError:
-    """An operating system's error while reading, as a sentence."""
+    """Return the error for an OSError of a read."""
     reasons = {
         errno.ENOENT: "no such file",
         errno.EACCES: "permission denied",
@@ -484,7 +487,7 @@ def reading_error(path: Path_, error: OSError) -> FormatError:
 
 @contextmanager
 def writing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """What fails in writing is the sentence of `write_error`."""
+    """Raise an OSError inside the context as `write_error`."""
     try:
         yield
     except OSError as error:
@@ -492,9 +495,9 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def write_error(path: str | os.PathLike[str], error: OSError) -> OutageError:
-    """An operating system's error while writing, as a sentence; with its notes."""
+    """Return the error for an OSError of a write, with the notes of the OSError."""
     reason = write_reason(error)
-    if error.errno == errno.ENOENT and Path(path).parent.is_dir():  # as in /proc
+    if error.errno == errno.ENOENT and Path(path).parent.is_dir():  # Such as a directory in /proc.
         reason = "its directory takes no new files"
     outage = OutageError(f"{printable(path)}: cannot be written: {reason}")
     for note in getattr(error, "__notes__", ()):
@@ -503,7 +506,7 @@ def write_error(path: str | os.PathLike[str], error: OSError) -> OutageError:
 
 
 def write_reason(error: OSError) -> str:
-    """Why a file cannot be written, in a few words."""
+    """Return the reason of an OSError of a write, in a few words."""
     reasons = {
         errno.ENOSPC: "no space left on the disk",
         errno.EDQUOT: "the disk quota is used up",
@@ -519,10 +522,10 @@ def write_reason(error: OSError) -> str:
 
 
 def names_in(directory: Path_) -> list[str]:
-    """Names of what a directory holds, in no order.
+    """Return the names in a directory, in no order.
 
     Raises:
-        FormatError: It cannot be listed.
+        FormatError: If the directory cannot be listed.
     """
     try:
         return listing.names(directory)
@@ -531,10 +534,10 @@ def names_in(directory: Path_) -> list[str]:
 
 
 def matching(directory: AnyPlace, pattern: str) -> list[AnyPlace]:
-    """What a directory holds by names that match a shell pattern, by name; nothing of what is not a directory.
+    """Return the entries of a directory whose names match a shell pattern, sorted by name; [] if it is not a directory.
 
     Raises:
-        FormatError: It cannot be listed.
+        FormatError: If the directory cannot be listed.
     """
     if not listing.is_dir(directory):
         return []
@@ -542,10 +545,12 @@ def matching(directory: AnyPlace, pattern: str) -> list[AnyPlace]:
 
 
 def walk(directory: str | os.PathLike[str]) -> Iterator[tuple[Path, list[str]]]:
-    """Every directory below a directory, and itself last, with the names of what is no directory. Follows no link.
+    """Yield every directory below a directory, and itself last, with the names of its entries that are not directories.
+
+    Links are not followed.
 
     Raises:
-        OSError: One cannot be listed. os.walk by itself would leave it out silently.
+        OSError: If a directory cannot be listed. os.walk would skip it silently.
     """
     left = list[tuple[Path, list[str] | None]]([(Path(directory), None)])
     while left:
@@ -569,6 +574,6 @@ def _is_directory(base: Path, name: str, kind: Kind) -> bool:
 
 
 def natural_key(name: str) -> tuple[object, ...]:
-    """Sort key by which `part-2` comes before `part-10`: text and numbers in turn, so that like meets like."""
+    """Return a sort key of text and numbers in turn, by which `part-2` comes before `part-10`."""
     parts = _DIGITS.split(name)
     return tuple((int(part), part) if i % 2 else part for i, part in enumerate(parts))

@@ -1,4 +1,4 @@
-"""Findings: what is wrong with a dataset, stated once. Readers raise or note it, `check` lists it, `--raw` marks it."""
+"""Findings: the problems of a dataset. Readers raise or note them, `check` lists them, and `show --raw` marks them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tokfmt.core.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One violation of a format's rules.
+    """A violation of the rules of a format.
 
     Attributes:
-        code: Stable, e.g. `TF101`. Hundreds: 1 modalities, 2 stage1, 3 hdf5, 4 flat-tokens, 5 jsonl, 6 the
-            flat formats (60 megatron, 62 llmc, 64 nanogpt) and columns (66 parquet, 68 arrow), 7 more of them (70 olmo,
-            72 datatrove, 74 litdata, 76 mds, 78 levanter), 8 recipes, 9 what all formats share.
+        code: Stable code, such as `TF101`. The hundreds are: 1 modalities, 2 stage1, 3 hdf5, 4 flat-tokens, 5 jsonl, 6
+            flat formats (60 megatron, 62 llmc, 64 nanogpt) and columns (66 parquet, 68 arrow), 7 more flat formats (70
+            olmo, 72 datatrove, 74 litdata, 76 mds, 78 levanter), 8 recipes, 9 all formats.
         severity: "error", "warning" or "info".
         path: The file.
-        offset: Byte offset, when there is one place to point at.
-        message: What is wrong, in a sentence without a full stop.
-        remedy: What to do about it.
+        offset: Byte offset; None if it is not at one place.
+        message: The problem, a sentence without a full stop.
+        remedy: What the user can do.
     """
 
     code: str
@@ -38,21 +38,22 @@ class Finding:
 
     @classmethod
     def of(cls, code: str, error: FormatError, severity: str = "error", more: str = "") -> Finding:
-        """Return an error as a line of a check: the same words, and `more` behind them."""
+        """Return an error as a finding with the same words, followed by `more`."""
         message = f"{error.statement.marked}{more}"
         return cls(code, severity, error.path, message, error.remedy or "", error.offset)
 
 
 class Problem(NamedTuple):
-    """One violation of a format's rules, in the words that every command uses.
+    """A violation of the rules of a format, as the error that a reader raises or notes.
 
     Attributes:
-        code, severity: Of the Finding.
-        error: The error, as it is raised when the dataset cannot be read because of it.
-        fatal: It cannot be read because of it.
-        note: What a reader says of it when it goes on; "" for nothing.
-        accepted: The word of `--allow-loss` with which the dataset can be read all the same.
-        cut: A file ends too early: what it holds of the dataset is as it was written, and complete up to there.
+        code: Code of the finding.
+        severity: Severity of the finding.
+        error: The error that is raised if the dataset cannot be read because of the problem.
+        fatal: The dataset cannot be read.
+        note: Note of a reader that continues; "" for none.
+        accepted: The word of `--allow-loss` with which the dataset can be read anyway; "" if there is none.
+        cut: A file is truncated. What it holds of the dataset is unchanged and complete up to its end.
     """
 
     code: str
@@ -64,25 +65,25 @@ class Problem(NamedTuple):
     cut: bool = False
 
     def finding(self) -> Finding:
-        """The problem as a line of a check."""
+        """Return the problem as a finding."""
         return Finding.of(self.code, self.error, self.severity)
 
 
 def fatal(code: str, error: FormatError, accepted: str = "", *, cut: bool = False) -> Problem:
-    """A problem because of which a dataset cannot be read, but for a word of `--allow-loss` that accepts it."""
+    """Return a problem that prevents reading, unless the `--allow-loss` word `accepted` is given."""
     return Problem(code, "error", error, fatal=True, accepted=accepted, cut=cut)
 
 
 def noted(code: str, error: FormatError, note: str) -> Problem:
-    """A problem that does not change a token: the dataset is read, and `note` is said."""
+    """Return a problem that does not change a token: the dataset is read, with a note."""
     return Problem(code, "error", error, note=note)
 
 
 def raise_fatal(problems: Iterable[Problem], accepted: frozenset[str]) -> None:
-    """Raise the error of the first problem because of which a dataset cannot be read.
+    """Raise the error of the first problem that prevents reading.
 
     Args:
-        problems: In the order in which they were met.
+        problems: In the order in which they were found.
         accepted: Words of `--allow-loss` that the user gave.
 
     Raises:
@@ -95,12 +96,12 @@ def raise_fatal(problems: Iterable[Problem], accepted: frozenset[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What a code means.
+    """The explanation of a code.
 
     Attributes:
-        title: In a few words.
-        text: A paragraph: what it is, how such files come to be, what to do.
-        unsafe: Reading on could execute code, leave the dataset, or exhaust memory.
+        title: A few words.
+        text: A paragraph: the problem, its causes, and what to do.
+        unsafe: Reading could run code, leave the dataset, or exhaust memory.
     """
 
     title: str
@@ -110,11 +111,11 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """How a finding is put right when its dataset is written again.
+    """A repair of a finding, by writing the dataset again.
 
     Attributes:
-        how: What was done, in a sentence without a full stop ("the index is made from the lengths of the documents").
-        options: Read options without which the damaged dataset cannot be read.
+        how: The change, a sentence without a full stop ("the index is made from the lengths of the documents").
+        options: Read options that are needed to read the damaged dataset.
     """
 
     how: str
@@ -126,29 +127,29 @@ R = TypeVar("R")
 
 
 class ParallelMap(Protocol):
-    """A map over items, in order, several at a time; only a few results are held."""
+    """A map over items that returns results in order, and computes several at a time. Holds only a few results."""
 
     def __call__(self, function: Callable[[I], R], items: Iterable[I]) -> Iterator[R]: ...
 
 
 def run_serially(function: Callable[[I], R], items: Iterable[I]) -> Iterator[R]:
-    """The spread that does one item after the other."""
+    """Map without parallelism."""
     return map(function, items)
 
 
 def ignore(amount: int) -> None:
-    """Nobody is watching."""
+    """Ignore the progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """How to check a dataset.
+    """Options of a check.
 
     Attributes:
-        deep: Decode everything; else headers, indexes, sizes, and content in a few places.
-        eos_id: The separator, when the user, a tokenizer or a manifest told it.
-        spread: Runs the look at each window of a dataset.
-        advance: Told how many more tokens (bytes of text) were looked at.
+        deep: Decode the whole dataset. If False, check headers, indexes, sizes, and content in a few places.
+        eos_id: The separator, if the user, a tokenizer or a manifest states it.
+        spread: Maps a function over the windows of a dataset.
+        advance: Called with the number of further tokens (or bytes of text) that were checked.
     """
 
     deep: bool = False

@@ -1,16 +1,15 @@
-"""What is at a place and below it, asked of its store; within `kept()`, each thing is asked once.
+"""Look at places through their store: status, kind, and names below. Inside `kept()`, each question is asked once.
 
-Opening a dataset asks the same things several times: which names a directory holds, which are files, how large these
-are. Within `kept()`, each is asked of the store once, and a name of a directory that was listed is answered from the
-listing. The rule that keeps answers true:
+To open a dataset, tokfmt asks the same questions several times: which names a directory holds, which are files, how
+large they are. Inside `kept()`, the store is asked once, and a listing also answers questions about its names. The
+answers stay true under this rule:
 
-    `kept()` surrounds one finding and opening of sources, and nothing that is opened, read or written later. What was
-    kept ends with it: a command that opens again, a browser that stays open and a Loader ask anew. Only a conversion
-    that opens later what it found passes the answers of finding on. Whether a file has changed since it was opened is
-    never answered from here (`files.File.check_unchanged`).
+    `kept()` surrounds the discovery and opening of sources once, and no later open, read or write. The answers end with
+    it, so a later open, a running browser and a Loader ask again. Only a conversion that opens later what it discovered
+    passes on its answers. Whether a file changed since it was opened is always asked again
+    (`files.File.check_unchanged`).
 
-Of a directory of more than 65,536 names nothing is kept, and of all statuses the first 4,096, so that memory does not
-grow with what is opened; the others are asked one by one, as everything is outside of `kept()`.
+To bound memory, listings of more than 65,536 names are not kept, and only the first 4,096 statuses are.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ Path_ = str | os.PathLike[str] | Url
 
 T = TypeVar("T")
 
-_MOST, _STATUSES = 1 << 16, 1 << 12  # names of a directory; statuses, of 500 bytes each
+_MOST, _STATUSES = 1 << 16, 1 << 12  # Names of a directory, and statuses, which take 500 bytes each.
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 
 
 class Answers:
-    """What was asked; of a directory that is too large to be kept, None."""
+    """The kept answers. The listing of a directory that is too large to keep is None."""
 
     def __init__(self) -> None:
         self.directories: dict[str | Url, dict[str, Kind] | None] = {}
@@ -47,11 +46,11 @@ _KEPT: ContextVar[Answers | None] = ContextVar("what was asked of the stores", d
 
 @contextmanager
 def kept(answers: Answers | None = None) -> Iterator[Answers]:
-    """Keep answers in here, and in what is called from here by this thread; within another one, until that ends.
+    """Keep answers inside this context, for this thread. A nested context uses the answers of the outer one.
 
     Args:
-        answers: Those of an earlier one: its sources were found there, and are opened here. Statuses are asked anew,
-            so that what changed in between is seen.
+        answers: The answers of an earlier context, in which these sources were discovered. Statuses are asked again, so
+            that a change since then is detected.
     """
     outer = _KEPT.get()
     if outer is not None:
@@ -67,7 +66,7 @@ def kept(answers: Answers | None = None) -> Iterator[Answers]:
 
 
 def once(key: Hashable, make: Callable[[], T]) -> T:
-    """What `make()` gives, which is called once for each key within `kept()`: what a small file says, for one."""
+    """Return `make()`. Inside `kept()`, it is called once for each key."""
     kept_now = _KEPT.get()
     if kept_now is None:
         return make()
@@ -77,10 +76,10 @@ def once(key: Hashable, make: Callable[[], T]) -> T:
 
 
 def names(directory: Path_) -> list[str]:
-    """Names of what a directory holds, in no order.
+    """Return the names in a directory, in no order.
 
     Raises:
-        OSError: It cannot be listed.
+        OSError: If the directory cannot be listed.
     """
     found = _listed(_key(directory)) if _KEPT.get() is not None else None
     if found is None:
@@ -89,10 +88,10 @@ def names(directory: Path_) -> list[str]:
 
 
 def entries(directory: Path_) -> dict[str, Kind]:
-    """The same, and what each is.
+    """Return the names in a directory, and the kind of each.
 
     Raises:
-        OSError: It cannot be listed.
+        OSError: If the directory cannot be listed.
     """
     key = _key(directory)
     found = _listed(key) if _KEPT.get() is not None else None
@@ -110,7 +109,7 @@ def _asked(directory: Path_) -> Iterable[tuple[str, Kind]]:
 
 
 def _listed(directory: str | Url) -> dict[str, Kind] | None:
-    """The listing of a directory, which is kept; None of one that is too large for that."""
+    """Return the listing of a directory and keep it; None if it is too large to keep."""
     kept_now = _KEPT.get() or Answers()
     if directory not in kept_now.directories:
         found: dict[str, Kind] | None = {}
@@ -124,7 +123,7 @@ def _listed(directory: str | Url) -> dict[str, Kind] | None:
 
 
 def _known(place: Path_) -> tuple[bool, Kind | None]:
-    """Whether a kept listing tells what is at a place, and what it is; None: nothing."""
+    """Return whether a kept listing answers for a place, and the kind of the place; None: it does not exist."""
     kept_now = _KEPT.get()
     if kept_now is None:
         return False, None
@@ -138,10 +137,10 @@ def _known(place: Path_) -> tuple[bool, Kind | None]:
 
 
 def status(place: Path_) -> Status:
-    """The status of what is at a place, links followed.
+    """Return the status of a place. Links are followed.
 
     Raises:
-        OSError: There is nothing, or it cannot be reached.
+        OSError: If it does not exist, or cannot be reached.
     """
     kept_now, key = _KEPT.get(), _key(place)
     if kept_now is None:
@@ -150,7 +149,7 @@ def status(place: Path_) -> Status:
     if found is None:
         try:
             found = status_now(key)
-        except OSError as error:  # whose traceback would keep what the callers hold, open files among it
+        except OSError as error:  # Not kept itself: its traceback would keep the open files of the callers alive.
             found = error.errno, error.strerror
         if len(kept_now.statuses) < _STATUSES:
             kept_now.statuses[key] = found
@@ -160,40 +159,40 @@ def status(place: Path_) -> Status:
 
 
 def status_now(place: Path_) -> Status:
-    """The same, asked again, also within `kept()`: for what must see a change.
+    """Return the status of a place. Asks the store even inside `kept()`, to detect a change.
 
     Raises:
-        OSError: There is nothing, or it cannot be reached.
+        OSError: If it does not exist, or cannot be reached.
     """
     return store_of(place).status(place.key) if isinstance(place, Url) else status_of(os.stat(place))
 
 
 def is_file(place: Path_) -> bool:
-    """Whether there is a regular file, or a link to one; see `pathlib.Path.is_file`."""
+    """Return whether there is a regular file, or a link to one, as `pathlib.Path.is_file` does."""
     known, kind = _known(place)
     return kind is Kind.FILE if known and kind is not Kind.LINK else _is(place, Kind.FILE)
 
 
 def is_dir(place: Path_) -> bool:
-    """Whether there is a directory, or a link to one; see `pathlib.Path.is_dir`."""
+    """Return whether there is a directory, or a link to one, as `pathlib.Path.is_dir` does."""
     known, kind = _known(place)
     return kind is Kind.DIRECTORY if known and kind is not Kind.LINK else _is(place, Kind.DIRECTORY)
 
 
 def exists(place: Path_) -> bool:
-    """Whether there is something at a place, links followed; see `pathlib.Path.exists`."""
+    """Return whether a place exists, links followed, as `pathlib.Path.exists` does."""
     known, kind = _known(place)
     return kind is not None if known and kind is not Kind.LINK else _is(place, None)
 
 
 def is_link(place: Path_) -> bool:
-    """Whether a place is a symbolic link, which only local paths can be."""
+    """Return whether a place is a symbolic link. Only local paths can be."""
     known, kind = _known(place)
     return kind is Kind.LINK if known else not isinstance(place, Url) and os.path.islink(place)
 
 
 def is_there(place: Path_) -> bool:
-    """Whether there is something at a place, be it a link to nothing; see `os.path.lexists`."""
+    """Return whether a place exists, even as a broken link, as `os.path.lexists` does."""
     known, kind = _known(place)
     if known:
         return kind is not None
@@ -201,10 +200,10 @@ def is_there(place: Path_) -> bool:
 
 
 def _is(place: Path_, wanted: Kind | None) -> bool:
-    """Whether there is something of a kind; of any kind if None."""
+    """Return whether a place has the kind `wanted`; None: any kind."""
     try:
         kind = status(place).kind
-    except ValueError:  # a zero byte
+    except ValueError:  # The path has a zero byte.
         return False
     except OSError as error:
         if error.errno not in _ABSENT:

@@ -1,22 +1,22 @@
-"""Directories that nobody else gets into, the locks in them, and scratch below $TMPDIR.
+"""Private directories, their locks, and scratch directories below $TMPDIR.
 
-What lies beside a destination or below $TMPDIR may have been put there by anybody who may write there. A hidden
-directory is made with mode 0700, and one that is there already is used only if it is a directory (no link to one) of
-the caller's own that nobody else may write to: then all that is in it is the caller's own as well.
+Another user may put files beside a destination or below $TMPDIR. So a hidden directory is made with mode 0700. An
+existing one is used only if it is a directory, not a link, belongs to the caller, and others cannot write to it. Then
+everything in it belongs to the caller as well.
 
-Commands that have no destination to build beside have scratch:
+Commands without a destination use scratch:
 
     tokfmt-scratch-XXXXXXXX/     of one process, 0700
-        lock                     held with flock while it lives
+        lock                     locked with flock while the process lives
 
-What processes of the same user left behind that could not clean up (SIGKILL) goes when the next one makes its own.
+Each new scratch directory first removes those of killed processes (SIGKILL) of the same user.
 
-In a directory where others may rename (a group's, without the sticky bit), the name of a private directory may be given
-to a link between any look and what follows it. There it is reached through a descriptor (`held`), which stays the same
-directory, so nothing outside of it is written, removed or given permissions.
+In a directory in which others may rename (a group's, without the sticky bit), another user can replace the name of a
+private directory with a link at any time. There, it is accessed through a descriptor (`held`), which always refers to
+the same directory, so no other file is written, removed or given permissions.
 
-Where a file system has no locks (Lustre mounted without them, NFS whose server has none), a lock is held as long as the
-process lives that has signed it; of another machine's that is not known, and it is taken to live.
+On a file system without locks (Lustre mounted without them, an NFS server without them), a lock is held as long as the
+process that signed it lives. A process of another machine is assumed to live.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ from tokfmt.core.files import writing
 from tokfmt.core.text_format import printable
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_PAUSE = 0.05  # seconds between two tries to lock
+_PAUSE = 0.05  # Seconds between two attempts to lock.
 _PREFIX = "tokfmt-scratch-"
 _NO_LOCKS = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOLCK}
-_LONGEST = 200  # bytes of what a lock says
+_LONGEST = 200  # Bytes of a lock that are read.
 _SIGNED = re.compile(r"process (\d+) on (.*)\n")
 
 
 def make_private(path: Path, *, taken_over: bool = False) -> bool:
-    """Make a directory for the caller alone.
+    """Make a directory that only the caller can access.
 
     Args:
-        path: Its name; never followed if it is a link.
-        taken_over: One of an earlier run may be there, and is used.
+        path: The directory; a link is never followed.
+        taken_over: Use an existing directory of an earlier run.
 
     Returns:
-        Whether it was made; else it was there.
+        True if it was made, False if it existed.
 
     Raises:
-        ConversionError: What is there is somebody else's, or others may write to it.
-        FileExistsError: Something is there, and is not to be taken over.
+        ConversionError: If an existing directory belongs to another user, or others may write to it.
+        FileExistsError: If the path exists and `taken_over` is False.
     """
     try:
         os.mkdir(path, 0o700)
@@ -69,8 +69,8 @@ def make_private(path: Path, *, taken_over: bool = False) -> bool:
             raise
     else:
         try:
-            owner = os.lstat(path).st_uid  # on some network file systems what root makes is nobody's
-        except FileNotFoundError:  # another run took it for a leftover; the lock that comes next finds that out
+            owner = os.lstat(path).st_uid  # On some network file systems, files of root belong to the user "nobody".
+        except FileNotFoundError:  # Another run removed it as a leftover. `take_lock`, which follows, reports it.
             return True
         if owner in (0, os.geteuid()) or not os.geteuid():
             return True
@@ -79,35 +79,36 @@ def make_private(path: Path, *, taken_over: bool = False) -> bool:
 
 
 def check_private(path: Path) -> None:
-    """Refuse a hidden directory that somebody else could have made or changed; close it to readers, if it was open.
+    """Raise an error for a hidden directory that another user could have made or changed. Remove read access of others.
 
     Raises:
-        ConversionError: It is no directory, not the caller's own, or others may write to it; names its owner.
-        FileNotFoundError: It is not there.
+        ConversionError: If it is not a directory, belongs to another user, or others may write to it.
+        FileNotFoundError: If it does not exist.
     """
     os.close(open_private(path))
 
 
 def open_private(path: Path, *, made: bool = False) -> int:
-    """Open a hidden directory, as `check_private` looks at it.
+    """Open a hidden directory after the checks of `check_private`.
 
     Args:
         path: The directory.
-        made: The caller has just made it: on some network file systems what root makes belongs to somebody else.
+        made: The caller has just made it. On some network file systems, files of root belong to another user.
 
     Returns:
-        A descriptor of the directory, to be closed.
+        A descriptor of the directory. The caller closes it.
 
     Raises:
-        ConversionError, FileNotFoundError: As of `check_private`.
+        ConversionError: As for `check_private`.
+        FileNotFoundError: As for `check_private`.
     """
     why = "" if made else distrusted(path)
     if not why:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            status = os.fstat(fd)  # it may have been replaced since
+            status = os.fstat(fd)  # It may have been replaced since the first check.
             why = "" if made and _owns_as_root(fd, status) else _why_distrusted(status)
-            if not why and stat.S_IMODE(status.st_mode) & 0o077:  # of an earlier version
+            if not why and stat.S_IMODE(status.st_mode) & 0o077:  # It may be readable by others.
                 os.fchmod(fd, 0o700)
         except BaseException:
             os.close(fd)
@@ -121,7 +122,7 @@ def open_private(path: Path, *, made: bool = False) -> int:
 
 
 def _owns_as_root(home: int, status: os.stat_result) -> bool:
-    """Whether root is the one to whom a directory belongs: a new file in it gets the same owner."""
+    """Return whether root owns a directory under another user ID, which a new file in it has as well."""
     if os.geteuid() or not status.st_uid:
         return False
     name = f"owner-{os.urandom(4).hex()}"
@@ -137,14 +138,14 @@ def _owns_as_root(home: int, status: os.stat_result) -> bool:
 
 
 def reached(fd: int, path: Path) -> Path:
-    """A path of an open directory that cannot be given to another one, for all processes of the user on this machine.
+    """Return a path of an open directory that other users cannot redirect, for all processes of the caller.
 
     Args:
-        fd: The directory.
+        fd: Descriptor of the directory.
         path: Its name.
 
     Returns:
-        The name, if only the caller and root can give it to something else, or the system has no other path.
+        A path below /proc; or the name, if only the caller and root can rename it, or the system has no /proc.
     """
     if may_be_renamed(path):
         place = Path(f"/proc/{os.getpid()}/fd/{fd}")
@@ -155,7 +156,7 @@ def reached(fd: int, path: Path) -> Path:
 
 
 def may_be_renamed(path: Path) -> bool:
-    """Whether somebody else may give the name of a directory of the caller's to something else."""
+    """Return whether another user may rename or replace a directory of the caller."""
     status = os.stat(path.parent)
     anybody = status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX
     return bool(anybody) or status.st_uid not in (0, os.geteuid())
@@ -163,10 +164,11 @@ def may_be_renamed(path: Path) -> bool:
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[Path]:
-    """A private directory that is there, by a path that stays its own while the block runs; see `reached`.
+    """Open a private directory, and yield a path that refers to it while the block runs; see `reached`.
 
     Raises:
-        ConversionError, FileNotFoundError: As of `check_private`.
+        ConversionError: As for `check_private`.
+        FileNotFoundError: As for `check_private`.
     """
     fd = open_private(path)
     try:
@@ -176,10 +178,10 @@ def held(path: Path) -> Iterator[Path]:
 
 
 def distrusted(path: str | os.PathLike[str]) -> str:
-    """Why a directory cannot be taken for the caller's own; "" when it can.
+    """Return the reason why a directory is not private to the caller; "" if it is.
 
     Raises:
-        FileNotFoundError: It is not there.
+        FileNotFoundError: If it does not exist.
     """
     return _why_distrusted(os.lstat(path))
 
@@ -203,11 +205,11 @@ def _name_of(owner: int) -> str:
 
 @contextlib.contextmanager
 def own_file(path: Path) -> Iterator[int]:
-    """Open a file that is there, if it is a regular one of the caller's own, whatever lies at its directory's name now.
+    """Open a regular file of the caller, even if its directory is replaced meanwhile.
 
     Raises:
-        FileNotFoundError: It is not there, or is not the caller's.
-        OSError: It is a link, or cannot be read.
+        FileNotFoundError: If it does not exist, or belongs to another user.
+        OSError: If it is a link, or cannot be read.
     """
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
@@ -220,14 +222,14 @@ def own_file(path: Path) -> Iterator[int]:
 
 
 def user_directory(kind: str, otherwise: str) -> Path:
-    """Where the user's files of a kind belong, by the XDG Base Directory specification; may not exist.
+    """Return the directory for the user's files of a kind, by the XDG Base Directory specification. It may not exist.
 
     Args:
         kind: "CACHE" or "STATE".
-        otherwise: Below the home directory.
+        otherwise: Default directory, below the home directory.
 
     Raises:
-        FileNotFoundError: There is no home directory: neither HOME nor the system's list of users has one.
+        FileNotFoundError: If neither HOME nor the user database has a home directory.
     """
     named = os.environ.get(f"XDG_{kind}_HOME", "")
     place = Path(named if os.path.isabs(named) else os.path.join(os.path.expanduser("~"), otherwise))
@@ -237,16 +239,16 @@ def user_directory(kind: str, otherwise: str) -> Path:
 
 
 def take_lock(path: Path, *, shared: bool = False, patience: float = 0, existing: bool = False) -> int:
-    """Lock a file, made if need be, and write into it who holds it.
+    """Lock a file, which is created if needed, and write the holder into it.
 
     Args:
         path: The file.
-        shared: Several may hold it at a time.
-        patience: Seconds to wait for whoever holds it.
-        existing: Lock only a file that is there, and that is empty or says who held it: a lock of tokfmt.
+        shared: Several processes may hold the lock at a time.
+        patience: Seconds to wait for the holder.
+        existing: Lock only an existing file that is empty or has the signature of a holder: a lock of tokfmt.
 
     Returns:
-        A descriptor that holds the lock, for `release`; -1 when it is taken, or its directory is going.
+        A descriptor that holds the lock, for `release`; -1 if the lock is taken, or its directory is being removed.
     """
     try:
         how = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (0 if existing else os.O_CREAT)
@@ -271,16 +273,16 @@ def take_lock(path: Path, *, shared: bool = False, patience: float = 0, existing
 
 
 def lock_dead(home: Path) -> int:
-    """Lock a directory of the caller's own whose process has died, to remove it with `remove_private`.
+    """Lock a directory of the caller whose process is dead, to remove it with `remove_private`.
 
-    Only a directory with a lock that tokfmt wrote counts: in a directory where others may write, they can give the name
-    of a leftover to any directory of the caller's.
+    Only a directory with a lock of tokfmt counts: if others may write to its parent, they can give the name of a
+    leftover to any directory of the caller.
 
     Returns:
-        A descriptor, for `release`; -1 if the process lives, or the directory is not a leftover.
+        A descriptor for `release`; -1 if the process lives, or the directory is not a leftover.
 
     Raises:
-        OSError: It cannot be looked at.
+        OSError: If it cannot be examined.
     """
     if distrusted(home):
         return -1
@@ -288,21 +290,22 @@ def lock_dead(home: Path) -> int:
         try:
             status = os.lstat(place / "lock")
         except FileNotFoundError:
-            os.rmdir(home)  # killed before it made its lock; a directory that holds anything is not a leftover
+            os.rmdir(home)  # The process was killed before it made its lock. Only an empty directory is a leftover.
         else:
             return take_lock(place / "lock", existing=True) if stat.S_ISREG(status.st_mode) else -1
     return -1
 
 
 def remove_private(home: Path, lock: int, opened: int = -1) -> None:
-    """Remove a private directory whose lock the caller holds; the lock goes last.
+    """Remove a private directory whose lock the caller holds. The lock is removed last.
 
-    A process that is killed meanwhile leaves a directory that `lock_dead` still knows. If another directory has got the
-    name since, nothing is removed.
+    If the process is killed meanwhile, `lock_dead` recognizes the rest. If the name refers to another directory by now,
+    no file is removed.
 
     Args:
         home: The directory.
-        lock: From `take_lock` or `lock_dead`; -1: a signal came before it was known, so there is nothing but the lock.
+        lock: Of `take_lock` or `lock_dead`; -1 if a signal came before it was known, so that the directory holds only
+            the lock.
         opened: A descriptor of the directory, if the caller has one.
     """
     with contextlib.suppress(OSError):
@@ -317,7 +320,7 @@ def remove_private(home: Path, lock: int, opened: int = -1) -> None:
 
 
 def _empty(home: int, lock: int) -> None:
-    """Remove what an open directory holds, by names in it alone, if it is the caller's own and holds the lock."""
+    """Remove the entries of an open directory, relative to its descriptor, if the caller owns it and holds its lock."""
     names = os.listdir(home)
     there = os.stat("lock", dir_fd=home, follow_symlinks=False)
     ours = names == ["lock"] if lock < 0 else os.path.samestat(os.fstat(lock), there)
@@ -326,7 +329,7 @@ def _empty(home: int, lock: int) -> None:
     for name in names:
         if name != "lock":
             _remove_entry(home, name)
-    if os.listdir(home) == ["lock"]:  # else it stays known, and the next run removes the rest
+    if os.listdir(home) == ["lock"]:  # If entries are left, the lock stays, and the next run removes the rest.
         os.unlink("lock", dir_fd=home)
 
 
@@ -339,7 +342,7 @@ def _remove_entry(home: int, name: str) -> None:
 
 
 def release(lock: int) -> None:
-    """Give back what `take_lock` gave."""
+    """Release a lock of `take_lock`."""
     with contextlib.suppress(OSError):
         os.ftruncate(lock, 0)
     os.close(lock)
@@ -367,7 +370,7 @@ def _lock(fd: int, *, shared: bool) -> bool:
 
 
 def _may_live(fd: int) -> bool:
-    """Whether the process that has signed a lock may still live."""
+    """Return whether the process that signed a lock may still live."""
     signed = _SIGNED.fullmatch(os.pread(fd, _LONGEST, 0).decode("utf-8", "replace"))
     if signed is None or signed[2] != os.uname().nodename:
         return signed is not None
@@ -382,13 +385,13 @@ def _may_live(fd: int) -> bool:
 
 def _sign(fd: int) -> None:
     name = f"process {os.getpid()} on {os.uname().nodename}\n".encode()
-    with contextlib.suppress(OSError):  # a full disk: the lock holds all the same
+    with contextlib.suppress(OSError):  # The lock is valid without a signature, as on a full disk.
         os.ftruncate(fd, 0)
         os.write(fd, name)
 
 
 def holder(path: Path) -> str:
-    """Who holds a lock: "process 4711 on node7"; and how to get rid of one that nobody can tell to be free."""
+    """Return the holder of a lock, as "process 4711 on node7". Without file locks, add how to remove a stale lock."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -408,24 +411,25 @@ def holder(path: Path) -> str:
 
 
 class Scratch:
-    """A private directory that goes when it is closed, or with this object, or with the next one if the process is
-    killed; a context manager.
+    """A private directory that is removed when it is closed, or garbage-collected. A context manager.
+
+    If the process is killed, the next `Scratch` removes it.
 
     Attributes:
         path: The directory.
     """
 
     def __init__(self) -> None:
-        """Make it.
+        """Make the directory.
 
         Raises:
-            OutageError: There is no room.
+            OutageError: If it cannot be made, as on a full disk.
         """
         parent = Path(tempfile.gettempdir())
         with writing(parent):
             _remove_dead(parent)
             lock = fd = -1
-            while lock < 0:  # else somebody took it for a dead one
+            while lock < 0:  # Another process may have removed it as a leftover.
                 if fd >= 0:
                     os.close(fd)
                 name = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
@@ -435,7 +439,7 @@ class Scratch:
         self._finalizer = weakref.finalize(self, _remove, name, fd, lock, os.getpid())
 
     def close(self) -> None:
-        """Remove it."""
+        """Remove the directory."""
         self._finalizer()
 
     def __enter__(self) -> Path:
@@ -448,7 +452,7 @@ class Scratch:
 
 
 def _remove(path: Path, fd: int, lock: int, owner: int) -> None:
-    if os.getpid() == owner:  # not what a forked child inherits
+    if os.getpid() == owner:  # A forked child inherits the finalizer, but must not remove the directory.
         remove_private(path, lock, fd)
         os.close(fd)
         release(lock)

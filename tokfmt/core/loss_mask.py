@@ -1,12 +1,12 @@
-"""What stands beside tokens: which count in the loss, and where documents begin inside of a row. A byte a token:
+"""Marks: one byte per token that says whether it counts in the loss, and whether a document begins with it.
 
-    TARGET      1  the token counts as a target: mask[i] speaks of token i itself
-    MASKED_END  2  the separator that follows it, and was taken away, does not count
-    BEGINS      4  a document begins with it, in rows that hold several
+    TARGET      1  the token counts as a target: mask[i] describes token i itself
+    MASKED_END  2  the separator after it, which was removed, does not count
+    BEGINS      4  a document begins with it, in rows that hold several documents
 
-Formats that store the mask of a *label*, at the token that predicts it, speak of the next token: they are moved by one
-(`beside_samples`). The separator of an empty sequence has no token that could tell of it; it counts. What no mark, or
-none of a token that is written, can tell is counted before the first byte is (`ops.convert.losses`).
+Formats that store a mask of *labels* describe, at each token, the next token. `beside_samples` shifts their masks by
+one. The separator of an empty sequence has no token before it that could be marked, so it counts. Before the first byte
+is written, `ops.convert.losses` counts what marks cannot express.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from tokfmt.core.reader import TokenReader, sequence_at
 
 TARGET, MASKED_END, BEGINS = 1, 2, 4
 IGNORED = -100
-"""The label that collators put where none counts."""
+"""The label that losses of PyTorch ignore."""
 
 Marks = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
 
 
 def unseparated(marks: Marks, plain: Flags) -> Marks:
-    """Without the separators among some tokens, whose marks go to the token in front of each.
+    """Return marks without those of separators. The token before a separator takes over its mark.
 
     Args:
-        marks: uint8[n], of a window that begins with a token and ends with one or with its separator.
-        plain: bool[n], false at separators.
+        marks: uint8[n], of a window that begins with a token and ends with a token or its separator.
+        plain: bool[n], False at separators.
     """
     found = marks[plain]
     ends = np.flatnonzero(~plain[1:] & plain[:-1] & (marks[1:] & TARGET == 0))
@@ -44,11 +44,11 @@ def unseparated(marks: Marks, plain: Flags) -> Marks:
 
 
 def separated(marks: Marks, plain: Flags) -> Marks:
-    """With separators between, which count unless the token in front of one says otherwise.
+    """Return marks with separators inserted. A separator counts unless the token before it has MASKED_END.
 
     Args:
         marks: uint8[tokens].
-        plain: bool[n], false where separators go; tokens of them are true.
+        plain: bool[n], False where separators are inserted; `tokens` of them are True.
     """
     found = np.full(len(plain), TARGET, np.uint8)
     found[plain] = marks
@@ -58,12 +58,13 @@ def separated(marks: Marks, plain: Flags) -> Marks:
 
 
 def beside_samples(reader: TokenReader, start: int, stop: int) -> Marks:
-    """The marks of samples, which store a mask and a label for each token: uint8[stop - start].
+    """Return the marks uint8[stop - start] of samples that store a loss mask and a label for each token.
 
-    What a row begins with is no target; the label of its last token, which is on no axis, is left out.
+    The first token of a row is not a target. The label of the last token of a row is dropped, because it is not on the
+    axis.
 
     Raises:
-        ConversionError: A label that counts is not the next token, which no mask can say.
+        ConversionError: If a label that counts is not the next token, which a mask cannot express.
     """
     if not isinstance(reader, Sampled) or start == stop:
         return np.zeros(stop - start, np.uint8)
@@ -86,34 +87,38 @@ def beside_samples(reader: TokenReader, start: int, stop: int) -> Marks:
 
 
 def other_label(position: int, expected: int, label: int) -> ConversionError:
-    """A label that is another id than the token that it should be."""
+    """Return the error for a label that differs from the next token."""
     what = f"the label at token position {position:,} is {label}, and the next token is {expected}"
-    return ConversionError(
-        f"{what}: a loss mask cannot say that. {allowing('loss-mask')} does without masks and labels"
-    )
+    return ConversionError(f"{what}: a loss mask cannot express that. {allowing('loss-mask')} drops masks and labels")
 
 
 def labels_of(ids: NDArray[Any], marks: Marks) -> NDArray[np.int64]:
-    """Labels as models of Hugging Face take them, of the token itself: its id, or -100 where it does not count."""
+    """Return labels as models of Hugging Face take them: the ID of the token itself, or -100 if it does not count."""
     return np.where(marks & TARGET, ids.astype(np.int64), IGNORED)
 
 
 def of_next(marks: Marks, begins: Flags) -> NDArray[np.int8]:
-    """The mask of labels, at the token that predicts each: int8[tokens]. What a document ends with predicts nothing.
+    """Return the mask of labels int8[tokens], each at the token before the label. The last token of a document is 0.
 
     Args:
         marks: uint8[tokens].
-        begins: bool[tokens], where documents begin.
+        begins: bool[tokens], True where documents begin.
     """
     counts = np.append((marks & TARGET != 0) & ~begins, False)
     return counts[1:].astype(np.int8)
 
 
 def padding_of(ids: Tokens, mask: Marks | None, labels: NDArray[np.integer] | None, pad_id: int | None) -> int:
-    """How many tokens at the end of a row only fill it up.
+    """Return the number of padding tokens at the end of a row.
 
-    Padding is one id, that of the row's end (`pad_id`, where that is known), with the same label or none, and does not
-    count in the loss. Without a mask, the first of such a run is taken for the separator of the last document.
+    Padding is a run of the last ID of the row (`pad_id`, if known), with the same ID or -100 as label, that does not
+    count in the loss. Without a mask, the first ID of the run is treated as the separator of the last document.
+
+    Args:
+        ids: The token IDs of a row.
+        mask: Its loss mask, or None.
+        labels: Its labels, or None.
+        pad_id: Token ID of the padding, or None if unknown.
     """
     fill = int(ids[-1]) if len(ids) else -1
     if not len(ids) or (pad_id is not None and fill != pad_id):

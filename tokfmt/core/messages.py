@@ -1,15 +1,15 @@
 """Messages that name options, worded for the command line, for Python and for recipes.
 
-A message is written once, where its fact is known, and names each option by a value:
+A message is written once, where its fact is known, and names each option by an `Option`:
 
-    FormatError(path, "ends inside a token", remedy=f"{allow_loss('tail')} leaves the last bytes out")
+    FormatError(path, "ends inside a token", remedy=f"{allowing('tail')} leaves the last bytes out")
 
     on the command line     --allow-loss tail leaves the last bytes out
-    of `tokfmt.open`        allow_loss="tail" leaves the last bytes out
+    in `tokfmt.open`        allow_loss="tail" leaves the last bytes out
 
-In an f-string an `Option` stands between marks, which are code points that no text holds, until a `Message` is made of
-the text. Errors, findings and notes of datasets make one of every text that they get. As a `str`, a `Message` has the
-words of the command line; an interface with other words asks for them with `reworded`.
+In an f-string, an `Option` is written between code points that no text holds. `Message` parses them. Errors, findings
+and notes of datasets convert each of their texts to a `Message`. As a `str`, a `Message` has the words of the command
+line; other interfaces call `reworded`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Option:
     """An option that a message names.
 
     Attributes:
-        name: As on the command line, without its hyphens: "from-opt".
-        values: What the user gives, such as "none" or "width=4"; a placeholder in capitals, such as "ID". None for the
-            option alone; several if the option is repeated.
+        name: The name on the command line without hyphens: "from-opt".
+        values: The values, such as "none" or "width=4", or a placeholder in capitals, such as "ID". Empty for the
+            option alone; several for a repeated option.
     """
 
     __slots__ = ("name", "values")
@@ -43,21 +43,21 @@ class Option:
         self.name, self.values = name, tuple(map(str, values))
 
     def __str__(self) -> str:
-        """The option in the words of the command line."""
+        """Return the option in the words of the command line."""
         return " ".join(f"--{self.name} {value}" for value in self.values) or f"--{self.name}"
 
     def __format__(self, spec: str) -> str:
-        """The option between marks, for a text that becomes a `Message`."""
+        """Return the option between marks, for a text that becomes a `Message`."""
         return f"{_BEGIN}{self.name}{''.join(f'{_BETWEEN}{value}' for value in self.values)}{_END}"
 
 
 def from_option(name: str, value: object = "") -> Option:
-    """Return an option of the format that is read: `--from-opt width=4`."""
+    """Return a read option of a format: `--from-opt width=4`."""
     return Option("from-opt", f"{name}={value}")
 
 
 def to_option(name: str, value: object = "") -> Option:
-    """Return an option of the format that is written: `--to-opt width=4`."""
+    """Return a write option of a format: `--to-opt width=4`."""
     return Option("to-opt", f"{name}={value}")
 
 
@@ -67,11 +67,11 @@ def allowing(*losses: str) -> Option:
 
 
 Words = Callable[[Option], "str | Option"]
-"""How an interface words an option; an option that it leaves as it is belongs to the interface around it."""
+"""The words of an interface for an option. It returns an option unchanged if the interface around it words it."""
 
 
 class Message(str):
-    """Text that names options, as a `str` in the words of the command line.
+    """Text that names options. As a `str`, it has the words of the command line.
 
     Attributes:
         parts: The text, cut at its options.
@@ -81,7 +81,7 @@ class Message(str):
     parts: tuple[str | Option, ...]
 
     def __new__(cls, text: str) -> Self:
-        """Find the options of a text."""
+        """Parse the options in a text."""
         if isinstance(text, cls):
             return text
         parts = list[str | Option]()
@@ -103,7 +103,7 @@ class Message(str):
 
     @property
     def marked(self) -> str:
-        """The text with its options between marks, as a part of another message."""
+        """The text with its options between marks, for use in another message."""
         return "".join(f"{part}" for part in self.parts)
 
     def reworded(self, words: Words) -> Message:
@@ -111,17 +111,17 @@ class Message(str):
         parts = [words(part) if isinstance(part, Option) else part for part in self.parts]
         for k, (part, after) in enumerate(pairwise(self.parts)):
             if isinstance(part, Option) and not part.values and str(after).startswith(":"):
-                parts[k] = str(parts[k]).removesuffix("=")  # "--seed: nothing is dealt out" is about the option itself
+                parts[k] = str(parts[k]).removesuffix("=")  # "--seed: ..." is about the option, so no value follows.
             if part == " " and k > 0 and isinstance(self.parts[k - 1], Option) and isinstance(after, Option):
-                parts[k] = ", "  # options that are used together
+                parts[k] = ", "  # The options are used together.
         return Message._of(parts)
 
     def has_option(self, name: str) -> bool:
-        """Whether the message names an option."""
+        """Return whether the message names an option."""
         return any(isinstance(part, Option) and part.name == name for part in self.parts)
 
     def without(self, name: str) -> Message:
-        """Return the message without an option that is used together with others."""
+        """Return the message without an option that follows another one directly."""
         parts = list(self.parts)
         for k in reversed(range(1, len(parts))):
             part = parts[k]
@@ -130,25 +130,25 @@ class Message(str):
         return Message._of(parts)
 
     def with_texts(self, change: Callable[[str], str]) -> Message:
-        """Return the message with its texts changed, and its options as they are."""
+        """Return the message with a function applied to its texts, and its options unchanged."""
         return Message._of(part if isinstance(part, Option) else change(part) for part in self.parts)
 
 
 def marked(text: str) -> str:
-    """Return a text that may be a message with its options between marks, as a part of another message."""
+    """Return a text with its options between marks, for use in another message."""
     return text.marked if isinstance(text, Message) else text
 
 
 def reword(text: str, words: Words) -> str:
-    """Return a text in the words of another interface; text that names no options stays as it is."""
+    """Return a text in the words of another interface. Text without options is unchanged."""
     return Message(text).reworded(words)
 
 
 def python_words(renamed: Mapping[str, str]) -> Words:
-    """Return how a function of Python words options: as keywords and their values.
+    """Return the words of a Python function for options: keywords and their values.
 
     Args:
-        renamed: Keywords that are not named as their options are, such as {"from": "format"}.
+        renamed: Keywords that differ from the names of their options, such as {"from": "format"}.
     """
 
     def words(option: Option) -> str:
@@ -168,14 +168,14 @@ def python_words(renamed: Mapping[str, str]) -> Words:
 
 
 def _literal(value: str) -> str:
-    """A value as Python code; placeholders in capitals stay as they are."""
+    """Return a value as Python code. Placeholders in capitals are not quoted."""
     if value.lstrip("-").isdigit() or value.isupper() or value[:1] in "'\"":
         return value
     return f'"{value}"'
 
 
 def recipe_words(option: Option) -> str | Option:
-    """Word an option of a source as the key of a recipe; the options of the command around it stay."""
+    """Return an option of a source as a key of a recipe. Other options are returned unchanged."""
     value = option.values[0] if option.values else ""
     setting, is_setting, of_setting = value.partition("=")
     if option.name == "eos":
@@ -190,5 +190,5 @@ def recipe_words(option: Option) -> str | Option:
 
 
 def _toml(value: str) -> str:
-    """A value of a recipe: names are quoted, numbers and the placeholders ID and N are not."""
+    """Return a value in TOML. Numbers and the placeholders ID and N are not quoted."""
     return value if value.lstrip("-").isdigit() or value in ("ID", "N") else f'"{value}"'

@@ -1,7 +1,7 @@
-"""Options of formats: frozen dataclasses, parsed against their field types.
+"""Options of formats: frozen dataclasses, parsed by the types of their fields.
 
-A field is `int`, `str`, `bool`, `Literal[...]`, or one of these with `| None`; its help and its bounds stand in
-`field(metadata=...)`, which `option()` writes. There are no `**kwargs` and no unknown options.
+The type of a field is `int`, `str`, `bool`, `Literal[...]`, or one of these with `| None`. `option()` puts its help and
+its bounds into `field(metadata=...)`. There are no `**kwargs`, and an unknown option is an error.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ _SUFFIXES |= {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
 
 class LazyAttribute:
-    """A function, a class or a table that is imported when it is first asked for, as an attribute of a format.
+    """An attribute of a format that is imported on first access: a function, a class or a table.
 
-    Detection asks every format, and only one is read: what reads, writes and checks it stands in modules of its own.
-    Where a package is missing that they need, the error names it, and all others of the format's `packages` that are.
+    Detection asks every format, and only one is read, so the reader, the writer and the check of a format are in
+    separate modules. If a package is missing, the error lists all missing packages of the format's `packages`.
 
     Args:
-        module, name: Where it is. A table, of codes or repairs, becomes a function that gives it.
+        module: Module of the attribute.
+        name: Name of the attribute. A table of codes or repairs becomes a function that returns it.
     """
 
     def __init__(self, module: str, name: str) -> None:
         self.module, self.name = module, name
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        if instance is None:  # as when a class is made, which asks whether it is still abstract
+        if instance is None:  # ABCMeta looks the attribute up to find out whether the class is abstract.
             return self
         try:
             found = getattr(import_module(self.module), self.name)
@@ -48,18 +49,18 @@ class LazyAttribute:
 
 
 def option(default: T, text: str, *, least: int | None = None, most: int | None = None) -> T:
-    """A dataclass field with a default and its one-line help; of a number, the least and the most it may be."""
+    """Return a dataclass field with a default, a one-line help, and for a number the smallest and largest value."""
     return field(default=default, metadata={"help": text, "least": least, "most": most})
 
 
 def parse_count(text: str) -> int:
-    """A whole number as people write it: `1_000_000`, `1,000,000`, `1e6`, `10M`, `4Ki`.
+    """Parse a whole number: `1_000_000`, `1,000,000`, `1e6`, `10M`, `4Ki`.
 
     Raises:
-        OptionError: It is not a whole number.
+        OptionError: If it is not a whole number.
     """
     plain = text.strip().replace("_", "")
-    if re.match(r"-?[1-9]\d{0,2}(,\d{3})+(?![\d,])", plain):  # 0,1 is a list, not the number 1
+    if re.match(r"-?[1-9]\d{0,2}(,\d{3})+(?![\d,])", plain):  # `0,1` is a list, not the number 1.
         plain = plain.replace(",", "")
     match = re.fullmatch(r"(-?\d+(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([kmgt]i?)?b?", plain, re.IGNORECASE)
     if match:
@@ -67,11 +68,11 @@ def parse_count(text: str) -> int:
         scaled = value * _SUFFIXES[(match[2] or "").lower()]
         if scaled == int(scaled):
             return int(scaled)
-    raise OptionError(f"{text!r} is not a whole number; write it like 4096, 1_000_000, 1e6, 10M or 4Ki")
+    raise OptionError(f"{text!r} is not a whole number (expected a number such as 4096, 1_000_000, 1e6, 10M or 4Ki)")
 
 
 def nearest(name: str, choices: Iterable[str]) -> str | None:
-    """The choice that somebody who typed `name` may have meant."""
+    """Return the choice that is most similar to `name`; None if no choice is similar."""
     return next(iter(difflib.get_close_matches(name, list(choices), n=1)), None)
 
 
@@ -81,10 +82,11 @@ def parse_options(kind: type[T], pairs: Iterable[str] | Mapping[str, object], ow
     Args:
         kind: A frozen dataclass whose fields all have defaults.
         pairs: Words such as `layout=A`, or {"layout": "A"}.
-        owner: Whose options they are, for messages ("modalities").
+        owner: The format, for messages ("modalities").
 
     Raises:
-        OptionError: An unknown option (with the nearest one), a value of the wrong type, a number out of bounds.
+        OptionError: If an option is unknown (the message has the nearest one), a value has the wrong type, or a number
+            is out of bounds.
     """
     hints = _hints(cast("Any", kind))
     known = {f.name: f for f in fields(cast("Any", kind))}
@@ -116,10 +118,10 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def given_options(pairs: Iterable[str] | Mapping[str, object]) -> Mapping[str, object]:
-    """Options by name: of `key=value` words, of which one alone may come by itself, or a mapping as it is.
+    """Return options by name, from `key=value` words (one word may be a plain str), or from a mapping, unchanged.
 
     Raises:
-        OptionError: A word of another form.
+        OptionError: If a word has another form.
     """
     if isinstance(pairs, Mapping):
         return pairs
@@ -149,17 +151,17 @@ def _choice(text: str, choices: tuple[object, ...], what: str) -> object:
         if text == str(choice):
             return choice
     words = [str(c) for c in choices]
-    raise OptionError(f"{what}: {text!r} is none of {', '.join(words)}", name=text, nearest=nearest(text, words))
+    raise OptionError(f"{what}: {text!r} is not one of {', '.join(words)}", name=text, nearest=nearest(text, words))
 
 
 def choices(kind: type, name: str) -> tuple[str, ...]:
-    """The words that an option takes; none where there is no such option, or it takes anything."""
+    """Return the words that an option accepts; () if the option does not exist, or accepts any text."""
     hint = _hints(kind).get(name)
     return tuple(map(str, typing.get_args(hint))) if typing.get_origin(hint) is Literal else ()
 
 
 def described(kind: type) -> list[dict[str, str]]:
-    """Name, type, default and help of each option, for `tokfmt formats NAME`."""
+    """Return the name, type, default and help of each option, for `tokfmt formats NAME`."""
     hints = _hints(kind)
     return [
         {

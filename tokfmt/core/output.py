@@ -1,9 +1,9 @@
-"""Writing a part of a preallocated file by position, from any process; and what stands at a destination.
+"""Write parts of a preallocated file from any process; and decide what at a destination may be replaced.
 
-A regular file may be replaced, and a directory that holds nothing but a dataset; never a device, a FIFO, a socket, a
-mount point, or a directory that somebody stands in. A link is followed: what it points at is replaced, and the link
-stays. What replaces something gets its owner and permissions; what replaces nothing may be read by whom its sources
-may.
+A regular file may be replaced, and so may a directory that holds only a dataset. A device, a FIFO, a socket, a mount
+point, the current directory and the home directory are never replaced. A link is followed: its target is replaced, and
+the link stays. A replacement gets the owner and the permissions of what it replaces. A new output gets at most the read
+permissions of its sources.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
 
 _PIECE = 1 << 18
-"""Bytes of one write: for larger ones ext4 takes up to three times the CPU (Linux 6.18; 64 KiB to 1 GiB measured)."""
+"""Bytes per write. Larger ones take up to three times the CPU time on ext4 (Linux 6.18; 64 KiB to 1 GiB measured)."""
 
 
 def preallocate(path: Path, size: int) -> None:
-    """Create a file of `size` bytes (sparse until written)."""
+    """Create a sparse file of `size` bytes."""
     with writing(path), open(path, "xb") as file:
         file.truncate(size)
 
 
 class Output:
-    """An existing file, open for writing at positions; a context manager.
+    """A context manager that writes to an existing file at byte offsets.
 
     Attributes:
         written: Bytes written through this object.
@@ -76,7 +76,7 @@ class Output:
         """Write all of `data` at byte `offset`.
 
         Raises:
-            ConversionError: The disk is full, the quota is used up, the file too large, ...
+            OutageError: If the write fails: the disk is full, the quota is used up, the file is too large, ...
         """
         view = memoryview(data) if isinstance(data, bytes) else np.ascontiguousarray(data).view(np.uint8).data
         done = 0
@@ -86,26 +86,27 @@ class Output:
         self._touched(offset, done)
 
     def copy(self, offset: int, file: File, begin: int, length: int) -> None:
-        """Copy `length` bytes of a file, from its byte `begin`, to byte `offset`; by the kernel, where it can.
+        """Copy `length` bytes of a file, from its byte `begin`, to byte `offset`. The kernel copies if it can.
 
         Raises:
-            TruncatedError, FormatError: The file ends before, or cannot be read.
-            ConversionError: As for `write`.
+            TruncatedError: If the file is shorter.
+            FormatError: If the file cannot be read.
+            OutageError: As for `write`.
         """
         with file.descriptor() as source:
             done = _by_kernel(source, self._fd, begin, offset, length)
         self._touched(offset, done)
-        for a in range(done, length, _PIECE):  # what the kernel refuses; its reason comes up again here, worded
+        for a in range(done, length, _PIECE):  # If the kernel refuses, this copy works, or raises the reason.
             self.write(offset + a, file.read(begin + a, min(_PIECE, length - a)))
 
 
 def copy_region(
     out: Output, at: int, reader: TokenReader, region: Region, dtype: np.dtype[Any], limit: int
 ) -> Receipt | None:
-    """Copy a region's tokens to byte `at`, or do nothing and return None.
+    """Copy the tokens of a region as raw bytes to byte `at`; or write nothing and return None.
 
-    Nothing is done unless all of them lie in files as `dtype` and the largest id of the reader is known and at most
-    `limit`. That id, found when the tokens were looked at, is the receipt's: the copy itself looks at none.
+    The tokens are copied if all of them are stored as `dtype`, and the largest ID of the reader is known and at most
+    `limit`. The receipt has this largest ID, because the copy does not examine tokens.
     """
     top = reader.info.max_id
     if top is None or top > limit:
@@ -120,7 +121,7 @@ def copy_region(
 
 
 class _Draft(io.BufferedWriter):
-    """A new file that is not whole yet; an error of writing it names what it is to be, also where others are open."""
+    """A new file that is not complete yet. A write error names the final path, even if other files are open."""
 
     def __init__(self, draft: Path, path: Path) -> None:
         super().__init__(io.FileIO(draft, "x"))
@@ -133,12 +134,12 @@ class _Draft(io.BufferedWriter):
 
 @contextmanager
 def whole(path: Path, drafts: Path | None = None, *, stays: bool = False) -> Iterator[BinaryIO]:
-    """A new file that gets its name when all of it is written, so that two tasks may write it at the same time.
+    """Open a new file that gets its name when it is complete, so that two tasks may write it at the same time.
 
     Args:
         path: Its name.
-        drafts: Directory of what is not whole yet; a killed process leaves some there. Default: beside it.
-        stays: It is of the destination, not a part that goes when it has been read.
+        drafts: Directory of incomplete files (default: that of `path`). A killed process leaves some there.
+        stays: The file is a part of the destination, not an intermediate file.
     """
     draft = (drafts or path.parent) / f"{path.name}.{os.urandom(4).hex()}"
     with writing(path):
@@ -151,7 +152,7 @@ def whole(path: Path, drafts: Path | None = None, *, stays: bool = False) -> Ite
 
 
 def concatenate(parts: Sequence[Path], destination: Path, *, keep: bool = False) -> None:
-    """Write the bytes of all parts, in order, to a file; each part is removed once it is copied, unless they are kept.
+    """Concatenate files. Unless `keep`, each part is removed when it is copied.
 
     The kernel copies, so memory does not grow with the parts.
     """
@@ -167,16 +168,18 @@ def concatenate(parts: Sequence[Path], destination: Path, *, keep: bool = False)
 
 
 def begin_writeback(fd: int, offset: int = 0, length: int = 0) -> None:
-    """Have the kernel begin to bring a part of a file to the disk, and do not wait: the fsync before it is published
-    then has less to wait for (a fifth of the time of two jobs, measured).
+    """Ask the kernel to start writing a part of a file to the disk, without waiting for it.
+
+    The fsync before the publication then has less to wait for: it takes a fifth of the time of two jobs.
 
     Args:
         fd: The file.
-        offset, length: Bytes; a length of 0 means to the end.
+        offset: First byte.
+        length: Number of bytes; 0 means up to the end.
     """
     if hasattr(os, "posix_fadvise"):
-        with contextlib.suppress(OSError):  # no more than advice
-            # what Linux does on "not needed": it begins to write dirty pages, and forgets only clean ones
+        with contextlib.suppress(OSError):  # The call is only advice.
+            # On DONTNEED, Linux starts to write dirty pages, and drops only clean ones.
             os.posix_fadvise(fd, offset, length, os.POSIX_FADV_DONTNEED)
 
 
@@ -194,10 +197,10 @@ def _append(source: int, out: int, at: int, size: int) -> None:
 
 
 def _by_kernel(source: int, out: int, begin: int, at: int, length: int) -> int:
-    """Copy bytes from one file to another; how many were copied before the kernel refused, or all.
+    """Copy bytes from one file to another; return the number of bytes copied before the kernel refused.
 
-    It refuses across file systems (EXDEV), where it does not know how (ENOSYS, EINVAL, EOPNOTSUPP) - and for every
-    reason that reading and writing fail for. Only Linux has the call.
+    It refuses across file systems (EXDEV), on file systems without support (ENOSYS, EINVAL, EOPNOTSUPP), and for every
+    reason for which a read or a write fails. Only Linux has the call.
     """
     done, copy = 0, getattr(os, "copy_file_range", None)
     while copy is not None and done < length:
@@ -212,7 +215,7 @@ def _by_kernel(source: int, out: int, begin: int, at: int, length: int) -> int:
 
 
 Objection = Callable[[Path], str]
-"""Why a file or directory is not to be replaced, as "it is a directory"; "" when it may be."""
+"""Returns the reason not to replace a file or directory, such as "it is a directory"; "" if it may be replaced."""
 
 ANYBODY = 0o777
 _LINKS = 40
@@ -224,14 +227,15 @@ _KINDS = {
 
 
 def resolve_link(path: str | os.PathLike[str]) -> Path:
-    """The absolute path that writing to `path` means: links at its end are followed, dangling ones too.
+    """Return the absolute path that a write to `path` changes: links at its end are followed, even broken ones.
 
-    As the kernel does it in directories like /tmp (`protected_symlinks`): a link counts only if it was made by the
-    caller, root, or the owner of its directory.
+    A link is followed only if it belongs to the caller, root, or the owner of its directory, as the kernel does in
+    directories like /tmp (`protected_symlinks`).
 
     Raises:
-        OptionError: It is an address, as s3://BUCKET/KEY.
-        ConversionError: A loop; a link that somebody else has made; an open file of this process (/dev/stdout).
+        OptionError: If it is an address, such as s3://BUCKET/KEY.
+        ConversionError: If it is a loop of links, a link of another user, or an open file of this process
+            (/dev/stdout).
     """
     refuse_address(path, "written")
     if os.fspath(path) == "-":
@@ -246,7 +250,7 @@ def resolve_link(path: str | os.PathLike[str]) -> Path:
                 return place
             trusted = (os.geteuid(), 0, os.stat(place.parent).st_uid)
             target = os.path.join(place.parent, os.readlink(place)).rstrip("/") or "/"
-        except OSError:  # nothing there, or nothing to be told of it
+        except OSError:  # The path does not exist, or cannot be examined.
             return place
         if link.st_uid not in trusted:
             raise ConversionError(
@@ -260,12 +264,12 @@ def resolve_link(path: str | os.PathLike[str]) -> Path:
 
 
 def no_directory(path: Path) -> str:
-    """The objection of whoever replaces files only."""
+    """Object to the replacement of a directory."""
     return "it is a directory" if path.is_dir() else ""
 
 
 def begins_with(kind: str, *beginnings: bytes) -> Objection:
-    """The objection to a directory, and to a file that is not empty and does not begin like one of a kind."""
+    """Return an objection to a directory, and to a non-empty file that does not begin like a file of a kind."""
 
     def objection(path: Path) -> str:
         if path.is_dir():
@@ -278,11 +282,11 @@ def begins_with(kind: str, *beginnings: bytes) -> Objection:
 
 
 def obstacle(path: Path, objection: Objection) -> str:
-    """Why what stands at `path` cannot be replaced, as "it is a FIFO"; "" when it can, or nothing is there.
+    """Return the reason why a path cannot be replaced, such as "it is a FIFO"; "" if it can, or does not exist.
 
     Args:
         path: A destination; see `resolve_link`.
-        objection: Of the caller's, to what may be replaced as far as the file system goes.
+        objection: The objection of the caller, if the file system allows the replacement.
     """
     try:
         mode = os.lstat(path).st_mode
@@ -302,7 +306,7 @@ def obstacle(path: Path, objection: Objection) -> str:
 
 def _stood_in() -> list[tuple[Path, str]]:
     found = [(Path(os.path.realpath(os.path.expanduser("~"))), "your home directory")]
-    with contextlib.suppress(OSError):  # it was removed
+    with contextlib.suppress(OSError):  # The current directory was removed.
         found.insert(0, (Path(os.path.realpath(os.getcwd())), "the current directory"))
     return found
 
@@ -317,10 +321,10 @@ def _mount_points() -> list[Path]:
 
 
 def inherit(new: Path, old: Path) -> None:
-    """Give what replaces `old` its owner and permissions, as far as the caller may; before anybody can see it.
+    """Give a replacement the owner and permissions of `old`, as far as the caller may, before it is visible.
 
-    Files in a directory get what all files of the old one allow. A file never gets the set-user-ID or set-group-ID bit:
-    whoever planted `old` could run what the source holds as the caller.
+    Files in a directory get the permissions that all files of the old directory have. A file never gets the set-user-ID
+    or set-group-ID bit: the user who planted `old` could run the content of the source as the caller.
     """
     status = os.lstat(old)
     if not stat.S_ISDIR(status.st_mode):
@@ -337,7 +341,7 @@ def inherit(new: Path, old: Path) -> None:
 
 
 def readable_by(files: Iterable[Path]) -> int:
-    """Permissions that all files of the sources give: what is made of them has no more."""
+    """Return the permissions that all files of the sources have. The output gets no more."""
     allowed = ANYBODY
     for file in files:
         allowed &= os.stat(file).st_mode
@@ -349,15 +353,15 @@ def _give(path: Path, like: os.stat_result, mode: int) -> None:
     if (status.st_uid, status.st_gid) != (like.st_uid, like.st_gid):
         try:
             os.chown(path, like.st_uid if not os.geteuid() else -1, like.st_gid)
-        except OSError:  # another group must not get what was the old one's to read
+        except OSError:  # The group differs, so it gets at most the permissions of all other users.
             mode &= ~0o070 | (mode & 0o007) << 3
     os.chmod(path, mode)
 
 
 def restrict(path: Path, allowed: int) -> None:
-    """Take away permissions that are not `allowed` (of its sources), from a file or all of a directory.
+    """Remove permissions that are not in `allowed` from a file, or from all files of a directory.
 
-    The set-group-ID bit of directories stays: in a directory of a group all that is made below is the group's.
+    The set-group-ID bit of directories stays: files made in the directory of a group belong to the group.
     """
     if allowed & 0o066 == 0o066 or not os.path.lexists(path):
         return
@@ -370,9 +374,9 @@ def restrict(path: Path, allowed: int) -> None:
 
 
 def remove(path: Path, files: Sequence[Path]) -> bool:
-    """Remove these files below a directory, and the directories that are empty then; whether all of it is gone.
+    """Remove `files` below a directory, and directories that are then empty. Return True if nothing is left.
 
-    No link is followed: whoever made the directory may still be in it, and put one in place of another directory.
+    Links are not followed: another user of the directory may put a link in place of a subdirectory.
     """
     wanted = {os.fspath(file) for file in files}
     with contextlib.suppress(OSError):

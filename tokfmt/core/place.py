@@ -1,8 +1,8 @@
-"""Places of datasets: paths of the local file system, and addresses in stores that other code registers.
+"""Places of datasets: paths of the local file system, and addresses of objects in registered stores.
 
-`place_of` turns the words of a user into a place. What is at a place is asked through `core.listing`, and read through
-`core.files.open_file`; both ask the store of the place. An address has no `__fspath__`, so a call of `os` or of `open`
-that was left in a path by mistake raises TypeError instead of reading `s3:/bucket/key` of the current directory.
+`place_of` converts what a user gives to a place. `core.listing` looks at places, and `core.files.open_file` reads them;
+both use the store of the place. A `Url` has no `__fspath__`, so a call of `os` or `open` with an address raises
+TypeError instead of reading `s3:/bucket/key` in the current directory.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 from tokfmt.core.errors import OptionError
 from tokfmt.core.text_format import printable
 
-_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/+)")  # one slash of two is lost on the way through a Path
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/+)")  # A Path turns two slashes into one.
 _WITH_QUERY = ("http", "https")
-"""Schemes in which `?` ends the key. In a key of an object store it is a character, or a pattern."""
+"""Schemes in which `?` ends the key. In a key of an object store, `?` is a character or a pattern."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
 class Url:
-    """The address of an object, or of a name below which there are objects. It answers what a `Path` answers.
+    """The address of an object, or of a prefix of objects, with the attributes and methods of `Path` that tokfmt uses.
 
     Attributes:
         scheme: In lower case, such as `s3`.
-        authority: The bucket or the host, with user and port if they were given.
+        authority: The bucket or the host, with the user and the port if given.
         key: Names joined by slashes, without a slash at either end; "" is the bucket itself.
-        query: What follows the question mark of a web address. It may hold a signature, so `str` leaves it out.
+        query: The text after the question mark of a web address. It may hold a signature, so `str` omits it.
     """
 
     scheme: str
@@ -47,10 +47,10 @@ class Url:
 
     @staticmethod
     def parse(text: str) -> Url:
-        """Read an address.
+        """Parse an address.
 
         Raises:
-            OptionError: It is not an address, or its key has an empty part, `.` or `..`.
+            OptionError: If it is not an address, or its key has an empty part, `.` or `..`.
         """
         scheme, colon, rest = text.partition("://")
         if not colon or not re.fullmatch("[A-Za-z][A-Za-z0-9+.-]*", scheme):
@@ -63,7 +63,7 @@ class Url:
 
     @property
     def address(self) -> str:
-        """The whole address, with the user and the query that `str` leaves out: `Url.parse` reads it again."""
+        """The complete address, with the user and the query that `str` omits. `Url.parse` accepts it."""
         return self._text(self.authority) + (f"?{self.query}" if self.query else "")
 
     def __str__(self) -> str:
@@ -76,17 +76,17 @@ class Url:
         return f"{self.scheme}://{authority}" + (f"/{self.key}" if self.key else "")
 
     def as_posix(self) -> str:
-        """The address without user and query."""
+        """Return the address without user and query."""
         return self._text(self.authority.rpartition("@")[2])
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The store and the names of the key, as `Path.parts` has the root and the names."""
+        """The store, followed by the names of the key, as `Path.parts` has the root and the names."""
         return (f"{self.scheme}://{self.authority}/", *(self.key.split("/") if self.key else ()))
 
     @property
     def name(self) -> str:
-        """The last name of the key; "" of a bucket."""
+        """The last name of the key; "" for a bucket."""
         return self.key.rpartition("/")[2]
 
     @property
@@ -101,14 +101,14 @@ class Url:
 
     @property
     def parent(self) -> Url:
-        """The address above; a bucket is its own."""
+        """The address one level up. The parent of a bucket is the bucket."""
         return self._of(self.key.rpartition("/")[0])
 
     def with_name(self, name: str) -> Url:
-        """Another name in the same parent.
+        """Return the address of another name in the same parent.
 
         Raises:
-            ValueError: This is a bucket, or `name` is not a name.
+            ValueError: If this is a bucket, or `name` is not a name.
         """
         if not self.name:
             raise ValueError(f"{self!r} has an empty name")
@@ -117,10 +117,10 @@ class Url:
         return self.parent / name
 
     def with_suffix(self, suffix: str) -> Url:
-        """The same name with another suffix; see `Path.with_suffix`.
+        """Return the address with another suffix, as `Path.with_suffix` does.
 
         Raises:
-            ValueError: This is a bucket, or `suffix` is not a suffix.
+            ValueError: If this is a bucket, or `suffix` is not a suffix.
         """
         return self.with_name(PurePosixPath(self.name).with_suffix(suffix).name)
 
@@ -131,14 +131,14 @@ class Url:
         return self if names in ("", ".") else self._of(f"{self.key}/{names}" if self.key else names)
 
     def is_relative_to(self, other: Place) -> bool:
-        """Whether this is the other address, or one below it."""
+        """Return whether this address is the other address, or below it."""
         return isinstance(other, Url) and self.parts[: len(other.parts)] == other.parts
 
     def relative_to(self, other: Place) -> PurePosixPath:
-        """The names that lead from the other address to this one.
+        """Return the names that lead from the other address to this one.
 
         Raises:
-            ValueError: This does not lie below it.
+            ValueError: If this address is not below the other.
         """
         if not self.is_relative_to(other):
             raise ValueError(f"{str(self)!r} is not in the subpath of {str(other)!r}")
@@ -153,21 +153,22 @@ AnyPlace = TypeVar("AnyPlace", Path, Url)
 
 
 def absolute(path: Path) -> Path:
-    """A path from the root of the file system, without `..`; links are kept."""
+    """Return the absolute path without `..`. Links are not followed."""
     return Path(os.path.abspath(path))
 
 
 def real(path: Path) -> Path:
-    """A path from the root of the file system, links followed as far as they lead."""
+    """Return the absolute path with all links followed."""
     return Path(os.path.realpath(path))
 
 
 class Identity(NamedTuple):
-    """What must not change while a file is read.
+    """The properties of a file that must not change while it is read.
 
     Attributes:
-        size: Bytes.
-        tag: Of a local file its modification time in nanoseconds and its inode; else what its store changes with it.
+        size: Size in bytes.
+        tag: For a local file, the modification time in nanoseconds and the inode. For another store, a value that
+            changes with the content.
     """
 
     size: int
@@ -175,7 +176,7 @@ class Identity(NamedTuple):
 
 
 class Kind(Enum):
-    """What is at a place, or what an entry of a directory is, of which links are not followed."""
+    """The kind of a place, or of a directory entry. Links of directory entries are not followed."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -186,11 +187,11 @@ class Kind(Enum):
 
 
 class Status(NamedTuple):
-    """What is at a place, links followed.
+    """The kind and the identity of a place. Links are followed.
 
     Attributes:
-        kind: What it is, never a link.
-        identity: Of a directory only the tag counts.
+        kind: Never LINK.
+        identity: For a directory, only the tag has a meaning.
     """
 
     kind: Kind
@@ -198,32 +199,32 @@ class Status(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
         return self.identity.size
 
 
 class Store(Protocol):
-    """One bucket or host. Threads may share it. Keys are `Url.key`."""
+    """Access to one bucket or host. Thread-safe. A key is that of `Url.key`."""
 
     def status(self, key: str) -> Status:
-        """What is at a key.
+        """Return the status of a key.
 
         Raises:
-            OSError: There is nothing (FileNotFoundError), or it cannot be reached.
+            OSError: If it does not exist (FileNotFoundError), or the store cannot be reached.
         """
 
     def entries(self, key: str) -> Iterator[tuple[str, Kind]]:
-        """The names right below a key, in no order, and what each is.
+        """Yield the names directly below a key, in no order, and their kinds.
 
         Raises:
-            OSError: It cannot be listed.
+            OSError: If the key cannot be listed.
         """
 
     def read_range(self, key: str, start: int, stop: int) -> tuple[bytes, Identity]:
-        """The bytes of a range, fewer at the end of the file, and the identity of what they were read from.
+        """Return the bytes of a range, fewer at the end of the file, and the identity of the file that was read.
 
         Raises:
-            OSError: It cannot be read.
+            OSError: If the key cannot be read.
         """
 
 
@@ -231,16 +232,16 @@ _MODES = {stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.DIRECTORY, stat.S_IFIFO: K
 
 
 def status_of(found: os.stat_result) -> Status:
-    """What the local file system says of a path, or of an open file."""
+    """Convert a stat result of a path, or of an open file."""
     kind = _MODES.get(stat.S_IFMT(found.st_mode), Kind.DEVICE)
     return Status(kind, Identity(found.st_size, f"{found.st_mtime_ns}:{found.st_ino}"))
 
 
 def local_entries(directory: str) -> Iterator[tuple[str, Kind]]:
-    """The names in a directory of the local file system, in no order, and what each is.
+    """Yield the names in a directory of the local file system, in no order, and their kinds.
 
     Raises:
-        OSError: It cannot be listed.
+        OSError: If the directory cannot be listed.
     """
     with os.scandir(directory) as held:
         for entry in held:
@@ -260,15 +261,15 @@ _OPEN: dict[tuple[str, str], Store] = {}
 
 
 def register(scheme: str, opener: Callable[[Url], Store]) -> None:
-    """Let addresses of a scheme be read. `opener` is called once for each bucket or host, in each process."""
+    """Register a store for a scheme. `opener` is called once per bucket or host, in each process."""
     _OPENERS[scheme.lower()] = opener
 
 
 def store_of(url: Url) -> Store:
-    """The store that holds an address.
+    """Return the store that holds an address.
 
     Raises:
-        OptionError: No store is registered for its scheme.
+        OptionError: If no store is registered for the scheme.
     """
     if url.scheme not in _OPENERS:
         raise _refused(str(url), "read")
@@ -277,10 +278,10 @@ def store_of(url: Url) -> Store:
 
 
 def place_of(given: str | os.PathLike[str] | Url) -> Place:
-    """The place that a user means: an address if its scheme is registered, else a local path.
+    """Return the place that a user gives: an address if its scheme is registered, else a local path.
 
     Raises:
-        OptionError: It is an address of another scheme, and not the name of something that is there.
+        OptionError: If it is an address of another scheme, and no local path of that name exists.
     """
     if isinstance(given, Url):
         return given
@@ -293,10 +294,10 @@ def place_of(given: str | os.PathLike[str] | Url) -> Place:
 
 
 def path_of(given: str | os.PathLike[str] | Url) -> Path:
-    """The local path that a user means, for what reads nothing else.
+    """Return the local path that a user gives, where addresses are not supported.
 
     Raises:
-        OptionError: It is an address, be its scheme registered or not.
+        OptionError: If it is an address, whether or not its scheme is registered.
     """
     place = place_of(given)
     if isinstance(place, Url):
@@ -305,14 +306,15 @@ def path_of(given: str | os.PathLike[str] | Url) -> Path:
 
 
 def refuse_address(path: str | os.PathLike[str], done: Literal["read", "written"]) -> None:
-    """Refuse what is not a path but the address of an object or a page: s3://, gs://, hf://, https:// and others.
+    """Raise an error for the address of an object or a web page: s3://, gs://, hf://, https:// and others.
 
     Args:
-        path: A source that is there is no address; a destination of such a name is given by its absolute path.
-        done: What is to be done with it.
+        path: A path that exists is not an address, unless it is a destination. To write to a path of such a name, give
+            its absolute path.
+        done: What tokfmt does with the path.
 
     Raises:
-        OptionError: It is an address.
+        OptionError: If it is an address.
     """
     if _ADDRESS.match(os.fspath(path)) and not (done == "read" and os.path.lexists(path)):
         raise _refused(os.fspath(path), done)
@@ -320,5 +322,5 @@ def refuse_address(path: str | os.PathLike[str], done: Literal["read", "written"
 
 def _refused(text: str, done: Literal["read", "written"]) -> OptionError:
     named = _ADDRESS.sub(r"\1://", printable(text), count=1)
-    remedy = "Download it, or mount it, first" if done == "read" else "Write a file and upload it, or mount it"
+    remedy = "Download or mount it first" if done == "read" else "Write a file and upload it, or mount it"
     return OptionError(f"{named}: only local paths are {done}. {remedy}")

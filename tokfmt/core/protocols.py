@@ -1,26 +1,26 @@
-"""What formats, readers and writers may offer beyond their contract, all of it here and asked for with `isinstance`.
+"""Optional capabilities of readers and writers, beyond the contract of a format. Check for them with `isinstance`.
 
-A plug-in that offers none is converted, counted, shown and browsed all the same.
+Every capability is optional: a plug-in without any can still be converted, counted, shown and browsed.
 
-    Of a reader
-        Located           knows in which byte of which file a token lies          browse, diff, show
-        Verbatim          knows where tokens lie as they are, to be copied        convert
-        Filled            leaves padding out, or puts separators in               stats
-        Sampled           has rows with loss mask and labels                      show, browse
-        Marked            has marks beside its tokens: what counts in the loss    convert
-        Segmented         says where documents begin in its rows                  show, browse
-        Scattered         reads many sequences from anywhere at once              convert
-        Ranged            reads several intervals with few reads                  all, on opening
-        Continuing        knows whether the next dataset may go on with it        all of several sources
-        Vouched           knows from its files' sizes that all can be read        convert --allow-partial
-    Of a view over readers
-        Underlying        knows where its positions lie beneath
-        Restorable        took separators away, and knows the axis that has them
-    Of a reader of records
-        LocatedRecords    knows where the line of each begins
+    Capability of a reader                                                    used by
+        Located           finds the file and the byte offset of a token       browse, diff, show
+        RawCopyable       finds the bytes of uncompressed tokens, for a copy  convert
+        Filled            counts padding removed and separators inserted      stats
+        Sampled           has rows with loss masks and labels                 show, browse
+        Marked            has marks beside its tokens, such as loss masks     convert
+        Segmented         finds where documents begin in its rows             show, browse
+        Scattered         reads many sequences from anywhere at once          convert
+        Ranged            reads several intervals with few reads              all commands, on opening
+        Continuing        detects that a sequence continues in the next file  commands with several sources
+        Vouched           knows from file sizes that all tokens are readable  convert --allow-partial
+    Capability of a view over readers
+        Underlying        maps its positions to those of the readers it is over
+        Restorable        removed separators, and has the axis with them
+    Capability of a reader of records
+        LocatedRecords    finds the line of each record
         Reaching          finds the first records without counting all
-        Collecting        sets records with trouble aside
-        Screened          leaves damaged records out, and finds them by reading   convert --allow-partial
+        Collecting        collects invalid records instead of raising
+        Screened          skips damaged records, and finds them by reading    convert --allow-partial
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from tokfmt.core.records import Spot
 
 
 class ByteOffset(NamedTuple):
-    """The file that stores a token or a record, and the byte offset of it there.
+    """The file that stores a token or a record, and its byte offset there.
 
     Attributes:
         path: The file.
-        offset: The byte offset of the first byte; of compressed data, of the first byte of the chunk that holds it.
-        width: Bytes of the token in the file, or None when it lies inside a compressed chunk.
-        detail: Where in the format's own terms, in words: which chunk, row and column.
+        offset: Byte offset of the first byte; for compressed data, of the chunk that holds it.
+        width: Bytes of the token in the file; None if it is inside a compressed chunk.
+        detail: The place in the terms of the format: chunk, row and column.
     """
 
     path: Path
@@ -61,14 +61,17 @@ class Located(Protocol):
     """A stored reader that knows the byte offsets of its tokens."""
 
     def byte_offset(self, position: int) -> ByteOffset:
-        """The byte offset of the token at a position of this axis. 0 <= position < info.tokens.
+        """Return the byte offset of the token at a position of this axis, 0 <= position < info.tokens.
 
         Raises:
-            IndexError: The position leaves the axis.
+            IndexError: If the position leaves the axis.
         """
 
     def position(self, path: Path, offset: int) -> int | None:
-        """The position whose token holds a byte of a file (or the first of a chunk); None outside of the tokens."""
+        """Return the position of the token that holds a byte of a file; None if the byte is not in a token.
+
+        For compressed data, it is the position of the first token of the chunk.
+        """
 
 
 class Line(NamedTuple):
@@ -76,9 +79,9 @@ class Line(NamedTuple):
 
     Attributes:
         path: The file.
-        number: From 1.
-        offset: Byte of the text at which it begins.
-        decompressed: The text is what came out of the file, not what lies in it.
+        number: Line number, from 1.
+        offset: Byte offset in the text at which the line begins.
+        decompressed: True if the text is the decompressed content of the file.
     """
 
     path: Path
@@ -89,67 +92,69 @@ class Line(NamedTuple):
 
 @runtime_checkable
 class LocatedRecords(Protocol):
-    """A `RecordReader` that knows where its records lie."""
+    """A `RecordReader` that knows the byte offsets of its records."""
 
     @property
     def files(self) -> Sequence[Path]:
-        """Those that `Block.file` counts."""
+        """The files. `Block.file` is an index into them."""
 
     def file_counts(self) -> Sequence[int]:
-        """Records of each file. Counts them if nobody did."""
+        """Return the number of records of each file. Counts them on the first call."""
 
     def record_line(self, index: int) -> Line | None:
-        """The line of a record; None where records are no lines. Reads the text before it.
+        """Return the line of a record; None if records are not lines. Reads the text before it.
 
         Raises:
-            IndexError: There is no such record.
+            IndexError: If there is no such record.
         """
 
     def record_byte_offset(self, index: int) -> ByteOffset:
-        """The byte offset at which the line of a record begins; `width` is its length without the line end.
+        """Return the byte offset of the line of a record; `width` is its length without the line end.
 
-        Counts the records if that was not done before.
+        The first call may count all records.
 
         Raises:
-            IndexError: There is no such record.
+            IndexError: If there is no such record.
         """
 
     def record_at(self, path: Path, offset: int) -> int | None:
-        """The record whose line holds a byte of a file; None where there is none."""
+        """Return the record whose line holds a byte of a file; None if there is none."""
 
 
 @runtime_checkable
 class Underlying(Protocol):
-    """A view over other readers. What it answers is exact, in O(log n)."""
+    """A view over other readers, which maps positions exactly, in O(log n)."""
 
     def to_source(self, position: int) -> tuple[TokenReader, int] | None:
-        """The reader beneath, and its position of the token that is at `position` here.
+        """Return the reader below, and its position of the token that is at `position` of this view.
 
-        None for a separator that the view put in, which is nowhere beneath.
+        Returns:
+            None for a separator that the view inserted.
 
         Raises:
-            IndexError: The position leaves the axis.
+            IndexError: If the position leaves the axis.
         """
 
     def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """The position here of a token of a reader beneath.
+        """Return the position in this view of a token of a reader below.
 
-        A separator that was taken away has the position of what follows it. None where the token is not on this axis,
-        or where nothing follows a separator.
+        Returns:
+            For a separator that the view removed, the position of the next token. None if the token is not on this
+            axis, or no token follows the separator.
         """
 
     def readers(self) -> Sequence[TokenReader]:
-        """The readers directly beneath."""
+        """Return the readers directly below."""
 
 
 class Piece(NamedTuple):
-    """Consecutive tokens as they lie in a file.
+    """Consecutive uncompressed tokens in a file.
 
     Attributes:
-        file: Where.
-        offset: Byte at which they begin.
-        length: Bytes that they take.
-        dtype: Width and byte order of each; unsigned.
+        file: The file.
+        offset: Byte offset of the first token.
+        length: Length in bytes.
+        dtype: Dtype of a token, with its byte order; unsigned.
     """
 
     file: File
@@ -160,49 +165,50 @@ class Piece(NamedTuple):
 
 @runtime_checkable
 class RawCopyable(Protocol, metaclass=CachedProtocolMeta):
-    """A reader whose tokens lie in files, one after the other, uncompressed."""
+    """A reader whose tokens are stored uncompressed and consecutively in files."""
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """Where the tokens at positions `start <= p < stop` lie, in order; None when some lie nowhere as they are.
+        """Return the pieces of the tokens at positions `start <= p < stop`, in order; None if some are not stored raw.
 
-        Reads no token. A view that looks at tokens as they pass (`views.view.WithoutTrailing`) does not offer
-        this; the one that stands for it once everything was read (`Restorable`) does.
+        Reads no token. A view that examines the tokens that it reads (`views.view.WithoutTrailing`) has no pieces. Its
+        `restored` axis has them after everything was read (`Restorable`).
 
         Raises:
-            IndexError: The interval leaves the axis.
+            IndexError: If the interval leaves the axis.
         """
 
 
 def pieces_of(reader: object, start: int, stop: int) -> Sequence[Piece] | None:
-    """Where a reader's tokens lie, if it knows."""
+    """Return the pieces of a reader's tokens; None if the reader does not know them."""
     return reader.pieces(start, stop) if isinstance(reader, RawCopyable) else None
 
 
 @runtime_checkable
 class Vouched(Protocol, metaclass=CachedProtocolMeta):
-    """A reader that knows without reading whether all its tokens can be read; others are read to find out."""
+    """A reader that knows without a read whether all its tokens are readable. Other readers are read to find out."""
 
     @property
     def vouched(self) -> bool:
-        """Nothing has to be decoded, and everything lies within its files."""
+        """True if no token has to be decoded, and all tokens are within the files."""
 
 
 @runtime_checkable
 class Scattered(Protocol, metaclass=CachedProtocolMeta):
-    """A reader that reads many sequences from anywhere for little more than their bytes cost."""
+    """A reader that reads many sequences from anywhere in little more time than their bytes take."""
 
     def scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
-        """Read intervals into an array of the reader's dtype; for arguments see `read_scattered`."""
+        """Read intervals into an array of the reader's dtype; see `read_scattered` for the arguments."""
 
 
 def read_scattered(reader: TokenReader, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
-    """Read intervals of an axis, in any order, each of one token at least and within one sequence.
+    """Read intervals of an axis in any order, each of at least one token and within one sequence.
 
     Args:
-        reader: Of the axis.
-        begins: Where each begins on it; places: and where in `out`. int64[n].
-        lengths: Tokens of each, int64[n].
-        out: Filled at these places; of the reader's dtype, or a wider one.
+        reader: Reader of the axis.
+        begins: Start of each interval on the axis, int64[n].
+        places: Start of each interval in `out`, int64[n].
+        lengths: Tokens per interval, int64[n].
+        out: The array that is filled; of the reader's dtype, or wider.
     """
     if isinstance(reader, Scattered) and out.dtype == reader.info.dtype:
         reader.scattered(begins, places, lengths, out)
@@ -213,49 +219,49 @@ def read_scattered(reader: TokenReader, begins: Offsets, places: Offsets, length
 
 @runtime_checkable
 class Ranged(Protocol, metaclass=CachedProtocolMeta):
-    """A reader that reads several intervals with fewer reads than one by one, where they lie close together."""
+    """A reader that reads several intervals with fewer reads, if they are close together in the file."""
 
     def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
-        """The tokens of each interval, as `tokens` gives them, in the order given.
+        """Yield the tokens of each interval, as `tokens` returns them, in the given order.
 
         Raises:
-            IndexError: An interval leaves the axis.
+            IndexError: If an interval leaves the axis.
         """
 
 
 def read_intervals(reader: TokenReader, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
-    """The tokens of several intervals of an axis, in the order given."""
+    """Yield the tokens of several intervals of an axis, in the given order."""
     return reader.intervals(wanted) if isinstance(reader, Ranged) else (reader.tokens(a, b) for a, b in wanted)
 
 
 @runtime_checkable
 class Restorable(Protocol, metaclass=CachedProtocolMeta):
-    """A view that took separators away, and knows the axis that has them still."""
+    """A view that removed separators, and still has the axis with them."""
 
     def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
-        """A reader of this axis with `eos_id` after each sequence, or None if none is at hand.
+        """Return a reader of this axis with `eos_id` after each sequence; None if there is none.
 
         Args:
             eos_id: The separator.
-            read: The whole axis has been read before: what is looked at as it is read need not be again, so that
-                tokens may be copied unread (`RawCopyable`).
-            before: The separator stands before each sequence, not after it.
+            read: The whole axis has been read before, so that nothing is left to examine and tokens may be copied
+                unread (`RawCopyable`).
+            before: The separator is before each sequence instead of after it.
         """
 
 
 def restored(view: object, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
-    """The axis of a view with its separators, if it knows it."""
+    """Return the axis of a view with its separators; None if the view does not have it."""
     return view.restored(eos_id, read=read, before=before) if isinstance(view, Restorable) else None
 
 
 @dataclass(frozen=True, slots=True)
 class PaddingCounts:
-    """What was left out of an axis, and what was put in.
+    """Counts of padding that was removed from an axis, and of separators that were inserted.
 
     Attributes:
-        padding: Positions of the file that hold padding and are not on the axis; None if nobody counted.
-        positions: Of how many.
-        separators: Separators on the axis that were put there by the reader.
+        padding: Positions of the file that hold padding and are not on the axis; None if it was not counted.
+        positions: All positions of the file.
+        separators: Separators on the axis that the reader inserted.
     """
 
     padding: int | None
@@ -265,21 +271,21 @@ class PaddingCounts:
 
 @runtime_checkable
 class Filled(Protocol):
-    """A reader that leaves padding out, or puts separators in. Optional; asked for with `isinstance`."""
+    """A reader that removes padding, or inserts separators."""
 
     def filling(self) -> PaddingCounts:
-        """See `PaddingCounts`."""
+        """Return the counts."""
 
 
 @runtime_checkable
 class Sampled(Protocol):
-    """A reader with layout SAMPLES whose rows are stored with loss mask and labels."""
+    """A reader with layout SAMPLES whose rows are stored with a loss mask and labels."""
 
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """uint8[stop - start]: 1 where the token's label counts in the loss, whatever polarity the file has."""
+        """Return the loss mask, uint8[stop - start]: 1 where the label counts, whatever the polarity in the file."""
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
-        """The label of each token, as stored: int64[stop - start]; -100 is what collators put where none counts."""
+        """Return the label of each token as stored, int64[stop - start]; -100 where it is ignored."""
 
 
 @runtime_checkable
@@ -287,65 +293,65 @@ class Marked(Protocol, metaclass=CachedProtocolMeta):
     """A reader of any layout that may have marks beside its tokens; see `core.loss_mask`."""
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """uint8[stop - start], of bits TARGET, MASKED_END and BEGINS; None where the dataset has none.
+        """Return marks, uint8[stop - start] with the bits TARGET, MASKED_END and BEGINS; None if the dataset has none.
 
         Raises:
-            IndexError: The interval leaves the axis.
-            ConversionError: What is stored beside the tokens says more than marks can.
+            IndexError: If the interval leaves the axis.
+            ConversionError: If the data beside the tokens cannot be expressed as marks.
         """
 
 
 def marks_of(reader: object, start: int = 0, stop: int = 0) -> NDArray[np.uint8] | None:
-    """A reader's marks, if it has any; of an empty interval that tells whether it has."""
+    """Return the marks of a reader, if it has any. The default, an empty interval, shows whether it has marks."""
     return reader.marks(start, stop) if isinstance(reader, Marked) else None
 
 
 @runtime_checkable
 class Continuing(Protocol):
-    """A reader whose last sequence may go on in the dataset that is read after it."""
+    """A reader whose last sequence may continue in the dataset that is read next."""
 
     def check_ends_before(self, following: object, eos_id: int | None) -> None:
-        """Check that nothing speaks for that.
+        """Check that the last sequence does not continue in the next dataset.
 
         Args:
-            following: The reader of that dataset, without views; of any kind.
-            eos_id: The separator, which may stand on both sides of the border; None if there is none.
+            following: The reader of the next dataset, of any class, without views.
+            eos_id: The separator, which may be on both sides of the border; None if there is none.
 
         Raises:
-            FormatError: It may go on: then a token would be repeated, or a document cut.
+            FormatError: If it may continue: a token would be repeated, or a document cut.
         """
 
 
 @runtime_checkable
 class Segmented(Protocol):
-    """A reader with layout SAMPLES whose rows say where documents begin, other than by a separator."""
+    """A reader with layout SAMPLES that states where documents begin in its rows, without separators."""
 
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """bool[stop - start]: where a document begins."""
+        """Return bool[stop - start]: True where a document begins."""
 
 
 @runtime_checkable
 class Reaching(Protocol):
-    """A `RecordReader` that need not count all records to find the first of them."""
+    """A `RecordReader` that finds the first records without counting all."""
 
     def reach(self, last: int) -> int:
-        """How many records there are, counted no farther than to record `last`."""
+        """Return the number of records, counted up to record `last` only."""
 
 
 @runtime_checkable
 class Collecting(Protocol):
-    """A `RecordReader` that sets records with trouble aside (`Hints.collect`) and words them later."""
+    """A `RecordReader` that collects invalid records (`Hints.collect`), and describes them later."""
 
     def trouble(self, spot: Spot) -> TokfmtError:
-        """The error of a line that a batch set aside as invalid, in words that name it by number and byte."""
+        """Return the error of a line that a batch reported as invalid, with the line number and the byte offset."""
 
     def line(self, spot: Spot) -> tuple[Path, int]:
-        """A file and the number, from 1, of a line in it."""
+        """Return the file of a line, and the number of the line in it, from 1."""
 
 
 @runtime_checkable
 class Screened(Protocol):
-    """A `RecordReader` that leaves damaged records out with `Hints.partial`."""
+    """A `RecordReader` that skips damaged records with `Hints.partial`."""
 
     def damaged_records(self) -> Sequence[Damage]:
-        """The records left out that opening alone does not show. Reads all of the dataset."""
+        """Return the skipped records that `open` did not find. Reads the whole dataset."""

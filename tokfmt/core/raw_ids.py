@@ -1,7 +1,7 @@
-"""What a run of numbers without a header seems to be: token ids of which width and byte order, or something else.
+"""Guess what a file without a header holds: token IDs of which width and byte order, or other numbers.
 
-Ids of a tokenizer are recognised by their use: some are hundreds of times as frequent as most. Numbers that count up,
-labels and random numbers are not like that, whatever their range.
+Token IDs are recognized by their frequencies: some are hundreds of times as frequent as most. Numbers that count up,
+labels and random numbers are not, whatever their range.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from numpy.typing import NDArray
 from tokfmt.core.format import PROBE_BYTES, Probe
 
 LARGEST = 1 << 22
-"""No tokenizer in use has more than 4 Mi ids."""
+"""No tokenizer in use has more than 4 Mi token IDs."""
 
 _MIDDLES = 6
-_ENOUGH = 512  # numbers of 8 bytes: fewer show nothing
-_MANY = 8192  # numbers that show whether some are frequent
-_FEW = 64  # distinct numbers: labels, flags, bytes of one kind
+_ENOUGH = 512  # Numbers of 8 bytes that are needed for a conclusion.
+_MANY = 8192  # Numbers that are needed to tell whether some are frequent.
+_FEW = 64  # With fewer distinct numbers, they are labels, flags or bytes.
 _BYTES = 256
-_APART = 0.36  # low bytes of ids of text against high ones: 0.46 and more; programs, pictures and text: 0.28 at most
-_RISE = 10  # the most frequent id against the median one; 6 is reached by chance
-_SHARE = 0.004  # of the most frequent id
-_DISTINCT = 512  # ids that show their byte order: by chance the low bytes of so many stay below 240 once in 10^14
-_LIMITED = 240  # what the high bytes of 2-byte ids stay below; those of Llama 2 below 125, of GPT-2 below 197
-_ABSURD = 0.25  # separators among tokens
+_APART = 0.36  # Distance of low and high bytes. IDs of text have at least 0.46; programs, images, text at most 0.28.
+_RISE = 10  # Smallest ratio of the highest frequency to the median one. Random numbers reach 6.
+_SHARE = 0.004  # Smallest share of the most frequent ID.
+_DISTINCT = 512  # Distinct IDs that show their byte order: random low bytes stay below 240 once in 10^14.
+_LIMITED = 240  # Bound of the high bytes of 2-byte IDs: below 125 for Llama 2, below 197 for GPT-2.
+_ABSURD = 0.25  # Largest plausible share of separators.
 
 Numbers = NDArray[Any]
 
 
 def kind_of(pieces: Sequence[bytes], eos_id: int) -> str:
-    """What bytes seem to hold, taken from several places of a file, each a multiple of 8 bytes from its start.
+    """Guess the content of a file from pieces of it.
 
     Args:
-        pieces: The bytes.
-        eos_id: The separator that int32 ids should have.
+        pieces: Bytes from several places of the file, each at a multiple of 8 bytes.
+        eos_id: The separator that int32 IDs should have.
 
     Returns:
-        "int32 tokens" (with separators as documents have them), "int32", "uint16", "int64", "big-endian int32" ...
-        (ids without such separators, or of another kind), "zeros", "constant", "arange", "labels", "random", or "" when
-        it is none of these or there is too little of it.
+        "int32 tokens" (int32 IDs with a plausible share of separators), "int32", "uint16", "int64", "big-endian int32"
+        ... (IDs without such separators, or of another dtype), "zeros", "constant", "arange", "labels", "random". "" if
+        it is none of these, or the pieces are too short.
     """
     data = b"".join(piece[: len(piece) // 8 * 8] for piece in pieces)
     if len(data) < 8 * _ENOUGH:
@@ -66,10 +66,10 @@ def kind_of(pieces: Sequence[bytes], eos_id: int) -> str:
 
 
 def byte_swapped(ids: Numbers) -> bool:
-    """Whether ids of 2 or 4 bytes are those of a tokenizer only if their bytes stand in the other order.
+    """Return whether IDs of 2 or 4 bytes are plausible only in the other byte order.
 
-    Of a vocabulary below 61,440 ids, high bytes have a limit that low bytes do not have. Larger ones, and a few ids,
-    do not show the order of 2 bytes.
+    In a vocabulary below 61,440 IDs, high bytes have a bound that low bytes do not have. IDs of a larger vocabulary, or
+    few IDs, do not show the order of 2 bytes.
     """
     if ids.dtype.itemsize == 4:
         return len(ids) > 0 and int(ids.max()) >= LARGEST > int(ids.byteswap().max())
@@ -85,7 +85,7 @@ def _in_range(ids: Numbers) -> bool:
 
 
 def _not_tokens(ids: Numbers, eos_id: int) -> str:
-    """What numbers seem to be that are not ids of a tokenizer; "" when they may be."""
+    """Return what numbers seem to be if they are not token IDs; "" if they may be token IDs."""
     if bool((ids == ids[0]).all()):
         return "constant"
     if float(np.mean(np.diff(ids.astype(np.int64)) == 1)) > 0.9:
@@ -98,7 +98,7 @@ def _not_tokens(ids: Numbers, eos_id: int) -> str:
 
 
 def places(probe: Probe) -> list[bytes]:
-    """The bytes of a file's head, of six places in the middle, and of its tail, each from a multiple of 8 on."""
+    """Return the bytes of the head, of six places in the middle, and of the tail of a file, each at a multiple of 8."""
     if probe.size <= 2 * PROBE_BYTES:
         return [probe.read(0, PROBE_BYTES), probe.read(PROBE_BYTES, PROBE_BYTES)]
     last = (probe.size - PROBE_BYTES) // 8 * 8

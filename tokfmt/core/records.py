@@ -1,8 +1,8 @@
-"""Documents before they are tokens: text, or lists of ids, one record each.
+"""The protocol `RecordReader`: documents before they are tokens, as text or as lists of token IDs.
 
-A `RecordReader` cannot address tokens (nobody knows how many a text has), so it offers *blocks* instead: disjoint parts
-in order, each of which one task can turn into tokens. `tokfmt.text.ingest` does, into scratch shards that are token
-readers themselves; nothing downstream knows the difference.
+A record reader cannot address tokens, because the number of tokens of a text is unknown. It has *blocks* instead:
+disjoint parts in order, each of which one task can convert to tokens. `tokfmt.text.ingest` does so, into scratch
+shards, which are token readers.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ class Block(NamedTuple):
     """A run of whole records in one file.
 
     Attributes:
-        file: Which of the reader's files.
-        start, stop: Byte offsets in it. A compressed file is one block: 0 to its size on disk.
-        first: Number of its first record in the dataset, or -1 when nobody has counted.
-        records: How many to take; -1 for all.
+        file: Index of the file in the reader.
+        start: Byte offset of the first record in the file.
+        stop: Byte offset after the last record. A compressed file is one block: 0 to its size on disk.
+        first: Number of its first record in the dataset; -1 if the records were not counted.
+        records: Number of records to read; -1 for all.
     """
 
     file: int
@@ -38,32 +39,32 @@ class Block(NamedTuple):
     records: int = -1
 
 
-CHATS = "holds chats, which a chat template has to make text of"
+CHATS = "holds chats, which need a chat template to become text"
 
 
 def are_chats(fields: Iterable[str]) -> bool:
-    """Whether fields or columns, none of which is the text that was looked for, are those of chats."""
+    """Return whether the names of fields or columns are those of chats."""
     return not {"messages", "conversations"}.isdisjoint(fields)
 
 
 Spot = tuple[int, int]
-"""Which of a reader's files, and at which byte of its text a line begins."""
+"""A line: the index of its file in the reader, and its byte offset in the text of the file."""
 
 _REMEMBERED = 5
 NAMED_FIELDS = 1_000
-"""Names of fields that are counted: the first of those there are."""
+"""Largest number of field names that are counted. Later names are ignored."""
 
 
 class SkippedRecords(NamedTuple):
-    """What of some records does not go along: lines that are no record, and fields that nobody reads.
+    """What a read leaves out: lines that are not records, and fields that are not read.
 
     Attributes:
-        invalid: Lines that are no record.
-        faults: Where the first five of them are.
-        others: Records that have fields beside the one that is read.
-        first: Where the first of those is.
-        fields: How many records have each such field, by name: of the first thousand names there are.
-        blank: Blank lines, which are no records and no error.
+        invalid: Number of lines that are not records.
+        faults: The first five of these lines.
+        others: Number of records that have fields other than the one that is read.
+        first: The line of the first such record.
+        fields: Number of records that have each such field, by field name, for the first thousand names.
+        blank: Number of blank lines, which are neither records nor errors.
     """
 
     invalid: int = 0
@@ -88,13 +89,13 @@ class SkippedRecords(NamedTuple):
         )
 
     def facts(self) -> list[object]:
-        """As JSON."""
+        """Return the attributes as JSON values."""
         first = list(self.first) if self.first else None
         return [self.invalid, [list(spot) for spot in self.faults], self.others, first, dict(self.fields), self.blank]
 
     @staticmethod
     def recalled(facts: Sequence[Any]) -> SkippedRecords:
-        """From `facts`."""
+        """Return the object of the JSON values of `facts`."""
         invalid, faults, others, first, fields, blank = facts
         return SkippedRecords(
             invalid, tuple((a, b) for a, b in faults), others, first and (first[0], first[1]), fields, blank
@@ -102,16 +103,16 @@ class SkippedRecords(NamedTuple):
 
 
 class RecordBatch(NamedTuple):
-    """Some consecutive records; which of the three lists is filled depends on what was asked for.
+    """Some consecutive records. The method that returned it determines which attribute is filled.
 
     Attributes:
-        texts: One string a record (`RecordReader.texts`).
-        ragged: The ids of the records (`RecordReader.ids`).
+        texts: One string per record (`RecordReader.texts`).
+        ragged: The token IDs of the records (`RecordReader.ids`).
         lines: The records as JSON lines, without line end (`json_lines`).
-        tokens: How many ids `lines` hold together, where the reader knows.
-        aside: Lines left out, because the user said `--allow-loss invalid-lines`; with `Hints.collect` fields as well.
-        begins: int64, at which byte of its file's text, decompressed, each of `texts` has its line; None where records
-            are no lines.
+        tokens: Number of token IDs in `lines`, if the reader knows it.
+        aside: Lines left out with `--allow-loss invalid-lines`; with `Hints.collect`, fields as well.
+        begins: int64, byte offset of the line of each of `texts` in the decompressed text of its file; None if records
+            are not lines.
     """
 
     texts: Sequence[str] = ()
@@ -123,24 +124,24 @@ class RecordBatch(NamedTuple):
 
     @property
     def invalid(self) -> int:
-        """Lines left out."""
+        """Number of lines left out."""
         return self.aside.invalid
 
 
 @dataclass(frozen=True, slots=True)
 class RecordInfo:
-    """What is known of a dataset of records.
+    """Facts about a dataset of records.
 
     Attributes:
-        kind: "text" or "ids": what a record holds.
-        size: Bytes of all files.
-        records: Their number, when an index or a scan tells it.
+        kind: Content of a record: "text" or "ids".
+        size: Size of all files in bytes.
+        records: Number of records, if an index or a scan gives it.
         random_access: False for compressed files.
-        json_lines: Each record is a line that holds a JSON object, which `JsonLines.lines` gives as it stands: jsonl
-            gets a copy, with all its fields. Else jsonl gets what `texts` or `ids` give.
-        field: Where in a record that is, as a dotted path.
-        eos_id: The separator of what becomes of them, when they state it.
-        inferred, notes, split, other_splits, extras, facts, damage: As in `axis.Info`.
+        json_lines: Each record is a line with a JSON object. A conversion to jsonl copies the line with all its fields
+            (`JsonLines.lines`). If False, jsonl gets what `texts` or `ids` return.
+        field: Dotted path of the text or the IDs in a record.
+        eos_id: The separator, if the records state it.
+        inferred, notes, split, other_splits, extras, facts, damage: As in `reader.Info`.
     """
 
     kind: str
@@ -169,44 +170,45 @@ class RecordInfo:
 
 @runtime_checkable
 class RecordReader(Protocol, metaclass=CachedProtocolMeta):
-    """Records of text or of ids, in order. Picklable, no open handles."""
+    """Records of text or of token IDs, in order. Picklable, without open handles."""
 
     @property
     def info(self) -> RecordInfo: ...
 
     def count(self) -> int:
-        """Number of records; scans when nothing else tells it."""
+        """Return the number of records. Scans the files if it is not stored."""
 
     def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
-        """Disjoint blocks of about `size` bytes, in order, that hold records `first <= i < last` (None: to the end)."""
+        """Return disjoint blocks of about `size` bytes, in order, of records `first <= i < last` (None: to the end)."""
 
     def texts(self, block: Block) -> Iterator[RecordBatch]:
-        """The texts of a block, a bounded batch at a time.
+        """Yield the texts of a block, in batches of bounded size.
+
+        With `Hints.collect`, it does not raise: batches report the lines and fields.
 
         Raises:
-            FormatError: A line that is not valid, with its number and byte offset.
-            LossyConversionError: A record has other fields, and `fields` was not dropped.
-            Neither with `Hints.collect`: batches tell.
+            FormatError: If a line is not valid. The message has its number and byte offset.
+            LossyConversionError: If a record has other fields, and --allow-loss fields is not given.
         """
 
     def ids(self, block: Block) -> Iterator[RecordBatch]:
-        """The ids of a block, each below 2^32, a bounded batch at a time."""
+        """Yield the token IDs of a block, each below 2^32, in batches of bounded size."""
 
     def record(self, index: int) -> str | list[int]:
-        """One record: its text, or its ids."""
+        """Return one record: its text, or its IDs."""
 
     def close(self) -> None: ...
 
 
 class JsonLines(RecordReader, Protocol):
-    """A reader whose `info.json_lines` is true."""
+    """A reader with `info.json_lines`."""
 
     def lines(self, block: Block) -> Iterator[RecordBatch]:
-        """The records as they stand in the file, validated, a bounded batch at a time."""
+        """Yield the records as they are in the file, validated, in batches of bounded size."""
 
 
 def json_lines(records: RecordReader, block: Block) -> Iterator[RecordBatch]:
-    """The records of a block as JSON lines: as they stand if they are such, else made of their text or their ids."""
+    """Yield the records of a block as JSON lines: unchanged if they are JSON lines, else built from text or IDs."""
     if records.info.json_lines:
         yield from cast("JsonLines", records).lines(block)
     elif records.info.kind == "text":
@@ -221,7 +223,7 @@ def json_lines(records: RecordReader, block: Block) -> Iterator[RecordBatch]:
 
 
 def counted_records(records: RecordReader, block: Block) -> int:
-    """How many records a block holds, found by reading it."""
+    """Return the number of records in a block. Reads the block."""
     if records.info.json_lines:
         return sum(len(batch.lines) for batch in json_lines(records, block))
     if records.info.kind == "text":
@@ -230,26 +232,26 @@ def counted_records(records: RecordReader, block: Block) -> int:
 
 
 def has_records(records: RecordReader) -> bool:
-    """Whether there is any record; reads no farther than to the first."""
+    """Return whether there is any record. Reads up to the first record."""
     batches = (batch for block in records.blocks(1 << 20) for batch in json_lines(records, block))
     return any(batch.lines for batch in batches)
 
 
 class TextRecords(ABC):
-    """What readers of text share whose records are not JSON lines."""
+    """Common methods of readers of text whose records are not JSON lines."""
 
     @property
     @abstractmethod
     def firsts(self) -> Offsets:
-        """int64[files + 1], the number of the first record of each file, and of all."""
+        """int64[files + 1], the number of the first record of each file, and the number of all records."""
 
     @abstractmethod
     def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
-        """See `RecordReader`."""
+        """Implement `RecordReader.blocks`."""
 
     @abstractmethod
     def texts(self, block: Block) -> Iterator[RecordBatch]:
-        """See `RecordReader`."""
+        """Implement `RecordReader.texts`."""
 
     def count(self) -> int:
         return int(self.firsts[-1])
@@ -258,7 +260,7 @@ class TextRecords(ABC):
         return [int(count) for count in np.diff(self.firsts)]
 
     def ids(self, block: Block) -> Iterator[RecordBatch]:
-        """There are none."""
+        """Yield an empty batch, because the records are text."""
         del block
         yield RecordBatch(ragged=Ragged.of([]))
 

@@ -1,13 +1,13 @@
-"""Resources: processors and memory that this process may use, what freed blocks are kept, values that were used last.
+"""Resources: the processors and the memory that this process may use, the allocator, and a cache of recent values.
 
-In containers, and in jobs of clusters, it may use less than there is. Control groups of Linux say it, in one of two
-ways, each group as much as those above it or less:
+In a container or a job of a cluster, the process may use less than the machine has. Control groups of Linux state the
+limits, in one of two versions. Each group is limited by the groups above it as well:
 
-    /proc/self/cgroup            a line each: number:controllers:path; version 2 names no controllers
+    /proc/self/cgroup            one line each: number:controllers:path; version 2 lists no controllers
     /sys/fs/cgroup/PATH/         version 2: cpu.max ("150000 100000": quota and period, or "max 100000"), memory.max
     /sys/fs/cgroup/memory/PATH/  version 1: memory.limit_in_bytes; in cpu or cpu,cpuacct: cpu.cfs_quota_us (-1: none)
 
-A container may not see the path, but finds its own group at the root.
+A container may not see the path, but has its own group at the root.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _WINDOW_BYTES = 1 << 24
-"""A window of tokens at the widest, and as much again; never touched, so it takes no memory itself."""
+"""Twice the size of a window of tokens of the widest dtype. The block is never touched, so it takes no memory."""
 
 _OWN = Path("/proc/self/cgroup")
 _GROUPS = Path("/sys/fs/cgroup")
-_V1_PERIOD = "100000"  # microseconds, unless somebody has changed it
+_V1_PERIOD = "100000"  # Microseconds, the default of the kernel.
 
 
 def cpus() -> int:
-    """Processors; at least 1. A part of one counts as one."""
+    """Return the number of processors, at least 1. A fraction is rounded up."""
     affinity = getattr(os, "sched_getaffinity", None)
     found = len(affinity(0)) if affinity else os.cpu_count() or 1
     for setting in _settings("cpu", "cpu.max", "cpu.cfs_quota_us"):
@@ -42,7 +42,7 @@ def cpus() -> int:
 
 
 def memory() -> int:
-    """Bytes of memory."""
+    """Return the memory in bytes."""
     found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for setting in _settings("memory", "memory.max", "memory.limit_in_bytes"):
         if setting[0].isdigit():
@@ -51,15 +51,21 @@ def memory() -> int:
 
 
 def share() -> int:
-    """Bytes that an answer may hold which grows with the number of sequences; beyond them, refuse or spill.
+    """Return the bytes that data may take that grows with the number of sequences: half of the memory.
 
-    Half of what the process may use.
+    Beyond it, refuse or spill to the disk.
     """
     return memory() // 2
 
 
 def _settings(controller: str, second: str, first: str) -> Iterator[list[str]]:
-    """The words of a setting in the process's group and each above it; `second` and `first` name it by version."""
+    """Yield the words of a setting in the process's group and in each group above it.
+
+    Args:
+        controller: Name of the controller.
+        second: Name of the setting in version 2.
+        first: Name of the setting in version 1.
+    """
     try:
         lines = _OWN.read_text().splitlines()
     except (OSError, ValueError):
@@ -83,22 +89,22 @@ def _settings(controller: str, second: str, first: str) -> Iterator[list[str]]:
 
 
 def keep_freed_memory() -> None:
-    """Let the allocator keep up to 32 MiB of what is freed, at hand for the next window. Once a process.
+    """Make the allocator keep up to 32 MiB of freed memory for the next window. Call it once per process.
 
-    glibc gives large blocks back to the kernel as soon as they are freed, and gets them again page by page, zeroed: a
-    third of the CPU of a conversion that does nothing but copy. What counts as large rises to the largest block that
-    was freed so far, and twice as much is kept. Other allocators take no notice.
+    glibc returns large blocks to the kernel as soon as they are freed, and gets them again page by page, zeroed. This
+    takes a third of the CPU time of a conversion that only copies. The size that counts as large rises to the largest
+    block freed so far, and glibc keeps twice as much. Other allocators ignore the call.
     """
-    bytes(_WINDOW_BYTES)  # calloc; a bytearray would be filled with zeros, which takes 9 ms
+    bytes(_WINDOW_BYTES)  # This calls calloc. A bytearray would be filled with zeros, which takes 9 ms.
 
 
 class Recent(Generic[K, V]):
-    """A cache of the values used last, up to a total size, and of the last one whatever its size.
+    """A cache of the most recently used values, up to a total size. The last value is kept whatever its size.
 
-    Shared by threads. A pickle of it is empty.
+    Thread-safe. A pickle of it is empty.
 
     Args:
-        most: Total size, in whatever `put` counts: bytes, or values.
+        most: Total size, in the unit of `put`: bytes, or values.
     """
 
     def __init__(self, most: int) -> None:
@@ -107,7 +113,7 @@ class Recent(Generic[K, V]):
         self._lock = threading.Lock()
 
     def get(self, key: K) -> V | None:
-        """The value of a key, None when it is not kept."""
+        """Return the value of a key; None if it is not cached."""
         with self._lock:
             found = self._values.get(key)
             if found is None:
@@ -116,7 +122,7 @@ class Recent(Generic[K, V]):
             return found[0]
 
     def put(self, key: K, value: V, size: int = 1) -> None:
-        """Keep a value; those that were not used for longest make room."""
+        """Cache a value, and drop the least recently used ones beyond the total size."""
         with self._lock:
             _, before = self._values.pop(key, (None, 0))
             self._values[key] = value, size
@@ -125,7 +131,7 @@ class Recent(Generic[K, V]):
                 self._size -= self._values.popitem(last=False)[1][1]
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Drop all values."""
         with self._lock:
             self._values.clear()
             self._size = 0

@@ -1,4 +1,4 @@
-"""Numbers and text as people read them, in every command: amounts, sizes, bars, text of files on a terminal."""
+"""Format numbers and text for people: counts, sizes, bars, tables, and text from files for a terminal."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ _LONGEST_NUMBER = 10**21
 
 
 def plural(word: str, number: int) -> str:
-    """`sequence` for one, `sequences` for any other number."""
+    """Return `sequence` for 1, `sequences` for another number."""
     return word if number == 1 else f"{word}s"
 
 
 def counted(number: int, word: str) -> str:
-    """`1 sequence`, `2,000 sequences`."""
+    """Return `1 sequence`, `2,000 sequences`."""
     return f"{grouped(number)} {plural(word, number)}"
 
 
 def grouped(number: int) -> str:
-    """`2,000`; of a number that only a damaged file states, how many digits it has."""
+    """Return `2,000`. Of a number with 22 or more digits, which only damaged files state, return the digit count."""
     if abs(number) < _LONGEST_NUMBER:
         return f"{number:,}"
     return f"a number of {math.floor(math.log10(abs(number))) + 1:,} digits"
 
 
 def short(number: int) -> str:
-    """A number in at most seven characters: `999,999`, `12.3M`, `4.56G`."""
+    """Return a number in at most seven characters: `999,999`, `12.3M`, `4.56G`."""
     if number < 1_000_000:
         return f"{number:,}"
     for unit, size in (("E", 10**18), ("P", 10**15), ("T", 10**12), ("G", 10**9), ("M", 10**6)):
@@ -38,7 +38,7 @@ def short(number: int) -> str:
 
 
 def human_bytes(size: int) -> str:
-    """`1.4 MB`."""
+    """Return a size in decimal units: `1.4 MB`."""
     value, units = float(size), ["bytes", "kB", "MB", "GB", "TB", "PB"]
     while value >= 1000 and len(units) > 1:
         value, units = value / 1000, units[1:]
@@ -46,35 +46,35 @@ def human_bytes(size: int) -> str:
 
 
 def shortened(text: str, room: int) -> str:
-    """Text in at most so many characters; an ellipsis stands for what is cut."""
+    """Return text in at most `room` characters; an ellipsis replaces the end."""
     return text if len(text) <= room else f"{text[: room - 1]}…"
 
 
 def bar(share: float, room: int) -> str:
-    """A bar of block characters, `room` of them for a share of 1; something for every share above 0."""
+    """Return a bar of block characters, `room` of them for a share of 1, and at least one for a share above 0."""
     eighths = max(round(share * room * 8), 1 if share > 0 else 0)
     return _EIGHTHS[-1] * (eighths // 8) + (_EIGHTHS[eighths % 8 - 1] if eighths % 8 else "")
 
 
 def printable(text: object) -> str:
-    """Text from a file or a path, safe for a terminal: control characters and bidirectional marks are escaped."""
+    """Escape control characters and bidirectional marks of text from a file or a path, for a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in _utf8_safe(text))
 
 
 def _utf8_safe(text: object) -> str:
-    # os.fsdecode leaves undecodable bytes of a file name as lone surrogates, which no terminal takes
+    # os.fsdecode returns undecodable bytes of a file name as lone surrogates, which a terminal cannot print.
     return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def visible(text: str, *, one_line: bool = False) -> str:
-    """Text with control characters escaped; line breaks and tabs stay, unless all has to stand on one line."""
+    """Escape control characters. Line breaks and tabs stay, unless the text has to fit on one line."""
     if one_line:
         return printable(text)
     return "\n".join("\t".join(printable(part) for part in line.split("\t")) for line in text.split("\n"))
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table: the first column to the left, numbers to the right, each as wide as what is in it."""
+    """Return the lines of a table: the first column left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for name, *others in rows:

@@ -1,15 +1,15 @@
-"""Several destinations of one run appear together, or none does.
+"""Publish several destinations of one run: all of them appear, or none does.
 
-All of them are made durable first, under hidden names; then their renames follow each other with nothing in between,
-and the files beside them after all. Before the first rename a record is written in each hidden sibling:
+All are first flushed to the disk under hidden names. Then the renames follow each other directly, and after all of them
+the files beside the destinations. Before the first rename, each hidden sibling gets a record:
 
     .DST.tokfmt-8hexdigits/
         together.json        {"members": [[hidden sibling, destination, state], ...]}, paths from the sibling's parent
 
-A process that is killed between two renames leaves some destinations without the others. The next run that has one of
-them as its destination finds the record of the dead process: it takes back those that appeared (an old destination
-comes back), or, if all appeared, gives them what belongs beside them. A destination is taken back only if it is, by
-inode, sizes and times, what the dead process put there.
+A process that is killed between two renames leaves some destinations without the others. The next run with one of them
+as its destination finds the record of the dead process. It takes back the destinations that appeared, and restores the
+old ones. If all appeared, it completes the files beside them. A destination is taken back only if its inode, sizes and
+times show that the dead process published it.
 """
 
 from __future__ import annotations
@@ -45,10 +45,13 @@ _RECORD = "together.json"
 
 
 def publish_together(stagings: Mapping[Staging, Beside]) -> None:
-    """Publish all of them, each with what belongs beside it, or none: each in one step, one right after the other.
+    """Publish all destinations and the files beside them, or none. The renames follow each other directly.
+
+    Args:
+        stagings: The files beside each destination; see `Staging.prepare`.
 
     Raises:
-        ConversionError: One could not be published; those before it were taken back.
+        ConversionError: If one cannot be published. Those before it are taken back.
     """
     if len(stagings) == 1:
         for staging, beside in stagings.items():
@@ -71,7 +74,7 @@ def publish_together(stagings: Mapping[Staging, Beside]) -> None:
 
 
 def _accompany(belongs: Mapping[Staging, Belonging]) -> None:
-    """Bring the files beside destinations that have appeared to their places, or take all destinations back."""
+    """Move the files beside the published destinations to their names; if that fails, take back all destinations."""
     try:
         _place(belongs)
     except Exception:
@@ -79,7 +82,7 @@ def _accompany(belongs: Mapping[Staging, Belonging]) -> None:
             for staging in belongs:
                 staging.withdraw()
         raise
-    except BaseException:  # a signal: what is whole has what belongs beside it
+    except BaseException:  # After a signal, complete destinations still get the files beside them.
         _place(belongs)
         raise
 
@@ -103,24 +106,24 @@ class _Member(NamedTuple):
 
     @property
     def stands(self) -> bool:
-        """The destination is what the process of the record put there."""
+        """True if the destination is what the process of the record published."""
         return _state(self.destination) == self.state
 
     @property
     def replaced(self) -> bool:
-        """What it replaced waits to come back."""
+        """True if the output that it replaced still exists."""
         return os.path.lexists(self.built) or os.path.lexists(aside(self.built))
 
     @property
     def waits(self) -> bool:
-        """It never appeared."""
+        """True if it was not published."""
         return _state(self.built) == self.state
 
 
 def _state(path: Path) -> str:
-    """What identifies a file, or a directory with all files in it, under whatever name; "" if nothing is there.
+    """Return a string that identifies a file, or a directory with its files, under any name; "" if it does not exist.
 
-    No change times: a rename changes them.
+    It does not contain change times, because a rename changes them.
     """
     try:
         files = sorted(d / name for d, names in walk(path) for name in names) if path.is_dir() else [path]
@@ -148,15 +151,15 @@ def _write_records(stagings: Sequence[Staging]) -> None:
 
 
 def _members(home: Path) -> list[_Member]:
-    """The members that a record in a hidden sibling lists; none if there is no record."""
+    """Return the members of the record in a hidden sibling; [] if it has no record."""
     try:
-        with held(home) as place:  # what somebody else has put there is not even opened: it may be a FIFO
+        with held(home) as place:  # A file of another user is not even opened, because it may be a FIFO.
             listed = json.loads((place / _RECORD).read_bytes())["members"]
         found = [
             _Member(Path(os.path.normpath(home.parent / place)), Path(os.path.normpath(home.parent / name)), state)
             for place, name, state in listed
         ]
-    except (OSError, ConversionError, ValueError, KeyError, TypeError):  # none, or one that was being written
+    except (OSError, ConversionError, ValueError, KeyError, TypeError):  # No record, or an incomplete one.
         return []
     return found if any(member.home == home for member in found) else []
 
@@ -165,27 +168,27 @@ def settle(destination: Path) -> Iterator[str]:
     """Undo or finish what a dead process left of several destinations.
 
     Args:
-        destination: One of a run that begins.
+        destination: A destination of the run that starts.
 
     Yields:
-        A note for each record of which something was taken back.
+        A note for each record of which a destination was taken back.
 
     Raises:
-        ConversionError: The destination is a link that is not to be followed.
-        OSError: What was published cannot be taken back.
+        ConversionError: If the destination is a link that must not be followed.
+        OSError: If a published destination cannot be taken back.
     """
     for home in _homes(destination):
         yield from _settle(_members(home))
 
 
 def foreseen(destination: Path) -> tuple[list[str], set[Path]]:
-    """What `settle` would take back, without doing it.
+    """Return what `settle` would take back, without doing it.
 
     Returns:
-        Its notes, and the destinations at which nothing would stand then.
+        The notes, and the destinations that would then not exist.
 
     Raises:
-        ConversionError: The destination is a link that is not to be followed.
+        ConversionError: If the destination is a link that must not be followed.
     """
     notes, free = list[str](), set[Path]()
     for home in _homes(destination):
@@ -198,19 +201,19 @@ def foreseen(destination: Path) -> tuple[list[str], set[Path]]:
 
 
 def _homes(destination: Path) -> list[Path]:
-    with contextlib.suppress(OSError):  # whoever writes there reports it
+    with contextlib.suppress(OSError):  # The write to the destination reports it.
         return hidden_siblings(resolve_link(destination))
     return []
 
 
 def _taken(members: Sequence[_Member], stack: contextlib.ExitStack) -> list[_Member]:
-    """Members by paths that stay theirs while the stack is open, and locked; none if one is at work or not ours."""
+    """Lock the members and open their directories while `stack` is open; [] if one is in use or of another user."""
     taken = []
     for member in members:
         try:
             home = stack.enter_context(held(member.home))
             lock = take_lock(home / "lock")
-        except FileNotFoundError:  # its process was removing what it no longer needed
+        except FileNotFoundError:  # Its process had begun to clean up.
             taken.append(member)
             continue
         except ConversionError:
@@ -241,7 +244,7 @@ def _settle(listed: Sequence[_Member]) -> Iterator[str]:
 
 
 def _sides(members: Sequence[_Member]) -> tuple[list[_Member], list[_Member]]:
-    """Members that appeared and can be taken back, and those that did not appear."""
+    """Return the members that were published and can be taken back, and those that were not published."""
     standing = [member for member in members if member.stands]
     if not all(member.home.is_dir() for member in standing):
         return [], []

@@ -1,7 +1,7 @@
-"""The bytes of a token where nothing states them: what shows a width that only follows from a size.
+"""Infer the bytes per token if no file states it, and check it against the tokens.
 
-The end of an index times the width is the size. A file that was cut to half of its bytes fits half the width as well,
-so that the bytes themselves have to show which it is.
+The last offset in an index, times the width, is the size of the token file. A file that was cut to half its size also
+fits half the width, so the bytes have to show which one is right.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from tokfmt.core.errors import CorruptError
 from tokfmt.core.messages import Option, from_option
 from tokfmt.core.ragged import Offsets
 
-_ENOUGH = 8  # sequences that must end alike before a part of a file means anything
-_LOOKED_AT = 1 << 17  # bytes at the beginning that show a width
-_FEW_ENDS = 3  # documents in them that end alike: fewer may by chance
-_ALIKE = 0.9  # of those documents; some end otherwise, as of a stream that was cut anywhere
-_SMALL = 16  # the upper half of a 4-byte token is below: no tokenizer has an id of 2^20
-_FEW_VALUES = 4  # lower parts that are not 0, where all upper parts are
-_LARGE, _RARE = 16, 0.05  # lower parts that are not small, and the share of them that upper ones may be
-_PAIRS = 4096  # bytes whose places show the width of a token; the values are those of `core.raw_ids`
-_APART = 0.36  # low bytes of ids of text against high ones: 0.46 and more
+_ENOUGH = 8  # Smallest number of sequences with the same end that is evidence.
+_LOOKED_AT = 1 << 17  # Bytes at the beginning that are examined.
+_FEW_ENDS = 3  # Smallest number of documents in them with the same end that is evidence.
+_ALIKE = 0.9  # Smallest share of these documents. Others may end differently, as in a stream cut at any position.
+_SMALL = 16  # The upper half of a 4-byte token is below it, because no tokenizer has an ID of 2^20.
+_FEW_VALUES = 4  # Smallest number of lower parts that are not 0, if all upper parts are 0.
+_LARGE, _RARE = 16, 0.05  # Smallest number of lower parts that are not small, and largest share of such upper parts.
+_PAIRS = 4096  # Pairs of bytes that are needed to compare low and high bytes, as in `core.raw_ids`.
+_APART = 0.36  # Distance of low and high bytes. IDs of text have at least 0.46.
 
 Numbers = NDArray[Any]
 
 
 def ends_alike(extent: Extent, starts: Offsets, eos_id: int | None) -> bool:
-    """Whether the sequences before the end of an extent all end with one id, which none has inside.
+    """Return whether all sequences before the end of an extent end with the same ID, which none has inside.
 
-    Then the width of a token is right: in another, ends lie at any place. The id is `eos_id`, if that is known. Of
-    fewer than 8 sequences this is not known: they may end alike by chance.
+    If so, the width is right: with another width, sequences end anywhere. The ID is `eos_id`, if that is known. With
+    fewer than 8 sequences the result is False, because they may end alike by chance.
     """
     last = int(np.searchsorted(starts, extent.tokens, side="right")) - 1
     bounds, found = starts[: last + 1], 0
@@ -54,16 +54,16 @@ def ends_alike(extent: Extent, starts: Offsets, eos_id: int | None) -> bool:
 
 
 def width_of_size(extent: Extent, starts: Offsets, wider: Sequence[int], index: str) -> tuple[str, ...]:
-    """What to say of a width that follows from the size: nothing if the tokens show it, else that it was inferred.
+    """Return notes on a width that follows from the size: () if the tokens confirm it, else that it was inferred.
 
     Args:
-        extent: All of a file, in the width that its size gives.
+        extent: The whole file, in the width that follows from its size.
         starts: int64[sequences + 1], token positions, from the index.
-        wider: Widths that the format knows beyond that one.
-        index: Name of the file that they are from.
+        wider: Larger widths that the format supports.
+        index: Name of the index file.
 
     Raises:
-        CorruptError: The tokens show a greater width: the file is cut.
+        CorruptError: If the tokens show a larger width, so that the file is truncated.
     """
     file, width = extent.file, extent.dtype.itemsize
     head = file.array(0, min(file.size, _LOOKED_AT) // 8 * 8, "u1")
@@ -98,7 +98,7 @@ def width_of_size(extent: Extent, starts: Offsets, wider: Sequence[int], index: 
 
 
 def _alike(head: Numbers, width: int, ends: Offsets) -> bool:
-    """Whether documents end with one id that is rare inside; not if that may be the upper part of a wider token."""
+    """Return whether documents end with one ID that is rare inside, and is not the upper part of a wider token."""
     ids = head.view(f"<u{width}")
     ends = ends[: np.searchsorted(ends, len(ids))]
     if len(ends) < _FEW_ENDS:
@@ -111,14 +111,15 @@ def _alike(head: Numbers, width: int, ends: Offsets) -> bool:
 
 
 def _upper(head: Numbers, width: int, other: int) -> tuple[Numbers, Numbers]:
-    """The values of one width that are upper parts, and lower parts, of tokens of another of 4 or 8 bytes."""
+    """Split values of one width into the upper and the lower parts of tokens of another width, 4 or 8 bytes."""
     values = head.view(f"<u{width}").reshape(-1, other // width)
-    first = 4 // width if other == 8 else {1: 3, 2: 1}[width]  # ids below 2^32; and below 2^24, or 2^20
+    # IDs of 8 bytes are below 2^32. IDs of 4 bytes are below 2^24 (width 1), or 2^20 (width 2, with `_SMALL`).
+    first = 4 // width if other == 8 else {1: 3, 2: 1}[width]
     return values[:, first:], values[:, :first]
 
 
 def _looks_wide(head: Numbers, width: int, other: int) -> bool:
-    """Whether upper parts of tokens of another width are small, and lower parts are not."""
+    """Return whether upper parts of tokens of another width are small, and lower parts are not."""
     if other == 2:
         return len(head) // 2 >= _PAIRS and _apart(head) >= _APART
     upper, lower = _upper(head, width, other)
@@ -129,7 +130,7 @@ def _looks_wide(head: Numbers, width: int, other: int) -> bool:
 
 
 def _excluded(head: Numbers, width: int, other: int) -> bool:
-    """Whether tokens of another width would have ids that no tokenizer has."""
+    """Return whether tokens of another width would have IDs that no tokenizer has."""
     if other == 2:
         return len(head) // 2 >= _PAIRS and _apart(head) < _APART
     upper, _ = _upper(head, width, other)
@@ -138,6 +139,6 @@ def _excluded(head: Numbers, width: int, other: int) -> bool:
 
 
 def _apart(head: Numbers) -> float:
-    """How much values of even places differ from those of odd ones: 0 to 2."""
+    """Return how much the values of even and odd bytes differ, from 0 to 2."""
     low, high = (np.bincount(head[k::2], minlength=256) for k in (0, 1))
     return float(np.abs(low - high).sum() / (len(head) // 2))
