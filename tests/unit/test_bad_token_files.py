@@ -104,48 +104,48 @@ def numpy_shard(path):
     return min(path.glob("*_val_*.npy"))
 
 
-@bad("llmc", NPY, r"no one-dimensional array of ids: expected uint16\[n\], whole, found \{'descr': '.O'")
+@bad("llmc", NPY, r"is not a one-dimensional array of token IDs: expected uint16\[n\], whole, found \{'descr': '.O'")
 def an_array_of_objects(path):
     """A pickle, which numpy would load."""
     np.save(numpy_shard(path), np.array([{}, {}], object), allow_pickle=True)
 
 
-@bad("llmc", NPY, r"no one-dimensional array of ids: .*found \{'descr': '<u2', .*'shape': \(4, 4\)")
+@bad("llmc", NPY, r"is not a one-dimensional array of token IDs: .*found \{'descr': '<u2', .*'shape': \(4, 4\)")
 def an_array_of_two_dimensions(path):
     np.save(numpy_shard(path), np.zeros((4, 4), "<u2"))
 
 
-@bad("llmc", NPY, r"no one-dimensional array of ids: .*found \{'descr': '<i2'")
+@bad("llmc", NPY, r"is not a one-dimensional array of token IDs: .*found \{'descr': '<i2'")
 def an_array_of_signed_ids_of_two_bytes(path):
     np.save(numpy_shard(path), np.zeros(4, "<i2"))
 
 
-@bad("llmc", NPY, r"no one-dimensional array of ids: .*found \{'descr': '<u8'")
+@bad("llmc", NPY, r"is not a one-dimensional array of token IDs: .*found \{'descr': '<u8'")
 def an_array_of_unsigned_ids_of_eight_bytes(path):
     np.save(numpy_shard(path), np.zeros(4, "<u8"))
 
 
-@bad("llmc", NPY, r"no one-dimensional array of ids: .*'fortran_order': True")
+@bad("llmc", NPY, r"is not a one-dimensional array of token IDs: .*'fortran_order': True")
 def an_array_in_the_order_of_fortran(path):
     raw = numpy_shard(path).read_bytes()
     said = raw[10:128].replace(b"False", b"True").rstrip().ljust(117) + b"\n"
     numpy_shard(path).write_bytes(raw[:10] + said + raw[128:])
 
 
-@bad("llmc", NPY, r"no one-dimensional array of ids: .*found uint16\[4096\] in 8,319 bytes")
+@bad("llmc", NPY, r"is not a one-dimensional array of token IDs: .*found uint16\[4096\] in 8,319 bytes")
 def an_array_cut(path):
     file = numpy_shard(path)
     file.write_bytes(file.read_bytes()[:-1])
 
 
-@bad("llmc", NPY, r"no one-dimensional array of ids: .*found \{'descr'")
+@bad("llmc", NPY, r"is not a one-dimensional array of token IDs: .*found \{'descr'")
 def an_array_whose_header_does_not_end(path):
     """What numpy itself fails at with an error of Python's tokenizer."""
     file = numpy_shard(path)
     file.write_bytes(file.read_bytes().replace(b"}", b" ", 1))
 
 
-@bad("llmc", NPY, r"no one-dimensional array of ids: .*found uint16\[999999999999999999\]")
+@bad("llmc", NPY, r"is not a one-dimensional array of token IDs: .*found uint16\[999999999999999999\]")
 def an_array_of_absurdly_many(path):
     raw = numpy_shard(path).read_bytes()
     said = raw[10:128].replace(b"(4096,)", b"(999999999999999999,)").rstrip().ljust(117) + b"\n"

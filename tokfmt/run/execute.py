@@ -1,22 +1,22 @@
-"""Carry out tasks on an executor: serial, threads, processes or a Dask cluster, one code path.
+"""Run tasks on an executor: serial, threads, processes or a Dask cluster, with one code path.
 
-`executor` is a `concurrent.futures.Executor`, nothing else. A task is `function(shared, item)`; `shared` (readers and
-writers) travels once a worker process, `item` (a region) with each task. Results come as they finish; at most twice as
-many tasks are under way as there are workers, so memory does not grow with the number of tasks.
+`executor` is any `concurrent.futures.Executor`. A task is `function(shared, item)`: `shared` (readers and writers) is
+sent once to each worker process, and `item` (a region) with each task. Results are yielded in the order of completion.
+At most twice as many tasks run or wait as there are workers, so memory does not grow with the number of tasks.
 
-Pickle carries plans between our own processes, never anything from a file of a user's. What is large (offsets of
-millions of sequences, thousands of readers) is written once to a file in scratch, which the workers map, sharing one
-copy in the page cache; a task carries its name, and the digest of the pickle in it: nothing else is unpickled.
+Pickles carry plans between tokfmt's own processes, never content of user files. Large data (offsets of millions of
+sequences, thousands of readers) is written once to a file in scratch. The workers map this file, and share one copy in
+the page cache. A task carries the name of the file, and the digest of the pickle in it; no other pickle is loaded.
 
-    dask                        worker processes of this machine, encrypted
+    dask                        worker processes of this machine, with encrypted connections
     dask:tcp://10.0.0.5:8786    the scheduler of a cluster (Slurm, Kubernetes ...)
-    dask:tls://10.0.0.5:8786    the same, with the certificates that Dask's configuration names
+    dask:tls://10.0.0.5:8786    the same, with the certificates of Dask's configuration
 
-A cluster's workers need tokfmt of the same version, and the sources and the destination under the same paths: large
-arrays travel as files in the hidden sibling of the destination. Dask runs the tasks of a worker that is lost on another
-one. Small pickles travel between our own processes only. Whoever can reach a scheduler at tcp:// can run code on its
-workers and, by what they answer, here: such a cluster belongs on a network that is trusted. With tls:// that is who has
-the keys (https://distributed.dask.org/en/stable/tls.html, `DASK_DISTRIBUTED__COMM__TLS__...`).
+The workers of a cluster need the same version of tokfmt, and the sources and the destination under the same paths:
+large arrays are files in the hidden sibling of the destination. If a worker is lost, Dask runs its tasks on another
+one. Anyone who can reach a scheduler at tcp:// can run code on its workers and, through their answers, here. Use such a
+cluster only on a trusted network. With tls://, only holders of the keys can
+(https://distributed.dask.org/en/stable/tls.html, `DASK_DISTRIBUTED__COMM__TLS__...`).
 """
 
 from __future__ import annotations
@@ -65,78 +65,78 @@ I = TypeVar("I")  # noqa: E741 - an item
 R = TypeVar("R")
 
 POOLS = ("RAYON_NUM_THREADS", "FASTOKENS_BPE_THREADS")
-"""Environment variables: threads that engines of text take beside those of an executor."""
+"""Environment variables that set the number of threads of tokenizer engines."""
 
 EXECUTORS = ("serial", "threads", "processes", "dask")
 
 
 class SerialExecutor(Executor):
-    """Runs each task when it is submitted, in this thread."""
+    """An executor that runs each task when it is submitted, in this thread."""
 
     def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
         future: Future[R] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - the future carries it, as in every executor
+        except Exception as error:  # noqa: BLE001 - The future carries the error, as in every executor.
             future.set_exception(error)
         return future
 
 
 class Threads(ThreadPoolExecutor):
-    """Threads of this process, started whole: one that a signal interrupts half started would go on alone."""
+    """Threads of this process. Signals wait while a thread starts, because a half-started thread would run on alone."""
 
     def __init__(self, jobs: int) -> None:
         super().__init__(jobs, thread_name_prefix="tokfmt")
 
     def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
-        """Run a call in a thread, which may have to be started first."""
+        """Run a call in a thread."""
         with undelivered():
             return super().submit(fn, *args, **kwargs)
 
 
 def _processes(jobs: int) -> Executor:
-    """Worker processes that import nothing from the current directory, run no script, leave signals to their parent."""
-    import multiprocessing  # with its sockets and semaphores a tenth of what a small conversion takes
+    """Return a pool of worker processes that import nothing from the current directory, run no script, and block signals."""
+    import multiprocessing  # Imported here, because it takes a tenth of the time of a small conversion.
     from concurrent.futures import ProcessPoolExecutor
 
     class IsolatedProcesses(ProcessPoolExecutor):
         def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
-            """Run a call in a worker, which may have to be started first."""
+            """Run a call in a worker process."""
             with isolated(), undelivered(), without_main():
                 return super().submit(fn, *args, **kwargs)
 
-    # spawn, never fork: the threads of codecs do not survive a fork
+    # Spawn, never fork: the threads of codecs do not survive a fork.
     context = multiprocessing.get_context("spawn")
-    with isolated(), undelivered():  # the process that tracks semaphores starts here
+    with isolated(), undelivered():  # The process that tracks semaphores starts here.
         pool = IsolatedProcesses(jobs, mp_context=context, initializer=_end_with, initargs=(os.getpid(),))
-    pool.submit(os.getpid)  # workers begin now, while this process plans what they are to do
+    pool.submit(os.getpid)  # The workers start now, while this process plans their tasks.
     return pool
 
 
 def worker_count(jobs: int | None) -> int:
-    """How many workers somebody means who says so many, or nothing: one a core."""
+    """Return the number of workers for an option value: one per core if it is None or 0."""
     return max(1, jobs or cpus())
 
 
 def is_cluster(name: str) -> bool:
-    """Whether an executor's name means Dask."""
+    """Return whether the name of an executor means Dask."""
     return name == "dask" or name.startswith("dask:")
 
 
 def slots(executor: Executor, jobs: int) -> int:
-    """How many tasks an executor runs at once: a cluster has its own number, others have `jobs`."""
+    """Return the number of tasks that an executor runs at once: that of the cluster, else `jobs`."""
     return executor.slots if isinstance(executor, ClusterExecutor) else jobs
 
 
 def make_executor(name: str, jobs: int) -> AbstractContextManager[Executor]:
-    """An executor by name.
+    """Return an executor by name, as a context manager.
 
     Args:
-        name: "serial", "threads", "processes", "dask" or "dask:ADDRESS" (see the head of this module).
-        jobs: Workers; at least 1. One thread is this one.
+        name: "serial", "threads", "processes", "dask" or "dask:ADDRESS" (see the docstring of this module).
+        jobs: Number of workers, at least 1. With "threads" and 1, tasks run in this thread.
 
     Raises:
-        OptionError: No executor of that name.
+        OptionError: If there is no executor of that name.
     """
     if is_cluster(name):
         return connected(name.partition(":")[2], jobs)
@@ -148,16 +148,16 @@ def make_executor(name: str, jobs: int) -> AbstractContextManager[Executor]:
 
 
 def may_spawn(shared: object) -> bool:
-    """Whether worker processes can do what needs `shared` as well as threads can, and run nobody's script for it.
+    """Return whether worker processes can run tasks that need `shared`, without running the main script again.
 
-    Not if it is of a class that the script itself defines, or cannot travel; nor in a worker of another pool, which has
-    its share of the cores, and may be forbidden to have children.
+    They cannot if `shared` is of a class that the main script defines, or cannot be pickled. They must not in a worker
+    of another pool, which has its share of the cores, and may be forbidden to have children.
     """
     from multiprocessing import parent_process
 
     try:
         return parent_process() is None and not _names_main(_pickled(shared)[0])
-    except (pickle.PicklingError, TypeError, AttributeError):  # what pickle raises, and objects that refuse it
+    except (pickle.PicklingError, TypeError, AttributeError):  # Errors of pickle, and of objects that refuse it.
         return False
 
 
@@ -166,17 +166,19 @@ def run_tasks(
 ) -> Iterator[R]:
     """Yield `function(shared, item)` for every item, in the order of completion.
 
+    If an item fails, tasks that have not started are cancelled, the others run to their end, and the error of the first
+    failed item is raised. Items start in order, so the error does not depend on the number of workers.
+
     Args:
-        function: Of a module that is not the main one, so that it can be named in another process.
+        function: A function of a module other than the main one, so that another process can import it.
         shared: Readers and writers; picklable.
-        items: Picklable, small.
-        executor: Where to run.
+        items: Picklable and small.
+        executor: The executor.
         jobs: Its number of workers.
-        scratch: An existing directory for large arrays on their way to worker processes.
+        scratch: An existing directory for large arrays that are sent to worker processes.
 
     Raises:
-        The error of the first item that has one, after the tasks not yet begun were cancelled and those begun have
-        ended: the same whatever the number of workers, since items are begun in order.
+        OutageError: If a worker process, or the scheduler of a cluster, was lost.
     """
     local = isinstance(executor, (SerialExecutor, ThreadPoolExecutor))
     ahead = 1 if isinstance(executor, SerialExecutor) else 2 * jobs
@@ -185,8 +187,8 @@ def run_tasks(
         if local
         else _Remote(function, SharedPayload.pack(shared, scratch), scratch)
     )
-    pending: list[Future[R]] = []  # in order of items
-    # not `wait(..., FIRST_COMPLETED)`: a signal in the middle of it leaves futures locked, and workers stuck on them
+    pending: list[Future[R]] = []  # In order of items.
+    # Not `wait(..., FIRST_COMPLETED)`: a signal inside it leaves futures locked, and workers blocked on them.
     ended: queue.SimpleQueue[Future[R]] = queue.SimpleQueue()
     try:
         for item in items:
@@ -213,7 +215,7 @@ def run_tasks(
 
 
 def _finished(pending: list[Future[R]], queued: queue.SimpleQueue[Future[R]]) -> Iterator[R]:
-    """Results of tasks that have ended, at least one; they are no longer pending then."""
+    """Yield the results of finished tasks, at least one, and remove these tasks from `pending`."""
     done, failed = {queued.get()}, None
     while not queued.empty():
         done.add(queued.get())
@@ -229,7 +231,7 @@ def _finished(pending: list[Future[R]], queued: queue.SimpleQueue[Future[R]]) ->
 
 
 class _Remote:
-    """What is sent to a worker process with each task: a name, a small parcel, the shared directory, an item."""
+    """The callable that a worker process gets with each task: a function, a payload, and the shared directory."""
 
     def __init__(self, function: Callable[[Any, Any], Any], parcel: SharedPayload, shared: Path) -> None:
         self.function, self.parcel, self.shared = function, parcel, shared
@@ -253,7 +255,7 @@ class _Remote:
 
 
 def _cluster_worker() -> str:
-    """The address of the Dask worker that this task runs on; "" elsewhere."""
+    """Return the address of the Dask worker that runs this task; "" outside of Dask."""
     distributed = sys.modules.get("distributed")
     if distributed is None:
         return ""
@@ -269,16 +271,16 @@ def _unseen(path: str | os.PathLike[str], worker: str, what: str) -> OutageError
 
 
 def _end_with(parent: int) -> None:
-    """In a worker process: end when the parent is gone, however it went (SIGKILL leaves no other sign)."""
+    """Run in a worker process: exit when the parent is gone, because SIGKILL of the parent leaves no other sign."""
 
     def watch() -> None:
         while os.getppid() == parent:
             stop.wait(1)
         os._exit(1)
 
-    for pool in POOLS:  # the processes are the jobs
+    for pool in POOLS:  # Each process is one job.
         os.environ[pool] = "1"
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))  # how a pool ends its workers when one has died
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))  # A pool ends its workers by SIGTERM if one died.
     stop = threading.Event()
     threading.Thread(target=watch, daemon=True).start()
 
@@ -292,11 +294,13 @@ _receiving = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class SharedPayload:
-    """An object on its way: its pickle and then its large buffers, inline or as a file in scratch.
+    """An object that is sent to workers: its pickle, followed by its large buffers, inline or as a file in scratch.
 
     Attributes:
+        key: A random name.
+        parts: The pickle and the buffers, or the path of the file that holds them.
         digest: SHA-256 of the pickle.
-        main: How `multiprocessing` finds the main module, if the pickle names something of it.
+        main: How `multiprocessing` finds the main module, if the pickle refers to a name of it.
     """
 
     key: str
@@ -306,8 +310,8 @@ class SharedPayload:
 
     @staticmethod
     def pack(thing: object, scratch: Path) -> SharedPayload:
-        """Pickle `thing` once, for any number of tasks."""
-        from hashlib import sha256  # here, as it loads OpenSSL, which the most runs have no need of
+        """Pickle `thing` once for any number of tasks."""
+        from hashlib import sha256  # Imported here, because it loads OpenSSL, which most runs do not need.
 
         key, (pickled, out_of_band) = os.urandom(16).hex(), _pickled(thing)
         digest, main = sha256(pickled).digest(), _main_module() if _names_main(pickled) else {}
@@ -320,13 +324,13 @@ class SharedPayload:
 
 
 def receive(parcel: SharedPayload) -> Any:
-    """The object, unpacked once a process and kept for the next tasks."""
-    with _receiving:  # workers of a cluster have threads
+    """Return the object of a payload, unpickled once per process and kept for the next tasks."""
+    with _receiving:  # Workers of a cluster have threads.
         if parcel.key not in _received:
             from hashlib import sha256
 
             pickled, *buffers = parcel.parts if isinstance(parcel.parts, tuple) else _mapped(parcel.parts)
-            ours = bytes(pickled)  # a copy, which nobody changes after it was looked at
+            ours = bytes(pickled)  # A copy, which cannot change after the check.
             if sha256(ours).digest() != parcel.digest:
                 raise UnsafeError(str(parcel.parts), "is not what was written there", remedy="Others may write here")
             if parcel.main:
@@ -345,9 +349,10 @@ def _pickled(thing: object) -> tuple[bytes, list[pickle.PickleBuffer]]:
 
 
 def _names_main(pickled: bytes) -> bool:
-    """Whether a pickle names a class or function of the main module; that word as a string of its own is data.
+    """Return whether a pickle refers to a class or function of the main module.
 
-    Before STACK_GLOBAL, protocol 5 pushes the module and the name. A string that occurred before comes from the memo.
+    Before STACK_GLOBAL, protocol 5 pushes the module and the name; a repeated string comes from the memo. The string
+    "__main__" elsewhere is data.
     """
     if b"__main__" not in pickled:
         return False
@@ -373,7 +378,7 @@ def _main_module() -> dict[str, str]:
 
 
 def _store(parts: Sequence[memoryview], path: Path) -> None:
-    """One file: how many parts, where each begins and how long it is (u64 each), and the parts."""
+    """Write one file: the number of parts, the byte offset and the length of each (u64 each), and the parts."""
     lengths = np.array([part.nbytes for part in parts], np.uint64)
     taken = np.concatenate(([8 + 16 * len(parts)], lengths)) + (_ALIGNED - 1)
     begins = np.cumsum(taken.astype(np.int64) // _ALIGNED * _ALIGNED)[:-1]
@@ -392,50 +397,50 @@ def _mapped(path: Path) -> list[memoryview]:
     return [held[begin : begin + length] for begin, length in spans]
 
 
-# how far a command is, told to whoever wants to draw it: the command line draws, the library is silent
+# Progress: the command line draws it, the library discards it.
 
 
 class Progress(Protocol):
-    """Phases come one after the other; `advance` counts units of the current one."""
+    """Receiver of progress. Phases follow each other; `advance` counts units of the current phase."""
 
     def phase(self, name: str, total: int, unit: str) -> None:
-        """A new phase: what is done ("writing"), how much of it, in which unit ("tokens", "bytes")."""
+        """Begin a phase: its name ("writing"), its total, and its unit ("tokens", "bytes")."""
 
     def advance(self, amount: int) -> None:
-        """So much more is done."""
+        """Report `amount` more units."""
 
     def note(self, text: str) -> None:
-        """Something a person should know: an inferred fact, a defect that changes no token."""
+        """Report a note: an inferred fact, or a defect that changes no token."""
 
 
 class NullProgress:
-    """Nobody is watching."""
+    """Discard progress."""
 
     def phase(self, name: str, total: int, unit: str) -> None:
-        """Say nothing."""
+        """Discard the phase."""
 
     def advance(self, amount: int) -> None:
-        """Say nothing."""
+        """Discard the amount."""
 
     def note(self, text: str) -> None:
-        """Say nothing."""
+        """Discard the note."""
 
 
-# a Dask cluster as an executor: one that is there, or one of this machine that comes and goes with the conversion
+# A Dask cluster as an executor: an existing one, or one on this machine for the time of the conversion.
 
 _ADDRESS = re.compile(r"((tcp|tls|ucx|ws|wss)://)?[^\s/]+:\d+")
-_PATIENCE = 15  # seconds until a scheduler has to answer
+_PATIENCE = 15  # Seconds until a scheduler has to answer.
 
 
 class ClusterExecutor(Executor):
-    """Runs tasks on the workers of a Dask client.
+    """An executor that runs tasks on the workers of a Dask client.
 
-    Not `Client.get_executor()`: it looks at a task's state after it has the result, and when a worker is lost in
-    between it takes the result for an error (distributed 2026.11). Here `result()` waits until the task has run again.
+    `Client.get_executor()` is not used: it checks the state of a task after it has the result, and takes the result for
+    an error if a worker is lost in between (distributed 2026.11). Here, `result()` waits until the task has run again.
 
     Attributes:
-        slots: Tasks that the cluster runs at once.
-        address: Of its scheduler.
+        slots: Number of tasks that the cluster runs at once.
+        address: Address of the scheduler.
     """
 
     def __init__(self, client: Any, jobs: int) -> None:
@@ -444,7 +449,7 @@ class ClusterExecutor(Executor):
         self.slots = sum(client.ncores().values()) or jobs
 
     def answers(self) -> bool:
-        """Whether the scheduler is there; takes at most a second."""
+        """Return whether the scheduler accepts connections. Takes at most a second."""
         host, _, port = self.address.rpartition("://")[2].rpartition(":")
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=1).close()
@@ -454,19 +459,19 @@ class ClusterExecutor(Executor):
 
     def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
         outer: Future[R] = Future()
-        inner = self._client.submit(fn, *args, **kwargs, pure=False)  # pure ones would be hashed, and run once only
+        inner = self._client.submit(fn, *args, **kwargs, pure=False)  # Dask would hash pure calls and run them once.
         inner.add_done_callback(functools.partial(_settle, outer))
         outer.add_done_callback(lambda done: inner.cancel() if done.cancelled() else None)
         return outer
 
 
 def _settle(outer: Future[R], inner: Any) -> None:
-    """Hand the outcome of a task on the cluster to who waits for it. Runs in a thread of the client."""
+    """Pass the outcome of a task on the cluster to the future of the caller. Runs in a thread of the client."""
     if outer.cancelled():
         return
     try:
         result = inner.result()
-    except BaseException as error:  # noqa: BLE001 - the future carries it, as in every executor
+    except BaseException as error:  # noqa: BLE001 - The future carries the error, as in every executor.
         outer.set_exception(error)
     else:
         outer.set_result(result)
@@ -474,12 +479,12 @@ def _settle(outer: Future[R], inner: Any) -> None:
 
 @contextlib.contextmanager
 def connected(address: str, jobs: int) -> Iterator[ClusterExecutor]:
-    """An executor on the cluster at `address`, or on one of `jobs` processes when there is none.
+    """Yield an executor on the cluster at `address`; if it is "", on a new cluster of `jobs` processes.
 
     Raises:
-        MissingDependencyError: The package `distributed` is not installed.
-        ConversionError: No scheduler answers, or its workers have another tokfmt.
-        OptionError: The address is none.
+        MissingDependencyError: If the package `distributed` is not installed.
+        ConversionError: If the scheduler does not answer, or its workers have another version of tokfmt.
+        OptionError: If the address is not valid.
     """
     try:
         import distributed
@@ -491,12 +496,12 @@ def connected(address: str, jobs: int) -> Iterator[ClusterExecutor]:
 
 
 def _own(distributed: Any, jobs: int, stack: contextlib.ExitStack) -> Any:
-    """A client of a cluster of this machine, which ends with `stack`.
+    """Return a client of a new cluster on this machine, which ends with `stack`.
 
-    Everybody on the machine can reach its ports, and who is let in can run code as whoever converts: all connections
-    are encrypted, and made only by who has the key, which lies in memory. What listens to HTTP knows no page. The files
-    of the scheduler and of the workers lie in a private directory: Dask's default is a fixed name below $TMPDIR, which
-    another user may have made, with links in it that Dask follows, and which Dask puts on `sys.path`.
+    Other users of the machine can reach its ports, and a client could run code as the caller. So all connections are
+    encrypted with a key that exists only in memory, and the HTTP servers have no routes. The files of the scheduler and
+    the workers are in a private directory. Dask's default is a fixed name below $TMPDIR: another user may have made it,
+    with links that Dask follows, and Dask adds it to `sys.path`.
     """
     import dask
 
@@ -505,12 +510,13 @@ def _own(distributed: Any, jobs: int, stack: contextlib.ExitStack) -> Any:
     except ImportError as error:
         raise MissingDependencyError("cryptography", "dask", f"{Option('executor', 'dask')}") from error
     scratch = str(stack.enter_context(Scratch()))
-    stack.enter_context(isolated())  # a worker that is lost is started again at any time
+    stack.enter_context(isolated())  # Dask may restart a lost worker at any time.
     settings: dict[str, object] = {
-        "temporary-directory": scratch,  # the scheduler takes no `local_directory`
+        "temporary-directory": scratch,  # The scheduler has no parameter `local_directory`.
         "distributed.scheduler.http.routes": [],
         "distributed.worker.http.routes": [],
-        "distributed.nanny.pre-spawn-environ": {},  # it would stay set in this process: an allocator that keeps nothing
+        # The default would stay set in this process, and stop its allocator from keeping freed memory.
+        "distributed.nanny.pre-spawn-environ": {},
     }
     stack.enter_context(dask.config.set(settings))
     options = {
@@ -518,7 +524,7 @@ def _own(distributed: Any, jobs: int, stack: contextlib.ExitStack) -> Any:
         "silence_logs": logging.CRITICAL, "local_directory": scratch, "preload": __name__,
         "dashboard_address": None, "scheduler_kwargs": {"dashboard": False, "dashboard_address": "127.0.0.1:0"},
     }  # fmt: skip
-    # in a thread that signals do not reach: neither do they what it starts, and who waits for it here is free to stop
+    # The thread blocks signals, so the processes that it starts do too. The wait for it here can be interrupted.
     starter = stack.enter_context(ThreadPoolExecutor(1, initializer=_spare))
     starting = starter.submit(distributed.LocalCluster, **options)
     stack.callback(_close, starting)
@@ -526,24 +532,24 @@ def _own(distributed: Any, jobs: int, stack: contextlib.ExitStack) -> Any:
 
 
 def _spare() -> None:
-    """In a thread: signals are for others."""
+    """Block signals in this thread, so that other threads get them."""
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
 
 
 def _close(starting: Future[Any]) -> None:
-    with contextlib.suppress(Exception):  # who asked for the cluster has the error
+    with contextlib.suppress(Exception):  # The caller that started the cluster gets the error.
         starting.result().close()
 
 
-def dask_setup(worker: object) -> None:  # noqa: ARG001 - Dask calls it so
-    """In a worker process of this machine: its nanny decides when it ends, by SIGTERM."""
+def dask_setup(worker: object) -> None:  # noqa: ARG001 - Dask calls it with this name.
+    """Run in a worker process on this machine: accept SIGTERM, by which its nanny ends it."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
 
 
 def _client(distributed: Any, address: str) -> Any:
     if not _ADDRESS.fullmatch(address):
         raise OptionError(f"{Option('executor', 'dask')}: {printable(address)!r} is no address; write tcp://HOST:PORT")
-    for name in ("distributed", "distributed.client", "distributed.core"):  # a lost connection is one line of tokfmt's
+    for name in ("distributed", "distributed.client", "distributed.core"):  # tokfmt reports a lost connection itself.
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
@@ -568,5 +574,5 @@ def _version() -> str:
 
 
 def lost_workers(error: Exception) -> bool:
-    """Whether an error is the cluster's: a task whose workers died again and again, a scheduler that is gone."""
+    """Return whether an error comes from the cluster: the workers of a task died repeatedly, or no scheduler is left."""
     return isinstance(error, CancelledError) or type(error).__module__.partition(".")[0] == "distributed"

@@ -1,8 +1,9 @@
-"""Processes and threads that are started from here: what they import from, and which signals reach them.
+"""Isolation of processes and threads that tokfmt starts: where they import from, and which signals reach them.
 
-`python -c` and `python -m` put the current directory before the standard library: with a file
-`multiprocessing/__init__.py` beside the data, starting a worker process would run it. PYTHONSAFEPATH (Python 3.11)
-leaves the directory out. It is set only while something is started, so that a library changes nothing for its user.
+`python -c` and `python -m` put the current directory before the standard library. With a file
+`multiprocessing/__init__.py` beside the data, a new worker process would run it. PYTHONSAFEPATH (Python 3.11) leaves
+the current directory out. It is set only while a process starts, so that the environment of the user's process does not
+change.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _lock = threading.Lock()
 _starting = threading.RLock()
 _holders = 0
 _before: str | None = None
-_sections = 0  # in which nothing may interrupt the main thread
+_sections = 0  # Number of nested sections in which no signal may interrupt the main thread.
 _postponed: list[int] = []
 
 
 @contextlib.contextmanager
 def isolated() -> Iterator[None]:
-    """While this holds, in any thread, child processes leave the current directory out of what they import from."""
-    global _holders, _before  # noqa: PLW0603 - the environment belongs to the process, and so does who changed it
+    """Make child processes that start inside, in any thread, import no file of the current directory."""
+    global _holders, _before  # noqa: PLW0603 - The environment is global to the process.
     with _lock:
         if not _holders:
             _before = os.environ.get(_NAME)
@@ -48,10 +49,11 @@ def isolated() -> Iterator[None]:
 
 @contextlib.contextmanager
 def without_main() -> Iterator[None]:
-    """While this holds, processes that `multiprocessing` spawns do not run the main module once more.
+    """Stop processes that `multiprocessing` spawns inside from running the main module again.
 
-    They would begin somebody's script again, which without `if __name__ == "__main__":` converts again. A main module
-    without `__spec__` and `__file__`, as of a notebook, is left out (CPython, `spawn.get_preparation_data`).
+    They would run the user's script again, and without `if __name__ == "__main__":` it would convert again.
+    `spawn.get_preparation_data` of CPython skips a main module without `__spec__` and `__file__`, such as that of a
+    notebook.
     """
     with _starting:
         names = vars(sys.modules["__main__"])
@@ -65,11 +67,11 @@ def without_main() -> Iterator[None]:
 
 @contextlib.contextmanager
 def undelivered() -> Iterator[None]:
-    """While this holds, signals that end the process wait; threads and processes started meanwhile never get them.
+    """Delay signals that end the process; threads and processes that start inside never get them.
 
-    The parent decides about Ctrl-C: a worker that raised KeyboardInterrupt would print a traceback, and one that is
-    half started would be lost to whoever counts them. A signal that some library's thread gets all the same is answered
-    by Python in the main thread: see `postponed`.
+    The parent handles Ctrl-C: a worker that raised KeyboardInterrupt would print a traceback, and a half-started worker
+    would not be counted. If a thread of another library gets the signal, Python handles it in the main thread: see
+    `postponed`.
     """
     global _sections  # noqa: PLW0603
     here = threading.current_thread() is threading.main_thread()
@@ -87,7 +89,7 @@ def undelivered() -> Iterator[None]:
 
 
 def postponed(number: int) -> bool:
-    """For a handler: whether something is just being started, and the signal comes again when it has been."""
+    """Return True, for a signal handler, if a process or thread is starting: the signal is raised again afterwards."""
     if _sections:
         _postponed.append(number)
     return bool(_sections)

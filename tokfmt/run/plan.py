@@ -1,17 +1,17 @@
-"""A conversion as a list of regions, each owned by exactly one task; how a plan is run, and what of it is journaled.
+"""Plan a conversion as regions, each written by exactly one task; run the plan; and keep its journal.
 
-The journal says what is done already, so that the next run need not do it again. In the hidden sibling of a destination
+The journal lists finished work, so that the next run does not repeat it. It is in the hidden sibling of a destination
 that is kept (`core.atomic_output.Staging`):
 
-    setup                 locked while something is done once for all
-    created.json ...      what was done once: the value that came of it (created-train.json: of one split)
-    journal-3-of-8        what task 3 of 8 has finished, a line each (0 of 1: all of it)
-    lock-of-journal-...   held while it is written
+    setup                 locked while a step runs that is done once for all tasks
+    created.json ...      the result of such a step (created-train.json: of one split)
+    journal-3-of-8        the finished work of task 3 of 8, one line each (0 of 1: of all)
+    lock-of-journal-...   locked while the journal is open
 
     line = crc32 of the rest, 8 hex digits; a space; JSON [kind, number, facts]; newline
 
-A line is written and fsynced after all that it vouches for is on the disk. Reading stops at the first line that is not
-whole: a process that is killed, or a full disk, tears the last one.
+A line is written and fsynced after all data that it lists is on the disk. Reading stops at the first incomplete line: a
+killed process, or a full disk, tears the last one.
 """
 
 from __future__ import annotations
@@ -49,39 +49,39 @@ T = TypeVar("T")
 Done = Mapping[int, Any]
 
 _CREATED = "created"
-_SHARE = 9  # syncing may take one part of ten
-_PATIENCE = 600  # seconds until whoever prepares the destination, another task at most, must be done
+_SHARE = 9  # Flushing takes at most one part in ten of the time.
+_PATIENCE = 600  # Seconds to wait for another task that prepares the destination.
 
 
 class NullJournal:
-    """A journal that keeps nothing: of a conversion that leaves nothing behind.
+    """Discard journal entries of runs that cannot be resumed.
 
     Attributes:
-        keeps: What is done stays done for later runs, so parts must not go before the end.
+        keeps: Entries are kept for later runs, so parts must stay until the end.
     """
 
     keeps = False
 
     def done(self, kind: str) -> Done:  # noqa: ARG002
-        """What earlier runs finished of one kind: facts by number."""
+        """Return the facts of finished work of one kind in earlier runs, by number."""
         return {}
 
     def add(self, kind: str, number: int, facts: object) -> None:
-        """Say that something is finished."""
+        """Record that a unit of work is finished."""
 
     def sync(self) -> None:
-        """Bring what was added to the disk."""
+        """Flush the added entries to the disk."""
 
     def once(self, name: str, make: Callable[[], T]) -> T:  # noqa: ARG002
-        """What `make` gives (JSON), called by the first run only."""
+        """Return `make()`, a JSON value. Only the first run calls it."""
         return make()
 
     def begin(self, create: Callable[[], None], part: str = "") -> None:  # noqa: ARG002
-        """Make the destination, or one part of it after another, once."""
+        """Create the destination, or one part of it, once."""
         create()
 
     def durable(self, function: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
-        """A function for another machine, which has to bring to its disk what it wrote there."""
+        """Wrap a function that runs on another machine, so that it flushes its files to the disk there."""
         return function
 
 
@@ -101,7 +101,7 @@ class Task:
         return f"journal-{self.index}-of-{self.count}"
 
     def of(self, items: Sequence[T]) -> Sequence[T]:
-        """Its share: near-equal, contiguous."""
+        """Return its contiguous part of the items. Parts have nearly equal sizes."""
         return items[len(items) * self.index // self.count : len(items) * (self.index + 1) // self.count]
 
 
@@ -109,33 +109,36 @@ WHOLE = Task()
 
 
 class Share:
-    """What a task does of several lists of items: every n-th of all, so that lists of one are dealt out as well."""
+    """The part of a task in several lists of items: every n-th item across all lists.
+
+    This distributes lists of one item as well.
+    """
 
     def __init__(self, task: Task) -> None:
         self.task, self._before = task, 0
 
     def of(self, items: Sequence[T]) -> Sequence[T]:
-        """Its part of the next list; all tasks have to come with the same lists in the same order."""
+        """Return its part of the next list. All tasks must pass the same lists in the same order."""
         first = (self.task.index - self._before) % self.task.count
         self._before += len(items)
         return items[first :: self.task.count]
 
 
 class Journal(NullJournal):
-    """The journal of one task, open for writing; a context manager. Not for several threads."""
+    """The journal of one task, open for writing. A context manager; not thread-safe."""
 
     keeps = True
 
     def __init__(self, home: Path, task: Task = WHOLE, also: Sequence[Task] = ()) -> None:
-        """Open it, made if need be.
+        """Open the journal, or create it.
 
         Args:
             home: The hidden sibling.
-            task: Whose journal it is.
+            task: The task whose journal is written.
             also: Tasks whose journals are read as well.
 
         Raises:
-            ConversionError: Another process writes it.
+            ConversionError: If another process writes it.
         """
         self.home, self.task = home, task
         place = home / f"lock-of-{task.journal}"
@@ -159,7 +162,7 @@ class Journal(NullJournal):
 
     @property
     def empty(self) -> bool:
-        """Nothing was finished that is worth keeping."""
+        """True if no work was finished that is worth keeping."""
         return not self._size and not self._done and not self._pending
 
     def done(self, kind: str) -> Done:
@@ -174,7 +177,7 @@ class Journal(NullJournal):
             self.sync()
 
     def sync(self) -> None:
-        """Bring all that was added to the disk, after what it vouches for."""
+        """Flush all added entries to the disk, after the data that they list."""
         began = time.monotonic()
         sync_file_system(self.home)
         lines = b"".join(self._pending)
@@ -183,7 +186,7 @@ class Journal(NullJournal):
                 os.fsync(self._fd)
                 self._size += len(lines)
                 self._pending.clear()
-        finally:  # what was torn must not stand before the next line
+        finally:  # A torn line must not precede the next line.
             os.ftruncate(self._fd, self._size)
         self._synced = time.monotonic()
         self._cost = self._synced - began
@@ -203,7 +206,7 @@ class Journal(NullJournal):
         def afresh() -> None:
             build = self.home / "build"
             if not any(self.home.glob(f"{_CREATED}*.json")):
-                shutil.rmtree(build)  # a run may have been killed while it made the destination
+                shutil.rmtree(build)  # A run may have been killed while it created the destination.
                 make_private(build)
             create()
 
@@ -236,7 +239,7 @@ class Journal(NullJournal):
     ) -> None:
         try:
             self.sync()
-        except OSError:  # what is not journaled will be done again
+        except OSError:  # A resumed run repeats work that is not in the journal.
             if error is None:
                 raise
         finally:
@@ -245,7 +248,7 @@ class Journal(NullJournal):
 
 
 def of_part(name: str, part: str) -> str:
-    """The name under which something is kept for one part (split) of a conversion; the name itself for all of it."""
+    """Return the name of a journal item for one part (split) of a conversion; `name` itself for all of it."""
     return f"{name}-{part}" if part else name
 
 
@@ -260,7 +263,7 @@ class _Durable:
 
 
 def keep_only(path: Path, kept: Callable[[str], bool]) -> int:
-    """Take all other kinds of entries out of a journal that nobody has open; how many are left."""
+    """Remove all other kinds of entries from a journal that is not open. Return the number of entries left."""
     content = path.read_bytes()[: read_journal(path)[1]] if path.exists() else b""
     lines = [line for line in content.splitlines(keepends=True) if kept(json.loads(line[9:])[0])]
     write_whole(path, b"".join(lines))
@@ -268,7 +271,7 @@ def keep_only(path: Path, kept: Callable[[str], bool]) -> int:
 
 
 def read_journal(path: Path) -> tuple[list[tuple[str, int, Any]], int]:
-    """The whole lines of a journal, (kind, number, facts) each, and how many bytes they are; none without a file."""
+    """Return the complete lines of a journal as (kind, number, facts), and their size in bytes; ([], 0) if it is missing."""
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -287,19 +290,20 @@ def read_journal(path: Path) -> tuple[list[tuple[str, int, Any]], int]:
     return entries, size
 
 
-# carried out
+# Running a plan
 
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """Where tasks run.
+    """The executor of a conversion, and the directories that its tasks share.
 
     Attributes:
-        executor, jobs: What carries them out, and how many at a time.
-        scratch: A directory that they share.
-        journal: What earlier runs have done.
-        texts: The directory of tokenised text where all tasks of a conversion share one; None: `scratch`.
-        share: Of text only this is tokenised: the rest is for other tasks.
+        executor: Runs the tasks.
+        jobs: Number of tasks at a time.
+        scratch: A directory that the tasks share.
+        journal: Finished work of earlier runs.
+        texts: Directory of tokenized text that all tasks of a conversion share; None: `scratch`.
+        share: The part of the text that this task tokenizes. Other tasks tokenize the rest. None: all.
     """
 
     executor: Executor
@@ -311,19 +315,20 @@ class Workers:
 
     @property
     def tasks(self) -> int:
-        """How many tasks tokenise the text."""
+        """Number of tasks that tokenize the text."""
         return 1 if self.share is None else self.share.task.count
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[I, R]):
-    """How results of one kind are journaled.
+    """How results of one kind of work are journaled.
 
     Attributes:
-        name: In the journal.
-        number: Of an item; its result has the same, `finished`.
-        facts: What of a result is journaled, as JSON.
-        recall: The result again, or None when it cannot be relied on.
+        name: Kind of the journal entries.
+        number: Returns the number of an item.
+        finished: Returns the number of the item of a result.
+        facts: Returns the facts of a result that are journaled, as JSON.
+        recall: Returns the result of journaled facts; None if it is no longer valid.
     """
 
     name: str
@@ -336,7 +341,7 @@ class Kind(Generic[I, R]):
 def journaled(
     kind: Kind[I, R], function: Callable[[S, I], R], shared: S, items: Iterable[I], workers: Workers
 ) -> Iterator[R]:
-    """Like `run_tasks`; results of earlier runs come first and are not made again."""
+    """Yield the results of `run_tasks`. Results of earlier runs come first, and are not computed again."""
     journal, left = workers.journal, []
     done = journal.done(kind.name)
     for item in items:
@@ -354,7 +359,7 @@ def journaled(
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What will be written: a writer, its source, and the regions that the writer has cut."""
+    """The regions of a conversion, with its writer and its source."""
 
     writer: TokenWriter
     source: TokenReader
@@ -365,7 +370,7 @@ def plan(source: TokenReader, writer: TokenWriter, size: int = REGION) -> Plan:
     """Let the writer cut its output into regions of about `size` tokens.
 
     Raises:
-        IncompleteWriteError: The regions do not cover the source: something would be left out in silence.
+        IncompleteWriteError: If the regions do not cover the source, so that tokens would be left out silently.
     """
     regions = writer.regions(source, size)
     end = 0
@@ -385,25 +390,25 @@ def plan(source: TokenReader, writer: TokenWriter, size: int = REGION) -> Plan:
 
 
 def run(job: Plan, workers: Workers, task: Task | None = None, part: str = "") -> Iterator[Receipt]:
-    """Create the destination, write every region, yield receipts as they come, and commit.
+    """Create the destination, write every region, yield receipts as they arrive, and commit.
 
-    What the workers' journal has of it is not done again.
+    Work that the journal of the workers lists is not repeated.
 
     Args:
-        job: What to write.
-        workers: Where.
-        task: Write this share only, and leave the commit to a run that finds all shares journaled.
-        part: Name of what is written, if it shares the journal with others.
+        job: The plan.
+        workers: The executor.
+        task: Write only the part of this task. A later run that finds the parts of all tasks in the journal commits.
+        part: Name of the part, if several parts share the journal.
 
     Raises:
-        IncompleteWriteError: A region has no receipt; nothing was committed.
+        IncompleteWriteError: If a region has no receipt. The destination is then not committed.
     """
     journal = workers.journal
     journal.begin(lambda: job.writer.create(job.source), part)
     receipts: list[Receipt] = []
     regions = job.regions if task is None else task.of(job.regions)
     kind = replace(RECEIPTS, name=of_part(RECEIPTS.name, part))
-    ready = None if journal.keeps else _Ready(job)  # what is kept is committed in one go
+    ready = None if journal.keeps else _Ready(job)  # A resumable run commits in one step.
     for receipt in journaled(kind, _write, job, regions, workers):
         receipts.append(receipt)
         if ready is not None:
@@ -417,21 +422,21 @@ def run(job: Plan, workers: Workers, task: Task | None = None, part: str = "") -
 
 
 class _Ready:
-    """Have regions gathered as soon as they and all before them are written."""
+    """Gather regions in order, each as soon as it and all regions before it are written."""
 
     def __init__(self, job: Plan) -> None:
         self._job, self._order = job, deque(region.index for region in job.regions)
         self._waiting: dict[int, Receipt] = {}
 
     def add(self, receipt: Receipt) -> None:
-        """Take up a receipt, and have all regions gathered whose turn has come."""
+        """Add a receipt, and gather all regions that are next in order."""
         self._waiting[receipt.region] = receipt
         while self._order and self._order[0] in self._waiting:
             self._job.writer.gather(self._job.source, self._waiting.pop(self._order.popleft()))
 
 
 def commit(job: Plan, receipts: Iterable[Receipt]) -> None:
-    """Finish the destination, after checking that every region has its receipt."""
+    """Commit the destination, after a check that every region has a receipt."""
     by_region = {receipt.region: receipt for receipt in receipts}
     missing = [region.index for region in job.regions if region.index not in by_region]
     if missing:
@@ -459,7 +464,13 @@ def _write(job: Plan, region: Region) -> Receipt:
 
 
 class Scan(NamedTuple):
-    """One pass over a token axis: largest id (-1 if none), how often the separator occurs, and where first (-1)."""
+    """The result of one pass over a token axis.
+
+    Attributes:
+        max_id: Largest token ID; -1 if there is none.
+        separators: Number of separators.
+        first: Position of the first separator; -1 if there is none.
+    """
 
     max_id: int
     separators: int
@@ -467,7 +478,7 @@ class Scan(NamedTuple):
 
 
 def scan(source: TokenReader, eos_id: int | None, workers: Workers, size: int = REGION) -> Scan:
-    """Find the largest id and the separators inside sequences, in parallel."""
+    """Find the largest token ID and the separators inside sequences, in parallel."""
     intervals = list(windows(0, source.info.tokens, size))
     parts = list(run_tasks(_scan, (source, eos_id), intervals, workers.executor, workers.jobs, workers.scratch))
     firsts = [part.first for part in parts if part.first >= 0]

@@ -1,24 +1,24 @@
-"""A global shuffle of sequences, in two passes over disk and constant memory.
+"""A global shuffle of sequences, in two passes over the disk and constant memory.
 
-Every sequence i has a key, `draws(seed, SHUFFLE, i)`; the shuffled order is by key (equal keys: by number). Keys are
-independent and uniform, so every order is equally likely, and the order depends on the seed and the number of sequences
-alone: not on tokens, windows, buckets, workers or the format. A bucket is a part of the range of keys:
+Every sequence i has a key, `draws(seed, SHUFFLE, i)`, and the shuffled order is the order of keys (equal keys: of
+numbers). Keys are independent and uniform, so every order is equally likely. The order depends only on the seed and the
+number of sequences, not on tokens, windows, buckets, workers or the format. A bucket is an interval of keys:
 
-1. tasks walk the source in order and spill each sequence to its bucket (`scatter`);
-2. `Shuffled` reads: a bucket fits in memory, is sorted by key when it is first wanted, and a few are kept.
+1. Tasks read the source in order and write each sequence to its bucket (`scatter`).
+2. `Shuffled` reads. A bucket fits in memory. It is sorted by key on first use, and a few buckets are cached.
 
-Nothing is held for each sequence: the shuffled offsets are a file as well. One copy of the tokens lies in scratch; when
-the conversion may be continued (`run.plan`), spills are journaled as they are whole, and stay until its end.
+Memory does not grow with the number of sequences: the shuffled offsets are in a file as well. Scratch holds one copy of
+the tokens. If the conversion can be resumed (`run.plan`), complete spills are journaled, and stay until its end.
 
-In the first pass every sequence goes to the bucket that its draw names; each task spills to a file.
+In the first pass, each task writes a spill file:
 
     spill     bytes                content
-    entries   24 a sequence        bucket after bucket: key <u8, start <i8, length <i8 (`ENTRY`), in order of the source
-    tokens    width of the source  bucket after bucket: the tokens of the same sequences, but of those that are long
+    entries   24 per sequence      bucket after bucket: key <u8, start <i8, length <i8 (`ENTRY`), in order of the source
+    tokens    width of the source  bucket after bucket: the tokens of the same sequences, without long ones
 
-Spills live in scratch for the time of one conversion, however often that is continued; they are no format. A task
-counts first (offsets only), so every write has its place: a task may run again, and holds a window of tokens whatever
-it owns. Long sequences (more than `LONG` tokens) are not spilled: they are read from the source, one random access
+Spills are in scratch for the time of one conversion, including its resumed runs; their layout is not a format. A task
+first counts (offsets only), so the position of every write is known: a task can run again, and holds one window of
+tokens. Long sequences (more than `LONG` tokens) are not spilled. They are read from the source, with one random access
 each.
 """
 
@@ -51,20 +51,20 @@ from tokfmt.run.plan import Kind, Workers, journaled, of_part
 
 ENTRY = np.dtype([("key", "<u8"), ("start", "<i8"), ("length", "<i8")])
 LONG = WINDOW
-MOST_BUCKETS = 1 << 14  # so that their numbers fit 16 bits, which numpy sorts by radix
-_MOST_TASKS = 128  # each is a spill that is kept open
-_MANY = 1 << 16  # sequences looked at at once
+MOST_BUCKETS = 1 << 14  # Their numbers fit into 16 bits, which numpy sorts by radix.
+_MOST_TASKS = 128  # Each task has a spill file that stays open.
+_MANY = 1 << 16  # Sequences whose offsets are read at once.
 
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """What every task shares.
+    """The arguments that all tasks share.
 
     Attributes:
-        source: What is shuffled.
-        seed: Of the shuffle.
-        buckets: How many, at most `MOST_BUCKETS`. The shuffled order does not depend on it.
-        home: A directory for the spills.
+        source: The reader to shuffle.
+        seed: Seed of the shuffle.
+        buckets: Number of buckets, at most `MOST_BUCKETS`. The order does not depend on it.
+        home: Directory of the spills.
     """
 
     source: TokenReader
@@ -75,14 +75,14 @@ class Scatter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spill:
-    """What a task says of the file it wrote.
+    """The result of a task: the layout of its spill file.
 
     Attributes:
-        number: Of the task; tasks are numbered in order of the source.
+        number: Number of the task, in order of the source.
         path: The file.
-        entries: int64[buckets + 1], entries before each bucket.
-        tokens: int64[buckets + 1], tokens before each bucket, long sequences not counted.
-        read: Tokens of the source that the task has done.
+        entries: int64[buckets + 1], number of entries before each bucket.
+        tokens: int64[buckets + 1], number of tokens before each bucket, without long sequences.
+        read: Number of source tokens that the task processed.
     """
 
     number: int
@@ -92,12 +92,12 @@ class Spill:
     read: int
 
     def facts(self) -> list[object]:
-        """What a journal says of it."""
+        """Return the attributes for the journal."""
         return [self.entries.tolist(), self.tokens.tolist(), self.read]
 
     @staticmethod
     def recalled(job: Scatter, number: int, facts: tuple[list[int], list[int], int]) -> Spill | None:
-        """The spill that an earlier run wrote, or None when it is not there as journaled."""
+        """Return the spill of an earlier run; None if its file is missing or has another size."""
         entries, tokens = (np.array(counts, np.int64) for counts in facts[:2])
         spill = Spill(number, spill_path(job, number), entries, tokens, facts[2])
         size = int(entries[-1]) * ENTRY.itemsize + int(tokens[-1]) * job.source.info.dtype.itemsize
@@ -106,12 +106,12 @@ class Spill:
 
 
 def spill_path(job: Scatter, number: int) -> Path:
-    """Where a task spills."""
+    """Return the path of the spill of a task."""
     return job.home / f"spill-{number:06d}"
 
 
 def cuts(source: TokenReader) -> list[tuple[int, int, int]]:
-    """Tasks: a number, and the sequences `first <= i < last` that it scatters."""
+    """Return the tasks: a number, and the range `first <= i < last` of sequences that the task scatters."""
     info = source.info
     step = max(REGION, -(-info.tokens // _MOST_TASKS))
     firsts = {0, *(sequence_at(source, position) for position in range(step, info.tokens, step))}
@@ -120,7 +120,7 @@ def cuts(source: TokenReader) -> list[tuple[int, int, int]]:
 
 
 def scatter(job: Scatter, item: tuple[int, int, int]) -> Spill:
-    """Spill some sequences; the task function for `run.execute.run_tasks`."""
+    """Write a range of sequences to a spill. This is the task function for `run.execute.run_tasks`."""
     number, first, last = item
     path, dtype = spill_path(job, number), job.source.info.dtype
     entries, tokens = _counted(job, first, last)
@@ -139,18 +139,18 @@ def scatter(job: Scatter, item: tuple[int, int, int]) -> Spill:
 
 
 def bucket_of(keys: NDArray[np.uint64], buckets: int) -> NDArray[np.uint16]:
-    """The bucket of each key: equal parts of the range of keys, in order."""
+    """Return the bucket of each key, uint16[n]. Buckets are equal intervals of keys, in order."""
     return ((keys >> np.uint64(32)) * np.uint64(buckets) >> np.uint64(32)).astype(np.uint16)
 
 
 def _counted(job: Scatter, first: int, last: int) -> tuple[Offsets, Offsets]:
-    """Entries and tokens before each bucket, int64[buckets + 1] each."""
+    """Return the number of entries and of tokens before each bucket, int64[buckets + 1] each."""
     entries, tokens = np.zeros(job.buckets + 1, np.int64), np.zeros(job.buckets + 1, np.int64)
     for a, b in windows(first, last, _MANY):
         lengths = np.diff(job.source.offsets(a, b))
         bucket = bucket_of(draws(job.seed, SHUFFLE, a, b), job.buckets)
         entries[1:] += np.bincount(bucket, minlength=job.buckets)
-        # weights are summed as float64: exact, because a window of sequences that are not long is far below 2^53
+        # bincount adds weights as float64. The sums are exact, because a window without long sequences is below 2^53.
         spilled = np.where(lengths > LONG, 0, lengths)
         tokens[1:] += np.bincount(bucket, spilled, job.buckets).astype(np.int64)
     return np.cumsum(entries), np.cumsum(tokens)
@@ -159,7 +159,7 @@ def _counted(job: Scatter, first: int, last: int) -> tuple[Offsets, Offsets]:
 def _sorted_batches(
     job: Scatter, first: int, last: int
 ) -> Iterator[tuple[int, NDArray[np.void], NDArray[np.unsignedinteger]]]:
-    """For each window of the source and each bucket in it: the bucket, its entries, its tokens."""
+    """Yield the bucket, its entries and its tokens, for each window of the source and each bucket in it."""
     for a, offsets in _batches(job.source, first, last):
         keys = draws(job.seed, SHUFFLE, a, a + len(offsets) - 1)
         bucket = bucket_of(keys, job.buckets)
@@ -178,7 +178,7 @@ def _sorted_batches(
 
 
 def _batches(source: TokenReader, first: int, last: int) -> Iterator[tuple[int, Offsets]]:
-    """Runs of sequences of a window of tokens at most, or one long sequence: its first number, its offsets."""
+    """Yield runs of sequences of at most a window of tokens, or one long sequence: its first number, and offsets."""
     while first < last:
         offsets = source.offsets(first, min(last, first + _MANY))
         count = max(1, int(np.searchsorted(offsets, offsets[0] + LONG, side="right")) - 1)
@@ -186,9 +186,9 @@ def _batches(source: TokenReader, first: int, last: int) -> Iterator[tuple[int, 
         first += count
 
 
-_KEPT = 1 << 26  # bytes of all buckets kept in memory, about
-_LARGEST, _SMALLEST = 1 << 24, 1 << 21  # bytes of one, about, while it is sorted
-_SORTING = 4 * ENTRY.itemsize  # bytes a sequence takes meanwhile: its entry, twice, its places before and after
+_KEPT = 1 << 26  # Approximate bytes of all buckets in memory.
+_LARGEST, _SMALLEST = 1 << 24, 1 << 21  # Approximate bounds of the bytes of a bucket while it is sorted.
+_SORTING = 4 * ENTRY.itemsize  # Bytes per sequence meanwhile: its entry twice, and its offsets before and after.
 
 
 @contextmanager
@@ -201,20 +201,20 @@ def shuffled(
     bucket: int | None = None,
     progress: Callable[[int], None] = ignore,
 ) -> Iterator[Shuffled]:
-    """The sequences of `source` in the order that `seed` draws; its files in scratch go at the end.
+    """Yield a reader of the sequences of `source` in the order of `seed`. Its files in scratch are removed at the end.
 
-    Beyond `MOST_BUCKETS` times the size of a bucket (some 275 GB) buckets grow with the source.
+    Beyond `MOST_BUCKETS` times the size of a bucket (about 275 GB), buckets grow with the source.
 
     Args:
-        source: What to shuffle. It is read again for long sequences.
+        source: The reader to shuffle. Long sequences are read from it again.
         seed: 0..2^64-1.
-        workers: Where to run; what its journal has is not done again.
-        part: Name of what is shuffled, if it shares the journal with others.
-        bucket: Bytes that a bucket takes while it is sorted, about; the order does not depend on it.
-        progress: Told how many more tokens were spilled.
+        workers: The executor. Work that its journal lists is not repeated.
+        part: Name of the part, if several parts share the journal.
+        bucket: Approximate bytes of a bucket while it is sorted. The order does not depend on it.
+        progress: Called with the number of further tokens that were spilled.
 
     Raises:
-        ConversionError: Its buckets would take more than a share of the memory; nothing was done then.
+        ConversionError: If its buckets would take more than half of the memory. Nothing was written then.
     """
     home, kept, journal = workers.scratch / of_part("done-shuffle", part), workers.jobs + 1, workers.journal
     size = bucket or min(max(_KEPT // kept, _SMALLEST), _LARGEST)
@@ -237,12 +237,12 @@ def shuffled(
 
 
 def _check_room(total: int, buckets: int, kept: int) -> None:
-    """Refuse buckets that no memory holds.
+    """Raise ConversionError if the buckets do not fit in memory.
 
     Args:
-        total: Bytes of all while they are sorted.
-        buckets: How many they are.
-        kept: How many are in memory at once.
+        total: Bytes of all buckets while they are sorted.
+        buckets: Number of buckets.
+        kept: Number of buckets that are in memory at once.
     """
     held = total // buckets * (kept + 1)
     if held > share():
@@ -253,7 +253,7 @@ def _check_room(total: int, buckets: int, kept: int) -> None:
 
 
 def _spills(job: Scatter, part: str) -> Kind[tuple[int, int, int], Spill]:
-    """How spills are journaled."""
+    """Return how spills are journaled."""
     return Kind(
         of_part("spill", part),
         number=lambda item: item[0],
@@ -264,10 +264,9 @@ def _spills(job: Scatter, part: str) -> Kind[tuple[int, int, int], Spill]:
 
 
 class Shuffled:
-    """The sequences of a source in order of their keys.
+    """A reader of the sequences of a source in order of their keys.
 
-    The axis is a row of pieces, each the short sequences that follow one another in a bucket, or one long sequence,
-    which lies in the source.
+    The axis consists of pieces. A piece is a run of short sequences in one bucket, or one long sequence in the source.
     """
 
     def __init__(self, source: TokenReader, buckets: _Buckets, path: Path) -> None:
@@ -279,7 +278,7 @@ class Shuffled:
             for number in range(buckets.count):
                 entries = buckets.ordered(number)
                 offsets = at + offsets_of(entries["length"])
-                out.write(offsets[:-1].tobytes())  # tofile does not say that the disk is full
+                out.write(offsets[:-1].tobytes())  # ndarray.tofile does not report a full disk.
                 pieces += _pieces(number, entries, offsets)
                 count, at = count + len(entries), int(offsets[-1])
             out.write(np.array([at], np.int64).tobytes())
@@ -321,9 +320,9 @@ class _Piece:
     """A part of the shuffled axis.
 
     Attributes:
-        start: Its first position there.
-        bucket: Where its tokens are, -1: in the source.
-        shift: Taken from a position on the axis, this gives the position in the bucket, or in the source.
+        start: First position on the axis.
+        bucket: Bucket of its tokens; -1: they are in the source.
+        shift: A position on the axis, minus the shift, is the position in the bucket or in the source.
     """
 
     start: int
@@ -332,7 +331,7 @@ class _Piece:
 
 
 def _pieces(bucket: int, entries: NDArray[np.void], offsets: Offsets) -> Iterator[_Piece]:
-    """The pieces of a bucket whose sequences, in shuffled order, lie at `offsets` on the axis."""
+    """Yield the pieces of a bucket whose sequences, in shuffled order, have the given offsets on the axis."""
     start = shift = int(offsets[0])
     for k in np.flatnonzero(entries["length"] > LONG).tolist():
         at, end = int(offsets[k]), int(offsets[k + 1])
@@ -345,10 +344,10 @@ def _pieces(bucket: int, entries: NDArray[np.void], offsets: Offsets) -> Iterato
 
 
 class _Buckets:
-    """The buckets of all spills. Picklable; threads may share it; keeps the buckets that were wanted last.
+    """The buckets of all spills. Picklable and thread-safe; caches the most recently used buckets.
 
     Attributes:
-        count: How many there are.
+        count: Number of buckets.
     """
 
     def __init__(self, spills: Sequence[Spill], dtype: np.dtype[np.unsignedinteger], kept: int) -> None:
@@ -362,7 +361,7 @@ class _Buckets:
         self._lock = threading.Lock()
 
     def entries(self, bucket: int) -> NDArray[np.void]:
-        """What lies in a bucket, in order of the source; `ENTRY`[sequences]."""
+        """Return the entries of a bucket in order of the source, `ENTRY`[sequences]."""
         parts = []
         for file, spill in zip(self._files, self.spills, strict=True):
             a, b = spill.entries[bucket : bucket + 2].tolist()
@@ -370,12 +369,12 @@ class _Buckets:
         return np.concatenate(parts)
 
     def ordered(self, bucket: int) -> NDArray[np.void]:
-        """What lies in a bucket, in shuffled order."""
+        """Return the entries of a bucket in shuffled order."""
         entries = self.entries(bucket)
         return entries[_order(entries["key"])]
 
     def tokens(self, bucket: int) -> Tokens:
-        """The sequences of a bucket in shuffled order, without the long ones; not to be written to."""
+        """Return the sequences of a bucket in shuffled order, without long ones; read-only."""
         with self._lock:
             loading = self._recent.get(bucket)
             mine = loading is None
@@ -384,7 +383,7 @@ class _Buckets:
                 while len(self._recent) > self.kept:
                     self._recent.popitem(last=False)
             self._recent.move_to_end(bucket)
-        if mine:  # whoever else wants it meanwhile waits
+        if mine:  # Other threads wait for the future.
             try:
                 loading.set_result(self._load(bucket))
             except BaseException as error:
@@ -419,7 +418,7 @@ class _Buckets:
 
 
 def _order(keys: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Numbers that sort keys, equal ones in order."""
-    order = np.argsort(keys)  # twice as fast as a stable sort, and the same unless keys are equal
+    """Return the indices that sort keys. Equal keys stay in order."""
+    order = np.argsort(keys)  # Twice as fast as a stable sort, with the same result unless keys are equal.
     found = keys[order]
     return np.argsort(keys, kind="stable") if (found[1:] == found[:-1]).any() else order

@@ -1,4 +1,4 @@
-"""Read a dataset that is held in memory."""
+"""A reader of a dataset that is held in memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tokfmt.core.reader import Info, Layout, check_interval, largest_id
 
 
 class MemoryReader:
-    """A dataset held in memory: for tests, small inputs, and as the shape of every other reader."""
+    """A dataset held in memory, for tests and small inputs. It is also the simplest example of a reader."""
 
     def __init__(self, ragged: Ragged) -> None:
         self.ragged = ragged
@@ -24,4 +24,4 @@ class MemoryReader:
         return self.ragged.offsets[first : last + 1]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, because no file is open."""

@@ -1,7 +1,6 @@
-"""Select some of the sequences of a reader: a run, those that are not empty, any chosen or picked one by one.
+"""Views that select sequences of a reader: a range, the non-empty ones, those of a mask, or given numbers in any order.
 
-Also several readers, one after the other, as one (`Concat`), facts that a scan has found (`Known`), and an axis in rows
-of one length (`Rows`).
+`Concat` joins several readers, `Known` adds the facts of a scan, and `Rows` cuts an axis into rows of one length.
 """
 
 from __future__ import annotations
@@ -47,18 +46,18 @@ class Slice(View):
         return self.source, position + self._start
 
     def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
-        """The same sequences of what the source has; see `protocols.Restorable`."""
+        """Return the same sequences of the source's axis with separators; see `protocols.Restorable`."""
         whole = restored(self.source, eos_id, read=read, before=before)
         return None if whole is None else Slice(whole, self.first, self.last)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """As those of the source; see `protocols.RawCopyable`."""
+        """Return the pieces of the source; see `protocols.RawCopyable`."""
         check_interval(start, stop, self._stop - self._start)
         return pieces_of(self.source, start + self._start, stop + self._start)
 
 
 class Leading(Indexed):
-    """The first tokens of a stream, which are one row."""
+    """The first tokens of a stream, as one row."""
 
     def __init__(self, source: TokenReader, tokens: int) -> None:
         self._offsets = np.array([0, tokens][: 1 + bool(tokens)], np.int64)
@@ -70,7 +69,7 @@ class Leading(Indexed):
 
 
 class NonEmpty(Indexed):
-    """A source without its empty sequences; the token axis stays as it is. Keeps 8 bytes a sequence."""
+    """A source without its empty sequences. The token axis does not change. Holds 8 bytes per sequence."""
 
     def __init__(self, source: TokenReader) -> None:
         parts = [np.empty(0, np.int64)]
@@ -82,7 +81,7 @@ class NonEmpty(Indexed):
 
 
 def empty_sequences(source: TokenReader) -> tuple[int, int]:
-    """How many sequences are empty, and the number of the first (-1 when none is). Reads offsets only."""
+    """Return the number of empty sequences, and the number of the first (-1 if there is none). Reads only offsets."""
     count, first = 0, -1
     for a, b in windows(0, source.info.sequences):
         empty = np.flatnonzero(np.diff(source.offsets(a, b)) == 0)
@@ -93,7 +92,7 @@ def empty_sequences(source: TokenReader) -> tuple[int, int]:
 
 
 def lost_empties(source: TokenReader, allow_loss: frozenset[str] = frozenset()) -> list[Loss]:  # noqa: ARG001
-    """See `WriterTraits.lost`: empty sequences, of a format whose separators alone mark boundaries."""
+    """Implement `WriterTraits.lost` for a format that cannot store empty sequences."""
     count, first = empty_sequences(source)
     if not count:
         return []
@@ -101,42 +100,42 @@ def lost_empties(source: TokenReader, allow_loss: frozenset[str] = frozenset()) 
 
 
 class Known(View):
-    """A source that a scan has read from end to end, and found the largest id of."""
+    """A source that was scanned to its end, so that its largest token ID is known."""
 
     def __init__(self, source: TokenReader, max_id: int) -> None:
         super().__init__(source, replace(source.info, max_id=max_id))
         self.max_id = max_id
 
     def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:  # noqa: ARG002
-        """As the source's, if it has one, which has been read; see `protocols.Restorable`."""
+        """Return the source's axis with separators, which is fully read; see `protocols.Restorable`."""
         stored = restored(self.source, eos_id, read=True, before=before)
         return None if stored is None else Known(stored, max(self.max_id, eos_id))
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """As those of the source; see `protocols.RawCopyable`."""
+        """Return the pieces of the source; see `protocols.RawCopyable`."""
         return pieces_of(self.source, start, stop)
 
 
-_GAP = 1 << 16  # tokens; reading on over fewer that are not wanted is cheaper than another read
-_MANY = 1 << 16  # sequences looked at at once
+_GAP = 1 << 16  # It is faster to read fewer unneeded tokens than this than to read again.
+_MANY = 1 << 16  # Sequences whose offsets are read at once.
 
 Mask = Callable[[int, int], NDArray[np.bool_]]
 
 
 class Chosen(Indexed):
-    """The sequences of a source that a mask chooses, in order.
+    """The sequences of a source that a mask selects, in order.
 
-    Keeps 8 bytes a chosen sequence, and 16 a run of chosen ones that follow one another. `Info.max_id` stays that of
-    the whole source: a bound.
+    Holds 8 bytes per selected sequence, and 16 per run of consecutive ones. `Info.max_id` is that of the whole source:
+    an upper bound.
     """
 
     def __init__(self, source: TokenReader, mask: Mask, *, apart: bool = False) -> None:
-        """Ask for the mask of every window of sequences, twice.
+        """Read the offsets of the selected sequences. Calls the mask twice for every window of sequences.
 
         Args:
-            source: What is chosen from.
-            mask: `mask(first, last)` is bool[last - first]: whether sequences `first <= i < last` are chosen.
-            apart: What lies between chosen sequences is never read: it may be damaged.
+            source: The source.
+            mask: `mask(first, last)` returns bool[last - first]: True for sequences that are selected.
+            apart: Never read tokens between selected sequences, because they may be damaged.
         """
         self._most = 0 if apart else _GAP
         count = runs = before = 0
@@ -168,7 +167,7 @@ class Chosen(Indexed):
             return np.empty(0, self.info.dtype)
         first = int(self._at.searchsorted(start, side="right")) - 1
         last = int(self._at.searchsorted(stop))
-        if last == first + 1:  # of one run, as a sequence is
+        if last == first + 1:  # The interval is in one run, as every sequence is.
             shift = int(self._shift[first])
             return self.source.tokens(start + shift, stop + shift)
         starts = np.maximum(self._at[first:last], start)
@@ -179,12 +178,12 @@ class Chosen(Indexed):
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
-        """See `protocols.Scattered`: a sequence is of one run."""
+        """Implement `protocols.Scattered`. Each sequence is in one run."""
         runs = self._at.searchsorted(begins, side="right") - 1
         read_scattered(self.source, begins + self._shift[runs], places, lengths, out)
 
     def _read(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> list[Tokens]:
-        """The tokens of disjoint intervals of the source, in order; near ones with one read."""
+        """Return the tokens of disjoint intervals of the source, in order. Intervals that are close take one read."""
         found, k = [], 0
         far = np.append(np.flatnonzero(begins[1:] - ends[:-1] > self._most) + 1, len(begins))
         while k < len(begins):
@@ -208,17 +207,18 @@ class Chosen(Indexed):
 
 
 class Intervals(Indexed):
-    """Intervals of a source as sequences, in the order given; any may overlap, or come again.
+    """Intervals of a source as sequences, in the given order. They may overlap or repeat.
 
-    Keeps 16 bytes an interval. `Info.max_id` stays that of the whole source: a bound.
+    Holds 16 bytes per interval. `Info.max_id` is that of the whole source: an upper bound.
     """
 
     def __init__(self, source: TokenReader, starts: Offsets, lengths: Offsets) -> None:
-        """Take down where they are.
+        """Hold the intervals.
 
         Args:
-            source: What they are intervals of.
-            starts, lengths: int64[n]; each lies within the source.
+            source: The source.
+            starts: First position of each interval, int64[n].
+            lengths: Number of tokens of each interval, int64[n]. Each interval is within the source.
         """
         self._starts, self._offsets = starts, offsets_of(lengths)
         super().__init__(source, replace(source.info, sequences=len(starts), tokens=int(self._offsets[-1])))
@@ -237,7 +237,7 @@ class Intervals(Indexed):
         return self._gathered(begins, lengths)
 
     def _gathered(self, begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> Tokens:
-        """The tokens of intervals of the source, side by side; near ones with one read."""
+        """Return the tokens of intervals of the source, concatenated. Intervals that are close take one read."""
         order = np.argsort(begins, kind="stable")
         begins, lengths = begins[order], lengths[order]
         ends = np.maximum.accumulate(begins + lengths)
@@ -259,7 +259,7 @@ class Intervals(Indexed):
         return self.source, position - int(self._offsets[number]) + int(self._starts[number])
 
     def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """Of a sequence that is there several times, in the first place."""
+        """Implement `protocols.Underlying`. If several intervals hold the token, return the position in the first."""
         if reader is not self.source:
             return None
         lengths = np.diff(self._offsets)
@@ -268,14 +268,14 @@ class Intervals(Indexed):
 
 
 class Picked(Intervals):
-    """The sequences of a source with given numbers, in the order given, each any number of times."""
+    """The sequences of a source with given numbers, in the given order. A number may repeat."""
 
     def __init__(self, source: TokenReader, numbers: NDArray[np.int64]) -> None:
-        """Read the offsets of what is picked.
+        """Read the offsets of the sequences.
 
         Args:
-            source: What is picked from.
-            numbers: int64[n], each 0 <= number < source.info.sequences.
+            source: The source.
+            numbers: int64[n], 0 <= number < source.info.sequences.
         """
         starts, lengths = np.empty((2, len(numbers)), np.int64)
         order = np.argsort(numbers, kind="stable")
@@ -292,7 +292,7 @@ class Picked(Intervals):
 
 
 class Shuffled(Picked):
-    """All sequences of a source in the order that a seed draws: that of `run.shuffle`."""
+    """All sequences of a source in the order of a seed. `run.shuffle` gives the same order."""
 
     def __init__(self, source: TokenReader, seed: int) -> None:
         self.seed = seed
@@ -300,7 +300,7 @@ class Shuffled(Picked):
 
 
 class Rows(View):
-    """The tokens of `source` in rows of `length`; the last may be shorter."""
+    """The tokens of `source` in rows of `length` tokens. The last row may be shorter."""
 
     def __init__(self, source: TokenReader, length: int) -> None:
         info = source.info
@@ -317,11 +317,11 @@ _TOLD: dict[str, object] = {
     "pad_id": None, "split": None, "other_splits": (), "nonstandard_masks": None, "first_nonstandard": -1,
     "loss_masks": "",
 }  # fmt: skip
-"""Facts of a format that are told of several sources if all have the same; else these."""
+"""Attributes of `Info` that several sources share if their values are equal, with the value if they are not."""
 
 
 class Concat:
-    """The sequences of all sources, in order. No sequence runs across two sources."""
+    """The sequences of all sources, in order. No sequence crosses from one source to the next."""
 
     def __init__(self, sources: Sequence[TokenReader]) -> None:
         self.sources = list(sources)
@@ -355,7 +355,7 @@ class Concat:
         return np.concatenate(pieces) if pieces else np.empty(0, self.info.dtype)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """Those of all sources; of one that has none every token counts. See `protocols.Marked`."""
+        """Implement `protocols.Marked`. In a source without marks, every token counts."""
         check_interval(start, stop, self.info.tokens)
         if all(marks_of(source) is None for source in self.sources):
             return None
@@ -366,16 +366,16 @@ class Concat:
         return np.concatenate(pieces)
 
     def scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
-        """By source; see `protocols.Scattered`."""
+        """Implement `protocols.Scattered`, source by source."""
         sources = np.searchsorted(self._starts, begins, side="right") - 1
         for k in np.unique(sources).tolist():
             of = sources == k
             read_scattered(self.sources[k], begins[of] - self._starts[k], places[of], lengths[of], out)
 
     def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
-        """One after the other what the sources have; see `protocols.Restorable`."""
+        """Return the concatenation of the sources' axes with separators; see `protocols.Restorable`."""
         key = eos_id, read, before
-        if key not in self._restored:  # of thousands of sources it is not made for every region anew
+        if key not in self._restored:  # Cached, because every region needs it, and there may be thousands of sources.
             stored = [restored(source, eos_id, read=read, before=before) for source in self.sources]
             axes = [
                 axis or WithSeparators(source, eos_id, before=before)
@@ -385,7 +385,7 @@ class Concat:
         return self._restored[key]
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """Those of all sources; see `protocols.RawCopyable`."""
+        """Return the pieces of all sources; see `protocols.RawCopyable`."""
         check_interval(start, stop, self.info.tokens)
         found: list[Piece] = []
         for k, a, b in self._parts(start, stop):
@@ -405,7 +405,7 @@ class Concat:
         return np.concatenate([*pieces, [self._end_before(last)]])
 
     def _end_before(self, last: int) -> int:
-        """Offset where sequence `last` begins, or the end of the axis."""
+        """Return the offset at which sequence `last` begins, or the end of the axis."""
         if last == self.info.sequences:
             return self.info.tokens
         k = int(np.searchsorted(self._firsts, last, side="right")) - 1
@@ -418,7 +418,7 @@ class Concat:
         return self.sources[k], position - int(self._starts[k])
 
     def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """Of a reader that is there several times, in the first place."""
+        """Implement `protocols.Underlying`. If a reader occurs several times, return the position in the first."""
         for k, source in enumerate(self.sources):
             if source is reader:
                 return int(self._starts[k]) + position
@@ -428,7 +428,7 @@ class Concat:
         return self.sources
 
     def _parts(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-        """Which source, and which of its own positions, an interval of the axis is made of."""
+        """Yield the source, and the interval on its own axis, of each part of an interval of the axis."""
         for k in _touched(self._starts, start, stop):
             base = int(self._starts[k])
             yield k, max(start - base, 0), min(stop, int(self._starts[k + 1])) - base
@@ -442,7 +442,7 @@ class Concat:
 
 
 def _agreed(infos: Sequence[Info]) -> dict[str, Any]:
-    """What formats tell of their data, as far as all sources tell the same."""
+    """Return the attributes of `Info` on which all sources agree."""
     found: dict[str, Any] = {}
     for name, nothing in _TOLD.items():
         values = [getattr(info, name) for info in infos]
@@ -452,7 +452,7 @@ def _agreed(infos: Sequence[Info]) -> dict[str, Any]:
 
 
 def _touched(bounds: Offsets, start: int, stop: int) -> range:
-    """Which sources an interval touches; empty ones in between may be among them."""
+    """Return the sources that an interval touches. Empty sources in between may be included."""
     if start == stop:
         return range(0)
     first = int(np.searchsorted(bounds, start, side="right")) - 1

@@ -1,7 +1,6 @@
-"""Views over one reader: each states only what it changes.
+"""Views over one reader: the base class, views that insert or remove separators, and streams split at a separator.
 
-Where all views take a token; a separator put after or before every sequence, or taken away where an index tells the
-sequences apart; a stream split at its separator: documents are what lies between, before or after one.
+`byte_offset_of` and `position_of` map tokens through all views.
 """
 
 from __future__ import annotations
@@ -41,20 +40,20 @@ from tokfmt.core.resources import cpus
 
 
 class View:
-    """A reader over one other, with the same axis and the same sequences until a view says otherwise.
+    """A reader over another reader. It has the same axis and sequences, except for what a subclass changes.
 
-    Positions beneath ascend with those here, or `above` has to be said anew.
+    Positions in the source ascend with those of the view; otherwise, a subclass overrides `from_source`.
 
     Attributes:
-        source: The reader beneath.
-        passes_on: What lies beneath and is not on this axis has the position of what follows it here, as a separator
-            that was taken away; else it has none.
+        source: The reader below.
+        passes_on: A token of the source that is not on this axis, such as a removed separator, has the position of the
+            next token. If False, it has no position.
     """
 
     passes_on = False
 
     def __init__(self, source: TokenReader, info: Info | None = None) -> None:
-        """`info`: of this axis, if not that of the source."""
+        """Hold the source, and `info` of this axis if it differs from that of the source."""
         self.source, self.info = source, info or source.info
 
     def tokens(self, start: int, stop: int) -> Tokens:
@@ -64,7 +63,7 @@ class View:
         return self.source.offsets(first, last)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """Those of the source: whatever finds tokens finds what is beside them. See `protocols.Marked`."""
+        """Return the marks of the source, mapped as the view maps tokens; see `protocols.Marked`."""
         check_interval(start, stop, self.info.tokens)
         if marks_of(self.source) is None:
             return None
@@ -73,12 +72,12 @@ class View:
         return np.asarray(beside.tokens(start, stop), np.uint8)
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
-        """See `protocols.Underlying`."""
+        """Implement `protocols.Underlying`."""
         check_position(position, self.info.tokens)
         return self.source, position
 
     def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """See `protocols.Underlying`. By bisection: O(log tokens) calls of `beneath`."""
+        """Implement `protocols.Underlying` by bisection, in O(log tokens) calls of `to_source`."""
         low, high = 0, self.info.tokens
         while low < high:
             middle = (low + high) // 2
@@ -88,7 +87,7 @@ class View:
         return low if self.passes_on or self.to_source(low)[1] == position else None
 
     def readers(self) -> tuple[TokenReader]:
-        """See `protocols.Underlying`."""
+        """Implement `protocols.Underlying`."""
         return (self.source,)
 
     def close(self) -> None:
@@ -96,7 +95,7 @@ class View:
 
 
 class Indexed(View):
-    """A view that holds where its sequences begin, and the end of the last: `_offsets`, int64[sequences + 1]."""
+    """A view that holds the offsets of its sequences: `_offsets`, int64[sequences + 1]."""
 
     _offsets: Offsets
 
@@ -106,7 +105,7 @@ class Indexed(View):
 
 
 def byte_offset_of(reader: TokenReader, position: int) -> ByteOffset | None:
-    """The byte offset of the token at a position of any axis, through all views; None if no reader knows it."""
+    """Return the byte offset of the token at a position of any axis, through all views; None if no reader knows it."""
     while isinstance(reader, Underlying):
         found = reader.to_source(position)
         if found is None:
@@ -116,7 +115,7 @@ def byte_offset_of(reader: TokenReader, position: int) -> ByteOffset | None:
 
 
 def position_of(reader: TokenReader, path: Path, offset: int) -> int | None:
-    """The position on any axis of the token that holds a byte of a file; None where there is none."""
+    """Return the position on any axis of the token that holds a byte of a file; None if there is none."""
     if isinstance(reader, Underlying):
         for below in reader.readers():
             found = position_of(below, path, offset)
@@ -127,10 +126,10 @@ def position_of(reader: TokenReader, path: Path, offset: int) -> int | None:
 
 
 class WithSeparators(View):
-    """The axis of `source` with `eos_id` after each sequence, or before it: what a format with separators stores.
+    """The axis of `source` with `eos_id` after (or before) each sequence, as a format with separators stores it.
 
-    Sequence i, at axis positions a..b of the source, takes positions a+i .. b+i+1 here, and its separator the last of
-    them, or with `before` the first.
+    Sequence i, at positions a..b of the source, is at positions a+i .. b+i+1 here. Its separator is at the last of
+    them, or with `before` at the first.
     """
 
     def __init__(self, source: TokenReader, eos_id: int, *, before: bool = False) -> None:
@@ -148,7 +147,7 @@ class WithSeparators(View):
             ),
         )
         self.eos_id, self.before = eos_id, before
-        # taking separators away and putting them in again cancels: measured 4x less CPU from pack to pack
+        # Removing separators and inserting them again cancels. This takes a quarter of the CPU time from pack to pack.
         self._stored = restored(source, eos_id, before=before)
 
     def offsets(self, first: int, last: int) -> Offsets:
@@ -167,7 +166,7 @@ class WithSeparators(View):
         return out
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """As those of the stored axis, or of the source, with what its marks say of separators."""
+        """Return the marks of the stored axis, or those of the source with marks of separators inserted."""
         from tokfmt.core.loss_mask import separated
 
         check_interval(start, stop, self.info.tokens)
@@ -175,15 +174,15 @@ class WithSeparators(View):
             return marks_of(self._stored, start, stop)
         if start == stop:
             return np.empty(0, np.uint8)
-        lead = max(start - 1, 0)  # a separator at the start is told of by what is in front of it
+        lead = max(start - 1, 0)  # The token before `start` has the mark of a separator at `start`.
         plain, begin, end = self._between(lead, stop)
         found = marks_of(self.source, begin, end)
         return None if found is None else separated(found, plain)[start - lead :]
 
     def _between(self, start: int, stop: int) -> tuple[NDArray[np.bool_], int, int]:
-        """Which positions, one or more, are no separators, and where the tokens there lie in the source."""
+        """Return a mask that is False at separators, and the interval of the source that holds the other positions."""
         first = sequence_at(self.source, start, shift=1)
-        last = min(self.info.sequences, first + (stop - start) + 1)  # each sequence takes at least one position
+        last = min(self.info.sequences, first + (stop - start) + 1)  # Each sequence has at least one position.
         bounds = self.offsets(first, last)
         ends = bounds[:-1] if self.before else bounds[1:] - 1
         passed = first + int(np.count_nonzero(ends < start))
@@ -192,7 +191,7 @@ class WithSeparators(View):
         plain[ends - start] = False
         return plain, start - passed, stop - passed - len(ends)
 
-    def to_source(self, position: int) -> tuple[TokenReader, int] | None:  # type: ignore[override]  # so does `above`
+    def to_source(self, position: int) -> tuple[TokenReader, int] | None:  # type: ignore[override]  # None: inserted
         check_position(position, self.info.tokens)
         if self._stored is not None:
             return self._stored, position
@@ -212,14 +211,14 @@ class WithSeparators(View):
         return (self.source if self._stored is None else self._stored,)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """As those of the stored axis; see `protocols.RawCopyable`."""
+        """Return the pieces of the stored axis; see `protocols.RawCopyable`."""
         return pieces_of(self._stored, start, stop)
 
 
 class WithoutTrailing(View):
-    """A stored axis whose every sequence ends with `eos_id`, without these separators.
+    """A stored axis in which every sequence ends with `eos_id`, without these separators.
 
-    Every separator that is taken away is looked at first: a sequence that ends otherwise raises CorruptError.
+    Every removed separator is checked: a sequence that ends otherwise raises CorruptError.
     """
 
     passes_on = True
@@ -237,27 +236,27 @@ class WithoutTrailing(View):
         check_interval(start, stop, info.tokens)
         if start == stop:
             return np.empty(0, info.dtype)
-        # with what stands between the last token and the next, so that no separator is left out between two windows
+        # The interval ends at the next token, so that the separators between two reads are checked as well.
         end = stop + sequence_at(self, stop) if stop < info.tokens else self.source.info.tokens
         pieces = [self._without(a, b) for a, b in windows(start + sequence_at(self, start), end)]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """Those of the stored axis; those of a separator go to the token in front of it."""
+        """Return the marks of the stored axis. The token before a separator gets the mark of the separator."""
         from tokfmt.core.loss_mask import unseparated
 
         check_interval(start, stop, self.info.tokens)
         if start == stop or marks_of(self.source) is None:
             return marks_of(self.source)
         first, last = sequence_at(self, start), sequence_at(self, stop - 1)
-        a, b = start + first, stop + last + 1  # each token has its separator, or another token, behind it
+        a, b = start + first, stop + last + 1  # A separator or another token follows each token.
         found, ends = marks_of(self.source, a, b), self.source.offsets(first, last + 1)[1:] - 1
         plain = np.ones(b - a, np.bool_)
         plain[ends[(ends >= a) & (ends < b)] - a] = False
         return None if found is None else unseparated(found, plain)[: stop - start]
 
     def sequence_reader(self) -> Callable[[int], Tokens]:
-        """See `axis.sequence_reader`."""
+        """See `reader.sequence_reader`."""
 
         def sequence(number: int) -> Tokens:
             found = between_offsets(self.source, number)
@@ -281,7 +280,7 @@ class WithoutTrailing(View):
         return self.source if read else _LookedAt(self)
 
     def looked_at(self, start: int, stop: int) -> tuple[Tokens, Offsets]:
-        """Stored tokens, and the stored positions of the separators among them, each looked at."""
+        """Return stored tokens, and the stored positions of their separators, after a check of each separator."""
         tokens = self.source.tokens(start, stop)
         first, last = sequence_at(self.source, start), sequence_at(self.source, stop - 1) + 1
         bounds = self.source.offsets(first, last)
@@ -309,7 +308,7 @@ class WithoutTrailing(View):
 
 
 class _LookedAt(View):
-    """The stored axis under a WithoutTrailing, every separator looked at as it is read."""
+    """The stored axis below a WithoutTrailing. A read checks every separator."""
 
     def __init__(self, view: WithoutTrailing) -> None:
         super().__init__(view.source)
@@ -328,13 +327,13 @@ _CHANGED = "the stream changed since its separators were counted. Run again"
 
 
 class SplitAt(Indexed):
-    """The documents of a stored stream: its tokens without `eos_id`, cut where it stood.
+    """The documents of a stored stream: its tokens without `eos_id`, split at each `eos_id`.
 
-    What the separator means stands in `stored.info.separators`. BETWEEN: empty pieces (runs of separators, one at the
-    start) cannot be told from padding and are not sequences. AFTER: each separator ends a sequence, empty ones too;
-    what follows the last one is a sequence that goes on elsewhere. BEFORE: each begins one; what precedes the first is
-    the rest of one. One parallel scan of the stream finds the separators; 8 bytes a sequence are kept. A window is
-    read with its separators, which are removed by mask.
+    `stored.info.separators` decides what a separator means. BETWEEN: empty pieces (runs of separators, or one at the
+    start) cannot be distinguished from padding, and are not sequences. AFTER: each separator ends a sequence, which may
+    be empty; the tokens after the last one are an incomplete sequence. BEFORE: each separator begins a sequence; the
+    tokens before the first are the rest of one. One parallel scan finds the separators, and 8 bytes are held per
+    sequence. A read includes the separators and removes them with a mask.
     """
 
     passes_on = True
@@ -351,11 +350,11 @@ class SplitAt(Indexed):
         """Scan the stream.
 
         Args:
-            stored: A stream; its own offsets are not looked at.
-            eos_id: Where to split.
-            where: What the separator means, if not what the stream says.
-            jobs: Threads that scan; by default one a core.
-            scanned: Told how many more tokens were scanned.
+            stored: A stream. Its own offsets are ignored.
+            eos_id: The separator.
+            where: What the separator means (default: `stored.info.separators`).
+            jobs: Number of threads (default: one per core).
+            scanned: Called with the number of further tokens that were scanned.
         """
         self.eos_id = eos_id
         separators, max_id = _scan(stored, eos_id, jobs or cpus(), scanned)
@@ -388,7 +387,7 @@ class SplitAt(Indexed):
         return found
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """Those of the stream; those of a separator go to the token in front of it."""
+        """Return the marks of the stream. The token before a separator gets the mark of the separator."""
         from tokfmt.core.loss_mask import unseparated
 
         check_interval(start, stop, self.info.tokens)
@@ -403,15 +402,15 @@ class SplitAt(Indexed):
         return np.concatenate(pieces)
 
     def sequence_reader(self) -> Callable[[int], Tokens]:
-        """See `axis.sequence_reader`. Behind each sequence but the last stands a separator, whatever it means."""
+        """See `reader.sequence_reader`. A separator follows each sequence but the last, whatever it means."""
         at, surplus = self._step_at.data, np.concatenate((np.zeros(1, np.int64), self._step_to)).data
         passed: Passed = lambda number: number + surplus[bisect_right(at, number)]  # noqa: E731
-        if not len(at) or (len(at) == 1 and not at[0]):  # the same in front of all
+        if not len(at) or (len(at) == 1 and not at[0]):  # The surplus is the same before all sequences.
             passed = surplus[-1]
         return closed_reader(self.source, self.eos_id, self._sequence, self._offsets[:-1], passed)
 
     def _sequence(self, number: int) -> Tokens:
-        """One sequence, after a look at it and at the separator behind it."""
+        """Return one sequence, after a check of it and of the separator that follows it."""
         start, stop = self._offsets[number : number + 2].tolist()
         before = self._passed(number)
         stored = self.source.tokens(start + before, min(stop + before + 1, self.source.info.tokens))
@@ -421,9 +420,9 @@ class SplitAt(Indexed):
         return stored[: stop - start]
 
     def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:  # noqa: ARG002
-        """The stream itself, if one separator follows each sequence, or one stands before each and nothing before that.
+        """Return the stream itself, if one separator follows each sequence, or precedes each with no token before it.
 
-        It has been read; runs at its very end are padding.
+        The stream was read by the scan. Runs of separators at its end are padding.
         """
         steps = list(zip(self._step_at[:2].tolist(), self._step_to[:2].tolist(), strict=True))
         regular = steps == [(0, 1)] * before and self.info.sequences + self.info.tokens <= self.source.info.tokens
@@ -434,11 +433,11 @@ class SplitAt(Indexed):
         return self.source, position + self._before(position)
 
     def _before(self, position: int) -> int:
-        """Separators in the stream before the token at an axis position."""
+        """Return the number of separators in the stream before the token at an axis position."""
         return self._passed(int(np.searchsorted(self._offsets, position, side="right")) - 1)
 
     def _passed(self, sequence: int) -> int:
-        """Separators in the stream before a sequence."""
+        """Return the number of separators in the stream before a sequence."""
         if not len(self._step_at):
             return sequence
         step = int(np.searchsorted(self._step_at, sequence, side="right")) - 1
@@ -446,10 +445,10 @@ class SplitAt(Indexed):
 
 
 class Beginning(Indexed):
-    """The first tokens of a stored stream: as many as hold so many documents."""
+    """The first tokens of a stored stream, up to the end of a number of documents."""
 
     def __init__(self, stored: TokenReader, eos_id: int, documents: int) -> None:
-        """Scan the stream as far as that takes."""
+        """Scan the stream up to the end of `documents` documents."""
         tokens, found, inside = stored.info.tokens, 0, False
         for a, b in windows(0, stored.info.tokens):
             token = stored.tokens(a, b) != eos_id
@@ -465,7 +464,7 @@ class Beginning(Indexed):
 
     @property
     def whole(self) -> bool:
-        """It is the whole stream."""
+        """True if it is the whole stream."""
         return self.info.tokens == self.source.info.tokens
 
     def tokens(self, start: int, stop: int) -> Tokens:
@@ -474,7 +473,7 @@ class Beginning(Indexed):
 
 
 class _Closed(View):
-    """The documents of a SplitAt with the one separator after each, or before it, that the stream has as well."""
+    """The documents of a SplitAt with the separators of the stream, one after (or before) each."""
 
     def __init__(self, view: SplitAt, *, before: bool) -> None:
         info = view.info
@@ -498,7 +497,7 @@ class _Closed(View):
         return self.view.offsets(first, last) + np.arange(first, last + 1)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """As those of the stream; see `protocols.RawCopyable`."""
+        """Return the pieces of the stream; see `protocols.RawCopyable`."""
         check_interval(start, stop, self.info.tokens)
         return pieces_of(self.source, start, stop)
 
@@ -508,18 +507,18 @@ _NO_STEPS = np.empty(0, np.int64)
 
 
 def _pieces(separators: NDArray[np.int64], total: int) -> Cut:
-    """Offsets of the non-empty pieces, and how many separators lie before each beyond one a sequence, as steps.
+    """Return the offsets of non-empty pieces, and the separators before each beyond one per sequence, as steps.
 
-    The offsets overwrite the separators, window by window: millions of documents are not held twice.
+    The offsets overwrite the separators, window by window, so that they are not in memory twice.
 
     Args:
         separators: int64[n + 2]: n positions in the stream, and room for the end of the stream and one more offset.
         total: Length of the stream.
 
     Returns:
-        offsets int64[pieces + 1]; the pieces where the surplus of separators changes; the surplus from there on.
+        Offsets int64[pieces + 1]; the pieces at which the surplus of separators changes; the surplus from there on.
     """
-    separators[-2] = total  # the last piece ends where the stream does
+    separators[-2] = total  # The last piece ends at the end of the stream.
     kept, before, surplus = 0, 0, 0
     step_at, step_to = [_NO_STEPS], [_NO_STEPS]
     for a, b in windows(0, len(separators) - 1):
@@ -527,7 +526,7 @@ def _pieces(separators: NDArray[np.int64], total: int) -> Cut:
         starts = np.concatenate(([before], ends[:-1] + 1))
         before = int(ends[-1]) + 1
         pieces = np.flatnonzero(ends > starts)
-        numbers = pieces + a  # piece j starts after j separators
+        numbers = pieces + a  # Piece j begins after j separators.
         extra = numbers - np.arange(kept, kept + len(pieces))
         steps = np.flatnonzero(np.diff(extra, prepend=surplus))
         step_at.append(steps + kept)
@@ -540,7 +539,7 @@ def _pieces(separators: NDArray[np.int64], total: int) -> Cut:
 
 
 def _ended(separators: NDArray[np.int64], total: int) -> Cut:
-    """As `_pieces`, where a separator ends each piece, empty ones too; the last may lack it."""
+    """Do the same as `_pieces` if a separator ends each piece, which may be empty. The last may lack it."""
     count = len(separators) - 2
     ends = separators[:count]
     rest = total - (int(ends[-1]) + 1 if count else 0)
@@ -550,7 +549,7 @@ def _ended(separators: NDArray[np.int64], total: int) -> Cut:
 
 
 def _begun(separators: NDArray[np.int64], total: int) -> Cut:
-    """As `_pieces`, where a separator begins each piece, empty ones too; the first may lack it."""
+    """Do the same as `_pieces` if a separator begins each piece, which may be empty. The first may lack it."""
     count = len(separators) - 2
     begins = separators[:count]
     headless = total > 0 and (not count or int(begins[0]) > 0)
@@ -563,7 +562,7 @@ _CUTS = {Separators.AFTER: _ended, Separators.BEFORE: _begun}
 
 
 def _scan(stored: TokenReader, eos_id: int, jobs: int, scanned: Callable[[int], None]) -> tuple[NDArray[np.int64], int]:
-    """Positions of all separators, int64[n + 2] with room for two more numbers, and the largest id."""
+    """Return the positions of all separators, int64[n + 2] with room for two more numbers, and the largest token ID."""
 
     def look(interval: tuple[int, int]) -> tuple[NDArray[np.int64], int]:
         found, top = [], -1
@@ -582,7 +581,7 @@ def _scan(stored: TokenReader, eos_id: int, jobs: int, scanned: Callable[[int], 
             scanned(b - a)
     at, top = sum(len(part) for part, _ in results), -1
     separators = np.empty(at + 2, np.int64)
-    while results:  # from the back, each part freed as soon as it is copied
+    while results:  # From the end, so that each part is freed when it is copied.
         part, part_top = results.pop()
         separators[at - len(part) : at] = part
         at, top = at - len(part), max(top, part_top)
@@ -590,7 +589,7 @@ def _scan(stored: TokenReader, eos_id: int, jobs: int, scanned: Callable[[int], 
 
 
 class _Beside(View):
-    """The marks of a reader in place of its tokens."""
+    """The marks of a reader instead of its tokens."""
 
     def tokens(self, start: int, stop: int) -> Tokens:
         found = marks_of(self.source, start, stop)
@@ -598,11 +597,11 @@ class _Beside(View):
 
 
 _ABOVE = np.uint64(56)
-"""Bits of a joined id below its marks."""
+"""Number of bits of a packed ID below its marks."""
 
 
 class PackMarks(View):
-    """Each token with its marks in one id of 64 bits, for what moves tokens and knows nothing of marks."""
+    """Tokens with their marks in one ID of 64 bits, for code that moves tokens and does not know marks."""
 
     def __init__(self, source: TokenReader) -> None:
         super().__init__(source, replace(source.info, dtype=np.dtype(np.uint64), max_id=None))
@@ -615,7 +614,7 @@ class PackMarks(View):
 
 
 class UnpackMarks(View):
-    """The tokens, and the marks, of joined ids."""
+    """The tokens and the marks of packed IDs."""
 
     def __init__(self, source: TokenReader, dtype: np.dtype[np.unsignedinteger]) -> None:
         super().__init__(source, replace(source.info, dtype=dtype))
