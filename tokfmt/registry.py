@@ -318,7 +318,7 @@ def for_destination(path: str | os.PathLike[str]) -> Format:
     best = sorted({format_ for format_, length in fitting if length == longest})
     if len(best) > 1:
         choices = " or ".join(f"{Option('to', format_)}" for format_ in best)
-        raise OptionError(f"the name {name!r} may mean {' or '.join(best)}. Say which with {choices}")
+        raise OptionError(f"the name {name!r} may mean {' or '.join(best)}. Choose one with {choices}")
     return get(best[0])
 
 

@@ -187,7 +187,7 @@ def test_manifest_says_what_was_converted(tmp_path):
     assert (tmp_path / "q.pbin").read_bytes() == (tmp_path / "o.pbin").read_bytes()
     (tmp_path / "o.zarr.tokfmt.json").unlink()
     done = tokfmt("convert", "o.zarr", "r.pbin", cwd=tmp_path, check=4)
-    assert "Name its id with --eos ID" in done.stderr
+    assert "Give its token ID with --eos ID" in done.stderr
 
 
 def test_text_and_back(tmp_path):

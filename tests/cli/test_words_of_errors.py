@@ -50,7 +50,7 @@ def test_a_missing_tokenizer_is_not_a_statistics_file(tmp_path, monkeypatch):
 
 
 def test_a_directory_that_takes_no_files():
-    with pytest.raises(OutageError, match="/proc/x.zarr: cannot be written: its directory takes no new files"):
+    with pytest.raises(OutageError, match="/proc/x.zarr: cannot be written: its directory does not allow new files"):
         tokfmt.convert(PACK, "/proc/x.zarr")
     error = FileNotFoundError(2, "no such file")
     assert "the directory it should go to does not exist" in str(write_error("/no/where/x.zarr", error))

@@ -239,7 +239,7 @@ def test_errors_come_back_as_they_are(tmp_path, cluster):
 
 @needs_dask
 def test_addresses():
-    with pytest.raises(OptionError, match="'hello' is no address; write tcp://HOST:PORT"):
+    with pytest.raises(OptionError, match="'hello' is not an address. Use tcp://HOST:PORT"):
         make_executor("dask:hello", 2).__enter__()
 
 

@@ -317,7 +317,7 @@ def test_pages_and_pictures_replace_their_like_only(tmp_path, words):
         )
         assert done.returncode == (4 if content else 0), done.stderr
         if content:
-            assert f"{out.name}: is not replaced: it is no " in done.stderr
+            assert f"{out.name}: is not replaced: it is not a " in done.stderr
             assert out.read_bytes() == content
     assert out.read_bytes().lstrip()[:1] == b"<"
 

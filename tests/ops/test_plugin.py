@@ -124,7 +124,7 @@ def test_a_name_that_several_formats_mean(tmp_path):
     done = run(env, tmp_path, "convert", PACK, "out.pbin")
     assert done.returncode == 2
     assert (
-        "the name 'out.pbin' may mean lines or modalities. Say which with --to lines or --to modalities" in done.stderr
+        "the name 'out.pbin' may mean lines or modalities. Choose one with --to lines or --to modalities" in done.stderr
     )
 
 

@@ -177,7 +177,7 @@ def test_a_source_that_cannot_be_read_is_named(packs):
         ({"select": "5:2"}, "recipe: source \"a\": selection '5:2' ends before it begins"),
         ({"from": "modalitys"}, "recipe: source \"a\": no format 'modalitys'"),
         ({"options": {"layuot": "A"}}, "recipe: source \"a\": modalities has no option 'layuot'"),
-        ({"path": "both"}, 'both: could be jsonl or parquet. Say which with from = "jsonl" or from = "parquet"'),
+        ({"path": "both"}, 'both: could be jsonl or parquet. Choose one with from = "jsonl" or from = "parquet"'),
     ],
 )
 def test_an_error_of_a_source_names_the_recipe_and_speaks_its_words(packs, monkeypatch, entry, told):

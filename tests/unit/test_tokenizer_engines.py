@@ -194,7 +194,7 @@ def test_a_difference_on_the_first_texts_goes_to_the_reference(wrong_engine):
 
 def test_a_difference_during_a_run_stops_it(wrong_engine):
     encoder = load_tokenizer(str(TOKENIZER)).encoder()
-    with pytest.raises(EngineDifferenceError, match="--engine tokenizers takes the reference") as caught:
+    with pytest.raises(EngineDifferenceError, match="--engine tokenizers uses the reference") as caught:
         encoder.encode(["this is qzxw"])
     again = pickle.loads(pickle.dumps(caught.value))
     assert str(again) == str(caught.value)

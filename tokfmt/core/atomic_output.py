@@ -488,7 +488,7 @@ class Staging:
     def _failure(self, error: OSError) -> ConversionError:
         if not self.published:
             return write_error(self.given, error)
-        what = "may not survive a crash, or lack what stands beside it"
+        what = "may not survive a crash, or lack the files beside it"
         return ConversionError(f"{printable(self.given)}: {what}: {write_reason(error)}")
 
     def withdraw(self) -> None:

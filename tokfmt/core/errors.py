@@ -224,7 +224,7 @@ class AmbiguousFormatError(DetectionError):
     def __init__(self, path: Path, candidates: Sequence[str]) -> None:
         self.path, self.candidates = str(path), list(candidates)
         choices = " or ".join(f"{Option('from', name)}" for name in candidates)
-        super().__init__(f"{printable(path)}: could be {' or '.join(candidates)}. Say which with {choices}")
+        super().__init__(f"{printable(path)}: could be {' or '.join(candidates)}. Choose one with {choices}")
 
 
 class ConversionError(TokfmtError):
@@ -271,7 +271,7 @@ class TokenRangeError(ConversionError):
         super().__init__(f"{text}. {marked(remedy)}" if remedy else text)
 
 
-NAME_SEPARATOR = f"Name its id with {Option('eos', 'ID')}, or give {Option('tokenizer')}"
+NAME_SEPARATOR = f"Give its token ID with {Option('eos', 'ID')}, or a tokenizer with {Option('tokenizer')}"
 """The remedy if a separator is needed and unknown."""
 
 
@@ -342,7 +342,7 @@ class EngineDifferenceError(ConversionError):
             f"fastokens and tokenizers disagree on the text that begins {printable(repr(self.text))}: at token "
             f"{position:,}, {fast} instead of {reference}"
         )
-        super().__init__(f"{wrong}. {Option('engine', 'tokenizers')} takes the reference")
+        super().__init__(f"{wrong}. {Option('engine', 'tokenizers')} uses the reference")
 
 
 class ShortfallError(ConversionError):

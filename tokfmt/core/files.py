@@ -498,7 +498,7 @@ def write_error(path: str | os.PathLike[str], error: OSError) -> OutageError:
     """Return the error for an OSError of a write, with the notes of the OSError."""
     reason = write_reason(error)
     if error.errno == errno.ENOENT and Path(path).parent.is_dir():  # Such as a directory in /proc.
-        reason = "its directory takes no new files"
+        reason = "its directory does not allow new files"
     outage = OutageError(f"{printable(path)}: cannot be written: {reason}")
     for note in getattr(error, "__notes__", ()):
         outage.add_note(note)

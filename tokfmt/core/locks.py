@@ -117,7 +117,7 @@ def open_private(path: Path, *, made: bool = False) -> int:
             return fd
         os.close(fd)
     raise ConversionError(
-        f"{printable(path)}: {why}, so what it holds is not trusted. Have it removed, or choose another destination"
+        f"{printable(path)}: {why}, so its content is not trusted. Have it removed, or choose another destination"
     )
 
 
@@ -190,7 +190,7 @@ def _why_distrusted(status: os.stat_result) -> str:
     if stat.S_ISLNK(status.st_mode):
         return f"is a link that {_name_of(status.st_uid)} has made, not a directory"
     if not stat.S_ISDIR(status.st_mode):
-        return f"is no directory, and belongs to {_name_of(status.st_uid)}"
+        return f"is not a directory, and belongs to {_name_of(status.st_uid)}"
     if status.st_uid != os.geteuid():
         return f"belongs to {_name_of(status.st_uid)}"
     return f"belongs to {_name_of(status.st_uid)}, and others may write to it" if status.st_mode & _OTHERS_WRITE else ""

@@ -239,7 +239,7 @@ def resolve_link(path: str | os.PathLike[str]) -> Path:
     """
     refuse_address(path, "written")
     if os.fspath(path) == "-":
-        raise ConversionError("-: is standard output, which takes no such thing. Name a file")
+        raise ConversionError("-: is standard output, which cannot hold this output. Name a file")
     place = Path(os.path.abspath(path))
     for _ in range(_LINKS):
         if _DESCRIPTORS.fullmatch(os.path.realpath(place.parent)):
@@ -276,7 +276,7 @@ def begins_with(kind: str, *beginnings: bytes) -> Objection:
             return no_directory(path)
         with open(path, "rb") as file:
             head = file.read(64).lstrip()
-        return "" if not head or head.startswith(beginnings) else f"it is no {kind}"
+        return "" if not head or head.startswith(beginnings) else f"it is not a {kind}"
 
     return objection
 

@@ -93,7 +93,7 @@ def width_of_size(extent: Extent, starts: Offsets, wider: Sequence[int], index: 
         f"Copy it again. {from_option('width', looks[-1])} with {Option('allow-partial')} saves the complete "
         "documents of a cut "
     )
-    remedy += f"file; {from_option('width', width)} reads {width}-byte tokens all the same"
+    remedy += f"file; {from_option('width', width)} reads {width}-byte tokens anyway"
     raise CorruptError(file.path, what + reason.format(looks[-1]), remedy=remedy)
 
 

@@ -95,7 +95,7 @@ class Threads(ThreadPoolExecutor):
 
 
 def _processes(jobs: int) -> Executor:
-    """Return a pool of worker processes that import nothing from the current directory, run no script, and block signals."""
+    """Return a pool of worker processes that import nothing from the current directory and block signals."""
     import multiprocessing  # Imported here, because it takes a tenth of the time of a small conversion.
     from concurrent.futures import ProcessPoolExecutor
 
@@ -141,7 +141,9 @@ def make_executor(name: str, jobs: int) -> AbstractContextManager[Executor]:
     if is_cluster(name):
         return connected(name.partition(":")[2], jobs)
     if name not in EXECUTORS:
-        raise OptionError(f"no executor {name!r}: {', '.join(EXECUTORS)}", name=name, nearest=nearest(name, EXECUTORS))
+        raise OptionError(
+            f"no executor {name!r} (known: {', '.join(EXECUTORS)})", name=name, nearest=nearest(name, EXECUTORS)
+        )
     if name == "processes":
         return _processes(jobs)
     return Threads(jobs) if name == "threads" and jobs > 1 else SerialExecutor()
@@ -246,7 +248,7 @@ class _Remote:
         try:
             return self.function(receive(self.parcel), item)
         except SourceChangedError as error:
-            error.advise(f"The worker {worker} found it so: every worker needs the same file, not a copy of it")
+            error.advise(f"The worker {worker} reported it. Every worker needs the same file, not a copy of it")
             raise
         except FormatError as error:
             if os.path.lexists(error.path):
@@ -332,7 +334,8 @@ def receive(parcel: SharedPayload) -> Any:
             pickled, *buffers = parcel.parts if isinstance(parcel.parts, tuple) else _mapped(parcel.parts)
             ours = bytes(pickled)  # A copy, which cannot change after the check.
             if sha256(ours).digest() != parcel.digest:
-                raise UnsafeError(str(parcel.parts), "is not what was written there", remedy="Others may write here")
+                remedy = "Use a scratch directory that others cannot write to"
+                raise UnsafeError(str(parcel.parts), "is not what was written there", remedy=remedy)
             if parcel.main:
                 from multiprocessing import spawn
 
@@ -548,7 +551,9 @@ def dask_setup(worker: object) -> None:  # noqa: ARG001 - Dask calls it with thi
 
 def _client(distributed: Any, address: str) -> Any:
     if not _ADDRESS.fullmatch(address):
-        raise OptionError(f"{Option('executor', 'dask')}: {printable(address)!r} is no address; write tcp://HOST:PORT")
+        raise OptionError(
+            f"{Option('executor', 'dask')}: {printable(address)!r} is not an address. Use tcp://HOST:PORT"
+        )
     for name in ("distributed", "distributed.client", "distributed.core"):  # tokfmt reports a lost connection itself.
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
@@ -560,8 +565,8 @@ def _client(distributed: Any, address: str) -> Any:
         if version != _version():
             client.close()
             raise ConversionError(
-                f"{Option('executor', 'dask')}: the worker {worker} has no tokfmt {_version()} (found: "
-                f"{printable(version)}). Install the same there"
+                f"{Option('executor', 'dask')}: the worker {worker} does not have tokfmt {_version()} (found: "
+                f"{printable(version)}). Install the same version there"
             )
     return client
 
@@ -574,5 +579,5 @@ def _version() -> str:
 
 
 def lost_workers(error: Exception) -> bool:
-    """Return whether an error comes from the cluster: the workers of a task died repeatedly, or no scheduler is left."""
+    """Return whether an error comes from the cluster: the workers of a task died repeatedly, or the scheduler did."""
     return isinstance(error, CancelledError) or type(error).__module__.partition(".")[0] == "distributed"

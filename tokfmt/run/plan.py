@@ -271,7 +271,10 @@ def keep_only(path: Path, kept: Callable[[str], bool]) -> int:
 
 
 def read_journal(path: Path) -> tuple[list[tuple[str, int, Any]], int]:
-    """Return the complete lines of a journal as (kind, number, facts), and their size in bytes; ([], 0) if it is missing."""
+    """Return the complete lines of a journal as (kind, number, facts), and their size in bytes.
+
+    If the file does not exist, both are empty.
+    """
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -377,7 +380,7 @@ def plan(source: TokenReader, writer: TokenWriter, size: int = REGION) -> Plan:
     for number, region in enumerate(regions):
         if region.index != number or region.tokens.start != end or region.tokens.stop < end:
             raise IncompleteWriteError(
-                f"the writer's region {number:,} does not go on where the one before it ends: expected position "
+                f"the writer's region {number:,} does not continue where the previous region ends: expected position "
                 f"{end:,}, found {region.tokens.start:,}..{region.tokens.stop:,}. This is a bug in the format"
             )
         end = region.tokens.stop

@@ -247,8 +247,8 @@ def _check_room(total: int, buckets: int, kept: int) -> None:
     held = total // buckets * (kept + 1)
     if held > share():
         raise ConversionError(
-            f"{Option('shuffle')} would hold some {held / 1e9:,.0f} GB in memory, more than half "
-            f"of what there is. Use fewer {Option('jobs')}, or shuffle parts of the sources by themselves"
+            f"{Option('shuffle')} would take about {held / 1e9:,.0f} GB of memory, more than half "
+            f"of what there is. Use fewer {Option('jobs')}, or shuffle parts of the sources separately"
         )
 
 

@@ -609,7 +609,7 @@ class PackMarks(View):
     def tokens(self, start: int, stop: int) -> Tokens:
         ids, marks = self.source.tokens(start, stop).astype(np.uint64), marks_of(self.source, start, stop)
         if marks is None or (ids >> _ABOVE).any():
-            raise ConversionError(f"an id of {1 << 56:,} or more has no room for marks beside it")
+            raise ConversionError(f"a token ID of {1 << 56:,} or more has no room for marks beside it")
         return ids | marks.astype(np.uint64) << _ABOVE
 
 

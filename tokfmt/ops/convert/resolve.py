@@ -351,7 +351,7 @@ def _need_separator(resolved: Resolved) -> None:
 
 def _name_separator(request: Request, destination: Destination, tokenizer: TokenizerHandle | None) -> str:
     """Return the remedy for an unknown separator."""
-    ways = [f"Name its id with {Option('eos', 'ID')}"]
+    ways = [f"Give its token ID with {Option('eos', 'ID')}"]
     if tokenizer is None:
         ways.append(f"give {Option('tokenizer')}")
     elif tokenizer.ends:
