@@ -319,7 +319,7 @@ def test_what_cannot_be_is_refused_at_once(mix):
     ):
         with pytest.raises(OptionError):
             Loader(mix, **{"rank": 0, "world_size": 1, **wrong})
-    with pytest.raises(OptionError, match=r"no recipe of samples: tokfmt.recipe\(..., seq_len=N\)"):
+    with pytest.raises(OptionError, match=r"is not a recipe of samples. Make one with tokfmt.recipe\(..., seq_len=N\)"):
         Loader(mix.with_name("web.pbin"), 4)
     words = f'tokfmt = 1\nseq_len = 8\ntokenizer = "{TOKENIZER}"\n[[source]]\npath = "{mix.with_name("text.jsonl")}"\n'
     mix.with_name("text.toml").write_text(words)

@@ -152,7 +152,7 @@ def an_array_of_absurdly_many(path):
     numpy_shard(path).write_bytes(raw[:10] + said + raw[128:])
 
 
-@bad("llmc", NPY, r"no one-dimensional array of ids")
+@bad("llmc", NPY, r"is not a one-dimensional array of token IDs")
 def an_array_of_nothing(path):
     numpy_shard(path).write_bytes(b"")
 

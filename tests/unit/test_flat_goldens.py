@@ -411,7 +411,7 @@ def test_a_shard_that_is_missing_is_told(tmp_path, numbers, told):
 def test_a_big_endian_array_is_refused(tmp_path):
     path = tmp_path / "x_train_000001.npy"
     np.save(path, np.array([50256, 1, 2], ">u2"))
-    with pytest.raises(FormatError, match=r"no one-dimensional array of ids.*>u2"):
+    with pytest.raises(FormatError, match=r"is not a one-dimensional array of token IDs.*>u2"):
         tokfmt.open(path)
 
 

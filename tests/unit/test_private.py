@@ -142,7 +142,7 @@ def test_private_directories(tmp_path):
     (tmp_path / "link").symlink_to("a")
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
-    for name, says in (("file", "is no directory"), ("link", "is a link"), ("open", "others may write to it")):
+    for name, says in (("file", "is not a directory"), ("link", "is a link"), ("open", "others may write to it")):
         with pytest.raises(ConversionError, match=says):
             check_private(tmp_path / name)
 

@@ -248,7 +248,7 @@ def test_what_no_memory_holds_is_refused_before_it_begins(tmp_path, monkeypatch)
     monkeypatch.setattr(shuffle, "share", lambda: 1000)
     with (
         SerialExecutor() as executor,
-        pytest.raises(ConversionError, match="would hold some 0 GB in memory"),
+        pytest.raises(ConversionError, match="would take about 0 GB of memory"),
         shuffled(source, 5, Workers(executor, 1, tmp_path)),
     ):
         pass
