@@ -1,30 +1,31 @@
-"""Cerebras GPT HDF5: samples with masks and labels, packed sequences, and plain corpora.
+"""Cerebras GPT HDF5: samples with loss masks and labels, packed sequences, and plain corpora.
 
     dataset `data`   shape          content
     samples          [n, 3, width]  int32 <i4; fields input_ids, loss mask ("attention_mask"), labels
     VSL              [n, 5, width]  the same and attention_span, position_ids: several segments in a row
     corpus           [tokens]       u1, u2 or u4 by vocabulary; no sample structure, separators between documents
 
-    where            content
+    object           content
     /                attribute n_examples, int64: samples in the file (not for a corpus)
     data             chunks (1, fields, width), each one zlib stream (deflate); a corpus is contiguous, uncompressed
     data, attributes of files that tokfmt wrote: stride, eos_id, pad_id, first_token, stream_tokens, first_mask; see
     `container.WriterAttributes`
 
-- A directory's `*.h5` files (top level, case-sensitive) are one dataset; `order` says which of them make one stream.
+- The `*.h5` files of a directory (top level, case-sensitive) are one dataset. The option `order` chooses which of them
+  make one stream.
 - A sample is a window T of width + 1 tokens of a stream: input_ids = T[:-1], labels = T[1:]. Windows overlap by one
-  token, lie side by side, or stand behind a BOS; upstream's files do not say which. Samples are joined to documents
-  where the tokens show which (see `streams`); else each T is a sequence. The rule is that of `core.rows`.
-- Of more than 64 MiB of samples `show` looks at some and reads the first, see `beginning`; of their chunks it looks up
-  those that it reads, see `chunk_tree`.
-- stride = rows (samples of a recipe, stored as they are): each row's input_ids, padding included, are a sequence.
-- Padding is on the right: one id in input_ids and labels, mask 0. Other zeros of the mask (a prompt) are counted in
-  `Info.nonstandard_masks`, and are carried by rows as they lie; in files that tokfmt wrote of documents with masks, by
-  these: position i of the mask speaks of token i + 1 of the stream, and `first_mask` of the first.
-- Not GPT samples, refused by name: 6 fields (DPO), 2 fields beside `/labels` (MLM), 4 fields (VSL MLM), 5 fields beside
-  `/img_path` (multimodal), `/data_0` ... (mixed shapes).
+  token, follow each other without overlap, or come after a BOS; the files of upstream do not state which. If the tokens
+  show it (see `stride`), samples are joined to documents; otherwise each T is a sequence. `core.rows` holds the rule.
+- If there are more than 64 MiB of samples, `show` inspects some of them and reads the first ones (see `beginning`). It
+  looks up only the chunks that it reads (see `chunk_tree`).
+- If the attribute `stride` is "rows" (samples of a recipe), the input_ids of each row are a sequence, with padding.
+- Padding is on the right: one ID in input_ids and labels, mask 0. `Info.nonstandard_masks` counts samples with other
+  zeros in the mask (a prompt). The samples view keeps them. Files that tokfmt wrote from documents with loss masks keep
+  them as well: position i of the mask speaks of token i + 1 of the stream, and `first_mask` of the first token.
+- tokfmt refuses other kinds of samples by name: 6 fields (DPO), 2 fields with `/labels` (MLM), 4 fields (VSL MLM), 5
+  fields with `/img_path` (multimodal), `/data_0` ... (mixed shapes).
 
-Source: the writers and readers of Cerebras ModelZoo R2.10, run.
+Source: runs of the writers and readers of Cerebras ModelZoo R2.10.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ from tokfmt.core.options import LazyAttribute
 from tokfmt.formats.hdf5.options import PARAMS, ReadOptions, WriteOptions
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
-_SIGNATURE_AT = (0, *(512 << k for k in range(7)))  # behind a user block
+_SIGNATURE_AT = (0, *(512 << k for k in range(7)))  # byte offsets: a user block may come first
 
 
 class Hdf5(Format):
-    """Cerebras GPT HDF5."""
+    """Cerebras GPT HDF5: one file, or a directory of files."""
 
     name = "hdf5"
     title = "Cerebras HDF5: samples, masks and labels"
@@ -73,11 +74,11 @@ class Hdf5(Format):
 
     def files(self, path: Path) -> list[Path]:
         params = (path if listing.is_dir(path) else path.parent) / PARAMS
-        beside = [params] if listing.is_file(params) else []
+        metadata = [params] if listing.is_file(params) else []
         if not listing.is_dir(path):
-            return [path, *beside]
+            return [path, *metadata]
         names = sorted((name for name in names_in(path) if name.endswith(".h5")), key=natural_key)
-        return [*(path / name for name in names if not listing.is_dir(path / name)), *beside]
+        return [*(path / name for name in names if not listing.is_dir(path / name)), *metadata]
 
 
 FORMAT = Hdf5()

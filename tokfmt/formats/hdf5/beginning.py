@@ -1,8 +1,8 @@
-"""Look at some samples of a long dataset, where few of its sequences are going to be read.
+"""Inspect some samples of a long dataset if a caller reads only a few of its sequences.
 
-What the samples are (how they continue each other, what their mask means, which ID ends them) is inferred from samples
-in stretches that are spread over all of them, by the same rules as from all. Fewer samples show less: that all samples
-are those of one dataset in another order shows only in all of them, so here each is a sequence.
+tokfmt infers how samples continue each other, what their mask means and which ID ends them. Here it infers these facts
+from stretches that are spread over the dataset, by the same rules as from all samples. One fact shows only in all
+samples: that they were shuffled. Here, each sample of such a dataset is a sequence.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from tokfmt.core.reader import windows
 from tokfmt.formats.hdf5.table import Rows, Values
 
 LONG = 1 << 26
-"""Bytes of samples that are all looked at, whatever is asked."""
+"""Maximum bytes of samples that are always inspected completely."""
 FIRST = 1 << 20
-"""Bytes of the first samples, of which as many more are read as the sequences asked for take."""
+"""Bytes of first samples that are read at least; more follow until they hold the requested sequences."""
 _STRETCHES, _LOOKED_AT = 16, 24 << 20
-"""Places that are looked at, and their bytes in all."""
+"""Number of stretches that are inspected, and their bytes together."""
 
 R = TypeVar("R")
 
 
 def row_bytes(rows: Rows) -> int:
-    """Bytes of a sample, decoded."""
+    """Return the decoded bytes of a sample."""
     return rows.fields * rows.width * rows.dtype.itemsize
 
 
 def looked_at(rows: Rows, groups: NDArray[np.int64]) -> tuple[Some, NDArray[np.int64]]:
-    """Stretches of samples that are spread over a long dataset, the last sample among them.
+    """Read stretches of samples that are spread over a long dataset and include the last sample.
 
     Args:
         rows: All samples.
         groups: int64[streams + 1], first samples of the streams.
 
     Returns:
-        The samples, and the same of them: nothing goes on from stretch to stretch.
+        The samples, and their own groups: int64[stretches or more + 1], because no stream spans two stretches.
     """
     each = max(2, _LOOKED_AT // (_STRETCHES * row_bytes(rows)))
     stretches = max(2, min(_STRETCHES, _LOOKED_AT // (each * row_bytes(rows))))
@@ -54,14 +54,16 @@ def looked_at(rows: Rows, groups: NDArray[np.int64]) -> tuple[Some, NDArray[np.i
 
 
 class Some:
-    """Some samples of a dataset, as if they were all; held in memory.
+    """Some samples of a dataset, in memory, with the interface of `Rows`.
 
     Attributes:
-        fields, width, dtype: As of `Rows`.
+        fields: Fields of a sample.
+        width: Tokens per sample.
+        dtype: Native dtype of the values.
     """
 
     def __init__(self, rows: Rows, numbers: NDArray[np.int64]) -> None:
-        """`numbers`: which, ascending."""
+        """Read the samples with these numbers, ascending."""
         self.fields, self.width, self.dtype = rows.fields, rows.width, rows.dtype
         self._rows, self._numbers = rows, numbers
         cuts = [0, *(np.flatnonzero(np.diff(numbers) > 1) + 1).tolist(), len(numbers)]

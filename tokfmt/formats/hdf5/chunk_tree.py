@@ -1,7 +1,7 @@
-"""Look up some chunks of a dataset in its B-tree, where few rows are read of very many.
+"""Look up single chunks of a dataset in its B-tree if only a few of very many rows are read.
 
-The HDF5 library gives the whole chunk map only, and reads 60 bytes for each chunk to give it. Datasets whose chunks are
-indexed in another way than by a B-tree of version 1 are left to the library. All numbers are little-endian.
+The HDF5 library returns only the whole chunk map, and reads 60 bytes per chunk for it. This module reads B-trees of
+version 1; the library looks up chunks of datasets with any other index. All numbers are little-endian.
 
     object header of version 1             of version 2                           message
     0   1  version, 1                      0   4  OHDR                            type     u2   u1
@@ -13,13 +13,14 @@ indexed in another way than by a B-tree of version 1 are left to the library. Al
                                            ..  .. messages
 
     message 16: continuation               message 8: layout, version 3           node of the B-tree
-    0   8  byte of more messages           0   1  version                         0   4  TREE
-    8   8  how many bytes                  1   1  class, 2: chunked               4   1  type, 1: chunks
+    0   8  byte offset of more messages    0   1  version                         0   4  TREE
+    8   8  their bytes                     1   1  class, 2: chunked               4   1  type, 1: chunks
            (of version 2: between          2   1  rank + 1                        5   1  level, 0: leaf
            OCHK and a checksum)            3   8  root of the B-tree              6   2  n children
                                            11  4  each length of a chunk          24  .. n keys and children, a key more
 
-    key of the B-tree: u4 stored bytes, u4 filter mask, u8[rank + 1] first element; child: u8 byte of a node or a chunk
+    key of the B-tree: u4 stored bytes, u4 filter mask, u8[rank + 1] first element
+    child of the B-tree: u8 byte offset of a node or a chunk
 
 Source: the HDF5 file format specification, version 3.
 """
@@ -38,22 +39,22 @@ from tokfmt.core.files import File
 from tokfmt.formats.hdf5.table import ChunkMap, check_map, stored_as
 
 _LAYOUT, _CONTINUED = 8, 16  # types of messages
-_BLOCKS, _LARGEST = 16, 1 << 16  # blocks of messages of a header, and bytes of one
-_DEEPEST = 32  # levels of a tree; one of 2^48 chunks has 8
+_BLOCKS, _LARGEST = 16, 1 << 16  # maximum number of message blocks of a header, and bytes of one
+_DEEPEST = 32  # maximum levels of a tree; a tree of 2^48 chunks has 8
 
 Found = tuple[NDArray[np.int64], NDArray[np.uint32]]
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkTree:
-    """The B-tree of a dataset's chunks. Picklable.
+    """The B-tree that indexes the chunks of a dataset. Picklable.
 
     Attributes:
-        file: Where it lies.
-        root: Byte of its root.
-        rank: Dimensions of the dataset.
-        chunks: The shape of a chunk, and how many there are; no chunk is known.
-        unit: What a row is called.
+        file: File that holds the tree.
+        root: Byte offset of its root.
+        rank: Number of dimensions of the dataset.
+        chunks: Shape of a chunk and of the grid of chunks; its places and sizes are not filled in.
+        unit: "sample" or "token", the word for a row in messages.
     """
 
     file: File
@@ -63,10 +64,10 @@ class ChunkTree:
     unit: str
 
     def find(self, first: int, last: int) -> Found:
-        """See `table.ChunkMap.find`.
+        """Return places and sizes of chunks `first <= k < last`; see `table.ChunkMap.find`.
 
         Raises:
-            FormatError: A chunk is missing or cannot be where it is said to be, or the tree is damaged.
+            FormatError: A chunk is missing, the tree states an impossible place for it, or the tree is damaged.
         """
         places, sizes = np.full(last - first, -1, np.int64), np.zeros(last - first, np.uint32)
         nodes, left = [(self.root, _DEEPEST)], _DEEPEST + last - first
@@ -88,7 +89,7 @@ class ChunkTree:
         return places, sizes
 
     def _node(self, at: int) -> tuple[int, NDArray[np.int64], Any]:
-        """Level of a node, the number of the chunk at which each child begins and the last ends, keys and children."""
+        """Return the level of a node, the chunk numbers at which its children begin, their end, and all keys."""
         if at + 24 > self.file.size:
             raise self._damaged(at)
         head = self.file.read(at, 24)
@@ -101,7 +102,7 @@ class ChunkTree:
         shape, grid = np.array(self.chunks.shape[: self.rank]), np.array(self.chunks.grid[: self.rank])
         cells = np.minimum(keys["first"][:, : self.rank], 1 << 62).astype(np.int64) // shape
         steps = np.append(np.cumprod(grid[::-1])[::-1][1:], 1)
-        numbers = np.minimum(cells, grid) @ steps  # the key behind the last lies beyond the grid
+        numbers = np.minimum(cells, grid) @ steps  # the last key is beyond the grid
         if (np.diff(numbers) < 0).any():
             raise self._damaged(at)
         return head[5], numbers, keys
@@ -112,11 +113,11 @@ class ChunkTree:
 
 
 def root_of(file: File, header: int) -> int | None:
-    """The root of the B-tree of a chunked dataset, by its object header; None if its chunks are indexed otherwise.
+    """Return the byte offset of the root of a dataset's B-tree; None if its chunks have another index.
 
     Args:
-        file: The file.
-        header: Byte of the object header.
+        file: File that holds the dataset.
+        header: Byte offset of the object header of the dataset.
     """
     for kind, content in _messages(file, header):
         if kind == _LAYOUT:
@@ -126,7 +127,7 @@ def root_of(file: File, header: int) -> int | None:
 
 
 def _messages(file: File, header: int) -> Iterator[tuple[int, bytes]]:
-    """Types and contents of the messages of an object header; none of one that is not understood."""
+    """Yield type and content of each message of an object header; none if the header has another version."""
     head = file.read(header, max(0, min(64, file.size - header)))
     if head.startswith(b"OHDR\2") and len(head) == 64:
         flags, new = head[5], True

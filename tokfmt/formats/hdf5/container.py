@@ -1,9 +1,9 @@
-"""An HDF5 file opened with distrust: what its headers say of the dataset `data`, and where its values lie.
+"""Open an untrusted HDF5 file: read the headers of the dataset `data`, and locate its values.
 
-The HDF5 library only reads headers here; it never sees a value, so no filter plug-in, virtual source or external file
-is ever touched. Everything that would make it reach out of the file is refused by name.
+The HDF5 library only reads headers here. It never reads a value, so it never uses a filter plug-in, a virtual source or
+an external file. tokfmt refuses every feature by name that would make the library read outside of the file.
 
-The superblock is read from its bytes alone.
+The superblock is read without the library.
 
     version 0 and 1                                    version 2 and 3
     0   8  signature                                   0   8  signature
@@ -66,23 +66,23 @@ SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _USER_BLOCKS = [512 << k for k in range(16)]
 _LIBRARY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError, SystemError)
 FILTER_NAMES = {4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf", 32001: "blosc", 32004: "lz4", 32015: "zstd"}
-_REPACK = "h5repack -f GZIP=4 OLD.h5 NEW.h5 makes one that can be read"
+_REPACK = "Make a readable file with h5repack -f GZIP=4 OLD.h5 NEW.h5"
 
 R = TypeVar("R")
 Attribute = int | float | str | None
 
 
 class WriterAttributes(NamedTuple):
-    """tokfmt's own attributes of `data`, in one file that it wrote.
+    """The attributes that tokfmt writes on `data` of each file.
 
     Attributes:
         stride: overlap, disjoint, corpus, or `core.rows.ROWS`.
-        eos_id: The separator; None: rows without one.
-        pad_id: What fills up the last sample.
+        eos_id: The separator; None for rows without one.
+        pad_id: Padding ID of the last sample.
         first_token: Position of the file's first token in the stream.
-        stream_tokens: Tokens of the whole stream, separators included, padding not.
-        first_mask: Whether that first token, which no label of the file is, counts; None: the mask leaves out padding
-            alone.
+        stream_tokens: Tokens of the whole stream, with separators and without padding.
+        first_mask: 1 if the file's first token counts, which is not a label in the file; None if the mask is 0 on
+            padding only.
     """
 
     stride: str
@@ -94,12 +94,13 @@ class WriterAttributes(NamedTuple):
 
 
 class Storage(NamedTuple):
-    """How `data` is stored.
+    """The storage of `data`.
 
     Attributes:
-        dtype, shape: As declared.
-        where: Byte at which its values begin, or its chunk map, not compared with the file yet.
-        chunk: Its chunk shape, None when contiguous.
+        dtype: Dtype as declared, with its byte order.
+        shape: Shape as declared, of rank 3 or 1.
+        where: Byte offset of its values, or its chunk map, which is not yet compared with the file.
+        chunk: Shape of a chunk; None if contiguous.
         filters: Filter numbers in the order of writing.
     """
 
@@ -112,16 +113,16 @@ class Storage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What one file holds.
+    """One opened file: the rows of `data`, and the facts of its headers.
 
     Attributes:
         path: The file.
-        shape: Of `data`, as declared; of rank 3 or 1.
-        table: Its rows.
+        shape: Shape of `data` as declared, of rank 3 or 1.
+        table: Rows of `data`.
         names: Names in the root group, up to 64.
-        n_examples: The root attribute: an int, a float or a str as stored, None when it is not there.
-        facts: Those of tokfmt's own attributes on `data` that are there, unchecked.
-        chunk: Its chunk shape, None when contiguous.
+        n_examples: Root attribute as stored, an int, float or str; None if missing.
+        facts: The attributes of `WriterAttributes` that `data` has, unchecked.
+        chunk: Shape of a chunk; None if contiguous.
         filters: Filter numbers in the order of writing.
     """
 
@@ -140,7 +141,7 @@ class Stored:
 
     @property
     def foreign(self) -> str:
-        """What else than GPT samples, packed sequences (VSL) or a corpus this is; "" when it is one of them."""
+        """Name of the kind of samples if tokfmt does not read it; "" for GPT samples, packed sequences and corpora."""
         if self.rank == 1 or self.shape[1] == 3:
             return ""
         if self.shape[1] == 5:
@@ -152,16 +153,16 @@ class Stored:
 
 
 def open_stored(path: Path, *, few: bool = False) -> Stored:
-    """Open one file; of one of which `few` rows are going to be read, chunks are looked up when they are.
+    """Open one file. With `few`, chunks are looked up when their rows are read, not all at once.
 
     Raises:
-        FormatError: It is not a regular HDF5 file, or its dataset `data` is not one that can be trusted and read.
+        FormatError: It is not a regular HDF5 file, or its dataset `data` is unsafe, damaged or of an unknown kind.
     """
     return within(path, partial(_stored, few=few))
 
 
 def within(path: Path, look: Callable[[File, Any], R]) -> R:
-    """What `look(file, handle)` finds in a file; raises what `open_stored` raises."""
+    """Open a file with the library and return `look(file, handle)`; for errors see `open_stored`."""
     file = open_file(path)
     check_superblock(file)
     with library_errors(path):
@@ -176,51 +177,62 @@ def within(path: Path, look: Callable[[File, Any], R]) -> R:
 
 
 def check_superblock(file: File) -> None:
-    """The signature, and the size that the superblock says the file has.
+    """Check the signature, and that the file is as long as its superblock states.
 
     Raises:
-        FormatError: No HDF5 file, one behind a user block, or one that was cut.
+        FormatError: It is not an HDF5 file, begins with a user block, or was cut.
     """
     head = file.read(0, min(file.size, 64))
     if not head.startswith(SIGNATURE):
         for at in _USER_BLOCKS:
             if at + 8 <= file.size and file.read(at, 8) == SIGNATURE:
                 raise UnsupportedError(
-                    file.path, f"{at:,} foreign bytes (a user block) stand before the HDF5 data", offset=0,
-                    remedy="h5repack OLD.h5 NEW.h5 takes them away",
-                )  # fmt: skip
+                    file.path,
+                    f"{at:,} foreign bytes (a user block) come before the HDF5 data",
+                    offset=0,
+                    remedy="Remove them with h5repack OLD.h5 NEW.h5",
+                )
         what = "is empty" if not file.size else "is not an HDF5 file"
-        remedy = "Copy it again" if file.path.suffix == ".h5" else f"Name its format with {Option('from')}"
+        remedy = "Copy it again" if file.path.suffix == ".h5" else f"Give its format with {Option('from')}"
         raise CorruptError(file.path, what, offset=0, expected="\\x89HDF", remedy=remedy)
     version = head[8] if len(head) > 8 else 0
     at, width = {0: (40, 13), 1: (44, 13), 2: (28, 9), 3: (28, 9)}.get(version, (0, 0))
     if len(head) < max(at + 8, 9):
-        raise TruncatedError(file.path, "the file ends inside the HDF5 superblock", offset=file.size,
-                             remedy="Copy the file again")  # fmt: skip
+        raise TruncatedError(
+            file.path, "the file ends inside the HDF5 superblock", offset=file.size, remedy="Copy the file again"
+        )
     if not at:
         raise CorruptError(
-            file.path, "the HDF5 superblock has an unknown version", offset=8, expected="0, 1, 2 or 3", found=version,
+            file.path,
+            "the HDF5 superblock has an unknown version",
+            offset=8,
+            expected="0, 1, 2 or 3",
+            found=version,
             remedy="Copy the file again",
-        )  # fmt: skip
-    if head[width] != 8:  # offsets of another width than anybody writes: the library says what is wrong
+        )
+    if head[width] != 8:  # no writer uses offsets of another width; the library reports the error
         return
     end = stated_end(file)
     if end > file.size:
         raise TruncatedError(
-            file.path, "the file is shorter than its superblock says", offset=file.size, expected=end,
-            found=file.size, remedy="Copy the file again; its writer may not have finished",
-        )  # fmt: skip
+            file.path,
+            "the file is shorter than its superblock states",
+            offset=file.size,
+            expected=end,
+            found=file.size,
+            remedy="Copy the file again; its writer may not have finished",
+        )
 
 
 def stated_end(file: File) -> int:
-    """The size that a superblock which can be read says the file has."""
+    """Return the length in bytes that a checked superblock states for the file."""
     at = {0: 40, 1: 44}.get(file.read(8, 1)[0], 28)
     return int.from_bytes(file.read(at, 8), "little")
 
 
 def open_library(path: Path | io.RawIOBase) -> Any:
-    """A file, or what is shown of one, in the hands of the library."""
-    os.environ["HDF5_PLUGIN_PRELOAD"] = "::"  # no filter plug-ins, whatever HDF5_PLUGIN_PATH says
+    """Open a path, or a stream that stands in for a file, with the HDF5 library; return its h5py.File."""
+    os.environ["HDF5_PLUGIN_PRELOAD"] = "::"  # turns filter plug-ins off for every value of HDF5_PLUGIN_PATH
     import h5py
 
     if isinstance(path, io.RawIOBase):
@@ -230,12 +242,12 @@ def open_library(path: Path | io.RawIOBase) -> Any:
 
 @contextmanager
 def library_errors(path: Path) -> Iterator[None]:
-    """Turn what the HDF5 library raises into a CorruptError."""
+    """Turn the exceptions of the HDF5 library into a CorruptError."""
     try:
         yield
     except _LIBRARY_ERRORS as error:
         what = "the HDF5 library cannot read its headers"
-        remedy = "Copy the file again, or update h5py if a newer one wrote it; h5dump -H says more"
+        remedy = "Copy the file again, or update h5py if a newer one wrote it; h5dump -H shows more"
         raise CorruptError(path, what, remedy=remedy) from error
 
 
@@ -249,16 +261,16 @@ def _stored(file: File, handle: Any, *, few: bool) -> Stored:
 
 
 def storage_of(file: File, dataset: Any, *, cut: bool = False, header: int | None = None) -> Storage:
-    """Where the values of `data` lie, and what they are.
+    """Return dtype, shape, place, chunks and filters of `data`.
 
     Args:
         file: The file.
         dataset: `data`, opened by the library.
-        cut: The file was cut: say where they would lie.
-        header: Byte of its object header, if chunks are to be looked up when they are read; None: all of them now.
+        cut: Accept values that end after the end of the file, because it was cut.
+        header: Byte offset of its object header, to look up chunks when they are read; None looks up all of them now.
 
     Raises:
-        FormatError: They are not integers of rank 3 or 1 that lie in this file, in a way that is read.
+        FormatError: The values are not integers of rank 3 or 1, are outside of this file, or have an unknown storage.
     """
     from h5py import h5d
 
@@ -266,7 +278,9 @@ def storage_of(file: File, dataset: Any, *, cut: bool = False, header: int | Non
     properties = dataset.get_create_plist()
     if properties.get_external_count():
         raise UnsafeError(
-            file.path, "the values of 'data' lie in other files (external storage)", remedy="h5repack makes one file"
+            file.path,
+            "the values of 'data' are in other files (external storage)",
+            remedy="Make one file with h5repack",
         )
     filters = filters_of(file, properties, kind.itemsize)
     layout = properties.get_layout()
@@ -293,7 +307,7 @@ def header_of(
     chunk: tuple[int, ...] | None = None,
     filters: tuple[int, ...] = (),
 ) -> Stored:
-    """What the headers say of `data`, which is a dataset, beside how it is stored."""
+    """Return an opened file: the facts of its headers with an existing table, chunk shape and filters."""
     return Stored(
         file.path,
         shape_of(file, dataset),
@@ -307,7 +321,7 @@ def header_of(
 
 
 def root_names(handle: Any) -> Iterator[str]:
-    """Names in the root group, the first 64."""
+    """Return the first 64 names in the root group."""
     found: list[str] = []
 
     def note(name: bytes) -> bool | None:
@@ -319,26 +333,30 @@ def root_names(handle: Any) -> Iterator[str]:
 
 
 def open_data(file: File, handle: Any) -> Any:
-    """The dataset `data`.
+    """Open the dataset `data` with the library.
 
     Raises:
-        FormatError: There is none, or a link stands for it, which is not followed.
+        FormatError: The file has none, or a soft or external link of that name, which is not followed.
     """
     from h5py import h5d, h5l, h5o
 
     names = set(root_names(handle))
     if b"data" not in handle.id:
         if "data_0" in names:
-            raise UnsupportedError(file.path, "holds samples of mixed shapes (data_0, data_1, ...), not one dataset",
-                                   remedy="tokfmt reads files with one dataset 'data'")  # fmt: skip
+            raise UnsupportedError(
+                file.path,
+                "holds samples of mixed shapes (data_0, data_1, ...), not one dataset",
+                remedy="tokfmt reads files with one dataset 'data'",
+            )
         listed = ", ".join(sorted(names)[:8]) or "nothing"
         raise CorruptError(file.path, "holds no dataset 'data'", found=listed)
     if handle.id.links.get_info(b"data").type != h5l.TYPE_HARD:
         raise UnsafeError(
-            file.path, "'data' is a soft or external link, which may lead out of the file",
+            file.path,
+            "'data' is a soft or external link, which may point outside of the file",
             remedy="Copy the dataset itself into the file",
-        )  # fmt: skip
-    dataset = h5o.open(handle.id, b"data")  # its type: `h5o.get_info` reads the whole index of its chunks
+        )
+    dataset = h5o.open(handle.id, b"data")  # `h5o.get_info` states its type too, but reads the whole index of chunks
     if not isinstance(dataset, h5d.DatasetID):
         raise CorruptError(file.path, "'data' is not a dataset but a group or a type")
     return dataset
@@ -349,9 +367,11 @@ def dtype_of(file: File, kind: Any) -> np.dtype[np.integer[Any]]:
 
     if kind.get_class() != h5t.INTEGER:
         raise UnsupportedError(
-            file.path, "'data' does not hold integers", expected="token ids",
+            file.path,
+            "'data' does not hold integers",
+            expected="token IDs",
             found={h5t.FLOAT: "floats", h5t.STRING: "text", h5t.COMPOUND: "records"}.get(kind.get_class(), "others"),
-        )  # fmt: skip
+        )
     size, order = kind.get_size(), kind.get_order()
     if size not in (1, 2, 4, 8) or kind.get_precision() != 8 * size or kind.get_offset():
         raise UnsupportedError(
@@ -373,14 +393,16 @@ def shape_of(file: File, dataset: Any) -> tuple[int, ...]:
     shape = tuple(int(n) for n in space.get_simple_extent_dims())
     if len(shape) not in (1, 3):
         raise UnsupportedError(
-            file.path, f"'data' has {len(shape)} dimensions", expected="3 (samples) or 1 (a corpus)",
+            file.path,
+            f"'data' has {len(shape)} dimensions",
+            expected="3 (samples) or 1 (a corpus)",
             remedy="Samples are [samples, 3, tokens]: input_ids, mask, labels",
-        )  # fmt: skip
+        )
     return shape
 
 
 def box_of(lengths: tuple[int, ...]) -> tuple[int, int, int]:
-    """Lengths of rank 3 or 1 as [rows, fields, width]."""
+    """Return lengths of rank 3 or 1 as [rows, fields, width]."""
     return (lengths[0], lengths[1], lengths[2]) if len(lengths) == 3 else (lengths[0], 1, 1)
 
 
@@ -391,9 +413,11 @@ def filters_of(file: File, properties: Any, itemsize: int) -> tuple[int, ...]:
         if number not in (DEFLATE, SHUFFLE, FLETCHER32):
             name = FILTER_NAMES.get(number, f"number {number}")
             raise UnsupportedError(
-                file.path, f"'data' is stored with the filter {name}", expected="deflate, shuffle, fletcher32",
+                file.path,
+                f"'data' is stored with the filter {name}",
+                expected="deflate, shuffle, fletcher32",
                 remedy=_REPACK,
-            )  # fmt: skip
+            )
         if numbers.count(number) > 1:
             raise UnsafeError(file.path, "'data' is stored with the same filter twice", remedy=_REPACK)
     if SHUFFLE in numbers:
@@ -410,27 +434,33 @@ def _contiguous(file: File, dataset: Any, size: int, *, cut: bool) -> int:
         return 0
     if place is None or dataset.get_storage_size() != size:
         raise CorruptError(
-            file.path, "'data' was never written: nothing is allocated for it", expected=f"{size:,} bytes",
+            file.path,
+            "'data' was never written: nothing is allocated for it",
+            expected=f"{size:,} bytes",
             remedy="Write the file again",
-        )  # fmt: skip
+        )
     if place + size > file.size and not cut:
         raise TruncatedError(
-            file.path, "'data' goes on beyond the end of the file", offset=place, expected=f"{size:,} bytes",
-            found=f"{max(0, file.size - place):,}", remedy="Copy the file again",
-        )  # fmt: skip
+            file.path,
+            "'data' continues beyond the end of the file",
+            offset=place,
+            expected=f"{size:,} bytes",
+            found=f"{max(0, file.size - place):,}",
+            remedy="Copy the file again",
+        )
     return int(place)
 
 
 def _other_layout(file: File, virtual: bool) -> FormatError:
     if virtual:
         return UnsafeError(
-            file.path, "'data' is a virtual dataset: its values lie in other files", remedy="Name those files instead"
+            file.path, "'data' is a virtual dataset: its values are in other files", remedy="Give those files instead"
         )
     return UnsupportedError(file.path, "'data' is stored in its own header (compact layout)", remedy=_REPACK)
 
 
 def attribute_of(owner: Any, name: str) -> Attribute:
-    """A small attribute: an int, a float, a fixed-length text; "?" for what is none of these; None if missing."""
+    """Return an attribute that is an int, a float or a fixed-length text; "?" if of another kind, None if missing."""
     from h5py import h5a, h5t
 
     key = name.encode()
@@ -454,7 +484,7 @@ _UNDEFINED = (1 << 64) - 1
 
 
 def superblock_fields(file: File) -> list[Field]:
-    """The fields, as far as the file goes and the version is known."""
+    """Return the fields of the superblock, up to the end of the file; only the first ones if its version is unknown."""
     head = file.read(0, min(file.size, 96))
     signed = head.startswith(SIGNATURE)
     lead = shown(head[:8].decode("latin-1")) or "nothing"
@@ -496,7 +526,7 @@ def _address(file: File, head: bytes, name: str, at: int) -> Field:
     if at + 8 > len(head):
         return _cut(len(head), name)
     if value == _UNDEFINED:
-        return Field(name, at, 8, "undefined", "there is none")
+        return Field(name, at, 8, "undefined", "not present")
     beyond = value > file.size
     meaning = f"beyond the file's {file.size:,} bytes: it was cut" if beyond else "byte address"
     return Field(name, at, 8, f"{value:,}", meaning, beyond)

@@ -1,7 +1,7 @@
-"""Of HDF5 files that were cut the rows that are complete; see `Hints.partial`.
+"""Read the complete rows of HDF5 files that were cut; see `Hints.partial`.
 
-The library opens no file that is shorter than its superblock says. It is shown zeros behind the end, and what it finds
-counts only if it has not looked at them: then all headers, and the map of the chunks, lie before the cut.
+The library does not open a file that is shorter than its superblock states. Here it reads zeros after the end of the
+file. Its results count only if it read none of these zeros: then all headers and the chunk map are before the cut.
 """
 
 from __future__ import annotations
@@ -33,14 +33,17 @@ from tokfmt.formats.hdf5.container import (
 )
 from tokfmt.formats.hdf5.table import ChunkMap, Table, check_map, unit_of
 
-_HEAD = 96  # bytes of a superblock: no chunk lies there
+_HEAD = 96  # bytes of a superblock, where no chunk can be
 
 
 def open_first(paths: Sequence[Path]) -> tuple[list[Stored], list[Damage]]:
-    """The files of one stream up to the first that is damaged, of which the first rows; and what is lost.
+    """Open the files of one stream up to the first damaged one, of which only the first rows count.
+
+    Returns:
+        The files, and what is lost.
 
     Raises:
-        FormatError: Of the first file, if nothing of it can be read.
+        FormatError: Nothing of the first file can be read.
     """
     found, damage = list[Stored](), list[Damage]()
     for k, path in enumerate(paths):
@@ -65,7 +68,7 @@ def open_first(paths: Sequence[Path]) -> tuple[list[Stored], list[Damage]]:
 
 
 def _open(path: Path) -> tuple[Stored, Damage | None]:
-    """A file, or its complete rows and what is lost of the others."""
+    """Open a file; if it was cut, only its complete rows, and report what is lost."""
     try:
         return open_stored(path), None
     except TruncatedError as error:
@@ -78,14 +81,14 @@ def _open(path: Path) -> tuple[Stored, Damage | None]:
             finally:
                 handle.close()
         if shown.looked_beyond or not len(stored.table):
-            error.advise("What tells where its rows lie is lost")
+            error.advise("The headers that locate its rows are lost")
             raise
         file.check_unchanged()
         return stored, Damage(error.sentence)
 
 
 def _first_rows(file: File, handle: Any) -> Stored:
-    """The rows of `data` that lie before the end of the file."""
+    """Return the rows of `data` that end before the end of the file."""
     dataset = open_data(file, handle)
     kind, shape, where, chunk, filters = storage_of(file, dataset, cut=True)
     rows, *others = box_of(shape)
@@ -100,7 +103,7 @@ def _first_rows(file: File, handle: Any) -> Stored:
 
 
 def _first_chunks(file: File, chunks: ChunkMap) -> ChunkMap:
-    """The bands of chunks before the first of which one is not wholly there."""
+    """Return a map of the chunk bands before the first band with an incomplete chunk."""
     ends = chunks.places + np.array([chunks.stored(k) for k in range(len(chunks.places))], np.int64)
     per = chunks.grid[1] * chunks.grid[2]
     lost = np.flatnonzero((chunks.places < _HEAD) | (ends > file.size))
@@ -110,10 +113,10 @@ def _first_chunks(file: File, chunks: ChunkMap) -> ChunkMap:
 
 
 class _Padded(io.RawIOBase):
-    """A file as long as its superblock says, with zeros behind its end.
+    """A file padded with zeros to the length that its superblock states.
 
     Attributes:
-        looked_beyond: Some of them were read.
+        looked_beyond: True once any of these zeros was read.
     """
 
     def __init__(self, file: File, size: int) -> None:

@@ -1,15 +1,15 @@
-"""The rows of the dataset `data`, of one file or of several, read without the HDF5 library.
+"""Read the rows of the dataset `data`, of one file or of several, without the HDF5 library.
 
-    kind         how a row is found
-    contiguous   offset + row * bytes of a row
-    chunked      a map of all chunks, taken once on opening: place (8 bytes), size and skipped filters (4 bytes)
+    layout       place of a row
+    contiguous   offset + row * bytes per row
+    chunked      a map of all chunks, read once on opening: place (8 bytes), size and skipped filters (4 bytes)
 
 A rank-3 dataset has rows [fields, width]; a rank-1 dataset has rows of one value.
-The chunk map is asked of the HDF5 library once, checked against the file, kept as two arrays.
+The HDF5 library returns the chunk map once. It is checked against the file and kept as two arrays.
 
-The filters that a chunk has gone through are undone here (fletcher32, deflate, shuffle). They come from the file in the
-order in which the writer applied them; undoing goes backwards. A bit k of a chunk's filter mask says that filter k was
-skipped for that chunk (deflate is, when it could not shrink it).
+This module undoes the filters of a chunk (fletcher32, deflate, shuffle). The file lists them in the order of writing,
+so they are undone in reverse. Bit k of a chunk's filter mask means that filter k was skipped for that chunk, as deflate
+is if it does not make the chunk smaller.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 
 class DamagedChunkError(Exception):
-    """A chunk does not decode; the caller knows which one it is and where it lies."""
+    """A chunk cannot be decoded. The caller adds its number and byte offset."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """How the chunks of one dataset are stored.
+    """The filters of the chunks of one dataset.
 
     Attributes:
         filters: Filter numbers in the order of writing.
         nominal: Bytes of a decoded chunk.
-        itemsize: Bytes of a value, which the shuffle filter works with.
+        itemsize: Bytes per value, which the shuffle filter needs.
     """
 
     filters: tuple[int, ...]
@@ -60,7 +60,7 @@ class Pipeline:
     itemsize: int
 
     def most_stored(self) -> int:
-        """The most bytes that a chunk can take in the file: deflate may add 0.2 %."""
+        """Return the maximum bytes of a chunk in the file: deflate may add 0.2 %."""
         if DEFLATE in self.filters:
             return self.nominal + self.nominal // 500 + 64 + CHECKSUM_BYTES
         return self.nominal + CHECKSUM_BYTES * (FLETCHER32 in self.filters)
@@ -69,14 +69,14 @@ class Pipeline:
         """Undo the filters of one chunk.
 
         Args:
-            stored: The chunk's bytes in the file.
-            skipped: Its filter mask.
+            stored: Bytes of the chunk in the file.
+            skipped: Filter mask of the chunk.
 
         Returns:
             uint8[nominal].
 
         Raises:
-            DamagedChunkError: It decodes to another size, or its checksum is wrong.
+            DamagedChunkError: The chunk decodes to another size, or its checksum is wrong.
         """
         data = stored
         for number in range(len(self.filters) - 1, -1, -1):
@@ -85,7 +85,7 @@ class Pipeline:
             if self.filters[number] == DEFLATE:
                 data = _inflated(data, self._before(number, skipped))
             elif self.filters[number] == SHUFFLE:
-                if len(data) % self.itemsize:  # nominal is a multiple of it
+                if len(data) % self.itemsize:  # `nominal` is a multiple of the item size
                     raise DamagedChunkError(f"it decodes to {len(data):,} bytes instead of {self.nominal:,}")
                 data = data.reshape(self.itemsize, -1).T.reshape(-1)
             else:
@@ -95,7 +95,7 @@ class Pipeline:
         return data
 
     def _before(self, number: int, skipped: int) -> int:
-        """Bytes of a chunk before filter `number` was applied."""
+        """Return the bytes of a chunk before filter `number` was applied."""
         earlier = [f for k, f in enumerate(self.filters[:number]) if not skipped >> k & 1]
         return self.nominal + CHECKSUM_BYTES * earlier.count(FLETCHER32)
 
@@ -103,7 +103,7 @@ class Pipeline:
 def _inflated(data: Bytes, size: int) -> Bytes:
     try:
         found = np.frombuffer(deflate.zlib_decompress(data, size), np.uint8)
-    except deflate.DeflateError as error:  # it overruns `size` just as well as being no zlib stream
+    except deflate.DeflateError as error:  # raised for an invalid stream and for one that is longer than `size`
         raise DamagedChunkError(f"it does not inflate to {size:,} bytes") from error
     if len(found) != size:
         raise DamagedChunkError(f"it inflates to {len(found):,} bytes instead of {size:,}")
@@ -123,7 +123,7 @@ def _checked(data: Bytes) -> Bytes:
 
 
 def fletcher32(data: Bytes) -> tuple[int, int]:
-    """The two sums of HDF5's Fletcher checksum, modulo 65535, over big-endian 16-bit words: (second, first)."""
+    """Return the two sums of the HDF5 Fletcher checksum over big-endian 16-bit words, modulo 65535: (second, first)."""
     padded = np.append(data, np.uint8(0)) if len(data) % 2 else data
     words = padded.view(">u2")
     total, first, second = len(words), 0, 0
@@ -266,13 +266,13 @@ def _put_distance(bits: _Bits, distance: int) -> None:
 
 
 SKIPPED_AT = 28
-"""Bit of `sizes` from which on the filter mask stands; a stored chunk is smaller than 2^28 bytes."""
+"""First bit of the filter mask in `sizes`; a stored chunk is smaller than 2^28 bytes."""
 FIELDS = ("input_ids", "mask", "labels", "attention_span", "position_ids")
-_SPAN = 1 << 22
-_GAP = 1 << 12
+_SPAN = 1 << 22  # maximum bytes of neighboring chunks that one read fetches
+_GAP = 1 << 12  # maximum bytes between two of them
 _LOOKED_UP, _UNKNOWN = 1 << 7, -2
-"""Chunks that are looked up together, and the place of one that was not."""
-_KEPT_BYTES = 1 << 26
+"""Number of chunks that are looked up together, and the place of a chunk that was not looked up yet."""
+_KEPT_BYTES = 1 << 26  # bytes of decoded chunks that a table keeps
 _BYTES: np.dtype[np.uint8] = np.dtype(np.uint8)
 
 Values = NDArray[np.integer[Any]]
@@ -280,15 +280,15 @@ Values = NDArray[np.integer[Any]]
 
 @dataclass(frozen=True, slots=True)
 class ChunkMap:
-    """Where the chunks of a dataset lie, in row-major order of the chunk grid.
+    """The places of the chunks of a dataset, in row-major order of the chunk grid.
 
     Attributes:
-        shape: Of a chunk, [rows, fields, width].
-        grid: Chunks along each dimension.
-        places: int64[chunks], byte offsets in the file.
-        sizes: uint32[chunks]: stored bytes, and the filter mask from bit SKIPPED_AT on.
-        pipeline: How they are stored.
-        find: Looks up the places and sizes of the chunks `first <= k < last`; None: all are known. See `needed_map`.
+        shape: Shape of a chunk, [rows, fields, width].
+        grid: Number of chunks along each dimension.
+        places: int64[chunks], byte offsets in the file; -1 if missing, -2 if not looked up yet.
+        sizes: uint32[chunks], stored bytes, and the filter mask from bit SKIPPED_AT on.
+        pipeline: Filters of the chunks.
+        find: Looks up places and sizes of chunks `first <= k < last`; None if all are known. See `needed_map`.
     """
 
     shape: tuple[int, int, int]
@@ -299,10 +299,10 @@ class ChunkMap:
     find: Callable[[int, int], tuple[NDArray[np.int64], NDArray[np.uint32]]] | None = None
 
     def know(self, first: int, last: int) -> None:
-        """Look up the chunks `first <= k < last` that are not known yet, with their neighbors.
+        """Look up the chunks `first <= k < last` that are not known yet, in groups of 128.
 
         Raises:
-            FormatError: One of them is not there, or not as it can be.
+            FormatError: A chunk is missing, outside of the file, or too large.
         """
         if self.find is None:
             return
@@ -310,33 +310,33 @@ class ChunkMap:
             b = min(a + _LOOKED_UP, len(self.places))
             if self.places[a] == _UNKNOWN:
                 places, self.sizes[a:b] = self.find(a, b)
-                self.places[a:b] = places  # last, as it tells other threads that these are known
+                self.places[a:b] = places  # last, because other threads then take these chunks for known
 
     def with_chunks(self, places: NDArray[np.int64], sizes: NDArray[np.uint32]) -> ChunkMap:
-        """The same map of other chunks."""
+        """Return a copy of the map with these places and sizes."""
         return replace(self, places=places, sizes=sizes)
 
     def stored(self, chunk: int) -> int:
-        """Stored bytes of a chunk."""
+        """Return the stored bytes of a chunk."""
         return int(self.sizes[chunk]) & (1 << SKIPPED_AT) - 1
 
     def skipped(self, chunk: int) -> int:
-        """Filter mask of a chunk."""
+        """Return the filter mask of a chunk."""
         return int(self.sizes[chunk]) >> SKIPPED_AT
 
     def plain(self, chunk: int) -> bool:
-        """Whether its values stand in the file as they are: every filter that changes them was skipped."""
+        """Return True if a chunk holds its values unchanged: every filter that changes them was skipped."""
         skipped = self.skipped(chunk)
         return all(skipped >> k & 1 or number == FLETCHER32 for k, number in enumerate(self.pipeline.filters))
 
     def at(self, offset: int) -> int | None:
-        """The chunk that holds a byte of the file."""
+        """Return the number of the chunk that holds a byte offset of the file; None if none does."""
         held = (self.places <= offset) & (offset < self.places + (self.sizes & np.uint32((1 << SKIPPED_AT) - 1)))
         return int(np.argmax(held)) if held.any() else None
 
 
 class Region(NamedTuple):
-    """Values of a table: all at these rows, fields and columns; ranges may go beyond the table."""
+    """A box of values of a table: ranges of rows, fields and columns, which may extend beyond the table."""
 
     rows: range
     fields: range
@@ -348,22 +348,22 @@ def _one(row: int, field: int, column: int) -> Region:
 
 
 def field_name(field: int) -> str:
-    """What a field of a sample is called."""
+    """Return the name of a field of a sample."""
     return FIELDS[field] if field < len(FIELDS) else f"field {field}"
 
 
 def unit_of(shape: tuple[int, int, int]) -> str:
-    """What a row is called in messages."""
+    """Return the word for a row in messages: "token" or "sample"."""
     return "token" if shape[1:] == (1, 1) else "sample"
 
 
 class Table:
-    """Rows of one file by number. Picklable, shared by threads.
+    """The rows of one file, by number. Picklable; several threads may share it.
 
     Attributes:
         file: The file.
         shape: [rows, fields, width]; [values, 1, 1] for rank 1.
-        dtype: As stored, byte order included.
+        dtype: Dtype as stored, with its byte order.
     """
 
     def __init__(
@@ -377,11 +377,11 @@ class Table:
 
     @property
     def rows_together(self) -> int:
-        """Rows that are decoded at once."""
+        """Number of rows that are decoded at once: those of a chunk, or 1."""
         return 1 if isinstance(self._where, int) else self._where.shape[0]
 
     def offset(self, row: int) -> int:
-        """Byte offset at which the row, or the first chunk with it, is stored."""
+        """Return the byte offset of a row, or of the first chunk that holds a part of it."""
         if isinstance(self._where, int):
             return self._where + row * self.shape[1] * self.shape[2] * self.dtype.itemsize
         chunks = self._where
@@ -390,7 +390,7 @@ class Table:
         return int(chunks.places[chunk])
 
     def byte_offset(self, row: int, field: int, column: int) -> ByteOffset:
-        """Where a value lies."""
+        """Return the byte offset of a value, or of its chunk if the chunk is compressed."""
         where, size = self._where, self.dtype.itemsize
         name = f"value {row:,}" if self.shape[1:] == (1, 1) else f"row {row:,}, {field_name(field)}, column {column:,}"
         if isinstance(where, int):
@@ -405,7 +405,7 @@ class Table:
         return ByteOffset(self.file.path, at, size if where.plain(chunk) else None, f"chunk {chunk:,} of /data, {name}")
 
     def region(self, offset: int) -> Region | None:
-        """The values stored at a byte of the file: one, or those of the chunk that holds it."""
+        """Return the value at a byte offset of the file, or all values of the compressed chunk there; None if none."""
         where, (rows, fields, width), size = self._where, self.shape, self.dtype.itemsize
         if isinstance(where, int):
             number = (offset - where) // size
@@ -426,17 +426,17 @@ class Table:
         return Region(*(range(a, a + n) for a, n in zip((row, field, column), where.shape, strict=True)))
 
     def read(self, first: int, last: int) -> Values:
-        """Rows `first <= i < last`: native [last - first, fields, width].
+        """Read rows `first <= i < last`: [last - first, fields, width] in native byte order.
 
         Raises:
-            CorruptError: A chunk does not decode.
-            TruncatedError: The file is shorter than it was.
+            CorruptError: A chunk cannot be decoded.
+            TruncatedError: The file became shorter after it was opened.
         """
         where, a_row = self._where, (1, *self.shape[1:])
         if isinstance(where, ChunkMap):
             band = where.grid[1] * where.grid[2]
             where.know(first // where.shape[0] * band, -(-last // where.shape[0]) * band)
-        if last == first + 1 and isinstance(where, ChunkMap) and where.shape == a_row:  # one at random: no copy
+        if last == first + 1 and isinstance(where, ChunkMap) and where.shape == a_row:  # a single row needs no copy
             out = self._decoded(where, first, self._stored(where, first))
         else:
             out = np.empty((last - first, *self.shape[1:]), self.dtype)
@@ -451,12 +451,12 @@ class Table:
         return out.astype(self.dtype.newbyteorder("="), copy=False)
 
     def _read_rows(self, chunks: ChunkMap, first: int, out: Values) -> None:
-        """One chunk a row, as documented: neighbours in the file are read together."""
+        """Fill `out` if each chunk is one row, as documented; neighbors in the file are read together."""
         for chunk, stored in self._spans(chunks, first, first + len(out)):
             out[chunk - first] = self._decoded(chunks, chunk, stored)[0]
 
     def _read_chunks(self, chunks: ChunkMap, first: int, out: Values) -> None:
-        """Any other chunk shape: what each chunk has of the rows asked for."""
+        """Fill `out` for any other chunk shape, with the part of each chunk that belongs to the rows."""
         last, (deep, fields, width) = first + len(out), chunks.shape
         for band in range(first // deep, -(-last // deep)):
             a, b = max(first, band * deep), min(last, (band + 1) * deep)
@@ -467,7 +467,7 @@ class Table:
                     target[...] = piece[a - band * deep : b - band * deep, : target.shape[1], : target.shape[2]]
 
     def _chunk(self, chunks: ChunkMap, chunk: int) -> Values:
-        """A decoded chunk; those of many rows are kept for the next call, 64 MiB of them."""
+        """Return a decoded chunk; up to 64 MiB of chunks are kept for later calls."""
         values = self._kept.get(chunk)
         if values is None:
             values = self._decoded(chunks, chunk, self._stored(chunks, chunk))
@@ -475,7 +475,7 @@ class Table:
         return values
 
     def _stored(self, chunks: ChunkMap, chunk: int) -> NDArray[Any]:
-        """A chunk as stored."""
+        """Read the stored bytes of a chunk."""
         return np.frombuffer(self.file.read(int(chunks.places[chunk]), chunks.stored(chunk)), _BYTES)
 
     def _decoded(self, chunks: ChunkMap, chunk: int, stored: NDArray[Any]) -> Values:
@@ -484,13 +484,15 @@ class Table:
         except DamagedChunkError as error:
             row = chunk // (chunks.grid[1] * chunks.grid[2]) * chunks.shape[0]
             raise CorruptError(
-                self.file.path, f"the chunk of {unit_of(self.shape)} {row:,} is damaged: {error},",
-                offset=int(chunks.places[chunk]), remedy="Copy the file again, or write it again",
-            ) from error  # fmt: skip
+                self.file.path,
+                f"the chunk of {unit_of(self.shape)} {row:,} is damaged: {error},",
+                offset=int(chunks.places[chunk]),
+                remedy="Copy the file again, or write it again",
+            ) from error
         return data.view(self.dtype).reshape(chunks.shape)
 
     def _spans(self, chunks: ChunkMap, first: int, last: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-        """Each chunk's number and stored bytes; those that lie side by side come from one read."""
+        """Yield the number and the stored bytes of each chunk; one read fetches neighboring chunks of the file."""
         places = chunks.places[first:last].tolist()
         ends = (chunks.places[first:last] + (chunks.sizes[first:last] & ((1 << SKIPPED_AT) - 1))).tolist()
         k = 0
@@ -509,7 +511,7 @@ class Table:
             k = stop
 
     def close(self) -> None:
-        """Close the file; reading again opens it."""
+        """Close the file; the next read opens it again."""
         self.file.close()
 
 
@@ -520,16 +522,17 @@ LARGEST_RATIO = 1100  # deflate cannot do better than 1,032 to 1
 def read_map(
     file: File, dataset: Any, shape: tuple[int, int, int], chunk: tuple[int, int, int], pipeline: Pipeline
 ) -> ChunkMap:
-    """Take the chunk map of a dataset; what it claims is bounded by the file before anything is allocated.
+    """Read the chunk map of a dataset, after a check that its claims fit the size of the file.
 
     Args:
         file: The file.
         dataset: Its dataset, opened by the library (h5py.h5d.DatasetID).
-        shape, chunk: [rows, fields, width], of the dataset and of a chunk.
-        pipeline: Filters and item size; the chunk's size is not known yet.
+        shape: Shape of the dataset, [rows, fields, width].
+        chunk: Shape of a chunk, [rows, fields, width].
+        pipeline: Filters and item size; its `nominal` is ignored.
 
     Raises:
-        FormatError: The map claims too much.
+        FormatError: The dataset claims more values or chunks than the file can hold.
     """
     chunks = _bounded_map(file, shape, chunk, pipeline)
     places, sizes = _walk(dataset, chunk, chunks.grid)
@@ -537,15 +540,18 @@ def read_map(
 
 
 def needed_map(file: File, shape: tuple[int, int, int], chunk: tuple[int, int, int], pipeline: Pipeline) -> ChunkMap:
-    """The chunk map of a dataset of which few rows are read, no chunk of it known: they are looked up when they are.
+    """Return a chunk map without places, whose chunks are looked up when their rows are read.
 
-    A file of 10 GB has 10^6 chunks and more; the library reads 60 bytes for each to give the whole map.
+    A file of 10 GB has 10^6 chunks and more, and the library reads 60 bytes per chunk for the whole map.
 
     Args:
-        file, shape, chunk, pipeline: As for `read_map`.
+        file: The file.
+        shape: Shape of the dataset, [rows, fields, width].
+        chunk: Shape of a chunk, [rows, fields, width].
+        pipeline: Filters and item size; its `nominal` is ignored.
 
     Raises:
-        FormatError: The map claims too much.
+        FormatError: The dataset claims more values or chunks than the file can hold.
     """
     chunks = _bounded_map(file, shape, chunk, pipeline)
     count = math.prod(chunks.grid)
@@ -554,25 +560,32 @@ def needed_map(file: File, shape: tuple[int, int, int], chunk: tuple[int, int, i
 
 
 def _bounded_map(file: File, shape: tuple[int, int, int], chunk: tuple[int, int, int], pipeline: Pipeline) -> ChunkMap:
-    """A map without chunks, whose claims were compared with the file."""
+    """Return a chunk map without chunks, after a check that its claims fit the size of the file."""
     nominal = math.prod(chunk) * pipeline.itemsize
     declared = math.prod(shape) * pipeline.itemsize
     if nominal > LARGEST_CHUNK:
         raise UnsafeError(
-            file.path, "a chunk of 'data' is too large to decode", expected=f"at most {LARGEST_CHUNK:,} bytes",
-            found=f"{nominal:,}", remedy="h5repack -l CHUNK=1x3xN makes one chunk a sample",
-        )  # fmt: skip
+            file.path,
+            "a chunk of 'data' is too large to decode",
+            expected=f"at most {LARGEST_CHUNK:,} bytes",
+            found=f"{nominal:,}",
+            remedy="Store one chunk per sample with h5repack -l CHUNK=1x3xN",
+        )
     if declared > LARGEST_RATIO * file.size:
         raise UnsafeError(
-            file.path, f"'data' claims to be more than {LARGEST_RATIO:,} times the size of the file",
-            expected=f"at most {LARGEST_RATIO * file.size:,} bytes", found=f"{declared:,}",
-        )  # fmt: skip
+            file.path,
+            f"'data' claims more than {LARGEST_RATIO:,} times the size of the file",
+            expected=f"at most {LARGEST_RATIO * file.size:,} bytes",
+            found=f"{declared:,}",
+        )
     grid = (-(-shape[0] // chunk[0]), -(-shape[1] // chunk[1]), -(-shape[2] // chunk[2]))
     if math.prod(grid) > file.size:
         raise UnsafeError(
-            file.path, "'data' claims more chunks than the file has bytes", expected=f"at most {file.size:,}",
+            file.path,
+            "'data' claims more chunks than the file has bytes",
+            expected=f"at most {file.size:,}",
             found=math.prod(grid),
-        )  # fmt: skip
+        )
     nothing, known = np.empty(0, np.int64), Pipeline(pipeline.filters, nominal, pipeline.itemsize)
     return ChunkMap(chunk, grid, nothing, np.empty(0, np.uint32), known)
 
@@ -580,7 +593,7 @@ def _bounded_map(file: File, shape: tuple[int, int, int], chunk: tuple[int, int,
 def _walk(
     dataset: Any, chunk: tuple[int, int, int], grid: tuple[int, int, int]
 ) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
-    """Places (-1 where there is no chunk) and sizes of all chunks."""
+    """Return places (-1 if missing) and sizes of all chunks, from the library."""
     places = np.full(math.prod(grid), -1, np.int64)
     sizes = np.zeros(math.prod(grid), np.uint32)
 
@@ -598,15 +611,21 @@ def _walk(
 
 
 def stored_as(place: int, size: int, mask: int) -> tuple[int, int]:
-    """Place and size of a chunk as a map holds them: byte offset, stored bytes, filter mask."""
+    """Return a chunk's entries of `ChunkMap.places` and `sizes`, from byte offset, stored bytes and filter mask."""
     return (place, min(size, (1 << SKIPPED_AT) - 1) | (mask & 7) << SKIPPED_AT) if place < 1 << 62 else (-1, 0)
 
 
 def check_map(file: File, chunks: ChunkMap, unit: str, begin: int = 0) -> None:
-    """Each chunk is there, inside the file and not too large; `begin` is the number of the first.
+    """Check that each chunk exists, is inside the file and is not too large.
+
+    Args:
+        file: The file.
+        chunks: Map with the places and sizes to check.
+        unit: "sample" or "token", for messages.
+        begin: Number of the first chunk in the map.
 
     Raises:
-        FormatError: Of the first that is not.
+        FormatError: A chunk fails; the error names the first one.
     """
     stored = (chunks.sizes & np.uint32((1 << SKIPPED_AT) - 1)).astype(np.int64)
     per_band = chunks.grid[1] * chunks.grid[2]
@@ -625,25 +644,26 @@ def check_map(file: File, chunks: ChunkMap, unit: str, begin: int = 0) -> None:
     missing = "is missing: HDF5 readers see fill values instead"
     complain(chunks.places < 0, CorruptError, missing, "Write the file again")
     beyond = chunks.places + stored > file.size
-    complain(beyond, TruncatedError, "lies beyond the end of the file", "Copy the file again")
+    complain(beyond, TruncatedError, "continues beyond the end of the file", "Copy the file again")
     large = stored > chunks.pipeline.most_stored()
-    complain(large, CorruptError, "is larger than it can be", "Copy the file again, or write it again")
+    complain(large, CorruptError, "is larger than its filters can make it", "Copy the file again, or write it again")
 
 
 R = TypeVar("R")
 
 
 class Rows:
-    """Tables of the same fields and width, as one. Picklable, shared by threads.
+    """The rows of several tables with the same fields and width, as one. Picklable; several threads may share it.
 
     Args:
-        tables: Of the files, in order.
-        jobs: Threads of `map`; None: one a core.
+        tables: Tables of the files, in order.
+        jobs: Threads of `map`; None means one per core.
 
     Attributes:
-        fields, width: Of every row.
-        dtype: Native; wide enough for all files.
-        starts: int64[files + 1], the number of each file's first row.
+        fields: Fields of every row.
+        width: Values per field.
+        dtype: Native dtype that holds the values of all files.
+        starts: int64[files + 1], number of each file's first row.
     """
 
     def __init__(self, tables: Sequence[Table], jobs: int | None = None) -> None:
@@ -652,18 +672,18 @@ class Rows:
         self.dtype = np.result_type(*{table.dtype.newbyteorder("=") for table in tables})
         if self.dtype.kind not in "iu":  # int64 beside uint64
             raise UnsupportedError(
-                tables[0].file.path, "the files mix int64 and uint64 ids", remedy="Read them one by one"
+                tables[0].file.path, "the files mix int64 and uint64 IDs", remedy="Read them one by one"
             )
         self.starts = offsets_of([len(table) for table in tables])
         deepest = max(table.rows_together for table in tables)
         self.together = max(1, WINDOW // (self.fields * self.width), min(deepest, (1 << 21) // self.width))
-        """Rows to hold at once: about WINDOW values, or what one chunk holds anyway."""
+        """Number of rows to hold at once: about WINDOW values, or the rows of one chunk."""
 
     def __len__(self) -> int:
         return int(self.starts[-1])
 
     def read(self, first: int, last: int) -> Values:
-        """Rows `first <= i < last`: dtype[last - first, fields, width]."""
+        """Read rows `first <= i < last`: dtype[last - first, fields, width]."""
         check_interval(first, last, len(self), "rows")
         pieces = []
         k = int(self.starts.searchsorted(first, side="right")) - 1  # the method: numpy's function takes 4 µs more
@@ -678,24 +698,24 @@ class Rows:
         return np.concatenate(pieces) if pieces else np.empty((0, self.fields, self.width), self.dtype)
 
     def beginning(self, count: int) -> Rows:
-        """The first rows alone."""
+        """Return the first `count` rows as a separate object."""
         first = copy.copy(self)
         first.starts = np.minimum(self.starts, count)
         return first
 
     def place(self, row: int) -> tuple[Path, int, int]:
-        """Where a row lies, for messages: its file, its number there, its byte offset."""
+        """Return the file of a row, its number in the file, and its byte offset, for messages."""
         k = int(np.searchsorted(self.starts, row, side="right")) - 1
         local = row - int(self.starts[k])
         return self.tables[k].file.path, local, self.tables[k].offset(local)
 
     def value_offset(self, row: int, field: int, column: int) -> ByteOffset:
-        """Where a value lies."""
+        """Return the byte offset of a value; see `Table.byte_offset`."""
         k = int(np.searchsorted(self.starts, row, side="right")) - 1
         return self.tables[k].byte_offset(row - int(self.starts[k]), field, column)
 
     def region(self, path: Path, offset: int) -> Region | None:
-        """The values at a byte of a file, by the numbers of rows here; None when there are none."""
+        """Return the values at a byte offset of a file, with row numbers of this object; None if there are none."""
         for k, table in enumerate(self.tables):
             found = table.region(offset) if table.file.path == path else None
             if found is not None:
@@ -704,14 +724,14 @@ class Rows:
         return None
 
     def map(self, function: Callable[[int, Values], R]) -> Iterator[R]:
-        """`function(first, rows)` for consecutive blocks of all rows, in order, several at a time in threads."""
+        """Yield `function(first, rows)` for consecutive blocks of rows, in order; threads compute several at a time."""
         blocks = list(windows(0, len(self), self.together))
         workers = self._jobs or cpus()
         if workers == 1:
             yield from (function(first, self.read(first, last)) for first, last in blocks)
             return
         with ThreadPoolExecutor(workers) as pool:
-            for a in range(0, len(blocks), 4 * workers):  # bounded: results are taken up before more is begun
+            for a in range(0, len(blocks), 4 * workers):  # bounds memory: results are consumed before more blocks start
                 yield from pool.map(lambda block: function(block[0], self.read(*block)), blocks[a : a + 4 * workers])
 
     def close(self) -> None:
