@@ -1,23 +1,23 @@
-"""Open HDF5 datasets: their files in order, what is known of them, which kind they are, and the reader that fits.
+"""Open HDF5 datasets: order their files, collect what is known of them, and choose the reader for their kind.
 
-    name                                     stream          order in it
-    examples_<n>_<rank>.h5                   of each rank    n
-    output_chunk_<rank>_<n>[_<node>].h5      of each rank    n, as a number
-    output_chunk_<rank>_prefix.h5            its own         -          (left-over tails, after the others)
-    anything with numbers                    of each pattern the numbers, from left to right
+    name                                     stream                order in the stream
+    examples_<n>_<rank>.h5                   one per rank          n
+    output_chunk_<rank>_<n>[_<node>].h5      one per rank, node    n, as a number
+    output_chunk_<rank>_prefix.h5            one per file          -  (remaining tails, after the others)
+    any other name                           one per pattern       its numbers, from left to right
 
-Trainers sort names as text (-1, -10, -11, -2): `order=trainer` reads in that order; a document then goes on only
-between files that follow each other in the writer's order as well.
-Files that are missing show by the attributes of the others and by the numbers in their names.
+Trainers sort names as text (-1, -10, -11, -2), and `order=trainer` reads in that order. A document then continues only
+between files that follow each other in the order of the writer as well.
+The attributes of the other files, and the numbers in their names, show which files are missing.
 
 Attributes of `data` in files that tokfmt wrote, all optional in every other file:
 
     stride         text     overlap, disjoint, corpus or rows
     eos_id         int      the separator; rows may have none
-    pad_id         int      what fills up the last sample
+    pad_id         int      padding ID of the last sample
     first_token    int      position of the file's first token in the stream
-    stream_tokens  int      tokens of the whole stream, separators included, padding not
-    first_mask     int      0 or 1, where the mask is that of documents: whether the file's first token counts
+    stream_tokens  int      tokens of the whole stream, with separators and without padding
+    first_mask     int      1 if the file's first token counts, else 0; only if the mask is that of documents
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ Key = tuple[tuple[object, ...], tuple[int, ...]]
 
 
 def files_in(paths: Sequence[Path]) -> list[Path]:
-    """The `*.h5` files of a directory (its top level only), or the files given.
+    """Return the `*.h5` files of a directory (top level only), or the given files.
 
     Raises:
-        FormatError: The directory holds none.
+        FormatError: The directory holds no such file.
     """
     if len(paths) != 1 or not listing.is_dir(paths[0]):
         return list(paths)
@@ -87,13 +87,13 @@ def files_in(paths: Sequence[Path]) -> list[Path]:
             paths[0],
             "holds no *.h5 file",
             found=", ".join(others[:3]) or None,
-            remedy="Name the files one by one, or rename them: trainers look for *.h5 only" if others else None,
+            remedy="Give the files one by one, or rename them: trainers read *.h5 only" if others else None,
         )
     return found
 
 
 def arrange(files: Sequence[Path], order: Order) -> list[list[Path]]:
-    """Files as streams: each a run of files through which documents may go on."""
+    """Group files into streams: runs of files in which documents may continue from one file to the next."""
     keys = {path: _key(path) for path in files}
     seen: dict[Path, int] = {}
     for path in files:
@@ -120,7 +120,7 @@ def _stream(path: Path, keys: dict[Path, Key]) -> tuple[object, ...]:
 
 
 def _key(path: Path) -> Key:
-    """What names the stream of a file, sortable among files of one directory; and its place in the stream."""
+    """Return a sortable key of the stream of a file within its directory, and its place in the stream."""
     if match := _EXAMPLES.fullmatch(path.name):
         return (0, "examples", int(match[2]), 0), (int(match[1]),)
     if match := _CHUNK.fullmatch(path.name):
@@ -130,19 +130,19 @@ def _key(path: Path) -> Key:
     return (0, _NUMBER.sub("#", path.name), 0, 0), tuple(int(n) for n in _NUMBER.findall(path.name))
 
 
-# writers that number their files without a gap; upstream's output_chunk_<rank>_<n> leaves numbers out as it likes
+# Writers number these files without a gap. The upstream writer of output_chunk_<rank>_<n> leaves numbers out.
 _NUMBERED = re.compile(r"(examples_|data-|dataset-partition-)(\d+)((?:_\d+)?)\.h5", re.ASCII)
-_REMEDY = f"Find the missing file; {from_option('gaps', 'accept')} reads what is there, and cuts documents at the gap"
-_NOTE = "these files are only a part of what was written; documents are cut where others are missing"
+_REMEDY = f"Find the missing file; {from_option('gaps', 'accept')} reads the others, and cuts documents at the gap"
+_NOTE = "these files are only some of those that were written; documents are cut where a file is missing"
 
 
 def gaps(place: Path, files: Sequence[Stored], *, accepted: bool) -> Iterator[Problem]:
-    """What is missing of a dataset. Of a directory that is fatal; files that were named one by one are meant so.
+    """Yield a problem if files of a dataset are missing: an error in a directory, a note for files given one by one.
 
     Args:
-        place: The directory, or the first file named.
-        files: Opened, in any order.
-        accepted: The user said that gaps are accepted.
+        place: The directory, or the first of the given files.
+        files: The opened files, in any order.
+        accepted: True if the options accept gaps.
     """
     refused = listing.is_dir(place) and not accepted
     for what in dict.fromkeys((*_in_streams(files), *(_in_names(files) if listing.is_dir(place) else ()))):
@@ -152,12 +152,12 @@ def gaps(place: Path, files: Sequence[Stored], *, accepted: bool) -> Iterator[Pr
 
 
 def _in_streams(files: Sequence[Stored]) -> Iterator[str]:
-    """Tokens of the streams that tokfmt wrote which are in no file."""
+    """Yield a sentence for each interval of tokens of a stream by tokfmt that no file holds."""
     streams: dict[WriterAttributes, list[tuple[int, int, Stored]]] = {}
     for stored in files:
         try:
             own = own_facts(stored)
-        except CorruptError:  # is raised, or noted, where the attributes are needed
+        except CorruptError:  # raised again, or noted, where the attributes are needed
             own = None
         if own is not None:
             end = own.first_token + tokens_in(stored, own)
@@ -170,7 +170,7 @@ def _in_streams(files: Sequence[Stored]) -> Iterator[str]:
                 yield f"{_tokens(reached, first, stream)} are in no file: {_between(before, stored.path.name)}"
             reached, before = max(reached, end), stored.path.name
         if reached + (stream.stride == "overlap") < stream.stream_tokens:
-            yield f"{_tokens(reached, stream.stream_tokens, stream)} are in no file: what follows {before} is missing"
+            yield f"{_tokens(reached, stream.stream_tokens, stream)} are in no file: a file after {before} is missing"
 
 
 def _tokens(first: int, last: int, stream: WriterAttributes) -> str:
@@ -178,11 +178,11 @@ def _tokens(first: int, last: int, stream: WriterAttributes) -> str:
 
 
 def _between(before: str, after: str) -> str:
-    return f"what lies between {before} and {after} is missing" if before else f"what lies before {after} is missing"
+    return f"a file between {before} and {after} is missing" if before else f"a file before {after} is missing"
 
 
 def _in_names(files: Sequence[Stored]) -> Iterator[str]:
-    """Numbers that the names of files leave out."""
+    """Yield a sentence for each gap in the numbers of file names."""
     series: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for stored in files:
         if match := _NUMBERED.fullmatch(stored.path.name):
@@ -198,10 +198,10 @@ _LARGEST_PARAMS = 1 << 20
 
 
 def own_facts(stored: Stored) -> WriterAttributes | None:
-    """The attributes of a file, None when it is not tokfmt's.
+    """Return the checked attributes that tokfmt wrote in a file; None if another writer made it.
 
     Raises:
-        CorruptError: They are there but cannot be true.
+        CorruptError: An attribute is invalid.
     """
     facts = stored.facts
     rows = facts.get("stride") == ROWS
@@ -232,23 +232,23 @@ def own_facts(stored: Stored) -> WriterAttributes | None:
 
 
 def pad_id_of(stored: Stored, params: Params) -> int | None:
-    """What fills up samples, as far as the file's attributes or `data_params.json` say."""
+    """Return the padding ID that the file's attributes or `data_params.json` state; None if neither does."""
     found = stored.facts.get("pad_id")
     return found if isinstance(found, int) and 0 <= found <= INT32_MAX else params.pad_id
 
 
 def _step(stored: Stored, stride: str) -> int:
-    """Tokens of the stream from one row to the next."""
+    """Return the tokens of the stream from the start of one row to the start of the next."""
     return stored.table.shape[2] + (stride == "disjoint")
 
 
 def tokens_in(stored: Stored, own: WriterAttributes) -> int:
-    """Tokens of the stream from a file's first to that of the file after it."""
+    """Return the tokens of the stream from the first token of a file to the first token of the next file."""
     return len(stored.table) * _step(stored, own.stride)
 
 
 def goes_on(before: tuple[Stored, WriterAttributes], after: WriterAttributes) -> bool:
-    """Whether a file begins where the one before it in the stream ends."""
+    """Return True if a file begins at the position of the stream where the file before it ends."""
     stored, facts = before
     next_token = facts.first_token + tokens_in(stored, facts)
     same = (facts.stride, facts.eos_id, facts.stream_tokens) == (after.stride, after.eos_id, after.stream_tokens)
@@ -257,30 +257,36 @@ def goes_on(before: tuple[Stored, WriterAttributes], after: WriterAttributes) ->
 
 def _untrue(stored: Stored, name: str, expected: str, found: object) -> CorruptError:
     return CorruptError(
-        stored.path, f"the attribute {name} of 'data' cannot be true", expected=expected, found=found,
-        remedy=f"Delete the attribute, or say {from_option('stride', 'overlap|disjoint')}",
-    )  # fmt: skip
+        stored.path,
+        f"the attribute {name} of 'data' is invalid",
+        expected=expected,
+        found=found,
+        remedy=f"Delete the attribute, or give {from_option('stride', 'overlap|disjoint')}",
+    )
 
 
 def examples_problem(stored: Stored) -> Problem | None:
-    """What is wrong with `n_examples` of a sample file; another number than the rows that are there is fatal."""
+    """Return the problem of `n_examples` in a sample file, None if it is right; a wrong number is an error."""
     count, rows, path = stored.n_examples, len(stored.table), stored.path
     if isinstance(count, int):
         what, remedy = "n_examples is not the number of samples", f"Set the attribute n_examples to {rows:,} if all "
-        wrong = CorruptError(path, what, expected=rows, found=count, remedy=f"{remedy}samples are good")
+        wrong = CorruptError(path, what, expected=rows, found=count, remedy=f"{remedy}samples are complete")
         return None if count == rows else fatal("TF308", wrong)
     what = f"n_examples is {'missing' if count is None else 'not a whole number'}; iterable trainers refuse the file"
     return noted("TF308", CorruptError(path, what, remedy=f"Set it to {rows}"), f"{path.name}: {what}")
 
 
 def misfit(stored: Stored, first: Stored) -> Problem | None:
-    """What keeps a file from being one dataset with the first one."""
+    """Return the problem if a file has another kind or shape of rows than the first file, else None."""
     if (stored.rank, stored.shape[1:], stored.foreign) == (first.rank, first.shape[1:], first.foreign):
         return None
     error = CorruptError(
-        stored.path, f"does not fit {first.path.name}", expected=_worded(first), found=_worded(stored),
+        stored.path,
+        f"does not fit {first.path.name}",
+        expected=_worded(first),
+        found=_worded(stored),
         remedy="Files of one dataset have rows of one shape; read them one by one",
-    )  # fmt: skip
+    )
     return fatal("TF311" if stored.rank == first.rank else "TF313", error)
 
 
@@ -291,11 +297,13 @@ def _worded(stored: Stored) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Params:
-    """What `data_params.json` says; hints only.
+    """The contents of `data_params.json`, which are hints only.
 
     Attributes:
-        eos_id, pad_id, vocab_size: Numbers, None when it does not say.
-        note: What was wrong with it, "" when nothing was.
+        eos_id: Separator; None if not stated.
+        pad_id: Padding ID; None if not stated.
+        vocab_size: Number of token IDs; None if not stated.
+        note: Defect of the file, "" if there is none.
     """
 
     eos_id: int | None = None
@@ -305,7 +313,7 @@ class Params:
 
 
 def params_beside(files: Sequence[Path]) -> Params:
-    """The hints of `data_params.json`, when all files lie in one directory that has one."""
+    """Read `data_params.json` if all files are in one directory that has one."""
     homes = {path.parent for path in files}
     place = next(iter(homes)) / PARAMS
     if len(homes) != 1 or not listing.is_file(place):
@@ -313,16 +321,16 @@ def params_beside(files: Sequence[Path]) -> Params:
     try:
         file = open_file(place)
         if file.size > _LARGEST_PARAMS:
-            return Params(note=f"{PARAMS} is too large to be looked at ({file.size:,} bytes)")
+            return Params(note=f"{PARAMS} is too large to be read ({file.size:,} bytes)")
         content = json.loads(file.read(0, file.size))
         file.close()
     except (ValueError, RecursionError, FormatError):
-        return Params(note=f"{PARAMS} cannot be read and was left aside")
+        return Params(note=f"{PARAMS} cannot be read and is ignored")
     return Params(_number_in(content, "eos_id"), _number_in(content, "pad_id"), _number_in(content, "vocab_size"))
 
 
 def _number_in(content: Any, name: str) -> int | None:
-    """A number from the section of either dialect that has it."""
+    """Return a number from the section that holds it in one of the two dialects of the file, else None."""
     for section in ("processing", "post-process"):
         value = content.get(section, {}) if isinstance(content, dict) else {}
         value = value.get(name) if isinstance(value, dict) else None
@@ -332,22 +340,24 @@ def _number_in(content: Any, name: str) -> int | None:
 
 
 AS_SAMPLES = f"{from_option('view', 'samples')} reads the rows as they are"
-_STRIDES = f"{from_option('stride', 'overlap|disjoint|bos|per-document')} says how they go on"
-_ENDS_NEEDED = 4
+_STRIDES = f"Give {from_option('stride', 'overlap|disjoint|bos|per-document')}"
+_ENDS_NEEDED = 4  # padded samples that must end with the same ID to infer the separator
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """All files of a dataset, opened, with what was asked for and found so far.
+    """All opened files of a dataset, with the options and the facts found so far.
 
     Attributes:
-        place: What was asked for, for messages.
-        files: In reading order.
-        groups: How many files each stream has.
-        options, hints: As given.
-        params: Of `data_params.json`.
-        notes, inferred: As in `axis.Info`, growing.
-        damage: As in `axis.Info`.
+        place: Path as given, for messages.
+        files: Opened files, in the order of reading.
+        groups: Number of files of each stream.
+        options: Options of reading.
+        hints: Hints of the caller.
+        params: Contents of `data_params.json`.
+        notes: See `reader.Info`; more are appended while the dataset is opened.
+        inferred: See `reader.Info`; more are appended while the dataset is opened.
+        damage: See `reader.Info`.
     """
 
     place: Path
@@ -361,7 +371,7 @@ class Opening:
     damage: tuple[Damage, ...] = ()
 
     def own(self) -> list[WriterAttributes | None]:
-        """The attributes that tokfmt wrote in each file, unless the user knows better."""
+        """Return the attributes that tokfmt wrote in each file; None if there are none, or options override them."""
         if self.options.stride != "auto":
             return [None] * len(self.files)
         found = [own_facts(stored) for stored in self.files]
@@ -370,7 +380,7 @@ class Opening:
         return [one if one is not None and one.stride == ROWS else None for one in found]
 
     def separator(self, own: WriterAttributes | None) -> tuple[int | None, str]:
-        """The separator that is known before samples are looked at, and how."""
+        """Return the separator that is known before samples are inspected, and where it comes from."""
         if self.hints.no_eos:
             return None, ""
         if self.hints.eos_id is not None:
@@ -393,7 +403,7 @@ class Opening:
         segmented: bool = False,
         **extras: object,
     ) -> Info:
-        """What the reader has to tell, but for dtype and counts; documents of a stream lie between separators."""
+        """Return the reader's info without dtype and counts; separators delimit the documents of a stream."""
         between = layout is Layout.STREAM and not self.hints.no_eos
         masks = odd or Tally()
         return Info(
@@ -418,10 +428,10 @@ class Opening:
 
 
 def open_reader(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> TokenReader:
-    """The stored axis of a file, a directory, or several files.
+    """Open the stored axis of a file, a directory, or several files.
 
     Raises:
-        FormatError: They are not HDF5 datasets of one kind that can be read as asked.
+        FormatError: A file cannot be read, or the files are of different kinds or do not fit the options.
     """
     opening = _opening(paths, options, hints)
     _check_alike(opening)
@@ -442,21 +452,21 @@ def open_reader(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> To
 
 
 def _unclosed(opening: Opening, reader: TokenReader) -> TokenReader:
-    """A stream that was cut, without the separator that is put after its last run: nothing there closes a document.
+    """Return a stream that was cut without the separator after its last run, because its last document is not complete.
 
     Raises:
-        TruncatedError: Nothing tells where its documents end.
+        TruncatedError: The separator is unknown, and with it the ends of documents.
     """
     if not isinstance(reader, Stream):
-        what = f"nothing tells which document is the last that is whole: {opening.damage[0].what}"
+        what = f"the last complete document is unknown without a separator: {opening.damage[0].what}"
         raise TruncatedError(
-            opening.place, what, remedy=f"{Option('eos', 'ID')} does; {from_option('view', 'samples')} reads rows"
+            opening.place, what, remedy=f"Give {Option('eos', 'ID')}; {from_option('view', 'samples')} reads rows"
         )
     return Leading(reader, max(0, reader.info.tokens - 1))
 
 
 def _as_they_lie(opening: Opening, rows: Rows) -> TokenReader:
-    """The rows as sequences, with mask and labels where they are those of GPT samples."""
+    """Return a reader of rows as sequences, with mask and labels if they are GPT samples."""
     foreign = opening.files[0].foreign
     if foreign:
         opening.notes.append(f"holds {foreign}; only the first field of each row is read")
@@ -464,13 +474,18 @@ def _as_they_lie(opening: Opening, rows: Rows) -> TokenReader:
     variant, kind = ("vsl", PackedSamples) if rows.fields == 5 else ("samples", MaskedSamples)
     try:
         own = opening.own()
-    except CorruptError:  # attributes that cannot be true say nothing of rows as they lie
+    except CorruptError:  # invalid attributes do not change rows that are read as stored
         own = [None]
     pad_id = pad_id_of(opening.files[0], opening.params)
     told = opening.told(
-        Layout.SAMPLES, opening.separator(own[0]), sample_length=rows.width, variant=variant, pad_id=pad_id,
-        loss_masks="loss masks and labels of its samples", segmented=rows.fields == 5,
-    )  # fmt: skip
+        Layout.SAMPLES,
+        opening.separator(own[0]),
+        sample_length=rows.width,
+        variant=variant,
+        pad_id=pad_id,
+        loss_masks="loss masks and labels of its samples",
+        segmented=rows.fields == 5,
+    )
     known = "loss" if all(own) or rows.fields == 5 else "auto"
     if own[0] is not None and own[0].stride == ROWS:
         told = replace(told, extras={**told.extras, "stride": ROWS})
@@ -494,7 +509,7 @@ def _opening(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Openi
 
 
 def _check_alike(opening: Opening) -> None:
-    """Files agree with each other, and sample files with their own attributes."""
+    """Raise or note if files differ in kind or shape, or contradict their own attributes."""
     first = opening.files[0]
     for stored in opening.files:
         problems = [misfit(stored, first), examples_problem(stored) if stored.rank == 3 else None]
@@ -508,11 +523,11 @@ def _check_alike(opening: Opening) -> None:
             )
     kinds = sorted({str(stored.table.dtype) for stored in opening.files})
     if len(kinds) > 1:
-        opening.notes.append(f"files hold ids of different types ({', '.join(kinds)}); map-style trainers refuse that")
+        opening.notes.append(f"files hold IDs of different types ({', '.join(kinds)}); map-style trainers refuse that")
 
 
 def _split_later(runs: Runs | Corpus) -> TokenReader:
-    """Runs as the stored axis: one stream when the separator is known, else runs that only it could split."""
+    """Return runs as one stream if the separator is known; otherwise the runs, which only a separator could split."""
     info = runs.info
     return Stream(runs, info.eos_id) if info.separators is Separators.BETWEEN and info.eos_id is not None else runs
 
@@ -522,7 +537,7 @@ def _corpus(opening: Opening, rows: Rows) -> TokenReader:
         raise UnsupportedError(
             opening.place,
             "holds a corpus, one array of tokens without samples",
-            remedy=f"It has documents only: leave view=samples (or {Option('samples')}) away",
+            remedy=f"Remove view=samples (or {Option('samples')}): a corpus has documents only",
         )
     own = opening.own()
     told = opening.told(Layout.STREAM, opening.separator(own[0]), variant="corpus")
@@ -530,7 +545,7 @@ def _corpus(opening: Opening, rows: Rows) -> TokenReader:
 
 
 def _opens(opening: Opening, own: Sequence[WriterAttributes | None]) -> list[bool]:
-    """Of each file, whether a stream begins with it; the attributes say when it goes on."""
+    """Return True for each file that begins a stream, False if it continues the one before by its attributes."""
     opens = [True] * len(own)
     for k in range(1, len(own)):
         before, after = own[k - 1], own[k]
@@ -540,12 +555,12 @@ def _opens(opening: Opening, own: Sequence[WriterAttributes | None]) -> list[boo
 
 
 def _packed(opening: Opening, rows: Rows) -> TokenReader:
-    """Packed sequences: every segment is a sequence, as stored, without a separator at its end."""
+    """Return a reader of packed sequences: every segment is a sequence, without the separator at its end."""
     segments = scan_segments(rows)
     separator = opening.separator(None)
     if separator[0] is None and not opening.hints.no_eos:
         opening.notes.append(
-            f"no separator known; segments are kept as stored ({Option('eos', 'ID')} strips it from their ends)"
+            f"the separator is unknown; segments are kept as stored ({Option('eos', 'ID')} removes it from their ends)"
         )
     rule = "shifted over the whole pack" if segments.whole_pack else "shifted inside each segment"
     told = opening.told(Layout.DOCUMENTS, separator, odd=segments.odd, variant="vsl", labels=rule)
@@ -555,7 +570,7 @@ def _packed(opening: Opening, rows: Rows) -> TokenReader:
 
 
 def _samples(opening: Opening, rows: Rows) -> TokenReader:
-    """Samples of three fields, as the streams they were cut from."""
+    """Return a reader of samples with three fields, as the streams that they were cut from."""
     own = opening.own()
     known = [one for one in own if one is not None]
     stated = {one.stride for one in known}
@@ -576,12 +591,12 @@ def _samples(opening: Opening, rows: Rows) -> TokenReader:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What samples show of themselves.
+    """Facts that were inferred from samples.
 
     Attributes:
-        inverted: 1 in the mask row means padding.
-        stride: How they continue each other, a word of `streams`.
-        separator: And how it is known.
+        inverted: True if 1 in the mask row means padding.
+        stride: Name of the way in which samples continue each other; see `stride`.
+        separator: Separator, None if unknown, and where it comes from.
     """
 
     inverted: bool
@@ -590,11 +605,11 @@ class Shown:
 
 
 def _shown(opening: Opening, rows: Rows | Some, scan: Scan, groups: NDArray[np.int64], *, inverted: bool) -> Shown:
-    """What samples show, of which a scan was made.
+    """Infer the facts of samples from a scan.
 
     Raises:
-        UnsupportedError: They do not show how they continue each other, or that their order was lost.
-        CorruptError: They hold nothing.
+        UnsupportedError: The samples do not show how they continue each other, or were shuffled.
+        CorruptError: All samples are empty.
     """
     if inverted and opening.options.mask == "auto":
         opening.inferred.append(
@@ -609,18 +624,18 @@ def _shown(opening: Opening, rows: Rows | Some, scan: Scan, groups: NDArray[np.i
 
 
 def _first_samples(opening: Opening, rows: Rows, groups: NDArray[np.int64], most: int) -> TokenReader | None:
-    """So many of the first samples of a long dataset as hold its first sequences; None if that is half of them.
+    """Return a reader of the first samples of a long dataset, enough for `most` sequences; None if half are needed.
 
-    What they are is shown by samples from all over; what only all samples tell (how many sequences there are, which
-    masks are not plain) is not known.
+    Stretches of samples from the whole dataset show what the samples are. The number of sequences and the tally of
+    nonstandard masks need all samples and stay unknown.
     """
     some, inner = looked_at(rows, groups)
     scan, inverted = scan_samples(some, opening.options.mask)
     noted = len(opening.notes)
     shown = _shown(opening, some, scan, inner, inverted=inverted)
-    del opening.notes[noted:]  # they count samples
+    del opening.notes[noted:]  # these notes count samples, and not all were seen
     if opening.options.stride == "auto":
-        what = f"{len(some):,} of {len(rows):,} samples were looked at to infer that; tokfmt check looks at all of them"
+        what = f"{len(some):,} of {len(rows):,} samples were read to infer that; tokfmt check reads all of them"
         opening.inferred.append(what)
     count = max(8, FIRST // row_bytes(rows))
     while 2 * count < len(rows):
@@ -639,14 +654,14 @@ def _first_samples(opening: Opening, rows: Rows, groups: NDArray[np.int64], most
 
 
 def _joined(opening: Opening, rows: Rows, scan: Scan, groups: NDArray[np.int64], shown: Shown) -> TokenReader:
-    """The streams, or samples, of which a scan was made."""
+    """Return a reader of the streams, or of the samples, that a scan describes."""
     stride, separator = shown.stride, shown.separator
     if stride == "overlap":
         groups = _across_directories(opening, scan, groups, rows.width, separator[0])
     apart = stride in ("shuffled", ROWS)
     joined = join(scan, groups, rows.width, "per-document" if apart else stride)
     if joined.broken:
-        opening.notes.append(f"{joined.broken:,} samples do not go on in the next one; the stream is cut there")
+        opening.notes.append(f"{joined.broken:,} samples do not continue in the next one; the stream is cut there")
     _note_ambiguous(opening, scan, groups, rows.width, stride, separator[0])
     told = opening.told(
         Layout.SAMPLES if apart else Layout.STREAM,
@@ -665,10 +680,10 @@ def _joined(opening: Opening, rows: Rows, scan: Scan, groups: NDArray[np.int64],
 def _across_directories(
     opening: Opening, scan: Scan, groups: NDArray[np.int64], width: int, eos_id: int | None
 ) -> NDArray[np.int64]:
-    """The streams, joined where one goes on in the next directory: there they share a token, as samples that overlap.
+    """Join streams that continue in the next directory, where their samples overlap by a token; return new groups.
 
     Raises:
-        UnsupportedError: Two share one, and their names do not go on: that may be chance.
+        UnsupportedError: Two directories share a token, but their names do not follow each other: it may be chance.
     """
     kept, at = [0], 0
     for number, row in enumerate(groups[1:-1].tolist(), 1):
@@ -676,10 +691,10 @@ def _across_directories(
         before, after = opening.files[at - 1].path, opening.files[at].path
         inside = before.parent != after.parent and 0 < row < len(scan.valid)
         linked = inside and scan.valid[row - 1] == width and scan.valid[row] and scan.last[row - 1] == scan.first[row]
-        if not linked or int(scan.first[row]) == eos_id:  # which ends a document either way
+        if not linked or int(scan.first[row]) == eos_id:  # the separator ends a document in either case
             kept.append(number)
         elif opening.options.order == "given" or _names_go_on(before, after):
-            opening.inferred.append(f"the samples of {before.parent} go on in {after.parent}: they share a token")
+            opening.inferred.append(f"the samples of {before.parent} continue in {after.parent}: they share a token")
         else:
             raise torn(before, after)
     return groups[[*kept, len(groups) - 1]]
@@ -691,16 +706,20 @@ def _names_go_on(before: Path, after: Path) -> bool:
 
 
 def _own_samples(opening: Opening, rows: Rows, own: list[WriterAttributes]) -> TokenReader:
-    """Samples that tokfmt wrote: their attributes say where each lies in the stream."""
+    """Return a reader of samples that tokfmt wrote, whose attributes state their positions in the stream."""
     opens = _opens(opening, own)
     ends = [one.stream_tokens - one.first_token for one in own]
     pieces = chained(rows.starts, rows.width, rows.width + (own[0].stride == "disjoint"), ends, opens)
     separator = opening.separator(own[0])
     masked = any(one.first_mask is not None for one in own)
     told = opening.told(
-        Layout.STREAM, separator, variant="samples", stride=own[0].stride, mask="loss",
+        Layout.STREAM,
+        separator,
+        variant="samples",
+        stride=own[0].stride,
+        mask="loss",
         loss_masks="loss masks of its samples" if masked else "",
-    )  # fmt: skip
+    )
     padding = len(rows) * rows.width - int((pieces.lengths - pieces.tail).sum())
     if masked:
         return _split_later(MaskedRuns(rows, pieces, [one.first_mask for one in own], told=told, padding=padding))
@@ -711,16 +730,19 @@ def _check_labels(opening: Opening, rows: Rows | Some, scan: Scan) -> None:
     if scan.unshifted.count:
         path, local, offset = rows.place(scan.unshifted.first)
         raise UnsupportedError(
-            path, f"the labels of {scan.unshifted.count:,} samples repeat input_ids instead of the next tokens "
-            f"(first: sample {local:,})", offset=offset, remedy=AS_SAMPLES,
-        )  # fmt: skip
+            path,
+            f"the labels of {scan.unshifted.count:,} samples repeat input_ids instead of the next tokens "
+            f"(first: sample {local:,})",
+            offset=offset,
+            remedy=AS_SAMPLES,
+        )
     empty = int(np.count_nonzero(scan.valid == 0))
     if empty == len(rows) > 0:
         raise CorruptError(
-            opening.place, f"none of its {empty:,} samples holds anything but padding", remedy="Copy or write it again"
+            opening.place, f"all of its {empty:,} samples hold only padding", remedy="Copy or write it again"
         )
     if empty:
-        opening.notes.append(f"{empty:,} samples hold nothing but padding")
+        opening.notes.append(f"{empty:,} samples hold only padding")
     if scan.masked_end.count:
         opening.notes.append(
             f"{scan.masked_end.count:,} samples have tokens after the last one that counts; they are kept"
@@ -728,20 +750,22 @@ def _check_labels(opening: Opening, rows: Rows | Some, scan: Scan) -> None:
 
 
 def _check_all_rows(opening: Opening, own: Sequence[WriterAttributes | None]) -> None:
-    """Refuse files of which some state that their rows are the sequences, and others do not."""
+    """Raise UnsupportedError if only some files state that their rows are sequences."""
     others = [stored.path.name for stored, one in zip(opening.files, own, strict=True) if not one or one.stride != ROWS]
     if others:
         raise UnsupportedError(
-            opening.place, f"{others[0]} does not state what its samples are, as other files do",
-            expected="stride rows in the attributes of every file", remedy=f"Read them one by one; or {AS_SAMPLES}",
-        )  # fmt: skip
+            opening.place,
+            f"{others[0]} does not state that its rows are sequences, as other files do",
+            expected="stride rows in the attributes of every file",
+            remedy=f"Read them one by one; or {AS_SAMPLES}",
+        )
 
 
 def _stride(opening: Opening, rows: Rows | Some, scan: Scan, groups: NDArray[np.int64]) -> str:
-    """The stride that is asked for, or that the samples show.
+    """Return the given stride, or the one that the samples show.
 
     Raises:
-        UnsupportedError: They do not show one, or they show that their order was lost.
+        UnsupportedError: The samples show no stride, or they were shuffled.
     """
     asked = None if opening.options.stride == "auto" else opening.options.stride
     found = continuation(asked, None, lambda: judge(rows, scan, groups))
@@ -750,20 +774,22 @@ def _stride(opening: Opening, rows: Rows | Some, scan: Scan, groups: NDArray[np.
     if found.how == "shuffled" and "order" not in opening.hints.allow_loss:
         raise UnsupportedError(
             opening.place,
-            f"its samples were shuffled ({found.why}), so documents cannot be put together again",
-            remedy=f"{allowing('order')} reads each sample's tokens as they lie, "
+            f"its samples were shuffled ({found.why}), so documents cannot be restored",
+            remedy=f"{allowing('order')} reads the tokens of each sample as stored, "
             f"{from_option('view', 'samples')} the rows",
         )
     if found.how in ("few", "mixed"):
         raise UnsupportedError(
-            opening.place, f"cannot tell how its samples go on ({found.why})", remedy=f"{_STRIDES}; {AS_SAMPLES}"
+            opening.place,
+            f"its samples do not show how they continue each other ({found.why})",
+            remedy=f"{_STRIDES}; {AS_SAMPLES}",
         )
     opening.inferred.append(_worded_stride(found))
     return found.how
 
 
 def _worded_stride(found: Continuation) -> str:
-    """What was inferred, and the option that overrides it."""
+    """Return a sentence with the inferred stride and the option that overrides it."""
     if found.how == ROWS:
         joins = f"{from_option('stride', found.joins)} joins them"
         return f"each sample is a sequence: nothing shows that samples continue each other ({found.why}); {joins}"
@@ -772,15 +798,15 @@ def _worded_stride(found: Continuation) -> str:
 
 _WORDS = {
     "overlap": "windows that overlap by one token",
-    "disjoint": "windows side by side",
-    "bos": "blocks behind a BOS",
-    "per-document": "documents of their own",
+    "disjoint": "windows that follow each other without overlap",
+    "bos": "blocks after a BOS",
+    "per-document": "separate documents",
     "shuffled": "overlapping windows in shuffled order",
 }
 
 
 def _ends_alike(opening: Opening, scan: Scan, width: int) -> tuple[int | None, str]:
-    """The id with which all padded samples end, if there are enough of them."""
+    """Return the ID with which all padded samples end, if there are at least four, and where it comes from."""
     ends = scan.last[(scan.valid < width) & (scan.valid > 0)]
     if len(ends) < _ENDS_NEEDED or int(ends[0]) < 0 or not (ends == ends[0]).all():
         return None, ""
@@ -793,7 +819,7 @@ def _ends_alike(opening: Opening, scan: Scan, width: int) -> tuple[int | None, s
 def _note_ambiguous(
     opening: Opening, scan: Scan, groups: NDArray[np.int64], width: int, stride: str, eos_id: int | None
 ) -> None:
-    """Full windows in padded disjoint data may go on, or may have lost a short tail that was never written."""
+    """Note full windows of padded disjoint data, which may continue or may have lost a tail that was not written."""
     if stride != "disjoint" or bool((scan.valid == width).all()):
         return
     unsure = continued(scan, groups, width)
@@ -802,5 +828,5 @@ def _note_ambiguous(
     if unsure.any():
         opening.notes.append(
             f"{np.count_nonzero(unsure):,} full samples do not end with a separator and are joined with the next; "
-            "a document whose short tail its writer dropped cannot be told from one that goes on"
+            "some may be documents whose short tail the writer dropped, which look the same"
         )
