@@ -1,13 +1,13 @@
-"""Samples: one pass over all of them, their tokens put together to an axis, and samples as they lie.
+"""Read samples: scan all of them once, join their tokens to a token axis, or read them as stored.
 
 A sample is a window T of the stream: input_ids = T[:-1], labels = T[1:]. `valid` is the number of real positions, so
-that T = input_ids[:valid] + [labels[valid - 1]]. The mask is a *loss* mask: its zeros may be padding, or a prompt.
-The pass finds how much of each is real, how it begins and ends, what its mask and labels are like.
+that T = input_ids[:valid] + [labels[valid - 1]]. The mask is a loss mask: its zeros may be padding, or a prompt.
+The scan finds `valid`, the first and the last token of each sample, and unusual masks and labels.
 
 A *piece* is a part of one row's input_ids, with or without the label after its last token. A *run* is one or more
-pieces that continue each other: a stream, or a document. No document goes on from one run to the next.
+pieces that continue each other: a stream, or a document. No document continues from one run to the next.
 
-Samples as they lie are input_ids as a token axis, mask and labels beside it, where VSL segments begin.
+Samples as stored are input_ids as a token axis, with mask, labels and the starts of VSL segments.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tokfmt.formats.hdf5.table import Rows, Values
 from tokfmt.views.view import View, WithSeparators
 
 IGNORED = -100
-"""The label that Hugging Face collators put where no loss is counted."""
+"""The label of Hugging Face collators for a token without loss."""
 
 Flags = NDArray[np.bool_]
 
 
 @dataclass(slots=True)
 class Tally:
-    """How many samples have a property, and the first of them (-1 when none has)."""
+    """The number of samples with a property, and the first of them (-1 if there is none)."""
 
     count: int = 0
     first: int = -1
@@ -52,7 +52,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Block:
-    """What was found in some consecutive samples; arrays of one value a sample."""
+    """The result of a scan of consecutive samples; arrays have one value per sample. See `Scan`."""
 
     valid: NDArray[np.int32]
     first: Values
@@ -68,16 +68,19 @@ class Block:
 
 @dataclass(slots=True)
 class Scan:
-    """What one pass has found.
+    """The result of a scan of all samples.
 
     Attributes:
-        valid: int32[samples], real positions.
-        first, last: input_ids[0] and labels[valid - 1] of each sample, in the dtype of the rows.
-        odd: Samples whose mask is not simply 1 on what is real, or whose labels are not simply the next tokens.
+        valid: int32[samples], number of real positions.
+        first: input_ids[0] of each sample, in the dtype of the rows.
+        last: labels[valid - 1] of each sample, in the dtype of the rows.
+        odd: Samples whose mask is not 1 on all real positions, or whose labels are not the next tokens.
         unshifted: Samples whose labels repeat input_ids.
         masked_end: Samples with real tokens after the last one that counts.
-        loss, inverted: Samples that speak for 1 = counted and for 1 = padding.
-        equal, pairs: Neighbouring tokens that are equal, of how many.
+        loss: Number of samples which show that 1 in the mask means counted.
+        inverted: Number of samples which show that 1 in the mask means padding.
+        equal: Number of pairs of neighboring tokens that are equal.
+        pairs: Number of all pairs of neighboring tokens.
     """
 
     valid: NDArray[np.int32]
@@ -93,14 +96,14 @@ class Scan:
 
 
 def scan_samples(rows: Rows | Some, mask: str) -> tuple[Scan, bool]:
-    """Look at every sample once; twice when 1 in the mask row turns out to mean padding.
+    """Scan every sample once, or twice if 1 in the mask row turns out to mean padding.
 
     Args:
-        rows: Samples of three fields.
-        mask: "loss", "inverted", or "auto": what most of the padded samples say.
+        rows: Samples with three fields.
+        mask: "loss", "inverted", or "auto": as most of the padded samples show.
 
     Returns:
-        What was found, and whether the mask is inverted.
+        The result, and True if the mask is inverted.
     """
     inverted = mask == "inverted"
     found = _pass(rows, inverted)
@@ -154,25 +157,29 @@ def _look(rows: Rows | Some, base: int, values: Values, inverted: bool) -> Block
 
 
 def check_ids_of(rows: Rows | Some, base: int, inputs: Values) -> None:
-    """Raise CorruptError for the first negative input id."""
+    """Raise CorruptError for the first negative input ID."""
     if inputs.dtype.kind == "i" and inputs.size and int(inputs.min()) < 0:
         row, column = np.argwhere(inputs < 0)[0].tolist()
         path, local, offset = rows.place(base + row)
-        where = f"sample {local:,} has a negative input id at position {column:,}, in what is stored"
+        where = f"sample {local:,} has a negative input ID at position {column:,}, in the values stored"
         if rows.width == 1 and rows.fields == 1:
-            where = f"token {local:,} is negative, in what is stored"
+            where = f"token {local:,} is negative, in the values stored"
         raise CorruptError(
-            path, where, offset=offset, expected="0 or more", found=int(inputs[row, column]),
+            path,
+            where,
+            offset=offset,
+            expected="0 or more",
+            found=int(inputs[row, column]),
             remedy="Write the file again",
-        )  # fmt: skip
+        )
 
 
 class Ends:
-    """The ends of samples that are not counted throughout.
+    """The ends of samples whose mask leaves out some positions.
 
     Attributes:
-        fill: The last input id, which is the padding if there is any.
-        run: From which position on input_ids and labels are nothing but it (labels may be ignored, -100, as well).
+        fill: Last input ID of each sample, which is the padding ID if there is padding.
+        run: First position from which input_ids and labels hold only that ID; labels may be -100 as well.
     """
 
     def __init__(self, inputs: Values, labels: Values) -> None:
@@ -185,10 +192,10 @@ class Ends:
         self._padding = padding
 
     def valid(self, counted: Flags) -> tuple[NDArray[np.int32], Flags]:
-        """Real positions of each sample, and which samples have real ones after the last that counts.
+        """Return the number of real positions of each sample, and True for samples with some after the last counted.
 
-        The last token of T is no input in most files; where it is (fine-tuning), it is one more position before the
-        padding, and its label is padding already.
+        The last token of T is not an input in most files. In files for fine-tuning it is: then there is one more
+        position before the padding, and its label is already padding.
         """
         count, width = counted.shape
         each = np.arange(count)
@@ -200,14 +207,14 @@ class Ends:
         return np.where(clean, last, unclean).astype(np.int32), ~clean & (last > 0)
 
     def _fed_after(self, end: NDArray[np.int64], each: NDArray[np.int64]) -> Flags:
-        """Whether the input at position `end` is the label before it, with padding for its own label."""
+        """Return True for samples whose input at `end` is the label before it and has padding as its own label."""
         width = self.inputs.shape[1]
         at = np.minimum(end, width - 1)
         fed = self.inputs[each, at] == self.labels[each, np.maximum(end - 1, 0)]
         return np.asarray((end < width) & (end > 0) & fed & self._padding[each, at])
 
     def votes(self, mask: Values) -> tuple[int, int]:
-        """How many samples start with 1 and have 0 on a constant end, and the other way round."""
+        """Return the numbers of padded samples whose mask goes from 1 to 0, and from 0 to 1 at the end."""
         padded = self.run < mask.shape[1]
         loss = padded & (mask[:, 0] == 1) & (mask[:, -1] == 0)
         inverted = padded & (mask[:, 0] == 0) & (mask[:, -1] == 1)
@@ -216,15 +223,15 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """Which tokens of the rows make up the axis, in order; a piece never leaves its row.
+    """The tokens of rows that make up the axis, in order. A piece never extends beyond its row.
 
     Attributes:
-        begins: int64[pieces], position of the first input of each among all inputs (row * width + column); None when
+        begins: int64[pieces], index of the first input of each among all inputs (row * width + column); None if
             piece i is row i from column `skip` on.
-        skip: Inputs left out at the start of each row, when `begins` is None.
-        lengths: int32[pieces], tokens in each, the label included.
-        tail: bool[pieces], whether the last token is the label after the last input.
-        opens: bool[pieces], whether a run begins here.
+        skip: Inputs that are left out at the start of each row if `begins` is None.
+        lengths: int32[pieces], tokens in each, with the label.
+        tail: bool[pieces], True if the last token is the label after the last input.
+        opens: bool[pieces], True if a run begins here.
     """
 
     begins: NDArray[np.int64] | None
@@ -235,19 +242,19 @@ class Pieces:
 
 
 class Runs:
-    """The tokens of pieces. Picklable, shared by threads.
+    """Read the tokens of pieces as an axis of runs. Picklable; several threads may share it.
 
     Args:
-        rows: Where they are.
-        pieces: Which ones.
-        ignored: What an ignored label (-100) at the end of a piece stands for; None if nobody knows.
-        plain: Samples are checked while reading to be plain (mask 1 on what is real, labels the next tokens), because
-            nobody has looked at them before.
+        rows: Rows that hold the tokens.
+        pieces: Parts of the rows that make up the axis.
+        ignored: Token ID that a label of -100 at the end of a piece stands for; None if unknown.
+        plain: Check on every read that samples are plain: mask 1 on real positions, labels the next tokens. Needed if
+            no scan has seen them.
         told: Info without dtype and counts.
-        padding: Inputs of the rows that hold nothing.
+        padding: Number of inputs that hold padding.
 
     Attributes:
-        masked: The mask of plain samples may leave out any of what is real.
+        masked: True if the mask of plain samples may leave out any real position.
     """
 
     masked = False
@@ -288,11 +295,11 @@ class Runs:
         return out
 
     def filling(self) -> PaddingCounts:
-        """The padding of the rows; see `protocols.Filled`."""
+        """Return the amount of padding in the rows; see `protocols.Filled`."""
         return PaddingCounts(self.padding, len(self.rows) * self.rows.width)
 
     def check_ends_before(self, following: object, eos_id: int | None) -> None:
-        """See `protocols.Continuing`. Attributes of tokfmt's own files tell where streams end."""
+        """See `protocols.Continuing`. Files of tokfmt need no check: their attributes state where streams end."""
         if not isinstance(following, Runs) or not (self.overlaps and following.overlaps):
             return
         last, tokens, width = self._offsets[-2:], self.info.tokens, self.rows.width
@@ -304,18 +311,18 @@ class Runs:
 
     @property
     def overlaps(self) -> bool:
-        """Whether samples overlap by what they show, not by what the file states."""
+        """True if tokfmt inferred that samples overlap, instead of reading it from attributes."""
         return not self.plain and self.info.extras.get("stride") == "overlap"
 
     def _row(self, piece: int) -> int:
         return piece if self._begins is None else int(self._begins[piece]) // self.rows.width
 
     def _piece_from(self, row: int) -> int:
-        """The first piece of a row or of one after it."""
+        """Return the first piece of a row, or of a later row if it has none."""
         return row if self._begins is None else int(np.searchsorted(self._begins, row * self.rows.width))
 
     def _assembled(self, values: Values, row: int, low: int, high: int) -> Tokens:
-        """The tokens of pieces `low <= i < high`, all of which lie in `values`, the rows from `row` on."""
+        """Return the tokens of pieces `low <= i < high`, all of them in `values`, which are the rows from `row` on."""
         inputs, labels, width = values[:, 0], values[:, 2], self.rows.width
         check_ids_of(self.rows, row, inputs)
         lengths, tail = np.diff(self._offsets[low : high + 1]), self._tail[low:high]
@@ -330,7 +337,7 @@ class Runs:
         ends = np.cumsum(lengths)
         index = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(begins - (ends - lengths), lengths)
         tailed = np.flatnonzero(tail)
-        index[ends[tailed] - 1] -= 1  # a tail is the label of the input before it, and may lie beyond the inputs
+        index[ends[tailed] - 1] -= 1  # a tail is a label, and its index may be beyond the inputs; it is replaced below
         out = unsigned(inputs.reshape(-1)[index])
         closing = labels.reshape(-1)[begins[tailed] + lengths[tailed] - 2]
         out = out.astype(self.info.dtype, copy=False)
@@ -338,20 +345,26 @@ class Runs:
         return out
 
     def _labels(self, labels: Values, rows: NDArray[np.int64]) -> Tokens:
-        """Labels as ids: an ignored one stands for the separator (or padding)."""
+        """Return labels as token IDs, with `ignored` in place of -100."""
         if labels.dtype.kind == "u" or not len(labels) or int(labels.min()) >= 0:
             return unsigned(labels)
         wrong = np.flatnonzero(labels < 0)
         for k in wrong[labels[wrong] != IGNORED][:1].tolist():
             path, local, offset = self.rows.place(int(rows[k]))
-            raise CorruptError(path, f"sample {local:,} has a negative label", offset=offset, found=int(labels[k]),
-                               remedy="Write the file again")  # fmt: skip
+            raise CorruptError(
+                path,
+                f"sample {local:,} has a negative label",
+                offset=offset,
+                found=int(labels[k]),
+                remedy="Write the file again",
+            )
         if self.ignored is None:
             path, local, _ = self.rows.place(int(rows[wrong[0]]))
             raise UnsupportedError(
-                path, f"the last label of sample {local:,} is {IGNORED} (no loss there), so the token is not stored",
-                remedy=f"{Option('eos', 'ID')} says what such a label stands for",
-            )  # fmt: skip
+                path,
+                f"the last label of sample {local:,} is {IGNORED} (no loss there), so the token is not stored",
+                remedy=f"Give the token ID of such labels with {Option('eos', 'ID')}",
+            )
         return np.where(labels == IGNORED, self.ignored, labels).astype(self.info.dtype)
 
     def _check_plain(self, values: Values, row: int, valid: NDArray[np.int64]) -> None:
@@ -367,9 +380,11 @@ class Runs:
         if wrong.any():
             path, local, offset = self.rows.place(row + int(np.argmax(wrong)))
             raise CorruptError(
-                path, f"sample {local:,} is not what the file's attributes say: its mask or its labels differ",
-                offset=offset, remedy=f"{from_option('stride', 'overlap')} or stride=disjoint reads it without them",
-            )  # fmt: skip
+                path,
+                f"sample {local:,} contradicts the file's attributes: its mask or its labels differ",
+                offset=offset,
+                remedy=f"{from_option('stride', 'overlap')} or stride=disjoint reads it without the attributes",
+            )
 
     def byte_offset(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
@@ -401,7 +416,7 @@ class Runs:
         return int(positions.min()) if len(positions) else None
 
     def _begin(self, piece: int) -> int:
-        """Position of a piece's first input among all inputs."""
+        """Return the index of a piece's first input among all inputs."""
         return piece * self.rows.width + self._skip if self._begins is None else int(self._begins[piece])
 
     def close(self) -> None:
@@ -409,11 +424,14 @@ class Runs:
 
 
 class MaskedRuns(Runs):
-    """Runs of samples that overlap, whose mask is that of documents: each token has its own at the one before it.
+    """Runs of overlapping samples with the loss mask of documents: the mask of a token is at the position before it.
 
     Args:
-        firsts: Of each file, whether its first token counts; None if its mask leaves out nothing.
-        rows, pieces, told, padding: As for `Runs`; each piece is the row of its number.
+        rows: Rows that hold the tokens.
+        pieces: Piece i is row i.
+        firsts: `first_mask` of each file: 1 if its first token counts; None if its mask leaves out no token.
+        told: Info without dtype and counts.
+        padding: Number of inputs that hold padding.
     """
 
     masked = True
@@ -445,24 +463,24 @@ class MaskedRuns(Runs):
 
 
 def torn(before: Path, after: Path) -> UnsupportedError:
-    """Samples that overlap, and may go on in those of another directory, or share a token by chance."""
+    """Return the error for overlapping samples that may continue in another directory, or share a token by chance."""
     return UnsupportedError(
         after,
-        f"begins with the token that {before} ends with, as samples of one stream do that overlap",
-        remedy=f"Name the files themselves with {from_option('order', 'given')} to join them, or read the "
+        f"begins with the token that {before} ends with, as overlapping samples of one stream do",
+        remedy=f"Give the files themselves with {from_option('order', 'given')} to join them, or read the "
         "directories one by one",
     )
 
 
 def unsigned(values: Values) -> Tokens:
-    """Ids that were checked not to be negative, as unsigned of the same width."""
+    """Return IDs that were checked not to be negative as unsigned integers of the same width."""
     return values.view(f"u{values.dtype.itemsize}")
 
 
 class Stream(View):
-    """Runs as one stored stream, with a separator after each, so that no document goes on from one to the next.
+    """View of runs as one stored stream with a separator after each, so that no document spans two runs.
 
-    Two separators in a row (the run ended with one) are nothing but padding to whoever splits the stream.
+    If a run ends with a separator, there are two in a row, which splitting reads as padding.
     """
 
     def __init__(self, runs: TokenReader, eos_id: int) -> None:
@@ -476,13 +494,13 @@ class Stream(View):
         return np.asarray([0, self.info.tokens], np.int64)[first : last + 1]
 
     def filling(self) -> PaddingCounts:
-        """The padding of the runs, and the separators put after them; see `protocols.Filled`."""
+        """Return the amount of padding in the runs, and of separators after them; see `protocols.Filled`."""
         below = self.runs.filling() if isinstance(self.runs, Filled) else PaddingCounts(None, self.runs.info.tokens)
         return replace(below, separators=self.runs.info.sequences)
 
 
 class Corpus:
-    """The tokens of rank-1 datasets; a file is a run of its own, unless it goes on with the one before it."""
+    """Read the tokens of rank-1 datasets. Each file is a run, unless it continues the file before it."""
 
     def __init__(self, rows: Rows, opens: Flags, told: Info) -> None:
         self.rows = rows
@@ -515,13 +533,13 @@ class Corpus:
 
 _STORED = np.dtype(np.int64)
 _PLACES = 64
-"""Places at which samples are looked at to tell what their mask means."""
+"""Number of samples that are read to infer the meaning of the mask."""
 
 
 class Samples:
-    """The input_ids of every sample, `width` tokens each, padding included.
+    """Read the input_ids of every sample, `width` tokens each, with padding.
 
-    The rows that were read last are kept, so that mask and labels of the same window cost nothing more.
+    The reader keeps the rows that it read last, so that mask and labels of the same tokens need no second read.
     """
 
     def __init__(self, rows: Rows, told: Info) -> None:
@@ -539,7 +557,7 @@ class Samples:
         return self._column(start, stop, 0, self.info.dtype)
 
     def _column(self, start: int, stop: int, field: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-        """One field of the rows, from position to position."""
+        """Return one field of the rows for positions `start <= p < stop`."""
         check_interval(start, stop, self.info.tokens)
         out, width = np.empty(stop - start, dtype), self.rows.width
         for a, b in windows(start // width, -(-stop // width) if stop > start else start // width, self.rows.together):
@@ -552,7 +570,7 @@ class Samples:
         return out
 
     def _rows(self, first: int, last: int) -> Values:
-        """Rows `first <= i < last`: those that were read last, or read and kept."""
+        """Return rows `first <= i < last`, from the rows that were read last if they hold them."""
         kept = self._kept
         if kept is None or not kept[0] <= first <= last <= kept[0] + len(kept[1]):
             kept = self._kept = first, self.rows.read(first, last)
@@ -577,12 +595,12 @@ class Samples:
 
 
 class MaskedSamples(Samples):
-    """Samples with mask and labels.
+    """Read samples with mask and labels.
 
     Args:
-        rows: Of three fields or five.
+        rows: Rows of three or five fields.
         told: Info without dtype and counts.
-        mask: "loss" or "inverted" when that is known; "auto" looks at some samples the first time it matters.
+        mask: "loss", "inverted", or "auto" to infer the meaning of the mask from some samples on first use.
     """
 
     def __init__(self, rows: Rows, told: Info, mask: str) -> None:
@@ -590,13 +608,13 @@ class MaskedSamples(Samples):
         self._mask = mask
 
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """1 where the label counts, whatever the file's polarity; other values than 0 and 1 (loss weights) count."""
+        """Return 1 where the label counts, also for inverted masks; values other than 0 and 1 (loss weights) count."""
         mask = self._column(start, stop, 1, _STORED)
         counted: NDArray[np.uint8] = ((mask == 0) if self.inverted else (mask != 0)).astype(np.uint8)
         return counted
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
-        """Labels as stored."""
+        """Return labels as stored: int64[stop - start]."""
         return self._column(start, stop, 2, _STORED)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
@@ -608,11 +626,11 @@ class MaskedSamples(Samples):
 
     @property
     def inverted(self) -> bool:
-        """Whether 1 in the mask row means padding, by what most of the samples looked at say.
+        """True if 1 in the mask row means padding, as most of the inspected samples show.
 
-        Looked at: up to 64 spread over the dataset, and the last of up to 64 files, which are the likeliest to be
-        padded. Where none is padded, samples that count nowhere speak for an inverted mask: a mask of zeros alone
-        would make them useless.
+        These are up to 64 samples spread over the dataset, and the last samples of up to 64 files, which are the most
+        likely to be padded. If none is padded, samples with a mask of zeros count as inverted: they would be useless
+        otherwise.
         """
         if self._mask == "auto":
             loss, inverted, zeros, ones = 0, 0, 0, 0
@@ -632,10 +650,10 @@ class MaskedSamples(Samples):
 
 
 class PackedSamples(MaskedSamples):
-    """VSL: samples of several segments, which position_ids tell apart."""
+    """Read packed sequences (VSL): samples of several segments, whose starts position_ids mark."""
 
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """Where a segment begins: position 0 that is not padding, which has mask 0 and span 0."""
+        """Return True where a segment begins: position_ids is 0, and the position is not padding (mask 0, span 0)."""
         positions, spans, mask = (self._column(start, stop, field, _STORED) for field in (4, 3, 1))
         begins: NDArray[np.bool_] = (positions == 0) & ((mask != 0) | (spans != 0))
         return begins
