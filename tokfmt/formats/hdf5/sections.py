@@ -1,6 +1,6 @@
-"""The parts of HDF5 files, named for people: superblock, what is in the root group, attributes, chunks.
+"""List the parts of HDF5 files: superblock, objects of the root group, attributes, chunks.
 
-As `container`, the HDF5 library reads headers only; soft and external links are named, never followed.
+As in `container`, the HDF5 library reads headers only. Soft and external links are listed and never followed.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from tokfmt.formats.hdf5.reader import examples_problem, files_in, own_facts
 from tokfmt.formats.hdf5.table import DEFLATE, FLETCHER32, SHUFFLE, ChunkMap, DamagedChunkError, Table
 
 _NAMES = {DEFLATE: "deflate", SHUFFLE: "shuffle", FLETCHER32: "fletcher32", **FILTER_NAMES}
-_ATTRIBUTES = 64
-_ANY = np.dtype("<i4")  # the type of values that are not looked at
-_DECODED = 1 << 20  # bytes of a chunk up to which it is decoded when it is looked at, to see whether it can be
+_ATTRIBUTES = 64  # attributes of an object that are listed
+_ANY = np.dtype("<i4")  # dtype of values that are not read
+_DECODED = 1 << 20  # maximum bytes of a chunk that is decoded to see whether it can be
 _MEANINGS = {
     "n_examples": "samples in the file",
     "stride": "how samples continue each other (tokfmt)",
     "eos_id": "separator (tokfmt)",
-    "pad_id": "what fills up the last sample (tokfmt)",
+    "pad_id": "padding ID of the last sample (tokfmt)",
     "first_token": "position of the file's first token in the stream (tokfmt)",
     "stream_tokens": "tokens of the whole stream (tokfmt)",
 }
 
 
 def sections(path: Path, options: ReadOptions) -> Sequence[Section]:  # noqa: ARG001 - files as they are
-    """Of each file: superblock, root group, attributes, and how `data` is stored."""
+    """Return the sections of each file: superblock, root group, attributes, and the storage of `data`."""
     try:
         files = files_in([path])
     except FormatError as error:
@@ -84,7 +84,7 @@ def _object(file: File, handle: Any, name: str) -> Iterator[Field]:
         kind = {h5l.TYPE_SOFT: "a soft link", h5l.TYPE_EXTERNAL: "an external link"}.get(
             handle.id.links.get_info(key).type, "a link"
         )
-        yield Field(f"/{name}", None, 0, kind, "not followed: it may lead out of the file", wrong=name == "data")
+        yield Field(f"/{name}", None, 0, kind, "not followed: it may point outside of the file", wrong=name == "data")
         return
     if h5o.get_info(handle.id, key).type != h5o.TYPE_DATASET:
         yield Field(f"/{name}", None, 0, "a group or a type", "", wrong=name == "data")
@@ -117,7 +117,7 @@ def _layout(properties: Any, h5d: Any) -> str:
 
 
 def _attributes(file: File, handle: Any) -> list[Field]:
-    """Those of the root group and of `data`; `n_examples` compared with the samples there are."""
+    """Return the attributes of the root group and of `data`; mark `n_examples` if it is not the number of samples."""
     from h5py import h5d, h5l, h5o
 
     links, found = handle.id.links, list(_of("/", handle.id))
@@ -152,7 +152,7 @@ def _of(owner: str, of: Any) -> Iterator[Field]:
 
 
 def _storage(file: File, handle: Any) -> Any:
-    """The chunks of `data`, or its values."""
+    """Return the chunks of `data`, or its values if it is contiguous."""
     storage = storage_of(file, open_data(file, handle))
     box = box_of(storage.shape)
     if isinstance(storage.where, ChunkMap):
@@ -161,7 +161,7 @@ def _storage(file: File, handle: Any) -> Any:
 
 
 class _Chunks:
-    """The chunks of `data`."""
+    """The chunks of `data` as fields."""
 
     def __init__(self, file: File, chunks: ChunkMap, shape: tuple[int, int, int]) -> None:
         self.file, self.chunks, self.shape = file, chunks, shape
@@ -184,12 +184,12 @@ class _Chunks:
         return Field(name, place, max(0, min(stored, self.file.size - place)), value, meaning, bool(wrong))
 
     def _damage(self, number: int, place: int, stored: int) -> str:
-        """What is wrong with a chunk, "" if nothing is."""
+        """Return the defect of a chunk, "" if there is none."""
         pipeline = self.chunks.pipeline
         if place + stored > self.file.size:
-            return "lies beyond the end of the file"
+            return "continues beyond the end of the file"
         if stored > pipeline.most_stored():
-            return f"is larger than it can be ({pipeline.most_stored():,} bytes)"
+            return f"is larger than its filters can make it ({pipeline.most_stored():,} bytes)"
         if pipeline.nominal > _DECODED:
             return ""
         try:
@@ -200,7 +200,7 @@ class _Chunks:
 
 
 class _Values:
-    """Rows of `data` when it is contiguous; single values of a corpus."""
+    """The rows of contiguous `data` as fields; single values of a corpus."""
 
     def __init__(self, table: Table) -> None:
         self.table = table

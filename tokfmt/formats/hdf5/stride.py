@@ -1,33 +1,33 @@
-"""How neighbouring samples continue each other, where the file does not say: what the tokens show.
+"""Infer from the tokens how neighboring samples continue each other, if the file does not state it.
 
     overlap    windows of width + 1 tokens start every width tokens: the last label is the next sample's first input
-    disjoint   they start every width + 1 tokens
-    bos        every sample is a block of width tokens as labels; input_ids are the same block behind a BOS
-    per-document   no sample goes on in the next
-    rows       nothing shows how they continue each other; see `core.rows`
+    disjoint   windows start every width + 1 tokens
+    bos        every sample is a block of width tokens as labels; input_ids are the same block after a BOS
+    per-document   no sample continues in the next
+    rows       no token shows how samples continue each other; see `core.rows`
 
-With r = share of neighbours of which the first is full and whose tokens link up, chance = share of all first inputs and
-last labels that are the same, adj = share of equal neighbouring tokens inside samples (0.27 in source code with its
-runs of spaces, so no fixed limit works):
+The rules use three shares. r is the share of neighbors whose first sample is full and whose tokens link up. chance is
+the share of equal pairs among all first inputs and all last labels. adj is the share of equal neighboring tokens inside
+samples (0.27 in source code with its runs of spaces, so no fixed limit works):
 
     bos        every first input is the same, every sample is full, r < 1/2, and blocks follow each other
-    overlap    r >= 0.9, or r >= 0.5 in padded data, and more than half of what chance leaves
+    overlap    r >= 0.9, or r >= 0.5 in padded data, and r > (1 + chance) / 2
     shuffled   first inputs and last labels are the same multiset, far beyond chance
     disjoint   r <= adj + (1 - adj) / 4, and windows follow each other
-    mixed      r is larger than that
+    mixed      r > adj + (1 - adj) / 4
     rows       otherwise
 
-Windows follow each other if the two tokens at their borders stand side by side inside other samples too, as often as
-neighbours inside samples do, and far more often than if windows are put in another order. Ids of text show that in a
-few dozen samples; random ids never do.
+Windows follow each other if the pairs of tokens at their borders occur inside other samples as well: as often as pairs
+inside samples do, and far more often than if the windows have another order. Token IDs of text show that in a few dozen
+samples; random IDs never do.
 
-Packed sequences (VSL) are several segments in a row, told apart by position_ids and attention_span. A segment starts
-where position_ids is 0; its length is attention_span there plus 1. Padding is mask 0, span 0 and position 0. Two rules
-for labels are in use, and only the tokens tell which:
+A row of packed sequences (VSL) holds several segments, marked by position_ids and attention_span. A segment starts
+where position_ids is 0, and its length is attention_span there plus 1. Padding is mask 0, span 0 and position 0.
+Writers use two rules for labels, and only the tokens show which:
 
     per segment   labels shift inside each segment: T = its inputs and the label after the last one
-    whole pack    labels shift over the whole row: the label after a segment is the next one's first input, so T is its
-                  inputs alone, and only the last segment of a row has a label of its own at the end
+    whole pack    labels shift over the whole row: the label after a segment is the first input of the next one, so T is
+                  its inputs alone, and only the last segment of a row has a separate label at the end
 """
 
 from __future__ import annotations
@@ -45,23 +45,23 @@ from tokfmt.formats.hdf5.beginning import Some
 from tokfmt.formats.hdf5.samples import Pieces, Scan, Tally, check_ids_of
 from tokfmt.formats.hdf5.table import Rows, Values
 
-FEWEST_PAIRS = 4
+FEWEST_PAIRS = 4  # minimum number of neighbors to infer anything from
 _BORDERS, _MOST_BORDERS, _TURNS, _SIGMAS = 16, 4096, 32, 5
-"""Borders that tell anything, and those looked at; other orders to compare with; how much more than these counts."""
+"""Minimum and maximum number of borders to compare, number of other orders, and standard deviations that count."""
 _FOLLOW = ", and tokens at their borders follow each other as those inside do"
 _STRETCHES, _LOOKED_AT = 64, 1 << 21
-"""Samples are looked at in so many places, and so many of their tokens."""
+"""Number of stretches of samples that are read, and of their tokens together."""
 
 Flags = NDArray[np.bool_]
 
 
 def continued(scan: Scan, groups: NDArray[np.int64], width: int) -> Flags:
-    """bool[samples]: a full sample with a real one after it in the same stream.
+    """Return bool[samples]: True for a full sample that a sample with real tokens follows in the same stream.
 
     Args:
-        scan: Of all samples.
+        scan: Scan of all samples.
         groups: int64[streams + 1], first samples of the streams.
-        width: Tokens in a sample.
+        width: Tokens per sample.
     """
     flags = np.zeros(len(scan.valid), np.bool_)
     flags[:-1] = (scan.valid[:-1] == width) & (scan.valid[1:] > 0)
@@ -71,14 +71,14 @@ def continued(scan: Scan, groups: NDArray[np.int64], width: int) -> Flags:
 
 
 def linked(scan: Scan) -> Flags:
-    """bool[samples]: the last label is the first input of the next sample."""
+    """Return bool[samples]: True if the last label is the first input of the next sample."""
     flags = np.zeros(len(scan.valid), np.bool_)
     flags[:-1] = scan.last[:-1] == scan.first[1:]
     return flags
 
 
 def judge(rows: Rows | Some, scan: Scan, groups: NDArray[np.int64]) -> Continuation:
-    """What the samples show: a stride, "shuffled", `ROWS`, or "few" or "mixed" if it cannot be told."""
+    """Infer a stride, "shuffled" or `ROWS` from the samples; "few" or "mixed" if they do not show one."""
     width = rows.width
     on = continued(scan, groups, width)
     pairs = int(np.count_nonzero(on))
@@ -86,11 +86,11 @@ def judge(rows: Rows | Some, scan: Scan, groups: NDArray[np.int64]) -> Continuat
         return Continuation("per-document", "no full sample is followed by another")
     links = int(np.count_nonzero(on & linked(scan)))
     if pairs < FEWEST_PAIRS:
-        few = f"{pairs} of its samples have a neighbour to go on in, too few to tell"
+        few = f"only {pairs} of its samples have a neighbor to continue in"
         return Continuation("few", few) if links else Continuation(ROWS, few, "disjoint")
     r, adj = links / pairs, scan.equal / max(1, scan.pairs)
     full = scan.valid == width
-    share = f"{r:.1%} of {pairs:,} neighbouring samples share a token"
+    share = f"{r:.1%} of {pairs:,} neighboring samples share a token"
     if r < 0.5 and full.all() and (scan.first == scan.first[0]).all():
         begin, follows = f"every sample begins with {int(scan.first[0])}, and {share}", follow(rows, on, skip=1)
         return Continuation("bos", begin + _FOLLOW) if follows else Continuation(ROWS, begin, "bos")
@@ -100,8 +100,9 @@ def judge(rows: Rows | Some, scan: Scan, groups: NDArray[np.int64]) -> Continuat
         return Continuation("overlap", share) if beyond else Continuation(ROWS, share, "overlap")
     distance, expected = multiset_distance(scan.first[full], scan.last[full])
     if distance <= 0.05 and distance <= expected / 4:
-        return Continuation("shuffled", f"{share}, yet first and last tokens of all samples are the same but for "
-                                        f"{distance / 2:.1%}")  # fmt: skip
+        return Continuation(
+            "shuffled", f"{share}, but the first and last tokens of all samples differ only in {distance / 2:.1%}"
+        )
     if r <= adj + (1 - adj) / 4:
         follows = follow(rows, on)
         return Continuation("disjoint", share + _FOLLOW) if follows else Continuation(ROWS, share, "disjoint")
@@ -109,7 +110,7 @@ def judge(rows: Rows | Some, scan: Scan, groups: NDArray[np.int64]) -> Continuat
 
 
 def chance(a: Values, b: Values) -> float:
-    """How often an id of one multiset is that of another if both are drawn at random."""
+    """Return the probability that a random ID of one multiset equals a random ID of the other."""
     (ids_a, often_a), (ids_b, often_b) = (np.unique(ids, return_counts=True) for ids in (a, b))
     _, in_a, in_b = np.intersect1d(ids_a, ids_b, assume_unique=True, return_indices=True)
     shares = often_a[in_a].astype(np.float64) * often_b[in_b]
@@ -117,12 +118,12 @@ def chance(a: Values, b: Values) -> float:
 
 
 def follow(rows: Rows | Some, on: Flags, *, skip: int = 0) -> bool:
-    """Whether the tokens at the borders of samples follow each other as neighbours inside samples do.
+    """Return True if the tokens at the borders of samples follow each other as neighbors inside samples do.
 
     Args:
-        rows: Samples of three fields; some of them are read.
-        on: Which are full and have a neighbour to go on in.
-        skip: Inputs at the start of each that are no tokens of the stream.
+        rows: Samples with three fields; some of them are read.
+        on: bool[samples], True if a sample is full and has a neighbor to continue in; see `continued`.
+        skip: Number of inputs at the start of each sample that are not tokens of the stream.
     """
     inside, ends, begins = _neighbours(rows, on, skip)
     if len(ends) < _BORDERS or not len(inside):
@@ -147,7 +148,7 @@ def follow(rows: Rows | Some, on: Flags, *, skip: int = 0) -> bool:
 def _neighbours(
     rows: Rows | Some, on: Flags, skip: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Pairs inside of some full samples, and the tokens on both sides of the borders between them."""
+    """Return pairs of tokens inside some full samples, and the tokens before and after the borders between them."""
     inside, ends, begins = [], [], []
     stretches = min(_STRETCHES, max(1, _LOOKED_AT // (2 * rows.width)))
     each = max(2, _LOOKED_AT // (stretches * rows.width))
@@ -169,7 +170,7 @@ def _paired(before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.i
 
 
 def multiset_distance(a: Values, b: Values) -> tuple[float, float]:
-    """How different two multisets of n ids are, 0..2, and what to expect when the ids are dealt out by chance."""
+    """Return the difference of two multisets of n IDs, 0 to 2, and the one expected if chance distributes the IDs."""
     (ids_a, often_a), (ids_b, often_b) = (np.unique(ids, return_counts=True) for ids in (a, b))
     ids = np.union1d(ids_a, ids_b)
     in_a, in_b = np.zeros((2, len(ids)), np.int64)
@@ -181,18 +182,18 @@ def multiset_distance(a: Values, b: Values) -> tuple[float, float]:
 
 
 def _walk(steps: int) -> float:
-    """Mean distance from the start of a random walk of that many steps of one: of `steps` coins, heads minus tails."""
+    """Return the mean distance from the start of a random walk of steps of length 1."""
     half = (steps + 1) // 2
     return 2 * half * math.exp(math.lgamma(2 * half + 1) - 2 * math.lgamma(half + 1) - 2 * half * math.log(2))
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Pieces, and what was met on the way.
+    """Samples joined to runs.
 
     Attributes:
-        pieces: One a sample.
-        broken: Overlapping samples that do not link up with the next one of their stream, though both are full.
+        pieces: One piece per sample.
+        broken: Number of overlapping samples that do not link up with the next sample of their stream.
     """
 
     pieces: Pieces
@@ -200,12 +201,12 @@ class Joined:
 
 
 def join(scan: Scan, groups: NDArray[np.int64], width: int, stride: str) -> Joined:
-    """Runs of samples.
+    """Join samples to runs by a given or inferred stride.
 
     Args:
-        scan: What is known of each sample.
+        scan: Scan of all samples.
         groups: int64[streams + 1], first samples of the streams.
-        width: Tokens in a sample.
+        width: Tokens per sample.
         stride: overlap, disjoint, bos or per-document.
     """
     valid, skip, broken = scan.valid, int(stride == "bos"), 0
@@ -225,14 +226,14 @@ def join(scan: Scan, groups: NDArray[np.int64], width: int, stride: str) -> Join
 
 
 def chained(starts: NDArray[np.int64], width: int, step: int, ends: list[int], opens_at: list[bool]) -> Pieces:
-    """Pieces of samples whose places in the stream are known from the files' attributes.
+    """Return the pieces of samples whose positions in the stream the attributes of their files state.
 
     Args:
         starts: int64[files + 1], number of each file's first sample.
-        width: Tokens in a sample.
+        width: Tokens per sample.
         step: Tokens of the stream from one sample to the next: width (overlap) or width + 1 (disjoint).
-        ends: Of each file, tokens of the stream from its first sample to the stream's end.
-        opens_at: Whether a run begins with the file.
+        ends: Tokens of the stream from the first sample of each file to the end of the stream.
+        opens_at: True for each file that begins a run.
     """
     count = int(starts[-1])
     lengths = np.full(count, step, np.int32)
@@ -251,21 +252,22 @@ def chained(starts: NDArray[np.int64], width: int, step: int, ends: list[int], o
 
 
 def _holder(starts: NDArray[np.int64], row: int) -> int:
-    """The file that holds a row."""
+    """Return the number of the file that holds a row."""
     return int(np.searchsorted(starts, row, side="right")) - 1
 
 
 @dataclass(slots=True)
 class Segments:
-    """The segments of all rows, in order; arrays of one value a segment.
+    """The segments of all rows, in order; arrays have one value per segment.
 
     Attributes:
-        begins: int64, position of the first input among all inputs.
-        inputs: int32, how many there are.
-        closes: bool, the last one of its row.
-        end_input, end_label: Its last input, and the label there.
+        begins: int64, index of the first input among all inputs.
+        inputs: int32, number of inputs.
+        closes: bool, True for the last segment of its row.
+        end_input: Last input of the segment.
+        end_label: Label of the last input.
         odd: Rows with a mask that is not 1 on all segments, or with labels that are not the next tokens.
-        whole_pack: The label rule.
+        whole_pack: True if labels shift over the whole row.
     """
 
     begins: NDArray[np.int64]
@@ -278,10 +280,10 @@ class Segments:
 
 
 def scan_segments(rows: Rows) -> Segments:
-    """Find all segments in one pass.
+    """Find all segments in one pass over the rows.
 
     Raises:
-        CorruptError: Positions and spans of a row are not ramps.
+        CorruptError: The positions and spans of a row do not describe segments.
     """
     found, odd, at, packed, inner = [], Tally(), 0, 0, 0
     for part, wrong, (yes, of) in rows.map(lambda first, values: look_for_segments(rows, first, values)):
@@ -294,7 +296,7 @@ def scan_segments(rows: Rows) -> Segments:
 
 
 def pieces_of(segments: Segments, eos_id: int | None) -> Pieces:
-    """The segments as runs of one piece each, without the separator at the end of those that have it."""
+    """Return the segments as runs of one piece each, without the separator at their ends."""
     tail = segments.closes.copy() if segments.whole_pack else np.ones(len(segments.begins), np.bool_)
     lengths = segments.inputs + tail.astype(np.int32)
     if eos_id is not None:
@@ -308,7 +310,20 @@ Part = tuple[NDArray[np.int64], NDArray[np.int32], Flags, Values, Values]
 
 
 def look_for_segments(rows: Rows, base: int, values: Values) -> tuple[Part, Flags, tuple[int, int]]:
-    """Segments of some rows; which rows are odd; how many inner segments end with the next one's first input."""
+    """Find the segments of some rows.
+
+    Args:
+        rows: Table of the rows, for errors.
+        base: Number of the first row.
+        values: The rows, [count, 5, width].
+
+    Returns:
+        The columns of `Segments` up to `end_label`; bool[count], True for odd rows; the number of inner segments whose
+        last label is the first input of the next segment, and of all inner segments.
+
+    Raises:
+        CorruptError: The positions and spans of a row do not describe segments, or an input ID is negative.
+    """
     inputs, mask, labels = (np.ascontiguousarray(values[:, k]).reshape(-1) for k in range(3))
     span, position = (np.ascontiguousarray(values[:, k]).reshape(-1).astype(np.int64) for k in (3, 4))
     check_ids_of(rows, base, values[:, 0])
@@ -340,7 +355,7 @@ def look_for_segments(rows: Rows, base: int, values: Values) -> tuple[Part, Flag
 
 
 def _check_fit(rows: Rows, base: int, begins: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
-    """Every segment ends in its row and before the next one begins."""
+    """Raise CorruptError if a segment extends beyond its row, or into the next segment."""
     limits = (begins // rows.width + 1) * rows.width
     if len(begins) > 1:
         limits[:-1] = np.minimum(limits[:-1], begins[1:])
