@@ -75,7 +75,7 @@ def test_raw_takes_no_sequences():
     [
         ("modalities/cut_in_the_data.pbin", ("no index begins at byte",)),
         ("modalities/opcode_global.pbin", ("GLOBAL",)),
-        ("hdf5/cut_half.h5", ("it was cut", "shorter than its superblock says")),
+        ("hdf5/cut_half.h5", ("it was cut", "shorter than its superblock states")),
         ("hdf5/chunk_garbage.h5", ("does not inflate",)),
         ("flat-tokens/chunk_truncated", ("ends before its blosc data does",)),
         ("flat-tokens/meta_not_json", ("not valid JSON",)),

@@ -202,7 +202,7 @@ def test_some_samples_show_what_all_do(tmp_path, kind, how, all_are_long):
         preview = show(path, 5, eos=EOS)
         list(preview.shown)
     assert (preview.sequences, preview.tokens) == (None, None)
-    assert any("samples were looked at to infer that; tokfmt check looks at all" in note for note in preview.notes)
+    assert any("samples were read to infer that; tokfmt check reads all" in note for note in preview.notes)
     assert asked.bytes_of() < path.stat().st_size / 2
     assert "nonstandard_masks" not in preview.extras
 

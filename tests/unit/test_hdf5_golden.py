@@ -137,7 +137,7 @@ def test_notes():
     assert any("62 full samples do not end with a separator" in note for note in opened("new_padded_pad0").notes)
     assert any("overlap by one token" in note for note in opened("packed_overlap", eos=1).notes)
     assert any("inverted_mask" in note for note in opened("padded_pad0_inverted", eos=1).notes)
-    assert any("behind a BOS" in note for note in opened("hf_collator", eos=50256).notes)
+    assert any("after a BOS" in note for note in opened("hf_collator", eos=50256).notes)
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))

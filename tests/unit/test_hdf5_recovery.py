@@ -237,7 +237,7 @@ def test_shuffled_and_mixed(tmp_path):
     mixed[:half, 0] = rng.integers(10, 900, (half, 16))
     mixed[:half, 2, :-1] = mixed[:half, 0, 1:]
     mixed[:half, 2, -1] = rng.integers(10, 900, half)
-    with pytest.raises(UnsupportedError, match="cannot tell.*stride=overlap"):
+    with pytest.raises(UnsupportedError, match="do not show how they continue.*stride=overlap"):
         opened(save(tmp_path / "m.h5", mixed))
     assert len(read(tmp_path / "m.h5", options={"stride": "per-document"})) >= len(rows)
 
@@ -266,7 +266,7 @@ def test_a_gap_in_the_stream(tmp_path):
     rows = np.delete(samples(windows(stream, 8, "overlap"), 8), 20, 0)
     source = opened(save(tmp_path / "a.h5", rows))
     assert sequences(source.reader) == [stream[: 8 * 20 + 1], stream[8 * 21 :]]
-    assert any("do not go on in the next" in note for note in source.notes)
+    assert any("do not continue in the next" in note for note in source.notes)
 
 
 @pytest.mark.parametrize(
@@ -419,7 +419,7 @@ def test_negative_ids(tmp_path):
     rows = samples([[1, 2, EOS], [1, 2, 3, EOS]], 4)
     rows[1, 0, 1] = -5
     with pytest.raises(
-        CorruptError, match="sample 1 has a negative input id at position 1, .*: expected 0 or more, found -5"
+        CorruptError, match="sample 1 has a negative input ID at position 1, .*: expected 0 or more, found -5"
     ):
         opened(save(tmp_path / "a.h5", rows))
     rows[1, 0, 1], rows[1, 2, 2] = 2, -5
@@ -439,7 +439,7 @@ class TestOwnAttributes:
             assert sequences(source.reader) == [list(range(k, k + 8)) for k in range(100, 132, 8)]
         assert read(path, "none", options={"stride": "overlap"}) == [list(range(100, 133))]
         other = save(tmp_path / "b.h5", self.rows())
-        with pytest.raises(UnsupportedError, match="b.h5 does not state what its samples are"):
+        with pytest.raises(UnsupportedError, match="b.h5 does not state that its rows are sequences"):
             opened([path, other], None)
 
     def test_rows_that_are_lost_are_missed(self, tmp_path):
@@ -475,20 +475,20 @@ class TestOwnAttributes:
         ],
     )
     def test_untrue(self, tmp_path, changed):
-        with pytest.raises(CorruptError, match="attribute .* cannot be true"):
+        with pytest.raises(CorruptError, match="attribute .* is invalid"):
             opened(save(tmp_path / "a.h5", self.rows(), attrs=self.attrs(**changed)))
 
     def test_samples_that_differ_from_them(self, tmp_path):
         rows = self.rows()
         rows[2, 1, 3] = 0
         path = save(tmp_path / "a.h5", rows, attrs=self.attrs())
-        with pytest.raises(CorruptError, match="sample 2 is not what the file's attributes say"):
+        with pytest.raises(CorruptError, match="sample 2 contradicts the file's attributes"):
             read(path)
         assert read(path, options={"stride": "overlap"}) == [list(range(100, 133))]
 
     def test_a_part_is_told(self, tmp_path):
         path = save(tmp_path / "a.h5", self.rows(), attrs=self.attrs(stream_tokens=50))
-        assert any("only a part" in note for note in opened(path).notes)
+        assert any("are only some of those that were written" in note for note in opened(path).notes)
         assert read(path) == [list(range(100, 133))]
 
     def test_without_separator(self, tmp_path):
@@ -520,7 +520,7 @@ def test_a_file_lost_from_a_directory_is_an_error_unless_gaps_are_accepted(tmp_p
                 opened(path, options=view)
         assert "TF344" in {f.code for f in FORMAT.check(path, ReadOptions()) if f.severity == "error"}
         for source in (opened(path, options={"gaps": "accept"}), opened(sorted(path.iterdir()))):
-            assert any("only a part" in note for note in source.notes)
+            assert any("are only some of those that were written" in note for note in source.notes)
             kept = sequences(source.reader)
             assert 0 < sum(map(len, kept)) < sum(map(len, DOCUMENTS))
         lost.write_bytes(content)
