@@ -1,4 +1,4 @@
-"""What is in a dataset: counts, lengths, ids, duplicates, in one parallel pass of bounded memory.
+"""Count sequences, lengths, IDs and duplicates of datasets, in one parallel pass with bounded memory.
 
     from tokfmt.ops.source.request import SourceRequest
     from tokfmt.ops.stats import StatsRequest, stats
@@ -6,8 +6,8 @@
     report = stats(StatsRequest(SourceRequest(("data.pbin",))))
     report.datasets[0].lengths.p50
 
-`stats` takes a `Progress` and a `cancelled` callback. `glance` gives what an opened dataset tells without its tokens.
-The document of `tokfmt stats --json` is described by tokfmt/schemas/stats.json.
+`stats` takes a `Progress` and a `cancelled` callback. `glance` returns the statistics of an opened dataset that need no
+tokens. The schema of `tokfmt stats --json` is tokfmt/schemas/stats.json.
 """
 
 from tokfmt.ops.stats.report import Report, Statistics

@@ -1,9 +1,13 @@
-"""Sequences that occur more than once.
+"""Find sequences that occur more than once.
 
-What is kept of a sequence is one row of three 64-bit words, 24 bytes: its hash of 128 bits, and a *tag*: where it
-begins (44 bits) and its length (20 bits; longer ones say 2^20 - 1, and their lengths are kept apart). Rows that are
-equal within one region of the pass become one row with a count, so a sequence that is repeated a billion times takes
-one row a region. Many rows are dealt to 256 buckets by the top bits of the hash, and the buckets are sorted one by one.
+Each sequence is a row of three 64-bit words, 24 bytes:
+
+    words 0, 1   its fingerprint, 128 bits
+    word 2       its tag: the position at which it begins (44 bits), and its length (20 bits)
+
+A length of 2^20 - 1 or more is stored as 2^20 - 1 in the tag, and the real length is kept in a dict. Equal rows of one
+region of the pass become one row with a count, so a sequence that is repeated a billion times takes one row per region.
+Many rows are distributed to 256 buckets by the top bits of the fingerprint, and the buckets are sorted one by one.
 """
 
 from __future__ import annotations
@@ -23,33 +27,33 @@ from tokfmt.ops.stats.report import Duplicates, RepeatedSequence
 from tokfmt.ops.stats.tables import Table
 
 TOO_MANY = Message(
-    "duplicates were not looked for: of so many sequences that takes more than half of this "
+    "duplicates were not counted: for so many sequences that takes more than half of this "
     f"machine's memory (24 bytes each). {Option('no-duplicates')} leaves them out, {Option('sample')} "
-    "looks at some"
+    "reads some sequences"
 )
 
 Rows = NDArray[np.uint64]
 
 TOP = 10
-"""Groups of equal sequences that are listed."""
+"""The number of groups of equal sequences that are listed."""
 
 _LENGTH_BITS, PLACE_BITS = 20, 44
 _LONG = (1 << _LENGTH_BITS) - 1
 _FAR = (1 << PLACE_BITS) - 1
 _BUCKETS = 256
-_FEW = 1 << 16  # rows that are sorted at once
-_ROW = 24  # bytes
+_FEW = 1 << 16  # rows that are sorted at once, without buckets
+_ROW = 24  # bytes per row
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Equal sequences.
+    """A group of equal sequences.
 
     Attributes:
-        count: How many there are.
-        length: Tokens in each.
-        position: Where the first begins, on the axis of the pass.
-        dataset: Which of several datasets that is in, from 0.
+        count: The number of sequences.
+        length: The length of each in tokens.
+        position: The position on the stored axis at which the first begins.
+        dataset: The index of the dataset that holds the first.
     """
 
     count: int
@@ -60,13 +64,13 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """What the rows of all sequences show.
+    """The repeated sequences of some datasets.
 
     Attributes:
-        groups: Different sequences that occur more than once.
-        surplus: Sequences beyond the first of each group.
-        tokens: Tokens in these.
-        largest: The groups of most sequences; the longer and the earlier first.
+        groups: The number of different sequences that occur more than once.
+        surplus: The number of sequences after the first of each group.
+        tokens: The number of tokens in these.
+        largest: The groups with most sequences; among equal groups, longer and earlier sequences come first.
     """
 
     groups: int
@@ -77,12 +81,12 @@ class Repeats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Seen:
-    """Rows of some sequences; a sum holds the rows of both parts.
+    """The rows of some sequences; a sum holds the rows of both operands.
 
     Attributes:
-        single: uint64[n, 3], sequences seen once in their part.
-        several: uint64[m, 4], sequences seen more than once there: with how often, as the fourth word.
-        long: Length by position, where the tag has no room for it.
+        single: uint64[n, 3], sequences that occur once in their region.
+        several: uint64[m, 4], sequences that occur more than once in their region; the fourth word is the count.
+        long: The lengths that do not fit into the tag, by position.
     """
 
     single: Rows
@@ -91,12 +95,18 @@ class Seen:
 
     @staticmethod
     def nothing() -> Seen:
-        """No sequence."""
+        """Return no rows."""
         return Seen(np.empty((0, 3), np.uint64), np.empty((0, 4), np.uint64), {})
 
     @staticmethod
     def of(hashes: Fingerprints, positions: Offsets, lengths: Offsets) -> Seen:
-        """Rows of sequences, none of which is empty."""
+        """Return the rows of sequences that are not empty.
+
+        Args:
+            hashes: uint64[n, 2], their fingerprints.
+            positions: int64[n], the positions at which they begin.
+            lengths: int64[n], their lengths in tokens.
+        """
         many = np.flatnonzero(lengths >= _LONG)
         long = dict(zip(positions[many].tolist(), lengths[many].tolist(), strict=True))
         tags = np.minimum(positions, _FAR).astype(np.uint64) << np.uint64(_LENGTH_BITS)
@@ -111,21 +121,21 @@ class Seen:
         )
 
     def folded(self) -> Seen:
-        """The same, with rows of equal sequences put together, sorted by hash."""
+        """Return the rows sorted by fingerprint, with one row per group of equal sequences."""
         rows, counts = _grouped(np.concatenate([_counted(self.single), self.several]))
         several = counts > 1
         return Seen(rows[~several], np.column_stack([rows[several], counts[several]]), self.long)
 
 
 class Store:
-    """The rows of a dataset, 24 bytes a sequence; `len` is how many."""
+    """The rows of a dataset, 24 bytes per sequence; `len` is the number of rows."""
 
     def __init__(self) -> None:
         self.rows: list[Rows] = []
         self.long: dict[int, int] = {}
 
     def add(self, seen: Seen) -> None:
-        """Keep the rows of a part, which must be folded."""
+        """Keep the rows of a region, which must be folded."""
         self.rows += [np.ascontiguousarray(rows) for rows in (seen.single, seen.several) if len(rows)]
         self.long |= seen.long
 
@@ -133,10 +143,10 @@ class Store:
         return sum(map(len, self.rows))
 
     def buckets(self, count: int) -> Iterator[Rows]:
-        """uint64[n, 4] a bucket, by the top bits of the hash: its rows, each with how often it was seen.
+        """Yield the rows of each bucket with their counts, uint64[n, 4]; top bits of the fingerprint give the bucket.
 
         Args:
-            count: How many buckets; a power of two up to 256.
+            count: The number of buckets; a power of two up to 256.
         """
         step = _BUCKETS // count
         bounds = [np.searchsorted(rows[:, 0] >> np.uint64(56), np.arange(0, _BUCKETS + 1, step)) for rows in self.rows]
@@ -146,18 +156,22 @@ class Store:
 
 
 def too_many(sequences: int) -> bool:
-    """Whether the rows of so many sequences take more than what may be held of this machine's memory."""
+    """Return True if the rows of so many sequences take more than half of this machine's memory."""
     return _ROW * sequences > resources.share()
 
 
 def duplicates_of(
     stores: Sequence[Store | None], lengths: Table, told: Callable[[Group], RepeatedSequence]
 ) -> Duplicates | None:
-    """What is said of sequences that occur more than once in some datasets; None where they were not looked for.
+    """Return the duplicates of some datasets together.
 
     Args:
-        lengths: Of all sequences; empty ones are no duplicates.
-        told: What is said of the largest groups.
+        stores: The rows of each dataset; None if duplicates were not counted for it.
+        lengths: The lengths of all sequences. Empty sequences are not duplicates.
+        told: Describes one of the largest groups.
+
+    Returns:
+        The duplicates; None if they were not counted for every dataset.
     """
     kept = [store for store in stores if store is not None]
     if len(kept) < len(stores):
@@ -174,7 +188,7 @@ def duplicates_of(
 
 
 def repeats(stores: Sequence[Store]) -> Repeats:
-    """What occurs more than once in some datasets together."""
+    """Return the sequences that occur more than once in some datasets together."""
     groups = surplus = tokens = 0
     largest: list[Group] = []
     count = 1 if sum(map(len, stores)) <= _FEW else _BUCKETS
@@ -200,7 +214,7 @@ def _largest(known: list[Group], rows: Rows, counts: Offsets, lengths: Offsets) 
 
 
 def _lengths(rows: Rows, stores: Sequence[Store]) -> Offsets:
-    """Tokens in a sequence of each group."""
+    """Return the length in tokens of the sequences of each group."""
     lengths = (rows[:, 2] & np.uint64(_LONG)).astype(np.int64)
     for k in np.flatnonzero(lengths == _LONG).tolist():
         lengths[k] = stores[int(rows[k, 3])].long[int(rows[k, 2] >> np.uint64(_LENGTH_BITS))]
@@ -208,25 +222,25 @@ def _lengths(rows: Rows, stores: Sequence[Store]) -> Offsets:
 
 
 def _counted(rows: Rows) -> Rows:
-    """Rows of three words, which stand for one sequence each, or of four as they are."""
+    """Return rows of four words: rows of three words get the count 1."""
     return rows if rows.shape[1] == 4 else np.column_stack([rows, np.ones(len(rows), np.uint64)])
 
 
 def _grouped(rows: Rows, datasets: NDArray[np.uint64] | None = None) -> tuple[Rows, NDArray[np.uint64]]:
-    """Each different sequence once, and how often it occurs.
+    """Return each different sequence once, and the number of its occurrences.
 
     Args:
-        rows: uint64[n, 4], the fourth word a count.
-        datasets: uint64[n], which dataset each row is of.
+        rows: uint64[n, 4]; the fourth word is a count.
+        datasets: uint64[n], the dataset of each row; None for one dataset.
 
     Returns:
-        uint64[m, 3] sorted by hash, with the first position (four words, with the dataset it is in, if any are given);
-        uint64[m].
+        uint64[m, 3], the rows sorted by fingerprint, with the first position. If `datasets` is given, uint64[m, 4]: the
+        fourth word is the dataset of the first position. And uint64[m], the counts.
     """
     lengths = rows[:, 2] & np.uint64(_LONG)
     order = np.argsort(rows[:, 0])
     same = _same(rows, lengths, order)
-    if ((rows[order[1:], 0] == rows[order[:-1], 0]) & ~same).any():  # half a hash agrees and the rest does not
+    if ((rows[order[1:], 0] == rows[order[:-1], 0]) & ~same).any():  # equal first words of different sequences
         order = np.lexsort((lengths, rows[:, 1], rows[:, 0]))
         same = _same(rows, lengths, order)
     begins = np.flatnonzero(np.concatenate(([True], ~same))) if len(rows) else np.empty(0, np.int64)
@@ -246,7 +260,7 @@ def _grouped(rows: Rows, datasets: NDArray[np.uint64] | None = None) -> tuple[Ro
 
 
 def _same(rows: Rows, lengths: NDArray[np.uint64], order: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Whether each row but the first, in this order, is of the same sequence as the one before it."""
+    """Return for each row but the first, in this order, if it has the same sequence as the row before it."""
     a, b = order[1:], order[:-1]
     found: NDArray[np.bool_] = (rows[a, 0] == rows[b, 0]) & (rows[a, 1] == rows[b, 1]) & (lengths[a] == lengths[b])
     return found

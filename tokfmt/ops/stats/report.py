@@ -1,7 +1,7 @@
-"""What `tokfmt stats` says of a dataset: plain values, alike in Python, in JSON (schemas/stats.json) and on paper.
+"""The values of `tokfmt stats`, the same in Python, in JSON (schemas/stats.json) and in print.
 
-`--expect` and `--baseline` say what must hold of it, and what has changed since an earlier document of --json. Both
-name values by the dotted keys of that document, such as `tokens` and `duplicates.share`.
+`--expect` compares values with expectations, and `--baseline` compares them with an earlier document of `--json`. Both
+use the dotted keys of that document, such as `tokens` and `duplicates.share`.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """So many, and what part of all that is (0 to 1; 0 of nothing)."""
+    """A count, and its share of a total (0 to 1; 0 if the total is 0)."""
 
     count: int
     share: float
 
     @staticmethod
     def of(count: int, total: int) -> Share:
-        """`count` of `total`."""
+        """Return the share of `count` in `total`."""
         return Share(count, count / total if total else 0.0)
 
 
@@ -45,9 +45,9 @@ class Histogram:
     """Counts in half-open bins `edges[i] <= length < edges[i + 1]`.
 
     Attributes:
-        scale: "linear" (bins of one width) or "log" (each about 1.4 or 2 times as wide as the one before).
-        edges: int, one more than counts.
-        counts: How many lie in each bin.
+        scale: "linear" (bins of one width) or "log" (each bin about 1.4 or 2 times as wide as the one before).
+        edges: The edges of the bins, one more than `counts`.
+        counts: The number of sequences in each bin.
     """
 
     scale: str
@@ -57,10 +57,10 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """Lengths of sequences, empty ones included. All are exact; None where there is no sequence.
+    """The lengths of sequences, empty ones included. All values are exact, and None without sequences.
 
-    A percentile pN is the smallest length that at least N % of the sequences do not exceed (nearest rank): always a
-    length that occurs.
+    A percentile pN is the smallest length that at least N % of the sequences do not exceed (nearest rank), so it is
+    always a length that occurs.
     """
 
     unit: str
@@ -79,7 +79,7 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Id:
-    """A token id, how often it occurs, its share of all, and what it stands for when a tokenizer is given."""
+    """A token ID, its count, its share of all tokens, and its text (None without a tokenizer)."""
 
     id: int
     count: int
@@ -89,7 +89,7 @@ class Id:
 
 @dataclass(frozen=True, slots=True)
 class Frequencies:
-    """Points of the curve of frequency over rank (1 = most frequent), at most 200, evenly spaced on a log scale."""
+    """At most 200 points of the curve of frequency over rank (1: most frequent), evenly spaced on a log scale."""
 
     rank: list[int]
     count: list[int]
@@ -97,18 +97,18 @@ class Frequencies:
 
 @dataclass(frozen=True, slots=True)
 class Ids:
-    """Token ids in the sequences, separators left out.
+    """The token IDs in the sequences, without separators.
 
     Attributes:
-        distinct: How many different ids occur.
-        estimated: More than 2^18 different ids of 2^20 and above occur: `distinct` is about 0.2 % off, and ids of
-            2^20 and above may be missing from the lists.
-        once: Ids that occur exactly once.
-        vocab_size: That of --vocab-size or the tokenizer.
-        coverage: Share of the vocabulary that occurs.
-        beyond: Tokens with an id of vocab_size or more.
-        most_frequent, least_frequent: Ten ids each; of those that are equally frequent the lowest first.
-        frequencies: For a plot on log-log axes.
+        distinct: The number of distinct IDs.
+        estimated: True if more than 2^18 distinct IDs of 2^20 and above occur. Then `distinct` is about 0.2 % off, and
+            the lists may lack IDs of 2^20 and above.
+        once: The number of IDs that occur exactly once.
+        vocab_size: The size of the vocabulary, of --vocab-size or the tokenizer; None if unknown.
+        coverage: The share of the vocabulary that occurs; None if `vocab_size` is.
+        beyond: The number of tokens with an ID of `vocab_size` or more; None if `vocab_size` is.
+        most_frequent, least_frequent: Ten IDs each; among equally frequent IDs, the lowest come first.
+        frequencies: The curve of frequency over rank, for a plot with logarithmic axes.
     """
 
     distinct: int
@@ -124,13 +124,13 @@ class Ids:
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """First (or last) tokens of the sequences that are not empty.
+    """The first (or last) tokens of the sequences that are not empty.
 
     Attributes:
-        commonest: The id that is the commonest; a BOS or EOS shows here. None where there is no sequence.
-        share: Of the sequences, how many begin (end) with it.
-        distinct: How many different ids there are.
-        top: The ten commonest.
+        commonest: The most frequent ID, such as a BOS or EOS; None without sequences.
+        share: The share of the sequences that begin (end) with it.
+        distinct: The number of distinct IDs.
+        top: The ten most frequent IDs.
     """
 
     commonest: int | None
@@ -141,10 +141,15 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedSequence:
-    """Equal sequences: how many, tokens in each, the number of the first, and how that begins.
+    """A group of equal sequences.
 
     Attributes:
-        path: The dataset of the first, where several were looked at together.
+        count: The number of sequences.
+        length: The length of each in tokens; in characters for text.
+        sequence: The number of the first; None for a sample of text.
+        ids: The first 32 IDs; None for text.
+        text: The text of these IDs, or the first 200 characters of text; None without a tokenizer.
+        path: The dataset of the first; None if there is only one dataset.
     """
 
     count: int
@@ -157,14 +162,15 @@ class RepeatedSequence:
 
 @dataclass(frozen=True, slots=True)
 class Duplicates:
-    """Whole sequences that occur more than once; empty ones do not count.
+    """The sequences that occur more than once; empty sequences do not count.
 
     Attributes:
-        sequences: Those beyond the first of each group: what deduplication would remove.
-        share: Of all sequences that are not empty.
-        tokens, token_share: What they hold; characters, for text.
-        groups: Different sequences that occur more than once.
-        largest: The ten groups of most sequences.
+        sequences: The number of sequences after the first of each group, which deduplication would remove.
+        share: Their share of all sequences that are not empty.
+        tokens: The number of their tokens; of characters for text.
+        token_share: Their share of all tokens (characters).
+        groups: The number of different sequences that occur more than once.
+        largest: The ten groups with most sequences.
     """
 
     sequences: int
@@ -177,12 +183,14 @@ class Duplicates:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one way of making samples costs.
+    """The cost of one way to make samples.
 
     Attributes:
-        samples: How many there are.
-        padding, padding_share: Positions without a token, and their share of all positions.
-        documents_cut, cut_share: Documents that lie in more than one sample.
+        samples: The number of samples.
+        padding: The number of padding positions.
+        padding_share: Their share of all positions.
+        documents_cut: The number of documents that are in more than one sample.
+        cut_share: Their share of all documents.
     """
 
     samples: int
@@ -194,14 +202,14 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """What samples of `seq_len` tokens would cost, computed from the lengths and a separator after each sequence.
+    """The cost of samples of `seq_len` tokens, computed from the lengths of the sequences.
 
     Attributes:
-        seq_len: Tokens in a sample.
-        separator: One token is added to each sequence.
-        concatenated: Samples cut from one stream. `documents_cut` is what is to be expected when sequences come in
-            random order: a document of m tokens is cut with probability min(1, (m - 1) / seq_len).
-        padded: Every document begins a sample of its own and is padded.
+        seq_len: The length of a sample in tokens.
+        separator: True if one token is added to each sequence.
+        concatenated: The cost of samples cut from one stream. `documents_cut` is the expected value for a random order:
+            a document of m tokens is cut with the probability min(1, (m - 1) / seq_len).
+        padded: The cost if every document begins a new sample and is padded.
     """
 
     seq_len: int
@@ -212,7 +220,7 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class FieldCount:
-    """A field of the records, and how many have it."""
+    """A field of the records, and the number of records that have it."""
 
     name: str
     count: int
@@ -220,14 +228,14 @@ class FieldCount:
 
 @dataclass(frozen=True, slots=True)
 class TextFacts:
-    """What is known of text that nobody tokenised.
+    """Statistics of text that is not tokenized.
 
     Attributes:
-        bytes: Of the texts, as UTF-8.
-        characters: Code points.
-        field: Dotted path of the text in a record.
-        fields: Top-level fields, the most frequent first; at most 100.
-        invalid: Lines left out by --allow-loss invalid-lines.
+        bytes: The size of the texts as UTF-8, in bytes.
+        characters: The number of code points.
+        field: The dotted path of the text in a record.
+        fields: At most 100 top-level fields, the most frequent first.
+        invalid: The number of lines that --allow-loss invalid-lines leaves out.
     """
 
     bytes: int
@@ -239,15 +247,17 @@ class TextFacts:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Which sequences were looked at; every figure but `exact` is an estimate for the whole from them.
+    """The sample from which statistics are estimated.
 
-    What occurs at all is of the sample: `max_id`, `ids.distinct`, `ids.once`, `lengths.min` and `.max`.
+    Every value is an estimate for the complete dataset, except those in `exact`. The values `max_id`, `ids.distinct`,
+    `ids.once`, `lengths.min` and `lengths.max` are those of the sample.
 
     Attributes:
-        sequences, tokens: Looked at.
-        of: Sequences there are, if that is known.
-        seed: Of the choice.
-        exact: Keys that are of the whole dataset all the same.
+        sequences: The number of sequences in the sample.
+        tokens: The number of tokens in the sample; None for text.
+        of: The number of sequences of the dataset; None if unknown.
+        seed: The seed of the sample.
+        exact: The keys of values that are those of the complete dataset.
     """
 
     sequences: int
@@ -259,26 +269,39 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """One dataset, or the total of several.
+    """The statistics of one dataset, or the total of several.
 
     Attributes:
-        path, format: Of the total: "total", and the format of all if they agree.
-        layout: "documents", "samples", "stream" or "text".
-        variant: What the format says of itself: layout, width, codec ...
-        dtype: Of the ids as read.
-        bytes, bytes_per_token: On disk; per token of the sequences.
-        sequences: Sequences (documents; rows of samples).
-        tokens: In the sequences, separators left out. None for text.
-        max_id: The largest id in the sequences; a separator between them does not count, so that it is the same in
-            every format. None when there is no token.
-        eos_id, eos_from, eos_inferred: The separator and how it is known.
-        estimated: The figures are of a sample.
-        empty: Empty sequences.
-        separators: How often the separator's id is stored, inside sequences too, and its share of what is stored.
-        padding: Positions that hold nothing, and their share: separators in a row in a stream, padding of samples.
-            None where the format has none.
-        recipe: Of a recipe what each source gives; see `tokfmt.recipes.tree`.
-        masked: Positions of samples whose label does not count in the loss. None where no mask is stored.
+        path: The path; "total" for the total.
+        format: The name of the format; "mixed" for the total of several formats.
+        layout: "documents", "samples", "stream" or "text"; "mixed" for the total of several layouts.
+        variant: Facts of the format: layout, width, codec ...
+        dtype: The dtype of the IDs as they are read; None for text.
+        bytes: The size of the files in bytes.
+        bytes_per_token: Bytes per token of the sequences; None if unknown.
+        sequences: The number of sequences (documents or samples).
+        tokens: The number of tokens in the sequences, without separators; None for text.
+        max_id: The largest ID in the sequences; None without tokens. Separators between sequences do not count, so that
+            the value is the same in every format.
+        eos_id: The separator; None without one.
+        eos_from: The origin of the separator.
+        eos_inferred: True if the separator is inferred.
+        sample_length: The length of a sample in tokens; None for other layouts.
+        estimated: True if the values are estimated from a sample.
+        lengths: The lengths of the sequences.
+        empty: The empty sequences.
+        separators: The stored separators, also those inside sequences, and their share of all stored tokens.
+        padding: The padding positions: runs of separators in a stream, or padding of samples. None if the format has no
+            padding.
+        masked: The positions of samples whose label does not count in the loss; None if no mask is stored.
+        ids: The IDs; None for text.
+        first_tokens, last_tokens: The first and last tokens of the sequences; None for text.
+        duplicates: The repeated sequences; None if they are not counted.
+        packing: The cost of packing; None without `seq_len`.
+        text: The statistics of text; None for IDs.
+        sampled: The sample from which values are estimated; None if every sequence was read.
+        recipe: The contribution of each source of a recipe; see `tokfmt.recipes.tree`.
+        notes: What tokfmt inferred, and oddities.
     """
 
     path: str
@@ -312,14 +335,14 @@ class Statistics:
     notes: Sequence[str] = field(default_factory=tuple)
 
     def as_json(self) -> dict[str, Any]:
-        """Ready for `json.dumps`; see tokfmt/schemas/stats.json."""
+        """Return a dict for `json.dumps`; see tokfmt/schemas/stats.json."""
         found: dict[str, Any] = plain(self)
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A dataset that could not be read, and why."""
+    """A dataset that cannot be read, and the error."""
 
     path: str
     error: TokfmtError
@@ -327,13 +350,13 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found in all datasets.
+    """The statistics of all datasets.
 
     Attributes:
-        datasets: In the order of the paths.
-        total: Of several; None if some of them could not be read.
-        failures: Those that could not be read, of several.
-        unmet: Expectations of `tokfmt.stats` that do not hold.
+        datasets: The statistics of each dataset, in the order of the paths.
+        total: The total of several datasets; None if one of them cannot be read.
+        failures: The datasets that cannot be read, if there are several datasets.
+        unmet: The expectations of `tokfmt.stats` that do not hold.
     """
 
     datasets: list[Statistics]
@@ -343,11 +366,11 @@ class Report:
 
     @property
     def several(self) -> bool:
-        """More than one path was asked for."""
+        """True if there are several datasets."""
         return self.total is not None or bool(self.failures)
 
     def as_json(self) -> dict[str, Any]:
-        """The document of `tokfmt stats --json`: one dataset's keys, or `datasets` and `total`."""
+        """Return the document of `tokfmt stats --json`: the keys of one dataset, or `datasets` and `total`."""
         known = {"schema": f"tokfmt.stats/{SCHEMA_VERSION}", "schema_version": SCHEMA_VERSION}
         if not self.several:
             return {**known, **self.datasets[0].as_json()}
@@ -362,7 +385,7 @@ class Report:
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses as dicts, sequences as lists, and what JSON does not know as text."""
+    """Convert dataclasses to dicts, sequences to lists, and other values that JSON does not have to text."""
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):
@@ -377,13 +400,13 @@ Scalar = int | float | str | bool | None
 
 @cache
 def known_keys() -> tuple[str, ...]:
-    """Every key that holds one value, such as `tokens` and `duplicates.share`."""
+    """Return every key that holds a single value, such as `tokens` and `duplicates.share`."""
     return tuple(_kinds())
 
 
 @cache
 def _kinds() -> dict[str, type]:
-    """The type of the value at each key: int, float, str or bool."""
+    """Return the type of the value at each key: int, float, str or bool."""
     return dict(_keys(Statistics, ""))
 
 
@@ -400,10 +423,10 @@ def _keys(kind: type, prefix: str) -> Iterator[tuple[str, type]]:
 
 
 def checked_key(key: str) -> str:
-    """The key itself.
+    """Return a key that exists.
 
     Raises:
-        OptionError: There is no such key; names the nearest.
+        OptionError: If there is no such key. The error proposes the nearest one.
     """
     if key not in known_keys():
         near = nearest(key, known_keys()) or next((one for one in known_keys() if one.startswith(f"{key}.")), None)
@@ -412,7 +435,7 @@ def checked_key(key: str) -> str:
 
 
 def value_at(document: Mapping[str, Any], key: str) -> Scalar:
-    """The value at a dotted key; None where it, or what should hold it, is null or missing."""
+    """Return the value at a dotted key; None if it, or an object around it, is null or missing."""
     value: Any = document
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -420,7 +443,7 @@ def value_at(document: Mapping[str, Any], key: str) -> Scalar:
 
 
 def worded(value: Scalar) -> str:
-    """A value for people."""
+    """Return a value in words, for messages."""
     if value is None:
         return "unknown"
     if isinstance(value, (bool, str)):
@@ -447,13 +470,14 @@ _TOTAL = "total."
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """One thing that must hold.
+    """An expectation of `--expect`.
 
     Attributes:
-        key: Dotted; `total` says that it is asked of all datasets together, else of each.
+        key: The dotted key of a value.
         sign: "<", "<=", ">", ">=", "==" or "!=".
-        value: To compare with.
-        text: As the user wrote it.
+        value: The value to compare with.
+        total: True if the expectation is for the total, False if it is for each dataset.
+        text: The expectation as given.
     """
 
     key: str
@@ -463,7 +487,7 @@ class Expectation:
     text: str = ""
 
     def holds(self, found: Scalar) -> bool:
-        """Whether a value is as expected. An unknown one only equals null."""
+        """Return True if a value is as expected. An unknown value equals null only."""
         if self.sign in ("==", "!="):
             return bool(_COMPARE[self.sign](found, self.value))
         if not isinstance(found, (int, float)) or not isinstance(self.value, (int, float)):
@@ -473,12 +497,12 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Unmet:
-    """Something that does not hold.
+    """An expectation, or a comparison with a baseline, that does not hold.
 
     Attributes:
-        path: The dataset; "total" for all of them, "" where it concerns the baseline as a whole.
-        message: What was expected, and what was found.
-        expected: The expectation; None for a value of a baseline.
+        path: The dataset; "total" for the total, "" for the complete baseline.
+        message: The expected and the found value.
+        expected: The expectation; None for a baseline.
     """
 
     path: str
@@ -487,10 +511,10 @@ class Unmet:
 
 
 def parse_expectation(text: str) -> Expectation:
-    """`KEY OP VALUE`, as in `tokens >= 1e6`, `duplicates.share < 1%`, `dtype == uint16`, `total.tokens > 10M`.
+    """Parse `KEY OP VALUE`, such as `tokens >= 1e6`, `duplicates.share < 1%`, `dtype == uint16`, `total.tokens > 10M`.
 
     Raises:
-        OptionError: It is not of that form, the key does not exist, or the value is not of the key's type.
+        OptionError: If the text has another form, the key does not exist, or the value has another type than the key.
     """
     match = _SHAPE.fullmatch(text)
     if match is None:
@@ -508,7 +532,7 @@ def parse_expectation(text: str) -> Expectation:
 
 
 def _value(text: str, kind: type) -> tuple[Scalar, str]:
-    """A value of a key's type or null, and what is wrong with it ("" if nothing is)."""
+    """Return a value of the given type, or None for null; and the problem with the text, "" without one."""
     plain = text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
     word = _WORDS.get(plain.lower(), plain)
     if word is None or (isinstance(word, bool) and kind is bool):
@@ -531,7 +555,7 @@ def _value(text: str, kind: type) -> tuple[Scalar, str]:
 
 
 def unmet(report: Report, expectations: Iterable[Expectation]) -> list[Unmet]:
-    """What does not hold of the datasets, in the order of the expectations."""
+    """Return the expectations that do not hold, in order."""
     found = []
     for expected in expectations:
         if expected.total and report.total is None and report.several:
@@ -581,10 +605,10 @@ Document = Mapping[str, Any]
 
 
 def parse_tolerance(text: str) -> float:
-    """`1%` or `0.01`.
+    """Parse a tolerance such as `1%` or `0.01`.
 
     Raises:
-        OptionError: It is neither.
+        OptionError: If the text is neither a percentage nor a number of 0 or more.
     """
     percent = text.strip().endswith("%")
     try:
@@ -592,15 +616,15 @@ def parse_tolerance(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise OptionError(f"{Option('tolerance', f'{text!r}')}: write it like 1% or 0.01", name="tolerance")
+        raise OptionError(f"{Option('tolerance', f'{text!r}')}: expected a share such as 1% or 0.01", name="tolerance")
     return value / 100 if percent else value
 
 
 def read_baseline(path: str | os.PathLike[str]) -> list[Document]:
-    """The datasets of an earlier document.
+    """Return the datasets of an earlier document of `tokfmt stats --json`.
 
     Raises:
-        FormatError: It is none.
+        FormatError: If the file is not such a document.
     """
     file = File(path)
     try:
@@ -625,11 +649,18 @@ def read_baseline(path: str | os.PathLike[str]) -> list[Document]:
 
 
 def deviations(report: Report, baseline: list[Document], tolerance: float) -> list[Unmet]:
-    """Values that have changed by more than the tolerance.
+    """Return the values that differ from a baseline by more than a tolerance.
 
-    Counts, lengths and the like may change by that part of what they were; shares by that much (0.01 is one percentage
-    point); ids, types and names not at all. Lists and what was switched off in either run are not compared, nor is how
-    the data is stored where that is another format than it was.
+    - Counts and lengths may change by the tolerance times the old value.
+    - Shares may change by the tolerance (0.01 is one percentage point).
+    - IDs, types and names must be equal.
+    - Lists, and values that one of the runs does not have, are not compared.
+    - If the format has changed, values that depend on the storage are not compared.
+
+    Args:
+        report: The statistics.
+        baseline: The datasets of the earlier document, in the same order.
+        tolerance: The tolerance, 0 or more.
     """
     if len(baseline) != len(report.datasets):
         return [Unmet("", f"the baseline is of {len(baseline)} datasets, this is of {len(report.datasets)}")]

@@ -1,8 +1,9 @@
-"""A seeded sample of sequences, when a full pass is too much.
+"""Draw a seeded sample of sequences, for statistics without a full pass (`tokfmt stats --sample`).
 
-Where an index tells the sequences, each is as likely as any other. In a stream and in text nobody knows where they are:
-blocks are chosen instead, every block as likely as any other, and all sequences that begin in one are taken, so each
-sequence is still as likely as any other; they are only not independent.
+- **With an index**, sequences are drawn, and each is as likely as any other.
+- **In a stream or text**, the starts of sequences are unknown, so blocks are drawn, and each block is as likely as any
+  other. All sequences that begin in a drawn block are in the sample. Each sequence is as likely as any other, but the
+  sequences of a sample are not independent.
 """
 
 from __future__ import annotations
@@ -20,19 +21,20 @@ from tokfmt.core.seeds import SAMPLE, random_order
 from tokfmt.ops.stats.walk import Indexed, StatsAxis, Streamed
 from tokfmt.views.select import Intervals, Picked
 
-_BLOCK = 1 << 13  # tokens; few sequences each, so that a sample comes from many places
+_BLOCK = 1 << 13  # tokens; a block holds few sequences, so that a sample comes from many places
 _TEXT_BLOCK = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What was drawn from a dataset.
+    """A sample that is drawn from a dataset.
 
     Attributes:
-        axis: Of the sequences drawn.
-        sequences, tokens: How many the dataset has, as far as can be told.
-        exact: These two are no estimates.
-        weight: For how many sequences of the dataset each of those drawn stands: one over how likely it was.
+        axis: The axis of the drawn sequences.
+        sequences: The number of sequences of the dataset.
+        tokens: The number of tokens of the dataset.
+        exact: True if `sequences` and `tokens` are not estimated.
+        weight: The number of sequences of the dataset that each drawn sequence represents: 1 / its probability.
     """
 
     axis: Indexed
@@ -43,7 +45,11 @@ class Drawn:
 
 
 def draw(axis: StatsAxis, count: int, seed: int) -> Drawn | None:
-    """Draw `count` sequences (about so many, from a stream); None when there are no more than that."""
+    """Draw `count` sequences, or about as many from a stream.
+
+    Returns:
+        The sample; None if it would be the complete dataset.
+    """
     if isinstance(axis, Streamed):
         return _from_stream(axis, count, seed)
     info = axis.info
@@ -79,7 +85,7 @@ def _from_stream(axis: Streamed, count: int, seed: int) -> Drawn | None:
 
 
 def _begun(axis: Streamed, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """The sequences of a stream that begin at positions `begin <= p < end`."""
+    """Yield the intervals of the sequences of a stream that begin at positions `begin <= p < end`."""
     before = max(begin - 1, 0)
     tokens = axis.stored.tokens(before, end)
     separators = np.flatnonzero(tokens == axis.eos_id) + before
@@ -93,7 +99,7 @@ def _begun(axis: Streamed, begin: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _end_of(axis: Streamed, position: int) -> int:
-    """Where the sequence that goes on at a position ends."""
+    """Return the end of the sequence that holds a position."""
     for a, b in windows(position, axis.info.tokens, _BLOCK):
         at = np.flatnonzero(axis.stored.tokens(a, b) == axis.eos_id)
         if len(at):
@@ -102,7 +108,7 @@ def _end_of(axis: Streamed, position: int) -> int:
 
 
 class SomeBlocks:
-    """Records of some blocks of a reader."""
+    """The records of the drawn blocks of a reader."""
 
     def __init__(self, records: RecordReader, blocks: Sequence[Block]) -> None:
         self.records, self._blocks = records, list(blocks)
@@ -116,7 +122,7 @@ class SomeBlocks:
         return sum(counted_records(self.records, block) for block in self._blocks)
 
     def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
-        """Those that were drawn, whatever the size; all of them."""
+        """Return the drawn blocks; the arguments are ignored."""
         del size, first, last
         return self._blocks
 
@@ -137,7 +143,7 @@ class SomeBlocks:
 
 
 def draw_records(records: RecordReader, count: int, seed: int) -> SomeBlocks | None:
-    """Draw blocks that hold at least `count` records together; None when that is all of them."""
+    """Draw blocks that hold at least `count` records together; None if these are all blocks."""
     blocks = list(records.blocks(_TEXT_BLOCK))
     chosen: list[int] = []
     found = 0

@@ -1,4 +1,9 @@
-"""`tokfmt stats` as a function: open, tokenise what is text, walk, describe."""
+"""Compute the statistics of datasets (`tokfmt stats`).
+
+1. Open each dataset. If a tokenizer is given, tokenize text into scratch.
+2. Walk all tokens, or those of a sample; see `ops.stats.walk`. Text without a tokenizer: see `ops.stats.texts`.
+3. Turn the counts into the values of `ops.stats.report`.
+"""
 
 from __future__ import annotations
 
@@ -48,23 +53,23 @@ if TYPE_CHECKING:
 Cancelled = Callable[[], bool]
 
 _Described = tuple[list[Statistics], Callable[[], Statistics]]
-"""What is said of each dataset, and what says the same of all as one."""
+"""The statistics of each dataset, and a function that returns those of all datasets as one."""
 
 
 @dataclass(frozen=True, slots=True)
 class StatsRequest:
-    """What a user asks for.
+    """The datasets, and the options of `tokfmt stats`.
 
     Attributes:
-        source: Paths, each a dataset of its own, and how to read them.
-        tokenizer: To tokenise text, to spell ids, to know the vocabulary.
-        vocab_size: To compare ids with; the tokenizer's when None.
-        seq_len: To compute the cost of packing.
-        duplicates: Look for equal sequences; takes 24 bytes of memory a sequence.
-        sample: Look at about so many sequences of each dataset only; duplicates are not looked for.
-        seed: Of their choice.
-        jobs: Workers; by default one a core.
-        executor: Where they run: "serial", "threads", "processes" or "dask", its own workers; see `run.execute`.
+        source: The paths, each a dataset, and how to read them.
+        tokenizer: The tokenizer that encodes text, decodes IDs, and has the vocabulary.
+        vocab_size: The size of the vocabulary to compare IDs with (default: that of the tokenizer).
+        seq_len: The length of a sample, for the cost of packing.
+        duplicates: Count duplicate sequences. This takes 24 bytes of memory per sequence.
+        sample: Read only about this number of sequences of each dataset, without duplicates.
+        seed: The seed of the sample.
+        jobs: The number of workers (default: one per core).
+        executor: "serial", "threads", "processes" or "dask" (workers on this machine); see `run.execute`.
     """
 
     source: SourceRequest
@@ -79,16 +84,22 @@ class StatsRequest:
 
 
 def stats(request: StatsRequest, progress: Progress | None = None, cancelled: Cancelled = lambda: False) -> Report:
-    """Statistics of some datasets, and of all together.
+    """Compute the statistics of each dataset, and of all datasets together.
 
-    One of several that cannot be read is among the report's `failures`, and there is no total then.
+    If one of several datasets cannot be read, it is in the `failures` of the report, which then has no total.
+
+    Args:
+        request: The datasets and the options.
+        progress: Receives phases and counts.
+        cancelled: Called now and then; the pass ends when it returns True.
 
     Raises:
-        TokfmtError: One of its kinds; `CancelledError` when `cancelled` says so.
+        CancelledError: If `cancelled` returned True.
+        TokfmtError: If the only dataset cannot be read, or an option is wrong.
     """
     jobs = worker_count(request.jobs)
     _check(request)
-    reading = replace(request.source, allow_loss=request.source.allow_loss | {"fields"})  # nothing is lost by looking
+    reading = replace(request.source, allow_loss=request.source.allow_loss | {"fields"})  # statistics lose no fields
     handle = tokenizer_of(request.tokenizer)
     with Scratch() as scratch, make_executor(request.executor, jobs) as executor:
         workers = Workers(executor, jobs, scratch)
@@ -120,10 +131,19 @@ def stats_of(
     progress: Progress | None = None,
     cancelled: Cancelled = lambda: False,
 ) -> Statistics:
-    """Statistics of a dataset that is open already, by `open_source` or `open_stored`; nothing is opened again.
+    """Compute the statistics of a dataset that is already open, by `open_source` or `open_stored`.
+
+    Args:
+        source: The opened dataset.
+        tokenizer: As for `StatsRequest`.
+        duplicates: As for `StatsRequest`.
+        jobs: As for `StatsRequest`.
+        progress: As for `stats`.
+        cancelled: As for `stats`.
 
     Raises:
-        TokfmtError: One of its kinds; `CancelledError` when `cancelled` says so.
+        CancelledError: If `cancelled` returned True.
+        TokfmtError: If the dataset cannot be read.
     """
     asked = SourceRequest(source.paths, ignore_manifest=True)
     request = StatsRequest(asked, duplicates=duplicates, jobs=worker_count(jobs))
@@ -148,7 +168,7 @@ class _Run:
 
     @contextmanager
     def noting(self, path: str | os.PathLike[str]) -> Iterator[None]:
-        """One of several datasets that cannot be read is noted, and the others go on."""
+        """Record the failure of one of several datasets, so that the others are still counted."""
         try:
             yield
         except (FormatError, DetectionError) as error:
@@ -160,8 +180,7 @@ class _Run:
         texts = [source for source in sources if self._is_text(source)]
         if texts and not all(map(self._is_text_or_empty, sources)):
             raise OptionError(
-                f"{printable(texts[0].paths[0])}: holds text, other paths hold token ids. {Option('tokenizer')} "
-                "makes them alike"
+                f"{printable(texts[0].paths[0])}: holds text, other paths hold token IDs. Add {Option('tokenizer')}"
             )
         each, total = self._of_texts(sources, sizes) if texts else self._of_tokens(sources, sizes)
         return Report(each, total() if self.several and not self.failures else None, self.failures)
@@ -208,7 +227,7 @@ class _Run:
         return each, lambda: self._total(total_of(seen, wanted), each, samples)
 
     def _prepared(self, sources: Sequence[Source], sizes: Sequence[int]) -> Iterator[tuple[Subject, Drawn | None]]:
-        """What to walk, or the sample that was drawn of it; text and ids in JSON lines become an axis in scratch."""
+        """Yield the axis of each dataset, or of the sample drawn from it; records become an axis in scratch."""
         sample, seed = self.request.sample, self.request.seed
         for number, (source, size) in enumerate(zip(sources, sizes, strict=True)):
             with self.noting(source.paths[0]):
@@ -229,7 +248,7 @@ class _Run:
         return axis_of(shards, str(source.paths[0]))
 
     def _drawn(self, found: Statistics, drawn: Drawn) -> Statistics:
-        """Mark what comes from a sample, and put the dataset's own counts in where they are known."""
+        """Mark statistics as estimated from a sample, and use the dataset's own counts if they are known."""
         looked = Sampled(
             drawn.axis.info.sequences,
             drawn.axis.content_tokens,
@@ -240,7 +259,7 @@ class _Run:
         return _estimated(replace(found, sequences=drawn.sequences, tokens=drawn.tokens), looked)
 
     def _total(self, found: Statistics, each: Sequence[Statistics], drawn: Sequence[Drawn | None]) -> Statistics:
-        """The total with the counts of its datasets, some of which may have been sampled."""
+        """Return the total with the counts of its datasets, some of which may be sampled."""
         if all(part is None for part in drawn):
             return found
         parts = [one.sampled or Sampled(one.sequences, one.tokens, None, 0, []) for one in each]
@@ -282,7 +301,7 @@ class _Run:
         return each, lambda: self._of_some_texts(subjects)
 
     def _of_some_texts(self, subjects: Sequence[TextSubject]) -> Statistics:
-        """What is said of sources of text, marked if some were sampled."""
+        """Return the statistics of sources of text, marked as estimated if some are sampled."""
         found = described_texts(subjects)
         if all(subject.weight == 1 for subject in subjects):
             return found
@@ -293,7 +312,7 @@ class _Run:
 
 def _estimated(found: Statistics, sampled: Sampled) -> Statistics:
     per_token = found.bytes / found.tokens if found.tokens and found.bytes_per_token is not None else None
-    # the separators between sequences that were not looked at were not looked at either
+    # a sample does not read the separators between sequences that are not in it
     return replace(found, bytes_per_token=per_token, separators=None, padding=None, estimated=True, sampled=sampled)
 
 
@@ -301,17 +320,17 @@ def _check(request: StatsRequest) -> None:
     if request.sample is not None and request.sample < 1:
         raise OptionError(f"{Option('sample', request.sample)}: expected how many sequences to look at, at least 1")
     check_seed(request.seed, f"{Option('seed')}")
-    if request.executor.startswith("dask:"):  # scratch is a directory of this machine, and paths stay as they are given
+    if request.executor.startswith("dask:"):  # scratch is a directory of this machine, and paths may be relative
         raise OptionError(
-            f"{Option('executor')} {printable(request.executor)}: statistics are counted on one machine; "
-            "dask is its own workers"
+            f"{Option('executor')} {printable(request.executor)}: statistics are counted on one machine. "
+            "Use dask, which starts workers on it"
         )
 
 
 def stored_axis(source: Source, stored: TokenReader) -> tuple[StatsAxis, list[str]]:
-    """The axis of a source as statistics walk it, and notes on what was decided; no stream is scanned for that.
+    """Return the axis of a source that statistics walk, and notes on how it is read. No stream is scanned for this.
 
-    A stream whose separator nobody knows is one sequence: its ids can tell what the separator is.
+    A stream with an unknown separator is one sequence, so that you can find the separator among its frequent IDs.
     """
     path, separator = source.paths[0], source.separator
     info, eos_id = stored.info, separator.eos_id
@@ -326,43 +345,46 @@ def stored_axis(source: Source, stored: TokenReader) -> tuple[StatsAxis, list[st
 
 
 def glance(source: Source) -> Statistics:
-    """What an opened dataset tells by its header and index, without a token being read.
+    """Return the statistics of an opened dataset that follow from its header and index. No token is read.
 
     Args:
-        source: As `open_stored` or `open_source` give it, not text.
+        source: A dataset opened by `open_stored` or `open_source`, not text.
 
     Returns:
-        Statistics whose `ids`, `first_tokens`, `last_tokens` and `duplicates` are None. `lengths` is exact where an
-        index tells it, or a scan has; None for a stream that nobody has split: its `sequences` are 0 then, and its
-        `tokens` those stored.
+        Statistics whose `ids`, `first_tokens`, `last_tokens` and `duplicates` are None. `lengths` is exact if it
+        follows from an index or a scan. For a stream that is not split, `lengths` is None, `sequences` is 0, and
+        `tokens` counts the stored tokens.
+
+    Raises:
+        OptionError: If the dataset holds records.
     """
     path, reader = source.paths[0], source.reader
     if isinstance(reader, RecordReader):
-        raise OptionError(f"{printable(path)}: holds records, which have no tokens to look at yet")
+        raise OptionError(f"{printable(path)}: holds records, whose tokens are not counted yet. Run tokfmt stats")
     axis, notes = stored_axis(source, reader)
     if isinstance(reader, SplitAt):
-        axis = Indexed(reader, None, str(path))  # where its sequences lie is known by now
+        axis = Indexed(reader, None, str(path))  # the stream has been split when it was opened
     return outlined(Subject(source, axis, size_of(source), (*source.notes, *notes)))
 
 
 def size_of(source: Source) -> int:
-    """Bytes of all files of a dataset."""
+    """Return the size of all files of a dataset in bytes."""
     size: int = sum(extent(source.format.files(path))["bytes"] for path in source.paths)
     return size
 
 
-_SHOWN = 32  # ids of a repeated sequence
+_SHOWN = 32  # IDs listed of a repeated sequence
 _NOTHING = (0, -1, None, "", ())
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the user wants to know beyond what the data shows.
+    """The options that statistics depend on in addition to the data.
 
     Attributes:
-        vocab_size: To compare ids with.
-        seq_len: To compute the cost of packing.
-        decoder: To spell ids; lenient.
+        vocab_size: The size of the vocabulary to compare IDs with; None for none.
+        seq_len: The length of a sample, for the cost of packing; None for none.
+        decoder: A lenient decoder of IDs; None for none.
     """
 
     vocab_size: int | None = None
@@ -372,13 +394,13 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One dataset.
+    """A dataset to describe.
 
     Attributes:
-        source: As opened, for its format and separator.
-        axis: What is walked: all of it, or a sample.
-        size: Bytes on disk.
-        notes: What a person should be told.
+        source: The opened dataset, with its format and separator.
+        axis: The axis to walk: of the complete dataset, or of a sample.
+        size: The size of its files in bytes.
+        notes: What tokfmt inferred, and oddities.
     """
 
     source: Source
@@ -389,12 +411,12 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """One dataset and what the pass has shown of it.
+    """A dataset and the result of the pass over it.
 
     Attributes:
         subject: The dataset.
-        survey: Of the pass.
-        weight: For how many sequences of the dataset each stands that was looked at; 1 if it was all of them.
+        survey: The result of the pass.
+        weight: The number of sequences of the dataset that each sequence of the sample represents; 1 without a sample.
     """
 
     subject: Subject
@@ -404,12 +426,20 @@ class Surveyed:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What adds up over datasets; pairs are (how many, of how many), None where it does not apply.
+    """The counts that add up over datasets.
+
+    Each count of a sample is multiplied by its weight, so that sampled and complete datasets add up. Pairs are (count,
+    total), and None if they do not apply.
 
     Attributes:
-        looked: Ids in the sequences that were looked at.
-        ids, first, last, lengths: Of all sequences: where only a sample was looked at, each counts for those that it
-            stands for, so that datasets add up whatever share of them was looked at.
+        looked: The counts of the IDs in the sequences that were read.
+        ids: The counts of the IDs in all sequences.
+        first, last: The counts of the first and last IDs of all sequences.
+        lengths: The lengths of all sequences.
+        separators: Stored separators, of all stored tokens.
+        padding: Padding positions, of all positions.
+        masked: Positions that do not count in the loss, of all positions.
+        size: The size of the files in bytes.
     """
 
     looked: Counts
@@ -441,7 +471,7 @@ def _pair(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[int, in
 
 
 def figures_of(seen: Surveyed) -> Figures:
-    """The figures of one dataset."""
+    """Return the counts of one dataset."""
     axis, stats, weight = seen.survey.axis, seen.survey.stats, seen.weight
     stored = axis.stored
     filling = stored.filling() if isinstance(stored, Filled) else PaddingCounts(None, 0)
@@ -465,7 +495,7 @@ def figures_of(seen: Surveyed) -> Figures:
 
 
 def _in_a_row(survey: Survey) -> tuple[int, int] | None:
-    """Separators of a stream that end no sequence: they cannot be told from padding."""
+    """Count the separators of a stream that end no sequence, because these look like padding; None otherwise."""
     axis, stats = survey.axis, survey.stats
     if not isinstance(axis, Streamed) or isinstance(axis.stored, Filled) or not axis.padded:
         return None
@@ -475,7 +505,7 @@ def _in_a_row(survey: Survey) -> tuple[int, int] | None:
 
 
 def outlined(subject: Subject) -> Statistics:
-    """What is known of a dataset without reading its tokens."""
+    """Return the statistics of a dataset that need no tokens."""
     heading, axis, info = _heading(subject), subject.axis, subject.axis.info
     if isinstance(axis, Streamed):
         return replace(heading, tokens=info.tokens, bytes_per_token=_ratio(subject.size, info.tokens, [subject]))
@@ -489,7 +519,7 @@ def outlined(subject: Subject) -> Statistics:
         sequences=info.sequences,
         tokens=tokens,
         bytes_per_token=_ratio(subject.size, tokens, [subject]),
-        max_id=info.max_id if info.max_id != axis.eos_id else None,  # the largest but the separator: nobody knows
+        max_id=info.max_id if info.max_id != axis.eos_id else None,  # the largest ID below the separator is unknown
         lengths=lengths_of(lengths, "tokens"),
         empty=Share.of(lengths.count(0), info.sequences),
         separators=_between(axis),
@@ -497,16 +527,16 @@ def outlined(subject: Subject) -> Statistics:
 
 
 def _between(axis: Indexed) -> Share | None:
-    """Separators, where a scan has counted them."""
+    """Return the number and share of separators if a scan has counted them, else None."""
     if isinstance(axis.stored, SplitAt):
         stored = axis.stored.source
         made = stored.filling().separators if isinstance(stored, Filled) else 0
         return Share.of(stored.info.tokens - axis.info.tokens - made, stored.info.tokens - made)
-    return None  # each sequence may hold more than the one at its end
+    return None  # a sequence may hold more separators than the one at its end
 
 
 def described(seen: Surveyed, wanted: Wanted) -> Statistics:
-    """All that is said of one dataset."""
+    """Return the statistics of one dataset."""
     return _filled(_heading(seen.subject), figures_of(seen), [seen], wanted)
 
 
@@ -529,13 +559,13 @@ def _heading(subject: Subject) -> Statistics:
 
 
 def _ratio(size: int, tokens: int, subjects: Sequence[Subject]) -> float | None:
-    """Bytes a token; None where the bytes hold tokens of other splits as well, and of recipes, which hold none."""
+    """Return bytes per token; None if the files also hold other splits, and for recipes, which hold no tokens."""
     told = any(one.axis.info.other_splits or isinstance(one.source.reader, (Samples, Documents)) for one in subjects)
     return size / tokens if tokens and not told else None
 
 
 def total_of(seen: Sequence[Surveyed], wanted: Wanted) -> Statistics:
-    """All datasets as one; sequences that are equal in different ones are duplicates too."""
+    """Return the statistics of all datasets as one. Equal sequences of different datasets are duplicates."""
     sources, infos = [one.subject.source for one in seen], [one.subject.axis.info for one in seen]
     separators = {source.separator.eos_id for source in sources}
     heading = Statistics(

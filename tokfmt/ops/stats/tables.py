@@ -1,16 +1,18 @@
-"""How often each length and each id occurs, exactly and additively; and what such counts tell.
+"""Count lengths and IDs exactly, in counts that add up, and turn the counts into the values of a report.
 
-Table      any integers, sorted: the lengths of all sequences, from which every percentile is exact
-Counts     ids: an array for those of any vocabulary, a bounded table for absurd ones
-lengths_of, histogram, packing, ids_of, ends_of, frequencies    what is said of them in a report
+Table      any integers, sorted: the lengths of all sequences, with exact percentiles
+Counts     IDs: an array for the IDs of vocabularies, a bounded table for larger IDs
+lengths_of, histogram, packing, ids_of, ends_of, frequencies    the values of a report
 
-The lengths of the sequences of a dataset need no bound: a dataset of T tokens has at most sqrt(2 T) different lengths
-that are not zero, so the table of 10^12 tokens has less than 1.5 million rows.
+The table of lengths needs no bound: a dataset of T tokens has at most sqrt(2 T) different lengths that are not zero,
+so the table of 10^12 tokens has less than 1.5 million rows.
 
-Ids below 2^20 are counted in an array. Larger ones are rare (no vocabulary has them, damaged files have) and go to a
-table of at most 2^18 distinct ids. When there are more, those with the smallest hashes are kept: an id that stays was
-never dropped by any part, so its count is exact, and which ids stay depends neither on how the tokens were cut nor on
-the order of the parts. The number of distinct ids is then estimated from the largest hash that was kept.
+IDs below 2^20 are counted in an array. Larger IDs are rare, because no vocabulary has them, only damaged files. A
+table counts at most 2^18 distinct ones. If there are more, the IDs with the smallest hashes are kept:
+
+- No region ever drops a kept ID, so its count is exact.
+- The kept IDs depend neither on the cut into regions nor on the order of the regions.
+- The number of distinct IDs is estimated from the largest kept hash.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ class Table:
     """A multiset of integers.
 
     Attributes:
-        keys: The values that occur, ascending, each once.
-        counts: int64, how often each occurs; at least 1. float64 where they are estimated from a sample.
+        keys: The distinct values, ascending.
+        counts: int64, the number of occurrences of each value, at least 1; float64 if estimated from a sample.
     """
 
     keys: NDArray[Any]
@@ -44,12 +46,12 @@ class Table:
 
     @staticmethod
     def empty(dtype: Any = np.int64) -> Table:
-        """No value at all."""
+        """Return a table without values."""
         return Table(np.empty(0, dtype), np.empty(0, np.int64))
 
     @staticmethod
     def of(values: NDArray[Any]) -> Table:
-        """Count some values."""
+        """Return the counts of values in any order."""
         if not len(values):
             return Table.empty(values.dtype)
         if int(values.max()) < min(_DENSE, 8 * len(values)) and int(values.min()) >= 0:
@@ -75,54 +77,54 @@ class Table:
 
     @property
     def total(self) -> int:
-        """How many values were counted; to the nearest whole number where counts are estimated."""
+        """The number of counted values, rounded if counts are estimated."""
         return _whole(self.counts.sum())
 
     def count(self, value: int) -> int:
-        """How often one value occurs."""
+        """Return the number of occurrences of a value, rounded if counts are estimated."""
         return _whole(self.counts[self.keys == value].sum())
 
     @property
     def weight(self) -> int:
-        """Their sum; exact, as long as it is below 2^63."""
+        """The sum of the values; exact below 2^63."""
         return _whole((self.keys.astype(np.int64, copy=False) * self.counts).sum())
 
     @property
     def mean(self) -> float:
-        """Of the values, of which there must be one."""
+        """The mean of the values; the table must not be empty."""
         total: float = (self.keys.astype(np.int64, copy=False) * self.counts).sum().item()
         return total / float(self.counts.sum())
 
     def scaled(self, by: float) -> Table:
-        """The same, each value counted so many times as often: what a sample says of the whole."""
+        """Return the table with all counts multiplied by `by`: the estimate for a dataset from a sample."""
         return self if by == 1 else Table(self.keys, self.counts * by)
 
     def percentile(self, percent: int) -> int:
-        """The smallest value that at least `percent` per cent of the values do not exceed (nearest rank).
+        """Return the smallest value that at least `percent` % of the values do not exceed (nearest rank).
 
         Raises:
-            ValueError: There is no value.
+            ValueError: If the table is empty.
         """
         if not len(self.keys):
             raise ValueError("no value, no percentile")
         before = np.cumsum(self.counts)
-        # of whole numbers 100 times the count is compared, so that nothing is rounded
+        # compare 100 times the count, so that whole numbers are not rounded
         return int(self.keys[min(int(np.searchsorted(100 * before, percent * before[-1])), len(before) - 1)])
 
     def binned(self, edges: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many values lie in each of the half-open bins `edges[i] <= value < edges[i + 1]`."""
+        """Return the number of values in each half-open bin `edges[i] <= value < edges[i + 1]`, int64."""
         before = np.concatenate(([0], np.cumsum(self.counts)))
         return np.rint(np.diff(before[np.searchsorted(self.keys, edges)])).astype(np.int64)
 
 
 def _whole(value: Any) -> int:
-    """The nearest whole number; what is one already is not rounded."""
+    """Return the nearest whole number of a numpy scalar; an int stays exact."""
     found: int | float = value.item()
     return round(found)
 
 
 def summed(keys: NDArray[Any], counts: NDArray[Any]) -> Table:
-    """A table of keys in any order, each any number of times."""
+    """Return the table of keys and counts in any order; the counts of equal keys are added."""
     if not len(keys):
         return Table(keys, counts)
     order = np.argsort(keys, kind="stable")
@@ -132,23 +134,23 @@ def summed(keys: NDArray[Any], counts: NDArray[Any]) -> Table:
 
 
 DENSE = 1 << 20
-"""Ids below this are counted in an array."""
+"""IDs below this value are counted in an array."""
 
 KEPT = 1 << 18
-"""Distinct ids kept of the larger ones."""
+"""The maximum number of distinct larger IDs that are kept."""
 
-_PIECE = 1 << 18  # ids; numpy's bincount casts to 8 bytes an id, and this much stays in the cache
+_PIECE = 1 << 18  # IDs; numpy's bincount casts them to 8 bytes per ID, and so many stay in the cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
-    """How often each id occurs.
+    """The counts of IDs.
 
     Attributes:
-        dense: int64[size], of ids below `DENSE`; the size is a power of two. float64 where it is estimated.
-        sparse: Of larger ids.
-        largest: The largest id, -1 when there is none.
-        clipped: Not all ids of `DENSE` and above were kept.
+        dense: int64[size], the counts of IDs below `DENSE`; the size is a power of two. float64 if estimated.
+        sparse: The counts of larger IDs.
+        largest: The largest ID; -1 without any.
+        clipped: True if not all IDs of `DENSE` and above are kept.
     """
 
     dense: NDArray[Any]
@@ -158,12 +160,12 @@ class Counts:
 
     @staticmethod
     def empty() -> Counts:
-        """Nothing was counted."""
+        """Return counts without IDs."""
         return Counts(np.zeros(1, np.int64), Table.empty(np.uint64))
 
     @staticmethod
     def of(tokens: Tokens) -> Counts:
-        """Count some ids."""
+        """Return the counts of a window of IDs."""
         counter = Counter()
         counter.add(tokens)
         return counter.counts()
@@ -184,17 +186,17 @@ class Counts:
     __hash__ = None  # type: ignore[assignment]
 
     def scaled(self, by: float) -> Counts:
-        """The same, each id counted so many times as often: what a sample says of the whole."""
+        """Return the counts multiplied by `by`: the estimate for a dataset from a sample."""
         return self if by == 1 else replace(self, dense=self.dense * by, sparse=self.sparse.scaled(by))
 
     def count(self, token: int) -> int:
-        """How often an id occurs; of one of `DENSE` and above as far as it was kept."""
+        """Return the count of an ID; 0 for an ID of `DENSE` and above that is not kept."""
         if token < len(self.dense):
             return int(self.dense[token]) if token >= 0 else 0
         return int(self.sparse.counts[self.sparse.keys == token].sum()) if token < 1 << 64 else 0
 
     def without(self, token: int, times: int) -> Counts:
-        """The same with so many fewer of one id."""
+        """Return the counts with `times` occurrences of one ID removed."""
         if not times:
             return self
         dense, sparse = self.dense, self.sparse
@@ -208,14 +210,14 @@ class Counts:
         return Counts(dense, sparse, _top(dense, sparse) if gone else self.largest, self.clipped)
 
     def table(self) -> Table:
-        """All ids that occur (and were kept), ascending, with their counts."""
+        """Return all IDs that are counted (and kept), ascending, with their counts."""
         ids = np.flatnonzero(self.dense)
         keys = np.concatenate([ids.astype(np.uint64), self.sparse.keys.astype(np.uint64)])
         return Table(keys, np.concatenate([self.dense[ids], self.sparse.counts]))
 
     @property
     def distinct(self) -> int:
-        """Number of distinct ids; an estimate (about 0.2 % off) when `clipped`."""
+        """The number of distinct IDs; an estimate (about 0.2 % off) if `clipped`."""
         below = int(np.count_nonzero(self.dense))
         if not self.clipped:
             return below + len(self.sparse)
@@ -224,14 +226,14 @@ class Counts:
 
 
 class Counter:
-    """Counts ids, window by window."""
+    """Counts IDs window by window."""
 
     def __init__(self) -> None:
         self._dense = np.zeros(1, np.int64)
         self._sparse, self._clipped, self._largest = Table.empty(np.uint64), False, -1
 
     def add(self, tokens: Tokens) -> None:
-        """Count a window of ids."""
+        """Count a window of IDs."""
         for a in range(0, len(tokens), _PIECE):
             self._add(tokens[a : a + _PIECE])
 
@@ -241,7 +243,7 @@ class Counter:
             if top >= DENSE:
                 self._add_large(tokens[tokens >= DENSE], top)
                 tokens = tokens[tokens < DENSE]
-            tokens = tokens.view(f"i{tokens.dtype.itemsize}")  # what numpy casts to intp without being asked
+            tokens = tokens.view(f"i{tokens.dtype.itemsize}")  # numpy casts signed integers to intp implicitly
         self._add_dense(np.bincount(tokens, minlength=len(self._dense)))
 
     def _add_dense(self, found: NDArray[np.intp]) -> None:
@@ -257,12 +259,12 @@ class Counter:
         self._clipped |= clipped
 
     def counts(self) -> Counts:
-        """What was counted so far."""
+        """Return the counts so far."""
         return Counts(self._dense, self._sparse, max(self._largest, _top(self._dense, self._sparse)), self._clipped)
 
 
 def _top(dense: NDArray[np.int64], sparse: Table) -> int:
-    """The largest id that occurs, -1 if none does."""
+    """Return the largest ID with a count; -1 without any."""
     if len(sparse):
         return int(sparse.keys[-1])
     found = np.flatnonzero(dense)
@@ -270,7 +272,7 @@ def _top(dense: NDArray[np.int64], sparse: Table) -> int:
 
 
 def _bounded(table: Table) -> tuple[Table, bool]:
-    """At most `KEPT` rows of a table of large ids, those with the smallest hashes; and whether any were left out."""
+    """Return the `KEPT` rows of a table with the smallest hashes, and True if rows were left out."""
     if len(table) <= KEPT:
         return table, False
     hashes = _scrambled(table.keys)
@@ -279,7 +281,7 @@ def _bounded(table: Table) -> tuple[Table, bool]:
 
 
 def _scrambled(ids: NDArray[Any]) -> NDArray[np.uint64]:
-    """A bijection of 64-bit numbers that leaves no pattern (the finaliser of splitmix64): distinct ids never tie."""
+    """Return a hash of each ID (the finalizer of splitmix64, a bijection): distinct IDs have distinct hashes."""
     mixed = ids.astype(np.uint64)
     mixed += np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -291,13 +293,14 @@ PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
 
 _FIGURES = ("min", "mean", *(f"p{percent}" for percent in PERCENTILES), "max")
 _BINS = 24
-_SPREAD = 8  # from which ratio of largest to small on bins grow with the length
+_SPREAD = 8  # if the largest length is this many times the 1st percentile, bins grow with the length
 
 
 def lengths_of(table: Table, unit: str) -> Lengths:
-    """All that is said of lengths.
+    """Return the percentiles, the mean and the histogram of lengths.
 
     Args:
+        table: The lengths.
         unit: "tokens" or "characters".
     """
     if not len(table):
@@ -310,7 +313,7 @@ def lengths_of(table: Table, unit: str) -> Lengths:
 
 
 def histogram(table: Table) -> Histogram:
-    """About 24 bins that suit the lengths: of one width when they are alike, else growing with the length."""
+    """Return a histogram of about 24 bins: of one width if the lengths are similar, else growing with the length."""
     low, high = int(table.keys[0]), int(table.keys[-1])
     if high - low < _BINS:
         scale, edges = "linear", np.arange(low, high + 2)
@@ -322,7 +325,7 @@ def histogram(table: Table) -> Histogram:
 
 
 def _even(low: int, high: int) -> NDArray[np.int64]:
-    """Edges a round number apart."""
+    """Return edges at a distance of 1, 2 or 5 times a power of ten."""
     step, power = 1, 1
     while (high - low) // step >= _BINS:
         step = next(s * power for s in (1, 2, 5, 10) if s * power > step)
@@ -331,7 +334,7 @@ def _even(low: int, high: int) -> NDArray[np.int64]:
 
 
 def _growing(low: int, high: int) -> NDArray[np.int64]:
-    """Edges at 0, 1, 2, 3, 4, 6, 8, 12, 16 ..., or at powers of two when that makes too many."""
+    """Return edges at 0, 1, 2, 3, 4, 6, 8, 12, 16 ..., or at powers of two if those are too many."""
     powers = [1 << k for k in range(high.bit_length() + 1)]
     halves = [p + p // 2 for p in powers if p > 1]
     first, last = max(low, 1).bit_length() - 1, high.bit_length()
@@ -343,12 +346,18 @@ def _growing(low: int, high: int) -> NDArray[np.int64]:
 
 
 def packing(table: Table, seq_len: int, *, separator: bool) -> Packing:
-    """What samples of `seq_len` tokens cost; see `report.Packing`."""
+    """Return the cost of samples of `seq_len` tokens; see `report.Packing`.
+
+    Args:
+        table: The lengths of the documents.
+        seq_len: The length of a sample in tokens.
+        separator: Add one token to each document.
+    """
     packed = table.keys.astype(np.int64) + separator
     counts, documents = table.counts, table.total
     stream = round((packed * counts).sum().item())
     samples = -(-stream // seq_len)
-    # a document of m tokens lies across a border for m - 1 of seq_len places at which it may begin
+    # a document of m tokens crosses a border from m - 1 of the seq_len positions at which it can begin
     cut = round((np.clip(packed - 1, 0, seq_len) * counts).sum().item() / seq_len)
     each = -(-packed // seq_len)
     alone = round((each * counts).sum().item())
@@ -374,18 +383,18 @@ Spelling = Callable[[int], str | None]
 
 
 def spelling(decoder: Decoder | None) -> Spelling:
-    """What an id stands for by itself; nothing without a tokenizer."""
+    """Return a function that decodes a single ID; it returns None without a decoder."""
     return (lambda token: None) if decoder is None else (lambda token: decoder.decode([token]))
 
 
 def ids_of(looked: Counts, counts: Counts, vocab_size: int | None, spelled: Spelling) -> Ids:
-    """All that is said of the ids in the sequences.
+    """Return the statistics of the IDs in the sequences.
 
     Args:
-        looked: Ids that were looked at, without separators.
-        counts: What they say of the whole; the same unless it is a sample.
-        vocab_size: Of --vocab-size or a tokenizer.
-        spelled: See `spelling`.
+        looked: The counts of the IDs that were read, without separators.
+        counts: The counts for the complete dataset: equal to `looked`, unless it is a sample.
+        vocab_size: The size of the vocabulary; None if unknown.
+        spelled: Decodes a single ID; see `spelling`.
     """
     table = counts.table()
     total = table.total
@@ -410,7 +419,7 @@ def ids_of(looked: Counts, counts: Counts, vocab_size: int | None, spelled: Spel
 
 
 def ends_of(counts: Counts, spelled: Spelling) -> Ends:
-    """What is said of first or last tokens."""
+    """Return the statistics of first or last tokens."""
     table = counts.table()
     total = table.total
     top = _listed(table, np.lexsort((table.keys, -table.counts))[:TOP], total, spelled)
@@ -423,7 +432,7 @@ def _listed(table: Table, rows: NDArray[np.intp], total: int, spelled: Spelling)
 
 
 def frequencies(counts: NDArray[Any]) -> Frequencies:
-    """The curve of frequency over rank, at ranks evenly spaced on a log scale."""
+    """Return the curve of frequency over rank, at 200 ranks or fewer that are evenly spaced on a log scale."""
     if not len(counts):
         return Frequencies([], [])
     falling = np.sort(counts)[::-1]

@@ -1,4 +1,4 @@
-"""Statistics of text that nobody tokenised: documents, bytes, characters, fields, duplicates."""
+"""Compute the statistics of text that is not tokenized: documents, bytes, characters, fields and duplicates."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _keys = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextStats:
-    """What is known of some blocks of records; adds up in any order.
+    """The statistics of some blocks of records, which add up in any order.
 
     Attributes:
-        bytes: Of the texts, as UTF-8.
-        lengths: In characters.
-        fields: How many records have each top-level field; of very many names the commonest.
-        invalid: Lines left out.
-        counts: Records of each block.
-        seen: Hashes of the texts.
+        bytes: The size of the texts as UTF-8, in bytes.
+        lengths: The lengths of the texts in characters.
+        fields: The number of records that have each top-level field. Only the 131,072 most frequent names are kept.
+        invalid: The number of lines that are left out.
+        counts: Pairs of a block number and the number of its records.
+        seen: The hashes of the texts.
     """
 
     bytes: int = 0
@@ -57,20 +57,20 @@ class TextStats:
         )
 
     def scaled(self, by: float) -> TextStats:
-        """What a sample of which each text stands for so many says of the whole; hashes are left out."""
+        """Return the estimate for a dataset from a sample with the weight `by`, without hashes."""
         fields = Counter({name: round(count * by) for name, count in self.fields.items()})
         return TextStats(round(self.bytes * by), self.lengths.scaled(by), fields, round(self.invalid * by), self.counts)
 
 
 @dataclass(frozen=True, slots=True)
 class TextSurvey:
-    """What the pass over a reader of texts has shown.
+    """The result of the pass over records of text.
 
     Attributes:
-        records: What was read.
-        stats: The sum, without hashes.
-        store: Hashes of the texts, None when duplicates are not wanted, or take too much memory.
-        blocks: How many blocks the records were read in.
+        records: The records.
+        stats: The sum over all blocks, without hashes.
+        store: The hashes of the texts; None if duplicates are not counted, or take too much memory.
+        blocks: The number of blocks in which the records were read.
     """
 
     records: RecordReader
@@ -79,7 +79,7 @@ class TextSurvey:
     blocks: int = 1
 
     def number(self, position: int) -> int:
-        """The number of a record, from its position in `seen`."""
+        """Return the number of a record from its position in `seen`: block number and number in the block."""
         bits = _local_bits(self.blocks)
         block, local = position >> bits, position & ((1 << bits) - 1)
         return local + sum(count for number, count in self.stats.counts if number < block)
@@ -94,16 +94,19 @@ def measure_texts(
     progress: Progress,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> TextSurvey:
-    """Read all records, which must have been opened with `fields` dropped.
+    """Read all records, and return their statistics. The records must be opened with `--allow-loss fields`.
 
     Args:
+        records: The records.
+        workers: The workers.
         duplicates: Hash every text, unless that takes too much memory.
-        held: Texts that were hashed before these and are still in memory.
-        cancelled: Asked now and then; the pass ends when it says so.
+        held: The number of texts of other datasets whose hashes are in memory.
+        progress: Receives the phase, and the number of bytes that were read.
+        cancelled: Called now and then; the pass ends when it returns True.
 
     Raises:
-        CancelledError: It was asked to end.
-        FormatError: A line is not valid.
+        CancelledError: If `cancelled` returned True.
+        FormatError: If a line is not valid.
     """
     progress.phase("reading text", records.info.size, "bytes")
     store = Store() if duplicates else None
@@ -136,9 +139,10 @@ def _count(job: tuple[RecordReader, bool, int], item: tuple[int, Block]) -> tupl
 
 
 def _local_bits(blocks: int) -> int:
-    """Bits of a record's position for its number in its block; that of the block takes what it needs above them.
+    """Return the number of bits of a record's position that hold its number in its block.
 
-    A block of a compressed file is all of the file, and may hold any number of records.
+    The bits above hold the block number, and are as few as possible: a compressed file is one block, which may hold any
+    number of records.
     """
     return PLACE_BITS - (blocks - 1).bit_length() if blocks > 1 else PLACE_BITS
 
@@ -155,28 +159,31 @@ def _of_texts(texts: Sequence[str], invalid: int, place: int, hashed: bool) -> T
 
 
 def _bounded(names: Counter[str]) -> Counter[str]:
-    """The same, or the commonest: keys that are data (an id, a URL) would fill the memory."""
+    """Return the most frequent names, because keys that are data, such as URLs, would fill the memory."""
     return names if len(names) <= _NAMES else Counter(dict(names.most_common(_NAMES)))
 
 
 def _names(line: bytes) -> Sequence[str]:
-    """Top-level fields of a record; a line that is only a value has none."""
+    """Return the top-level fields of a record; a line that is not an object has none."""
     try:
         return list(_keys.decode(line))
     except (msgspec.DecodeError, UnicodeDecodeError):
-        found = json.loads(line)  # what msgspec refuses and JSON lines allow: NaN, lone surrogates
+        found = json.loads(line)  # JSON lines may hold NaN and lone surrogates, which msgspec refuses
         return list(found) if isinstance(found, dict) else ()
 
 
 _FIELDS, _NAMES = 100, 1 << 17
-_SHOWN = 200  # characters of a repeated text
+_SHOWN = 200  # characters listed of a repeated text
 
 
 @dataclass(frozen=True, slots=True)
 class TextSubject:
-    """One source of text and what the pass has shown of it; attributes as of `stats.Subject`.
+    """A source of text and the result of the pass over it; its attributes are those of `stats.Subject`.
 
-    Text is sampled by blocks, so how many records there are is estimated from the share of the bytes that was read.
+    Attributes:
+        survey: The result of the pass.
+        weight: The number of records of the source that each record represents: 1 without a sample. Text is sampled by
+            blocks, so it is the size of the source over the number of bytes that were read.
     """
 
     source: Source
@@ -187,7 +194,7 @@ class TextSubject:
 
 
 def described_texts(subjects: Sequence[TextSubject]) -> Statistics:
-    """All that is said of one source, or of several as one."""
+    """Return the statistics of one source of text, or of several as one."""
     one = subjects[0]
     total = TextStats()
     for subject in subjects:
@@ -230,6 +237,6 @@ def _repeated(group: Group, subjects: Sequence[TextSubject]) -> RepeatedSequence
     path = str(subject.source.paths[0]) if len(subjects) > 1 else None
     try:
         text = str(subject.survey.records.record(number))[:_SHOWN]
-    except (IndexError, FormatError):  # a sample's records have no number in the whole
+    except (IndexError, FormatError):  # the records of a sample have no number in the complete source
         return RepeatedSequence(group.count, group.length, None, None, None, path)
     return RepeatedSequence(group.count, group.length, number, None, text, path)

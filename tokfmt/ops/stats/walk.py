@@ -1,16 +1,16 @@
-"""The walk over the tokens of datasets: what its parts show adds up, in any order, to what the whole shows.
+"""Walk the tokens of datasets in parallel regions, whose statistics add up in any order.
 
-    sum(Stats of disjoint parts that cover the axis), closed  ==  Stats of the whole, closed
+    sum(Stats of disjoint regions that cover the axis), closed  ==  Stats of the complete axis, closed
 
-Axes are walked as they are stored, separators included, because masking them away costs more than counting:
+Axes are walked as they are stored, with separators, because removing them costs more than counting them:
 
-    Indexed    sequences are told by offsets; each may end with a separator, which is looked at and counted off
-    Streamed   one stream; sequences are what lies between separators, found while it is counted: one read, not two
+    Indexed    offsets delimit the sequences; if each ends with a separator, it is checked and not counted
+    Streamed   separators delimit the sequences of one stream; they are found while counting, so it is read once
 
-A part of an axis need not end where a sequence does. Sequences that lie in it are counted there; one that goes on
-beyond it is *loose*: where it lies is known, and `measure` looks at its two ends (and hashes it) afterwards. In a
-stream nobody knows beforehand where sequences begin: a part keeps the first and last separator it has seen as a
-`Span`; spans that touch are joined, and what lies between their separators is loose.
+A region may end within a sequence. Sequences that are complete in a region are counted there. A sequence that continues
+after the region is *loose*: its interval is known, and `measure` reads its two ends, and hashes it, afterwards. In a
+stream, the starts of sequences are not known beforehand. A region therefore keeps its first and last separator as a
+`Span`. Spans that touch are joined, and the sequence between their separators is loose.
 """
 
 from __future__ import annotations
@@ -38,14 +38,17 @@ _PENDING = 1 << 16
 
 
 class Loose(NamedTuple):
-    """A sequence that is to be looked at later: where it lies on the stored axis, a separator at its end left out."""
+    """The interval on the stored axis of a sequence that is read later.
+
+    On an `Indexed` axis the interval includes the separator at the end, which `content` removes.
+    """
 
     start: int
     stop: int
 
 
 class Span(NamedTuple):
-    """A part of a stream that was read: its bounds, and the first and last separator in it (-1, -1: none)."""
+    """A region of a stream that was read: its bounds, and the positions of its first and last separator (-1: none)."""
 
     start: int
     stop: int
@@ -55,18 +58,18 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stats:
-    """What is known of some parts of a dataset.
+    """The statistics of some regions of a dataset.
 
     Attributes:
-        ids: How often each id occurs, separators included.
-        lengths: Of the sequences that were looked at.
-        first, last: First and last tokens of those that are not empty.
-        masked: Positions that do not count in the loss.
-        seen: Hashes of the sequences; nothing when they are not wanted.
-        loose: Sequences to be looked at later, in order.
-        spans: Parts of a stream, in order, no two of which touch.
-        begun: How many sequences follow a separator in each part of a stream, by where the part begins: those that
-            are not empty, where runs of separators are padding.
+        ids: The counts of the IDs, separators included.
+        lengths: The lengths of the sequences that were read.
+        first, last: The counts of the first and last IDs of sequences that are not empty.
+        masked: The number of positions that do not count in the loss.
+        seen: The fingerprints of the sequences; empty if duplicates are not counted.
+        loose: The sequences to read later, in order.
+        spans: The regions of a stream, in order; no two of them touch.
+        begun: The number of sequences that follow a separator in each region of a stream, by the start of the region.
+            If runs of separators are padding, only sequences that are not empty count.
     """
 
     ids: Counts = field(default_factory=Counts.empty)
@@ -95,7 +98,11 @@ class Stats:
 
 
 def joined(spans: Iterable[Span]) -> tuple[tuple[Span, ...], tuple[Loose, ...]]:
-    """Put together spans that touch; what lies between the separators of two of them is a sequence."""
+    """Join spans that touch.
+
+    Returns:
+        The joined spans, and the sequences between the separators of spans that were joined.
+    """
     done: list[Span] = []
     loose: list[Loose] = []
     for span in sorted(spans):
@@ -111,10 +118,10 @@ def joined(spans: Iterable[Span]) -> tuple[tuple[Span, ...], tuple[Loose, ...]]:
 
 
 class Tally:
-    """Collects the statistics of one part, window by window.
+    """Collects the statistics of one region, window by window.
 
     Args:
-        duplicates: Fingerprint every sequence, so that those that occur again are found.
+        duplicates: Hash every sequence, to find duplicates.
     """
 
     def __init__(self, *, duplicates: bool) -> None:
@@ -130,19 +137,21 @@ class Tally:
         self._masked = 0
 
     def count(self, tokens: Tokens) -> None:
-        """Tokens of the part; each once."""
+        """Count the IDs of a window; each token of the region is passed once."""
         self._ids.add(tokens)
 
     def mask(self, positions: int) -> None:
-        """So many more positions do not count in the loss."""
+        """Add positions that do not count in the loss."""
         self._masked += positions
 
     def sequences(self, tokens: Tokens, starts: Offsets, stops: Offsets, base: int) -> None:
-        """Whole sequences.
+        """Add complete sequences of a window.
 
         Args:
-            starts, stops: int64[n], where each lies in it.
-            base: Position of the window on the axis.
+            tokens: The window.
+            starts: int64[n], the index in the window at which each sequence begins.
+            stops: int64[n], the index after the last token of each sequence.
+            base: The position of the window on the axis.
         """
         if not len(starts):
             return
@@ -159,22 +168,22 @@ class Tally:
             self._seen.append(Seen.of(found, starts + base, stops - starts))
 
     def later(self, start: int, stop: int) -> None:
-        """A sequence that is to be looked at later."""
+        """Add a sequence to read later."""
         self._loose.append(Loose(start, stop))
 
     def span(self, span: Span, begun: int) -> None:
-        """The part of a stream that was read, and how many separators in it have a sequence after them."""
+        """Add the region of a stream that was read, and the number of sequences that follow a separator in it."""
         self._spans.append(span)
         self._begun[span.start] = begun
 
     def long(self, start: int, ends: Tokens, length: int, hashed: Fingerprints | None) -> None:
-        """One sequence that was not read at once.
+        """Add one sequence that is too long to be read at once.
 
         Args:
-            start: Its position.
-            ends: Its first and last token.
-            length: Tokens in it.
-            hashed: Its fingerprint, uint64[1, 2], or None if it is known to be like no other.
+            start: The position of the sequence.
+            ends: Its first and its last ID.
+            length: Its length in tokens.
+            hashed: Its fingerprint, uint64[1, 2]; None if no other sequence has its length.
         """
         self._pending.append((np.array([length]), ends[:1], ends[1:]))
         if hashed is not None:
@@ -189,7 +198,7 @@ class Tally:
             self._pending, self._waiting = [], 0
 
     def done(self) -> Stats:
-        """The statistics of the part."""
+        """Return the statistics of the region."""
         self._settle()
         seen = Seen.nothing()
         if self._seen:
@@ -218,9 +227,9 @@ class Indexed:
     """A stored axis with offsets.
 
     Attributes:
-        stored: The reader; sequences with their separators, if they have any.
-        eos_id: The separator with which every sequence ends, None if there is none.
-        path: For messages.
+        stored: The reader, whose sequences include their separators.
+        eos_id: The separator at the end of every sequence; None without one.
+        path: The path, for messages.
     """
 
     stored: TokenReader
@@ -229,29 +238,29 @@ class Indexed:
 
     @property
     def info(self) -> Info:
-        """Of the stored axis."""
+        """The facts of the stored axis."""
         return self.stored.info
 
     @property
     def content_tokens(self) -> int:
-        """Tokens in the sequences."""
+        """The number of tokens without the separators at the ends of sequences."""
         return self.info.tokens - (self.info.sequences if self.eos_id is not None else 0)
 
     def regions(self, size: int) -> Iterator[tuple[int, int]]:
-        """Disjoint parts that cover the axis; one of no token when there are empty sequences only."""
+        """Yield disjoint regions that cover the axis; an empty region if all sequences are empty."""
         info = self.stored.info
         yield from windows(0, info.tokens, size)
         if not info.tokens and info.sequences:
             yield 0, 0
 
     def mean_length(self) -> float:
-        """Tokens in a sequence, separators included."""
+        """Return the mean length of a sequence in tokens, with its separator."""
         return self.info.tokens / max(self.info.sequences, 1)
 
     def walk(self, start: int, stop: int, tally: Tally) -> None:
-        """Tell the tally of every token in a part, and of every sequence that begins there."""
+        """Add every token of a region to the tally, and every sequence that begins there."""
         first = self._begun_before(start)
-        opened: tuple[Tokens, int, int] | None = None  # what was read of a sequence that goes on, and where it lies
+        opened: tuple[Tokens, int, int] | None = None  # the first tokens of an unfinished sequence, and its interval
         for a, b in list(windows(start, stop)) or [(start, stop)]:
             tokens = self.stored.tokens(a, b)
             tally.count(tokens)
@@ -274,7 +283,7 @@ class Indexed:
         self._mask(start, stop, tally)
 
     def _begun_before(self, position: int) -> int:
-        """How many sequences begin before a position."""
+        """Return the number of sequences that begin before a position."""
         return sequence_at(self.stored, position - 1) + 1 if position and self.info.sequences else 0
 
     def _tell(self, tally: Tally, tokens: Tokens, base: int, bounds: Offsets) -> None:
@@ -288,13 +297,13 @@ class Indexed:
     def _unended(self, tokens: Tokens, base: int, starts: Offsets, stops: Offsets) -> CorruptError:
         wrong = (stops < starts) | (tokens[np.maximum(stops, 0)] != self.eos_id)
         k = int(np.argmax(wrong))
-        before = int(np.count_nonzero(starts[:k] == starts[k]))  # empty ones begin at the same place
+        before = int(np.count_nonzero(starts[:k] == starts[k]))  # empty sequences begin at the same position
         return CorruptError(
             self.path,
             f"sequence {self._begun_before(base + int(starts[k])) + before:,} does not end with the separator "
             f"{self.eos_id}",
             found=int(tokens[stops[k]]) if stops[k] >= starts[k] else "nothing",
-            remedy=f"{Option('eos', 'none')} reads the sequences as they are stored, with whatever ends them",
+            remedy=f"{Option('eos', 'none')} reads the sequences as they are stored, with their last tokens",
         )
 
     def _mask(self, start: int, stop: int, tally: Tally) -> None:
@@ -304,7 +313,11 @@ class Indexed:
                 tally.mask(b - a - int(np.count_nonzero(stored.masks(a, b))))
 
     def content(self, loose: Loose) -> Loose:
-        """A loose sequence without the separator at its end, which is looked at."""
+        """Return a loose sequence without the separator at its end.
+
+        Raises:
+            CorruptError: If the sequence does not end with the separator.
+        """
         if self.eos_id is None:
             return loose
         end = loose.stop - 1
@@ -314,31 +327,32 @@ class Indexed:
         return Loose(loose.start, loose.stop - 1)
 
     def leftover(self, stats: Stats) -> list[Loose]:
-        """Sequences that no part has told of: none."""
+        """Return the loose sequences; the axis has no others."""
         return list(stats.loose)
 
     def with_empties(self, stats: Stats) -> Stats:
-        """The same: parts have told of all sequences."""
+        """Return the statistics unchanged, because the regions have counted empty sequences as well."""
         return stats
 
     def separators(self, stats: Stats) -> int:
-        """Separators on the axis that are not part of a sequence."""
+        """Return the number of separators on the axis that are not part of a sequence."""
         return stats.lengths.total if self.eos_id is not None else 0
 
-    def number(self, position: int, begun: Mapping[int, int]) -> int:  # noqa: ARG002 - offsets tell it
-        """The number of the sequence that begins at a position and is not empty."""
+    def number(self, position: int, begun: Mapping[int, int]) -> int:  # noqa: ARG002 - the offsets suffice
+        """Return the number of the sequence that begins at a position and is not empty."""
         return sequence_at(self.stored, position)
 
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """A stored stream, split at a separator. What runs of separators are, its `info.separators` tells: see `SplitAt`.
+    """A stored stream that is split at a separator; `info.separators` decides if runs of separators are padding.
 
-    Parts tell of sequences that are not empty; how many others there are is known when all separators are counted.
+    Regions count the sequences that are not empty. The number of empty sequences is known once all separators are
+    counted. See `SplitAt` for the meaning of runs of separators.
 
     Attributes:
         stored: The reader.
-        eos_id: Where to split.
+        eos_id: The separator.
     """
 
     stored: TokenReader
@@ -346,20 +360,20 @@ class Streamed:
 
     @property
     def info(self) -> Info:
-        """Of the stored stream."""
+        """The facts of the stored stream."""
         return self.stored.info
 
     @property
     def padded(self) -> bool:
-        """Separators in a row are padding; else each ends or begins a sequence, empty ones too."""
+        """True if runs of separators are padding; otherwise there are empty sequences between them."""
         return self.info.separators is Separators.BETWEEN
 
     def regions(self, size: int) -> Iterator[tuple[int, int]]:
-        """Disjoint parts that cover the stream."""
+        """Return disjoint regions that cover the stream."""
         return windows(0, self.stored.info.tokens, size)
 
     def mean_length(self) -> float:
-        """Tokens in a sequence, separators included; estimated by a look at some places of the stream."""
+        """Return the mean length of a sequence in tokens, with its separator, estimated from 16 places."""
         total = self.info.tokens
         looked = found = 0
         for start in range(0, total, max(_PROBE, -(-total // _PROBES))):
@@ -369,10 +383,10 @@ class Streamed:
         return looked / max(found, 1)
 
     def walk(self, start: int, stop: int, tally: Tally) -> None:
-        """Tell the tally of every token in a part, and of every sequence between two separators in it."""
+        """Add every token of a region to the tally, and every sequence between two of its separators."""
         first = last = -1
         begun = separators = 0
-        piece: Tokens | None = None  # what was read of the sequence after the last separator
+        piece: Tokens | None = None  # the first tokens of the sequence after the last separator
         for a, b in windows(start, stop):
             tokens = self.stored.tokens(a, b)
             tally.count(tokens)
@@ -380,7 +394,7 @@ class Streamed:
             at = np.flatnonzero(tokens == self.eos_id)
             separators += len(at)
             if not len(at):
-                piece = None  # it goes on through a whole window, or beyond the part
+                piece = None  # the sequence fills a complete window, or continues after the region
                 continue
             head = int(at[0])
             if first < 0:
@@ -400,11 +414,11 @@ class Streamed:
         tally.span(Span(start, stop, first, last), begun if self.padded else separators)
 
     def content(self, loose: Loose) -> Loose:
-        """A loose sequence as it is; separators are outside."""
+        """Return a loose sequence unchanged, because it includes no separator."""
         return loose
 
     def leftover(self, stats: Stats) -> list[Loose]:
-        """Loose sequences, with what lies before the first separator and after the last."""
+        """Return the loose sequences, and the sequences before the first and after the last separator."""
         found = list(stats.loose)
         total = self.stored.info.tokens
         for span in stats.spans:
@@ -413,30 +427,30 @@ class Streamed:
         return found
 
     def with_empties(self, stats: Stats) -> Stats:
-        """The same when all parts and all that is loose have been counted, with the sequences that are empty."""
+        """Return the statistics with the empty sequences, once all regions and all loose sequences are counted."""
         if self.padded or not self.info.tokens:
             return stats
-        edge = 0 if self.info.separators is Separators.BEFORE else self.info.tokens - 1  # no separator need stand there
+        edge = 0 if self.info.separators is Separators.BEFORE else self.info.tokens - 1  # may lack its separator
         loose = int(int(self.stored.tokens(edge, edge + 1)[0]) != self.eos_id)
         empties = self.separators(stats) + loose - stats.lengths.total
         return replace(stats, lengths=stats.lengths + Table.of(np.zeros(empties, np.int64)))
 
     def separators(self, stats: Stats) -> int:
-        """Separators in the stream."""
+        """Return the number of separators in the stream."""
         return stats.ids.count(self.eos_id)
 
     def number(self, position: int, begun: Mapping[int, int]) -> int:
-        """The number of the sequence that begins at a position.
+        """Return the number of the sequence that begins at a position.
 
         Args:
-            position: Where it begins.
-            begun: See `Stats`; of parts that cover the stream, in any order: parts come as they are done.
+            position: The position.
+            begun: See `Stats`. The regions cover the stream, and may be in any order, as they finish in any order.
         """
-        before = position - 1  # the separator that it follows; the sequences of those before that come before it
+        before = position - 1  # the separator before the sequence; earlier separators belong to earlier sequences
         if before < 0:
             return 0
         headed = int(self.stored.tokens(0, 1)[0]) == self.eos_id
-        start = max(part for part in begun if part <= before)  # the part that the separator is in
+        start = max(part for part in begun if part <= before)  # the region that holds the separator
         count = sum(sequences for part, sequences in begun.items() if part < start)
         if not self.padded:
             for a, b in windows(start, position):
@@ -453,7 +467,7 @@ StatsAxis = Indexed | Streamed
 
 
 def axis_of(reader: TokenReader, path: str) -> StatsAxis:
-    """The axis beneath a reader without separators, as `ops.source.open` gives them."""
+    """Return the stored axis under a reader without separators, as `ops.source.open` returns it."""
     if isinstance(reader, WithoutTrailing):
         return Indexed(reader.source, reader.eos_id, path)
     if isinstance(reader, SplitAt):
@@ -466,26 +480,26 @@ R = TypeVar("R")
 
 _REGION = 1 << 23
 _SMALLEST = 1 << 19
-_ROWS = 1 << 18  # sequences in a region, as far as that can be known beforehand
-_TOGETHER = 256  # loose sequences looked at by one task
+_ROWS = 1 << 18  # sequences per region, by their mean length
+_TOGETHER = 256  # loose sequences that one task reads
 
 
 class CancelledError(TokfmtError):
-    """Whoever watches the pass asked for its end."""
+    """The caller ended the pass."""
 
 
 @dataclass(slots=True)
 class Survey:
-    """What the pass over one axis has shown.
+    """The result of the pass over one axis.
 
     Attributes:
-        axis: What was walked.
-        stats: The sum over all parts; nothing in it is loose once it is closed.
-        store: Fingerprints of all sequences, None when duplicates are not wanted.
-        begun: Of a stream, how many sequences begin in each part; see `Stats`.
-        loose: Sequences that no part saw whole.
-        error: Why the axis could not be walked to its end; what was found until then is of no use.
-        notes: What a person should be told.
+        axis: The axis.
+        stats: The sum over all regions. Once it is closed, it has no loose sequences.
+        store: The fingerprints of all sequences; None if duplicates are not counted.
+        begun: The number of sequences that begin in each region of a stream; see `Stats`.
+        loose: The sequences that are not complete in any region.
+        error: The error that ended the walk, which makes the other attributes meaningless; None without one.
+        notes: Notes on the result.
     """
 
     axis: StatsAxis
@@ -511,18 +525,21 @@ def measure(
     progress: Progress,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> list[Survey]:
-    """Walk some axes, one after the other, each on all workers.
+    """Walk axes one after the other, each on all workers.
 
     Args:
-        duplicates: Fingerprint every sequence: equal ones are found in different datasets too, whatever their dtypes.
-            Not done, and noted, where that takes too much memory.
-        cancelled: Asked now and then; the pass ends when it says so.
+        axes: The axes.
+        workers: The workers.
+        duplicates: Hash every sequence, to find equal sequences also in different datasets and dtypes. If that takes
+            too much memory, it is left out, and a note says so.
+        progress: Receives the phase, and the number of tokens that were counted.
+        cancelled: Called now and then; the pass ends when it returns True.
 
     Returns:
-        A survey of each; that of a damaged dataset has its `error`.
+        A survey per axis. The survey of a damaged dataset has its `error`.
 
     Raises:
-        CancelledError: It was asked to end.
+        CancelledError: If `cancelled` returned True.
     """
     progress.phase("counting", sum(axis.info.tokens for axis in axes), "tokens")
     surveys: list[Survey] = []
@@ -555,14 +572,14 @@ def measure(
 
 
 def _give_up(surveys: Sequence[Survey]) -> None:
-    """Forget the fingerprints: what repeats is not told of a part."""
+    """Discard all fingerprints, because duplicates are not counted for a part of the datasets."""
     for survey in surveys:
         survey.store = None
 
 
 @contextmanager
 def _failing(survey: Survey) -> Iterator[None]:
-    """A dataset that is damaged ends its own survey only."""
+    """Record the error of a damaged dataset in its survey, so that the other datasets are still counted."""
     try:
         yield
     except FormatError as error:
@@ -584,7 +601,7 @@ def _walked(
 
 
 def _size(axis: StatsAxis) -> int:
-    """Tokens in a region: fewer where sequences are short, for each takes memory."""
+    """Return the size of a region in tokens: smaller for short sequences, because each sequence takes memory."""
     return min(_REGION, max(_SMALLEST, int(_ROWS * axis.mean_length())))
 
 
@@ -604,7 +621,7 @@ def _count(job: _Job, region: tuple[int, int]) -> tuple[Stats, int]:
 
 
 def _lengths_alike(surveys: Sequence[Survey]) -> Table:
-    """Lengths of more than a window that several sequences have: only these can be duplicates."""
+    """Return the lengths beyond a window that several sequences have: only such long sequences can be duplicates."""
     lengths = [loose.stop - loose.start for survey in surveys for loose in survey.loose]
     found = Table.of(np.asarray(lengths, np.int64))
     for survey in surveys:
@@ -614,7 +631,7 @@ def _lengths_alike(surveys: Sequence[Survey]) -> Table:
 
 
 def _batches(loose: Sequence[Loose], alike: Table) -> Iterator[list[tuple[Loose, bool]]]:
-    """Loose sequences to look at together, and whether each must be hashed."""
+    """Yield batches of loose sequences, each with True if it must be hashed."""
     known = set(alike.keys.tolist())
     batch: list[tuple[Loose, bool]] = []
     for one in sorted(loose):
@@ -628,7 +645,7 @@ def _batches(loose: Sequence[Loose], alike: Table) -> Iterator[list[tuple[Loose,
 
 
 def _look(job: _Job, batch: Sequence[tuple[Loose, bool]]) -> Stats:
-    """The statistics of loose sequences, whose tokens have been counted already."""
+    """Return the statistics of loose sequences, whose tokens are already counted."""
     tally = Tally(duplicates=job.duplicates)
     for loose, hashed in batch:
         start, stop = job.axis.content(loose)
