@@ -294,7 +294,7 @@ def test_an_empty_file_is_of_no_kind(tmp_path):
         assert sorted(one.sequences for one in report.datasets) == [0, 1]
         assert (report.total.sequences, report.total.text.characters) == (1, 7)
     assert measured(empty, PACK).total.tokens == measured(PACK).datasets[0].tokens
-    with pytest.raises(OptionError, match="holds text, other paths hold token ids"):
+    with pytest.raises(OptionError, match="holds text, other paths hold token IDs"):
         measured(text, PACK)
 
 

@@ -22,8 +22,8 @@ BASE = {"source": [{"path": "a.pbin"}]}
         ({"seq_len": "4"}, "seq_len is of the wrong type: expected a whole number, found '4'"),
         ({"seq_len": True}, "seq_len is of the wrong type"),
         ({"seq_len": 4.5}, "seq_len is of the wrong type"),
-        ({"tokfmt": 2}, "is of version 2 of the language. This tokfmt knows version 1"),
-        ({"source": []}, "names no source"),
+        ({"tokfmt": 2}, "is of version 2 of the language. This tokfmt reads version 1"),
+        ({"source": []}, "has no source"),
         ({"source": [{"path": "a", "wieght": 1}]}, '[[source]] 1: unknown key "wieght". Did you mean weight?'),
         ({"source": [{"name": "web"}]}, '[[source]] "web": has no path'),
         ({"source": [{"path": "a", "weight": 0}]}, "its weight is 0: expected more than 0"),
@@ -32,18 +32,18 @@ BASE = {"source": [{"path": "a.pbin"}]}
         ({"source": [{"path": "a", "weight": float("inf")}]}, "weight is of the wrong type"),
         ({"source": [{"path": "a", "weight": 1}, {"path": "b"}]}, 'source "b" has no weight, and others have'),
         ({"source": [{"path": "a", "weight": 1, "tokens": 9}]}, "has a weight and a quota"),
-        ({"source": [{"path": "a", "name": "x"}, {"path": "b", "name": "x"}]}, 'two sources are named "x"'),
+        ({"source": [{"path": "a", "name": "x"}, {"path": "b", "name": "x"}]}, 'two sources have the name "x"'),
         ({"source": [{"path": "a", "filter": "garbige"}], "filter": {"garbages": {}}}, "Did you mean garbages?"),
-        ({"source": [{"path": "a", "eos": 5}]}, 'unknown key "eos". It stands above the first [[source]]'),
-        ({"weight": 1}, 'unknown key "weight". It stands below a [[source]]'),
-        ({"source": [{"path": "a", "min_words": 5}]}, 'unknown key "min_words". It stands below a [filter.NAME]'),
+        ({"source": [{"path": "a", "eos": 5}]}, 'unknown key "eos". Write it above the first [[source]]'),
+        ({"weight": 1}, 'unknown key "weight". Write it below a [[source]]'),
+        ({"source": [{"path": "a", "min_words": 5}]}, 'unknown key "min_words". Write it below a [filter.NAME]'),
         ({"filter": {"g": {"min_wrds": 5}}}, '[filter.g]: unknown key "min_wrds". Did you mean min_words?'),
         ({"tokens": 5, "epochs": 2}, "has both tokens and epochs"),
-        ({"pack": "stream"}, "pack is about samples, and there is no seq_len"),
+        ({"pack": "stream"}, "pack needs seq_len. Add seq_len"),
         ({"shuffle": "samples"}, 'shuffle = "samples" needs seq_len'),
-        ({"seq_len": 4, "pack": "document", "labels": "disjoint"}, 'It is for pack = "stream"'),
+        ({"seq_len": 4, "pack": "document", "labels": "disjoint"}, 'Leave it out; it is for pack = "stream"'),
         ({"seq_len": 4, "pack": "stored", "labels": "same"}, 'labels = "same" with pack = "stored". Leave it out'),
-        ({"seq_len": 4, "pack": "bestfit", "tail": "drop"}, "Only a stream has a last sample"),
+        ({"seq_len": 4, "pack": "bestfit", "tail": "drop"}, "only a stream has an incomplete last sample"),
         ({"seq_len": 4, "long": "split"}, 'long with pack = "stream"'),
         ({"eos": -1}, "eos is out of bounds"),
         ({"eos": "nothing"}, 'eos = "nothing": expected a whole number, none'),
@@ -57,7 +57,7 @@ BASE = {"source": [{"path": "a.pbin"}]}
         ({"source": [{"path": {"a": 1}}]}, "[[source]] 1: path is of the wrong type: expected a list of text"),
         ({"source": [{"path": "a", "filter": {"g": 1}}]}, "[[source]] 1: filter is of the wrong type"),
         ({"source": [{"path": "a", "options": {"x": [1]}}]}, "[[source]] 1: options is of the wrong type"),
-        ({"source": [{"path": "a\0b"}]}, '[[source]] 1: "a\\x00b" is no path: it holds a null character'),
+        ({"source": [{"path": "a\0b"}]}, '[[source]] 1: "a\\x00b" is not a path: it holds a null character'),
         ({"source": [{"path": "a", "filter": "\x1b[31m"}]}, "Add a table [filter.\\x1b[31m]"),
         ({"filter": {"\x1b[31m": {"min": 5}}}, "[filter.\\x1b[31m]: unknown key"),
     ],
@@ -72,13 +72,13 @@ def test_errors_name_what_is_wrong_and_what_to_do(table, told):
 def test_errors_of_files(tmp_path):
     path = tmp_path / "mix.toml"
     for content, told in (
-        (b"tokfmt = 1\n[[source]\n", "is no TOML"),
-        (b"seq_len = 4\n[[source]]\npath = 'a'\n", "says nothing of its version"),
-        (b"tokfmt = 1\n[[source]]\n" + b"a." * (1 << 22), "a key of more than 16 parts at byte 22"),
-        (b"tokfmt = 1\n[[source]]\n" + b'"a"  .' * (1 << 20), "a key of more than 16 parts at byte 22"),
-        (b"tokfmt = 1\n\xff\n[[source]]\n", "is no TOML"),
-        (b"tokfmt = " + b"[" * 5000, "is no TOML"),
-        (b"tokfmt = 1\nseed = " + b"1" * 5000, "is no TOML"),
+        (b"tokfmt = 1\n[[source]\n", "is not TOML"),
+        (b"seq_len = 4\n[[source]]\npath = 'a'\n", "does not state its version"),
+        (b"tokfmt = 1\n[[source]]\n" + b"a." * (1 << 22), "a key of more than 64 parts at byte 22"),
+        (b"tokfmt = 1\n[[source]]\n" + b'"a"  .' * (1 << 20), "a key of more than 64 parts at byte 22"),
+        (b"tokfmt = 1\n\xff\n[[source]]\n", "is not TOML"),
+        (b"tokfmt = " + b"[" * 5000, "is not TOML"),
+        (b"tokfmt = 1\nseed = " + b"1" * 5000, "is not TOML"),
     ):
         path.write_bytes(content)
         with pytest.raises(FormatError, match=told):
@@ -131,7 +131,7 @@ def test_words_and_blend_lists():
     assert entries_of(["0.7", "a_document", "0.3", "b_document"], Path("out")) == [
         {"path": "../a_document", "weight": 0.7}, {"path": "../b_document", "weight": 0.3},
     ]  # fmt: skip
-    with pytest.raises(TokfmtError, match="their number is odd"):
+    with pytest.raises(TokfmtError, match="expected an even number of words, found "):
         entries_of(["0.7", "a", "0.3"], Path())
     with pytest.raises(TokfmtError, match="a weight is expected here, before d"):
         entries_of(["0.7", "a", "c", "d"], Path())

@@ -1,12 +1,12 @@
-"""A recipe is a dataset that is computed, not stored: sources, how they are mixed, cut into samples and ordered.
+"""Compute datasets from recipes: a recipe lists sources, and how they are mixed, cut into samples and ordered.
 
-language     the TOML file as frozen dataclasses; every error a sentence
-order        permutations, the even tree of weights, which samples a rank takes at a step
-axis         the sequences of a list of sources in one row, each with its separator
-packing      which intervals of that row a sample is made of: stream, document, bestfit, stored
-fields       input_ids, labels, loss_mask, position_ids, document_ids, cu_seqlens of some samples
-samples      the reader: sequence k is sample k
-documents    the reader of a recipe without `seq_len`
-explain      what each source gives to the whole, as a tree
-cache        arrays that are computed once a machine, and mapped by all processes
+language     the TOML file as frozen dataclasses
+documents    the joined axis of sources, quotas, and the reader of a recipe without `seq_len`
+order        permutations, the tree of weights, and the samples that a rank takes at a step
+packing      the intervals of the axis in a sample: stream, document, bestfit, stored
+samples      the reader of a recipe with `seq_len`: sequence k is sample k
+fields       the arrays of samples: input_ids, labels, loss_mask, position_ids, document_ids, cu_seqlens
+amounts      the contribution of each source to a recipe, or to a range of it
+tree         the same as the rows of `tokfmt recipe`, with the sources of recipes
+cache        arrays that are computed once per machine, and mapped by all processes
 """

@@ -1,7 +1,11 @@
-"""What each source gives to a recipe, or to a range of it: counted exactly, from indexes alone.
+"""Count the contribution of each source to a recipe, or to a range of it, exactly and from indexes alone.
 
-Whole passes over one source follow from its packing. Where sources are packed together, a pass is taken in part, or a
-source is a recipe itself, the sequences of a pass are counted window by window, in memory that does not depend on them.
+Complete passes over one source follow from its packing. In three cases the sequences of a pass are counted in windows,
+with memory that does not depend on their number:
+
+- sources are packed together,
+- a pass is not complete,
+- a source is a recipe.
 """
 
 from __future__ import annotations
@@ -17,22 +21,23 @@ from tokfmt.recipes.documents import Documents
 from tokfmt.recipes.packing import Packing, Some
 from tokfmt.recipes.samples import Drawn, Samples
 
-_AT_ONCE = 1 << 18  # documents
-_ROWS = 1 << 12  # samples of a recipe among the sources, which are followed one by one
+_AT_ONCE = 1 << 18  # documents per window
+_ROWS = 1 << 12  # samples per window of a source that is a recipe, because each is resolved by itself
 
 
 @dataclass(slots=True)
 class Amount:
-    """What a source gives.
+    """The contribution of a source.
 
     Attributes:
-        tokens: In the result; of samples all positions but padding, so separators as well.
-        passes: How often a sequence of the source is in the result, on average over those that its filters and its
-            quota take. Of samples: `tokens` over the positions of the source that the samples of one pass hold.
-        cut: Its sequences in the result that samples cut, each counted once; None if it was not asked for, and of
-            documents, which stay whole.
-        documents: How many are in the result; 0 of samples, which hold parts of them.
-        inner: The same of each source of the recipe that it is; empty for a dataset.
+        tokens: The number of tokens in the result. For samples, all positions except padding, separators included.
+        passes: The mean number of times that a sequence of the source is in the result, over the sequences that its
+            filters and its quota take. For samples: `tokens` over the positions of the source in the samples of one
+            pass.
+        cut: The number of its sequences in the result that samples cut, each counted once. None for documents, which
+            are not cut, and if cuts are not counted.
+        documents: The number of documents in the result; 0 for samples, which hold parts of documents.
+        inner: The contributions of the sources of a source that is a recipe; empty for a dataset.
     """
 
     tokens: int = 0
@@ -42,7 +47,7 @@ class Amount:
     inner: list[Amount] = field(default_factory=list)
 
     def add(self, other: Amount) -> None:
-        """Add what the same source gives besides; nothing of `cut`."""
+        """Add another contribution of the same source; `cut` and `documents` stay unchanged."""
         self.tokens, self.passes = self.tokens + other.tokens, self.passes + other.passes
         if not self.inner:
             self.inner = [Amount() for _ in other.inner]
@@ -51,23 +56,26 @@ class Amount:
 
 
 def amounts(view: Samples | Documents, first: int = 0, last: int | None = None, *, cut: bool = False) -> list[Amount]:
-    """What each source gives to samples or documents `first <= k < last`; None: to the end.
+    """Return the contribution of each source to the samples or documents `first <= k < last`.
 
     Args:
-        cut: Count the sequences that samples cut, which takes a walk over all of them.
+        view: The opened recipe.
+        first: The first sample or document.
+        last: The end of the range; None for the end of the recipe.
+        cut: Count the sequences that samples cut. This takes a walk over all sequences.
     """
     last = view.info.sequences if last is None else last
     return _of_samples(view, first, last, cut=cut) if isinstance(view, Samples) else _of_documents(view, first, last)
 
 
 def filled(reader: TokenReader) -> int:
-    """Sequences that have a token."""
+    """Return the number of sequences that are not empty."""
     count = reader.info.sequences
     return sum(int(np.count_nonzero(np.diff(reader.offsets(a, b)))) for a, b in windows(0, count, _AT_ONCE))
 
 
 class _Tally:
-    """Sequences and tokens by source, and by the sources of recipes among them."""
+    """The counts of sequences and tokens by source, and by the sources of sources that are recipes."""
 
     def __init__(self, recipe: Documents | Samples) -> None:
         self.recipe, count = recipe, len(recipe.sources)
@@ -76,7 +84,13 @@ class _Tally:
         self.inner = {k: _Tally(one) for k, one in enumerate(readers) if isinstance(one, (Documents, Samples))}
 
     def add(self, source: Numbers, numbers: Numbers, tokens: Numbers) -> None:
-        """Sequences by their numbers in sources, and how many tokens each of them gives; none of those without any."""
+        """Count sequences that contribute tokens.
+
+        Args:
+            source: int64[n], the source of each sequence.
+            numbers: int64[n], its number in the source.
+            tokens: int64[n], the number of tokens that it contributes; sequences with 0 do not count.
+        """
         count, given = len(self.tokens), np.flatnonzero(tokens)
         self.sequences += np.bincount(source[given], minlength=count)
         self.tokens += np.bincount(source, tokens, count).astype(np.int64)
@@ -85,7 +99,7 @@ class _Tally:
             inner.follow(numbers[mine], tokens[mine])
 
     def follow(self, numbers: Numbers, tokens: Numbers) -> None:
-        """The same of sequences of the recipe."""
+        """Count sequences of this recipe, by their numbers in it, for its sources."""
         if isinstance(self.recipe, Documents):
             self.add(*self.recipe.origins(numbers), tokens)
             return
@@ -94,18 +108,18 @@ class _Tally:
             self.add(spans.source, spans.sequence, spans.stop - spans.start)
 
     def plus(self, other: _Tally, times: int = 1) -> None:
-        """Add another tally of the same recipe."""
+        """Add another tally of the same recipe, `times` times."""
         self.sequences += other.sequences * times
         self.tokens += other.tokens * times
         for k, inner in self.inner.items():
             inner.plus(other.inner[k], times)
 
     def inside(self, k: int, whole: _Tally) -> list[Amount]:
-        """What the sources of source k give, if it is a recipe; `whole`: the tally of one pass."""
+        """Return the contributions of the sources of source k, if it is a recipe; `whole` is the tally of one pass."""
         return self.inner[k].given(whole.inner[k]) if k in self.inner else []
 
     def given(self, whole: _Tally) -> list[Amount]:
-        """What the sources give; `whole`: the tally of one pass over the recipe that this one is inside of."""
+        """Return the contribution of each source; `whole` is the tally of one pass over the outer recipe."""
         found = list[Amount]()
         once = amounts(self.recipe) if isinstance(self.recipe, Samples) else None
         for k, source in enumerate(self.recipe.sources):
@@ -137,27 +151,27 @@ def _of_documents(view: Documents, first: int, last: int) -> list[Amount]:
 
 
 class _Cuts:
-    """Sequences that samples cut, by source."""
+    """The sequences that samples cut, by source."""
 
     def __init__(self, view: Samples, lists: list[Drawn]) -> None:
         self.counts = np.zeros(len(view.sources), np.int64)
         walks = np.zeros(len(view.sources), np.int64)
         for one in lists:
             walks[one.packing.axis.numbers] += 1 if one.whole else len(one.parts)
-        self.marks: dict[int, NDArray[np.bool_]] = {  # where a sequence may come twice
+        self.marks: dict[int, NDArray[np.bool_]] = {  # of sources whose sequences can be counted twice
             k: np.zeros(source.all_of_it.info.sequences, np.bool_)
             for k, source in enumerate(view.sources)
             if walks[k] > 1 or source.once < source.info.sequences
         }
 
     def add(self, source: Numbers, numbers: Numbers, cut: NDArray[np.bool_]) -> None:
-        """Sequences by their numbers in sources, and which of them are cut."""
+        """Add sequences by their sources and their numbers there, with True for each that is cut."""
         self.counts += np.bincount(source[cut], minlength=len(self.counts))
         for k, marks in self.marks.items():
             marks[numbers[cut & (source == k)]] = True
 
     def of(self, k: int) -> int:
-        """How many sequences of a source."""
+        """Return the number of sequences of a source that are cut."""
         return int(self.marks[k].sum() if k in self.marks else self.counts[k])
 
 
@@ -185,7 +199,7 @@ def _of_samples(view: Samples, first: int, last: int, *, cut: bool) -> list[Amou
 
 
 def _of_pass(view: Samples, one: Drawn, cuts: _Cuts | None) -> _Tally:
-    """What one pass over a list holds."""
+    """Return the tally of one pass over a list."""
     tally, (k, *others) = _Tally(view), one.packing.axis.numbers
     if others or k in tally.inner or cuts:
         return _walked(view, one.packing, _every, cuts)
@@ -194,7 +208,7 @@ def _of_pass(view: Samples, one: Drawn, cuts: _Cuts | None) -> _Tally:
 
 
 def _walked(view: Samples, packing: Packing, some: Some, cuts: _Cuts | None) -> _Tally:
-    """What some samples of a pass hold."""
+    """Return the tally of the selected samples of a pass."""
     tally, names = _Tally(view), np.array(packing.axis.numbers, np.int64)
     for held in packing.held(some):
         source, numbers = packing.axis.located(held.places)

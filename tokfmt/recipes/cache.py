@@ -1,12 +1,15 @@
-"""Arrays that are computed once on a machine, written to the user's cache, and mapped by all processes.
+"""Compute arrays once per machine, keep them in the user's cache, and map them in all processes.
 
-    $XDG_CACHE_HOME/tokfmt/recipes/KEY-NAME.i64     little-endian integers and nothing else
-    $XDG_CACHE_HOME/tokfmt/recipes/KEY.json         what is known of sources, and where their tokens lie
+    $XDG_CACHE_HOME/tokfmt/recipes/KEY-NAME.i64     little-endian int64, without a header
+    $XDG_CACHE_HOME/tokfmt/recipes/KEY.json         facts of sources, and the byte offsets of their tokens
 
-KEY is a hash of all that the array depends on: files with their sizes, times and inodes, and how they are read. An
-array is written under a lock, KEY.lock, to a hidden name that begins with KEY, and renamed, so it is complete or not
-there. What is small is held in memory and never written. When something is written, hidden files go whose lock is free,
-as the process that wrote them was killed, and files that were not asked for in thirty days.
+KEY is a hash of all facts that the array depends on: files with their sizes, times and inodes, and how they are read.
+
+- An array is written under the lock KEY.lock to a hidden name that begins with KEY, and then renamed. It is complete,
+  or it does not exist.
+- Arrays of at most 1 MiB are held in memory and not written.
+- Each write also removes files that were not used for 30 days, and hidden files whose lock is free, because the
+  process that wrote them was killed.
 """
 
 from __future__ import annotations
@@ -41,16 +44,16 @@ from tokfmt.core.text_format import printable
 
 Numbers = NDArray[np.int64]
 SMALL = 1 << 20
-"""Bytes; what takes no more is held in memory."""
+"""Arrays of at most this number of bytes are held in memory."""
 
 _UNUSED = 30 * 86400  # seconds
-_PATIENCE = 600.0  # seconds that a process waits for another that computes the same
+_PATIENCE = 600.0  # seconds that a process waits for another that computes the same arrays
 _SUFFIX = ".i64"
 _NOTES: ContextVar[dict[str, None] | None] = ContextVar("what the cache does not keep", default=None)
 
 
 class Column:
-    """int64[n], in memory or mapped from the cache. Picklable; what is mapped is mapped again where it is unpickled."""
+    """int64[n], in memory or mapped from the cache. It is picklable; a mapped array is mapped again on unpickling."""
 
     def __init__(self, array: Numbers | None = None, path: Path | None = None) -> None:
         self.path = path
@@ -67,7 +70,7 @@ class Column:
 
 
 def _mapped(path: Path) -> Numbers:
-    # plain arrays: those of numpy's memmap class cost a microsecond more at every step
+    # a plain array, because each operation on numpy's memmap class takes a microsecond more
     with own_file(path) as fd:
         if not os.fstat(fd).st_size:
             return np.empty(0, np.int64)
@@ -76,14 +79,15 @@ def _mapped(path: Path) -> Numbers:
 
 
 Parts = Callable[[], Iterator[Sequence[Numbers]]]
-"""Computes arrays, part by part, each to be put after the one before."""
+"""Yields the parts of arrays, in order: one array per name."""
 
 
 def directory() -> Path:
-    """Where arrays are kept, made if need be.
+    """Return the directory of the cache, and create it if it does not exist.
 
     Raises:
-        TokfmtError, OSError: It cannot be, or belongs to somebody else.
+        OSError: If the directory cannot be created.
+        TokfmtError: If it belongs to another user.
     """
     place = _place()
     place.parent.mkdir(parents=True, exist_ok=True)
@@ -97,13 +101,13 @@ def _place() -> Path:
 
 
 def key_of(*facts: object) -> str:
-    """A name for what depends on these facts alone."""
+    """Return the cache key of facts: 40 hexadecimal digits."""
     return hashlib.sha256(json.dumps(facts, default=str, sort_keys=True).encode()).hexdigest()[:40]
 
 
 @contextlib.contextmanager
 def unkept() -> Iterator[dict[str, None]]:
-    """Collect notes on what was to be kept in the cache and could not be; inside another such block that collects."""
+    """Collect notes on arrays that cannot be kept in the cache. Inside another such block, the outer one collects."""
     notes = dict[str, None]()
     if _NOTES.get() is not None:
         yield notes
@@ -122,28 +126,28 @@ def _note(error: OSError | TokfmtError) -> None:
     why = str(error)
     if isinstance(error, OSError) and error.strerror:
         why = error.strerror
-        with contextlib.suppress(FileNotFoundError):  # there is no home
+        with contextlib.suppress(FileNotFoundError):  # the user has no home directory
             why = f"{printable(_place())}: {why}"
     notes[
-        f"nothing is kept in the cache ({why}): each process computes and holds in memory what all could map. "
+        f"nothing is kept in the cache ({why}), so each process computes its own arrays and holds them in memory. "
         "Set XDG_CACHE_HOME to a directory that you may write to"
     ] = None
 
 
 def columns(key: str, most: int, names: Sequence[str], parts: Parts, *, keep: bool = False) -> list[Column]:
-    """Arrays by what they depend on: from the cache, or computed and kept there.
+    """Return arrays from the cache, or compute them and keep them there.
 
     Args:
-        key: From `key_of`.
-        most: Upper bound of the bytes of all; what is small is not kept.
-        names: Of each array.
-        parts: Computes them.
-        keep: Also what is small.
+        key: The key, from `key_of`.
+        most: An upper bound of the size of all arrays in bytes; small arrays are not kept.
+        names: The name of each array.
+        parts: Computes the arrays in parts.
+        keep: Keep small arrays as well.
     """
     if most > SMALL or keep:
         try:
             return [Column(path=path) for path in _kept(key, names, parts)]
-        except (ConversionError, OSError) as error:  # as where a home cannot be written to, or is full
+        except (ConversionError, OSError) as error:  # for example, the home directory is read-only or full
             _note(error)
     return [Column(array) for array in _joined(parts(), len(names))]
 
@@ -163,7 +167,7 @@ def _remove_unused(place: Path) -> None:
 
 
 def _remove_dead(place: Path, ours: str) -> None:
-    """Remove hidden files of processes that were killed: their lock is free, or is `ours`, which the caller holds."""
+    """Remove hidden files of killed processes: their lock is free, or it is `ours`, which the caller holds."""
     with os.scandir(place) as entries:
         hidden = [entry for entry in entries if entry.name.startswith(".") and "-" in entry.name]
     for entry in hidden:
@@ -187,7 +191,11 @@ def _kept(key: str, names: Sequence[str], parts: Parts) -> list[Path]:
 
 
 def _make(key: str, paths: Sequence[Path], parts: Parts) -> None:
-    """Compute arrays, unless another process does: then wait until it has."""
+    """Compute arrays, or wait until another process has computed them.
+
+    Raises:
+        OutageError: If the other process takes more than ten minutes.
+    """
     home = paths[0].parent
     lock = take_lock(home / f"{key}.lock", patience=_PATIENCE)
     if lock < 0:
@@ -214,7 +222,7 @@ def _joined(parts: Iterator[Sequence[Numbers]], count: int) -> list[Numbers]:
 
 
 def _write(paths: Sequence[Path], parts: Iterator[Sequence[Numbers]]) -> None:
-    """Write arrays beside hidden names, and rename them when all are whole."""
+    """Write arrays to hidden files, and rename them once all are complete."""
     files = [
         tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False)  # noqa: SIM115
         for path in paths
@@ -238,7 +246,7 @@ def _write(paths: Sequence[Path], parts: Iterator[Sequence[Numbers]]) -> None:
 
 
 def recalled(key: str) -> Any:
-    """A small value that was remembered; None where nothing was, or it cannot be read."""
+    """Return a value that `remember` kept; None if there is none, or it cannot be read."""
     with contextlib.suppress(OSError, ValueError, RecursionError, TokfmtError):
         path = _place() / f"{key}.json"
         if not distrusted(path.parent):
@@ -250,7 +258,7 @@ def recalled(key: str) -> Any:
 
 
 def remember(key: str, value: object) -> None:
-    """Keep a small value (JSON); where the cache cannot be written to, nothing is kept."""
+    """Keep a small JSON value. If the cache cannot be written to, the value is not kept."""
     try:
         write_whole(directory() / f"{key}.json", json.dumps(value).encode())
     except (OSError, TokfmtError) as error:

@@ -1,8 +1,8 @@
-"""Documents of a recipe: its sources in one row, quotas drawn by the seed, the reader of a recipe without `seq_len`.
+"""Join the sources of a recipe to one axis, draw quotas, and read recipes without `seq_len`.
 
-Position p of the row (`Axis`) is a token or a separator; each sequence has its separator, empty ones have no part in
-it. `starts` says where each sequence begins; where a source stores its tokens as the row has them (a pack with
-separators), they are read straight from the file, else by its reader.
+A position of the joined axis (`Axis`) is a token or a separator. Each sequence is followed by its separator, and empty
+sequences are left out. `starts` holds the position at which each sequence begins. If a source stores its tokens as the
+axis has them (a pack with separators), they are read directly from the file, otherwise by the reader of the source.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _AT_ONCE = 1 << 18  # sequences
 
 
 class Vocabulary(NamedTuple):
-    """What is known of the tokenizer that made the IDs of all sources.
+    """The tokenizer that made the IDs of all sources.
 
     Attributes:
-        name: Of the tokenizer.
-        size: All its IDs are below.
-        made: How manifests describe it; its digest is a string.
+        name: The name of the tokenizer.
+        size: The number above all its IDs.
+        made: The description of the tokenizer in manifests; its digest is a string.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Vocabulary(NamedTuple):
 
 
 class TextPart(NamedTuple):
-    """Records `first <= i < first + records` of a file of text."""
+    """The records `first <= i < first + records` of a file of text."""
 
     path: Path
     format: str
@@ -72,21 +72,21 @@ class TextPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Source:
-    """A source of a recipe, opened.
+    """An opened source of a recipe.
 
     Attributes:
-        name: In the recipe.
-        paths: Its files or directories.
-        format: Name of its format.
-        reader: Its sequences without separators; rows as stored under `pack = "stored"`.
-        eos_id: The separator that it has or states, None if none.
-        state: Sizes, times and inodes of its files, and how they are read: what arrays in the cache depend on.
-        facts: Format, options, sizes and counts, checksum of a manifest: what the order of samples depends on.
-        notes: What a person should be told of it.
-        kept: It takes long to open: what is found out of it is worth keeping in the cache.
-        drawn: The numbers in the source of the sequences that the reader has, where a quota chose some.
-        whole: The reader of all its sequences then, where they are ids.
-        files: The files of a source of text, one after the other.
+        name: The name in the recipe.
+        paths: The files or directories.
+        format: The name of the format.
+        reader: The sequences without separators; the stored samples if `pack` is "stored".
+        eos_id: The separator that the source stores or states; None without one.
+        state: Sizes, times and inodes of its files, and how they are read. Arrays in the cache depend on it.
+        facts: Format, options, sizes, counts, and the checksum of a manifest. The order of samples depends on it.
+        notes: What tokfmt inferred, and oddities.
+        kept: True if the source takes long to open, so that arrays of it are kept in the cache.
+        drawn: The numbers in the source of the sequences of `reader`, if a quota chose them; else None.
+        whole: The reader of all sequences of IDs, if a quota chose some of them; else None.
+        files: The files of a source of text, in order.
     """
 
     name: str
@@ -104,37 +104,43 @@ class Source:
 
     @property
     def info(self) -> Info:
-        """Of its reader."""
+        """The facts of `reader`."""
         return self.reader.info
 
     @property
     def all_of_it(self) -> TokenReader:
-        """The reader of all its sequences, of which `numbered` gives the numbers; of text of those drawn."""
+        """The reader of all sequences, which `numbered` numbers; for text, the reader of the drawn ones."""
         return self.whole or self.reader
 
     @property
     def once(self) -> int:
-        """How many sequences the reader has, each counted once where a quota passes the source again."""
+        """The number of different sequences of `reader`, which may repeat some of them for a quota."""
         if self.drawn is None:
             return self.info.sequences
         numbers = self.drawn.array
-        falls = numbers[1:] <= numbers[:-1]  # each pass is in order of the source
+        falls = numbers[1:] <= numbers[:-1]  # each pass is in the order of the source
         return int(np.argmax(falls)) + 1 if falls.any() else len(numbers)
 
     @property
     def distinct(self) -> TokenReader:
-        """The reader of a source of ids, without the passes beyond the first that a quota adds."""
+        """The reader of a source of IDs, without the passes after the first that a quota adds."""
         return self.all_of_it if self.once < self.info.sequences else self.reader
 
     def place(self, number: int) -> int:
-        """The first sequence of the reader that is the one of the source with a number; see `numbered`."""
+        """Return the first sequence of `reader` that has a number in the source; see `numbered`."""
         if self.drawn is None or (number < len(self.drawn) and int(self.drawn.array[number]) == number):
-            return number  # all are there, in order, before those that a quota chose
+            return number  # the reader begins with a complete pass
         return int(np.searchsorted(self.drawn.array, number))
 
 
 def numbered(sources: Sequence[Source], source: Numbers, sequences: Numbers) -> Numbers:
-    """The numbers in their sources of sequences of readers: sequence i is of `sources[source[i]].reader`."""
+    """Return the numbers in their sources of sequences of readers.
+
+    Args:
+        sources: The sources.
+        source: int64[n], the index of the source of each sequence.
+        sequences: int64[n], the number of each sequence in `sources[source[i]].reader`.
+    """
     found = sequences.copy()
     for k in np.unique(source).tolist():
         if (drawn := sources[k].drawn) is not None:
@@ -143,11 +149,12 @@ def numbered(sources: Sequence[Source], source: Numbers, sequences: Numbers) -> 
 
 
 class Span(NamedTuple):
-    """Positions `start <= p < stop` of a sequence; position len(sequence) is its separator.
+    """The positions `start <= p < stop` of a sequence; position len(sequence) is its separator.
 
     Attributes:
-        source: Its number in the recipe.
-        sequence: Its number in the source, empty sequences counted.
+        source: The number of the source in the recipe.
+        sequence: The number of the sequence in the source, empty sequences included.
+        start, stop: Positions within the sequence.
     """
 
     source: int
@@ -160,8 +167,8 @@ class SpanTable(NamedTuple):
     """Spans as columns, int64[n] each.
 
     Attributes:
-        row: What they are spans of: which of the things that were asked for, ascending.
-        source, sequence, start, stop: As of `Span`.
+        row: The index of the requested sample or interval that each span belongs to, ascending.
+        source, sequence, start, stop: As for `Span`.
     """
 
     row: Numbers
@@ -172,21 +179,27 @@ class SpanTable(NamedTuple):
 
     @staticmethod
     def joined(tables: Sequence[SpanTable]) -> SpanTable:
-        """Tables as one, by row; spans of one row in the order in which they are given."""
+        """Join tables and sort them by row; the spans of one row keep their order."""
         columns = [np.concatenate([np.empty(0, np.int64), *column]) for column in zip(*tables, strict=True)]
         order = np.argsort(columns[0], kind="stable") if columns else np.empty(0, np.int64)
         return SpanTable(*(column[order] for column in columns or [order] * 5))
 
 
 class _Stored(NamedTuple):
-    """A part of the row that lies in a file as it is."""
+    """A part of the axis that is stored in a file as the axis has it.
+
+    Attributes:
+        file: The file.
+        at: The byte offset of the first token.
+        dtype: The stored dtype.
+    """
 
     file: File
     at: int
     dtype: np.dtype[Any]
 
     def read(self, start: int, stop: int, out: NDArray[Any]) -> None:
-        """Positions from the part's begin, into an array of as many."""
+        """Read positions `start <= p < stop` of the part into an array of that length."""
         width = self.dtype.itemsize
         if out.dtype == self.dtype:
             self.file.read_into(self.at + start * width, out.view(np.uint8).data)
@@ -195,11 +208,11 @@ class _Stored(NamedTuple):
 
 
 Laid = list[tuple["_Stored", int]]
-"""Parts that lie in files, each with its length."""
+"""Parts that are stored in files, each with its length in tokens."""
 
 
 def _told(parts: Laid | None) -> Any:
-    """For the cache."""
+    """Return stored parts as JSON for the cache."""
     return (
         None
         if parts is None
@@ -208,7 +221,7 @@ def _told(parts: Laid | None) -> Any:
 
 
 def _laid_again(told: Any) -> Laid | None:
-    """From the cache: files that are opened when they are read, and must be what they were."""
+    """Return stored parts from the JSON of the cache. Their files are opened on first use, and must be unchanged."""
     if told is None:
         return None
     found: Laid = []
@@ -218,10 +231,14 @@ def _laid_again(told: Any) -> Laid | None:
 
 
 class _Made(NamedTuple):
-    """A part of the row that a reader gives, and whose separators are put in here.
+    """A part of the axis that is read by a reader, and whose separators are inserted.
 
     Attributes:
-        starts: Of the sequences, on the row; first: which of them is the part's first, begin: where it begins.
+        reader: The reader of the part.
+        eos_id: The separator; None without one.
+        starts: The positions on the axis at which sequences begin.
+        first: The first sequence of the part on the axis.
+        begin: The position on the axis at which the part begins.
     """
 
     reader: TokenReader
@@ -231,14 +248,14 @@ class _Made(NamedTuple):
     begin: int
 
     def read(self, start: int, stop: int, out: NDArray[Any]) -> None:
-        """Positions from the part's begin, into an array of as many."""
+        """Read positions `start <= p < stop` of the part into an array of that length."""
         if self.eos_id is None:
             out[:] = self.reader.tokens(start, stop)
             return
         bounds, base = self.starts.array, self.begin
         low = int(np.searchsorted(bounds, start + base, side="right")) - 1
         high = int(np.searchsorted(bounds, stop + base, side="right")) - 1
-        marks = bounds[low + 1 : high + 1] - (1 + base + start)  # separators; the first may lie before
+        marks = bounds[low + 1 : high + 1] - (1 + base + start)  # separators; the first may be before the interval
         plain = np.ones(stop - start, np.bool_)
         plain[marks[marks >= 0]] = False
         before = low - self.first
@@ -247,26 +264,30 @@ class _Made(NamedTuple):
 
 
 class Axis:
-    """The row. Picklable; threads may share it.
+    """The joined axis of a list of sources. It is picklable, and threads may share it.
 
     Attributes:
-        sources: In order; numbers: of each in the recipe.
-        tokens: Length of the row, separators included.
-        width: Of rows of one length, of which no table is kept; 0 for sequences.
-        empty: Sequences without a token, which have no part.
-        dtype: That holds every id.
+        sources: The sources, in order.
+        numbers: The number of each source in the recipe.
+        eos_id: The separator after each sequence; None without one.
+        width: The length of stored samples, which need no table of starts; 0 for sequences.
+        tokens: The length of the axis, separators included.
+        sequences: The number of sequences on the axis.
+        empty: The number of empty sequences, which are not on the axis.
+        dtype: A dtype that holds every ID.
     """
 
     def __init__(
         self, sources: Sequence[Source], numbers: Sequence[int], eos_id: int | None, key: str, width: int = 0
     ) -> None:
-        """Find where sequences begin, from the indexes of the sources.
+        """Compute the starts of sequences from the indexes of the sources.
 
         Args:
-            sources, numbers: As above.
-            eos_id: Put after every sequence; None: none.
-            key: Of what depends on these sources, read in this way.
-            width: As above.
+            sources: The sources.
+            numbers: The number of each source in the recipe.
+            eos_id: The separator to insert after every sequence; None for none.
+            key: The cache key of arrays that depend on these sources.
+            width: The length of stored samples; 0 for sequences.
         """
         self.sources, self.numbers, self.eos_id, self.width = list(sources), list(numbers), eos_id, width
         counts = [source.info.sequences for source in self.sources]
@@ -285,7 +306,7 @@ class Axis:
         self._lay(key)
 
     def _found(self, key: str) -> tuple[Column, Column, Column]:
-        """Where sequences begin; their numbers in the list, if some are empty; places and ends of sources."""
+        """Return the starts of sequences, their numbers in the list if some are empty, and the ends of sources."""
         if self.width:
             ends = np.repeat(self.firsts[1:], 2) * np.tile([1, self.width], len(self.sources))
             return Column(np.empty(0, np.int64)), Column(np.empty(0, np.int64)), Column(ends)
@@ -302,7 +323,7 @@ class Axis:
                 lengths = np.diff(source.reader.offsets(a, b))
                 there = np.flatnonzero(lengths)
                 if regular and len(there) < b - a:
-                    regular = False  # from here on numbers are kept; before, place and number are the same
+                    regular = False  # numbers are kept from here on; before, index and number are the same
                     yield none, np.arange(place, dtype=np.int64), none
                 found = offsets_of(lengths[there] + extra) + at
                 yield found[:-1], none if regular else there + (int(self.firsts[k]) + a), none
@@ -311,7 +332,7 @@ class Axis:
         yield np.array([at], np.int64), none, none
 
     def _lay(self, key: str) -> None:
-        """What the row is read from; of many sources or sequences as the cache remembers it, so that none is opened."""
+        """Find the parts of the axis. Those of large lists are in the cache, so that no source has to be opened."""
         laid = self._laid_before(key) if self.large else None
         known = laid is not None and len(laid) == len(self._there())
         laid = laid if laid is not None and known else [self._stored(k) for k in self._there()]
@@ -330,31 +351,31 @@ class Axis:
         self._at.append(self.tokens)
         kinds = {part.dtype for part in self._parts if isinstance(part, _Stored)}
         self.stored = kinds.pop() if len(kinds) == 1 else None
-        """The dtype in which what lies in files is read without a copy."""
+        """The dtype in which stored parts are read without a copy; None if they have several."""
 
     def _laid_before(self, key: str) -> list[Laid | None] | None:
         try:
             return [_laid_again(parts) for parts in recalled(f"{key}-laid") or ()]
         except (TypeError, ValueError):
-            return None  # damaged: it is found out again
+            return None  # the cache is damaged, so the parts are found again
 
     def _there(self) -> list[int]:
-        """The sources that have a part of the row."""
+        """Return the indexes of the sources that have tokens on the axis."""
         return [k for k in range(len(self.sources)) if self.begins[k] < self.begins[k + 1]]
 
     @property
     def large(self) -> bool:
-        """What is found out of the sources is worth keeping."""
+        """True if the arrays of the axis are in the cache, because the list is large."""
         return not self.width and self.starts.path is not None
 
     def _stored(self, k: int) -> Laid | None:
-        """The files that hold a source's part of the row as it is; None where none do."""
+        """Return the files that store a source's part of the axis as it is; None if there are none."""
         source, tokens = self.sources[k], self.begins[k + 1] - self.begins[k]
         stored = source.reader if self.eos_id is None else restored(source.reader, self.eos_id, read=True)
         if stored is None or stored.info.tokens < tokens:
             return None
         if self.places[k + 1] - self.places[k] < source.info.sequences and self.eos_id is not None:
-            return None  # separators of empty sequences lie in between
+            return None  # the separators of empty sequences are in between
         pieces = pieces_of(stored, 0, tokens)
         if pieces is None:
             return None
@@ -362,7 +383,7 @@ class Axis:
         return laid if sum(length for _, length in laid) == tokens else None
 
     def read(self, start: int, stop: int, out: NDArray[Any]) -> None:
-        """Positions `start <= p < stop` of the row, into a contiguous array of as many."""
+        """Read positions `start <= p < stop` of the axis into a contiguous array of that length."""
         at = self._at
         k = bisect.bisect_right(at, start) - 1
         begin = at[k]
@@ -378,12 +399,12 @@ class Axis:
             k += 1
 
     def spans(self, start: int, stop: int) -> list[Span]:
-        """The sequences that positions `start <= p < stop` of the row are in."""
+        """Return the spans of positions `start <= p < stop` of the axis."""
         _, *columns = self.table(np.array([start]), np.array([stop]))
         return [Span(*span) for span in zip(*(column.tolist() for column in columns), strict=True)]
 
     def table(self, starts: Numbers, stops: Numbers) -> SpanTable:
-        """The sequences that intervals of the row are in; `row` counts the intervals."""
+        """Return the spans of intervals of the axis, int64[n] each; `row` is the index of the interval."""
         first, last = self._sequence(starts), self._sequence(stops - 1) + 1
         count = np.where(starts < stops, last - first, 0)
         row = np.repeat(np.arange(len(starts)), count)
@@ -394,23 +415,23 @@ class Axis:
         return SpanTable(row, np.array(self.numbers, np.int64)[source], sequence, start, stop)
 
     def located(self, places: Numbers) -> tuple[Numbers, Numbers]:
-        """Of sequences of the row the source, among `sources`, and their numbers in it."""
+        """Return for sequences of the axis the index of the source in `sources`, and the number in that source."""
         numbers = self._numbers.array[places] if len(self._numbers) else places
         source = np.searchsorted(self.firsts, numbers, side="right") - 1
         return source, numbered(self.sources, source, numbers - self.firsts[source])
 
     def _sequence(self, positions: Numbers) -> Numbers:
-        """Which sequence of the row each position is in."""
+        """Return for each position the sequence of the axis that holds it."""
         if self.width:
             return positions // self.width
         return np.searchsorted(self.starts.array, positions, side="right") - 1
 
     def _begin(self, places: Numbers) -> Numbers:
-        """Where sequences of the row begin."""
+        """Return the positions at which sequences of the axis begin."""
         return places * self.width if self.width else self.starts.array[places]
 
     def to_source(self, position: int) -> tuple[TokenReader, int] | None:
-        """The source's reader, and its position, of a position of the row; None for a separator put in here."""
+        """Return the reader of the source and the position in it; None for an inserted separator."""
         k = bisect.bisect_right(self.begins, position) - 1
         reader, local = self.sources[k].reader, position - self.begins[k]
         if self.eos_id is None:
@@ -429,24 +450,27 @@ class Axis:
 
 
 def drawn(file: RecipeFile, number: int, source: Source, quota: int) -> Source:
-    """The documents of a source that fill a quota of tokens, in order of the source.
+    """Return a source with the documents that fill a quota of tokens, in the order of the source.
 
-    They are drawn in an order that depends on the seed and their numbers alone, up to the first that goes beyond.
+    Documents are drawn in an order that depends only on the seed and their numbers, up to the first that exceeds the
+    quota.
 
     Args:
-        file: The recipe; number: of the source in it.
-        source: As opened.
-        quota: Tokens, separators not counted.
+        file: The recipe.
+        number: The number of the source in the recipe.
+        source: The opened source.
+        quota: The quota in tokens, without separators.
 
     Raises:
-        ShortfallError: The source has not so many in the passes allowed; says by how much it falls short.
+        ShortfallError: If the allowed passes over the source have fewer tokens. The error states the difference.
     """
     reader, info = source.reader, source.info
     whole, rest = passes(file, number, source.name, info.tokens, quota)
     order = np.argsort(draws(file.seed, DRAWN, 0, info.sequences), kind="stable")
     lengths = np.diff(reader.offsets(0, info.sequences))
     sums = np.cumsum(lengths[order])
-    fits = int(np.searchsorted(sums, rest, side="right")) if rest else 0  # else empty ones would come once more
+    # with no rest, a search would draw empty documents again
+    fits = int(np.searchsorted(sums, rest, side="right")) if rest else 0
     taken = whole * info.tokens + int(sums[fits - 1] if fits else 0)
     notes = filled(file, source.name, quota, taken, int(lengths[order[fits]]) if fits < len(order) else None)
     chosen = np.zeros(info.sequences, np.bool_)
@@ -467,15 +491,16 @@ def drawn(file: RecipeFile, number: int, source: Source, quota: int) -> Source:
 
 
 class Documents:
-    """The sequences of a recipe without `seq_len`: those of its sources, or what quotas draw of them, in order.
+    """The reader of a recipe without `seq_len`: the documents of its sources, or those drawn by quotas, in order.
 
-    A `TokenReader`; picklable; threads may share it.
+    It is a `TokenReader` and picklable, and threads may share it.
 
     Attributes:
-        file: The recipe as written.
-        sources: As opened, in order, quotas drawn.
-        eos_id: The separator that they agree on, None for none.
-        vocabulary: Of what made the IDs, where that is known.
+        file: The recipe.
+        sources: The opened sources in order, with their quotas drawn.
+        eos_id: The separator of all sources; None without one.
+        vocabulary: The tokenizer of all sources; None if unknown.
+        info: The facts of the documents.
     """
 
     def __init__(
@@ -518,7 +543,7 @@ class Documents:
         )
 
     def _walk(self) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
-        """Which document comes at each place, where it begins there, and where it begins among the sources."""
+        """Yield the shuffled documents: their numbers, their starts here, and their starts in the joined sources."""
         count, at = int(self._firsts[-1]), 0
         order = permutation(max(1, count), self.file.seed, ORDER_DOCUMENTS, 0)
         begins = self._base.offsets(0, count)
@@ -532,10 +557,10 @@ class Documents:
         yield none, np.array([at], np.int64), none
 
     def _within(self, count: int, budget: int) -> tuple[int, int, tuple[str, ...]]:
-        """How many sequences, and tokens, stay within a budget; and notes on that.
+        """Return the number of sequences and of tokens within a budget, and notes.
 
         Raises:
-            ShortfallError: There are not so many tokens, or the first sequence alone has more.
+            ShortfallError: If the sources have fewer tokens, or the first sequence alone exceeds the budget.
         """
         total = int(self._offset(count))
         if budget > total:
@@ -552,11 +577,11 @@ class Documents:
         return low, taken, filled(self.file, None, budget, taken, beyond)
 
     def in_ranges(self, first: int, last: int) -> bool:
-        """Documents `first <= k < last` are ranges of the sources: none are shuffled, or all are meant."""
+        """Return True if documents `first <= k < last` are ranges of the sources: not shuffled, or all of them."""
         return self._order is None or (first, last) == (0, int(self._firsts[-1]))
 
     def ranges(self, first: int, last: int) -> Iterator[tuple[int, int, int, int]]:
-        """Of documents that are ranges of the sources: source, first, last and tokens, for each pass over a source."""
+        """Yield the range of each pass over a source, as (source, first, last, tokens); see `in_ranges`."""
         for turn, k in enumerate(self._members):
             begin, end = self._firsts[turn : turn + 2].tolist()
             a, b = max(first, begin), min(last, end)
@@ -570,7 +595,7 @@ class Documents:
 
     @cached_property
     def fingerprint(self) -> str:
-        """What decides the order of documents, as 32 hexadecimal digits."""
+        """A hash of all facts that the order of documents depends on, 32 hexadecimal digits."""
         facts = [VERSION, self.file.shuffle, self.file.seed, self._members, self.eos_id]
         facts += [source.facts for source in self.sources]
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:32]
@@ -595,17 +620,17 @@ class Documents:
         return out
 
     def spans(self, sequence: int) -> list[Span]:
-        """Which sequence of which source a document is.
+        """Return the span of a document: its source and its number there.
 
         Raises:
-            IndexError: There is no such document.
+            IndexError: If there is no such document.
         """
         start, stop = self.offsets(sequence, sequence + 1).tolist()
         (source,), (number,) = self.origins(np.array([sequence]))
         return [Span(int(source), int(number), 0, stop - start)]
 
     def origins(self, sequences: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Which sequences of which sources documents are: two times int64[n]."""
+        """Return the sources of documents, and their numbers in the sources; int64[n] each."""
         numbers = sequences if self._order is None else self._order.array[sequences]
         turn = np.searchsorted(self._firsts, numbers, side="right") - 1
         source = np.array(self._members, np.int64)[turn]
@@ -620,7 +645,7 @@ class Documents:
         return self._base, position + int(self._begins.array[place]) - int(self._starts.array[place])
 
     def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """Nobody knows: a token may be there in each pass, or not at all."""
+        """Return None for shuffled documents, because a token may be here once per pass, or not at all."""
         return position if reader is self._base and self._starts is None and position < self.info.tokens else None
 
     def readers(self) -> Sequence[TokenReader]:
@@ -633,7 +658,7 @@ class Documents:
 
 
 def quota_of(file: RecipeFile, number: int) -> int | None:
-    """The quota of a source in tokens: its own, or by weight a share of the budget; None if it has none."""
+    """Return the quota of a source in tokens: its own, or its share of the budget by weight; None without one."""
     entry = file.sources[number]
     if file.seq_len is None and file.tokens is not None and entry.weight is not None:
         total: Any = sum(one.weight or 0 for one in file.sources)
@@ -642,14 +667,17 @@ def quota_of(file: RecipeFile, number: int) -> int | None:
 
 
 def passes(file: RecipeFile, number: int, name: str, tokens: int, quota: int) -> tuple[int, int]:
-    """How often all of a source goes into its quota, and how many tokens are left to be drawn then.
+    """Return the number of complete passes over a source in a quota, and the number of tokens that remain to draw.
 
     Args:
-        file: The recipe; number, name: of the source.
-        tokens: That the source has; quota: that are asked for.
+        file: The recipe.
+        number: The number of the source in the recipe.
+        name: The name of the source.
+        tokens: The number of tokens of the source.
+        quota: The quota in tokens.
 
     Raises:
-        ShortfallError: It has not so many in the passes allowed; says by how much it falls short.
+        ShortfallError: If the allowed passes over the source have fewer tokens. The error states the difference.
     """
     most = file.cap(number)
     if quota > tokens * most:
@@ -663,15 +691,17 @@ def passes(file: RecipeFile, number: int, name: str, tokens: int, quota: int) ->
 
 
 def filled(file: RecipeFile, name: str | None, quota: int, taken: int, beyond: int | None) -> tuple[str, ...]:
-    """A note on a quota that documents, which stay whole, miss by more than a hundredth.
+    """Return a note if complete documents miss a quota by more than 1 %.
 
     Args:
-        file: The recipe; name: of the source, None for all of them and the budget.
-        quota: Tokens that were asked for; taken: that were drawn.
-        beyond: Tokens of the document that would go beyond; None: there is none.
+        file: The recipe.
+        name: The name of the source; None for the budget of all sources.
+        quota: The quota in tokens.
+        taken: The number of tokens that were drawn.
+        beyond: The length of the document that would exceed the quota; None without one.
 
     Raises:
-        ShortfallError: That is the first one, and nothing of the source would be there.
+        ShortfallError: If that document is the first, so that nothing would be drawn.
     """
     if beyond is None or taken > quota - -(-quota // 100):
         return ()
@@ -687,7 +717,7 @@ def filled(file: RecipeFile, name: str | None, quota: int, taken: int, beyond: i
 
 
 def quotas(file: RecipeFile, sources: Sequence[Source]) -> list[Source]:
-    """Sources, with the documents drawn of those that have a quota."""
+    """Return the sources, with documents drawn from those that have a quota."""
     found: list[Source] = []
     for number, source in enumerate(sources):
         quota = quota_of(file, number)

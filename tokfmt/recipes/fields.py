@@ -1,13 +1,13 @@
-"""The arrays of some samples: what is read from the row becomes input_ids, labels and what goes with them.
+"""Read samples as arrays.
 
     input_ids      int32[n, seq_len], or int64
-    labels         the same, -100 where none counts
-    loss_mask      uint8[n, seq_len]
-    position_ids   int32[n, seq_len], from 0 in each piece of a sample
-    document_ids   int32[n, seq_len], number of the piece in its sample; -1 in padding
-    cu_seqlens     int32[n, seq_len + 1], where pieces begin, then seq_len
+    labels         the same dtype and shape, -100 where no label counts in the loss
+    loss_mask      uint8[n, seq_len], 1 where the label counts
+    position_ids   int32[n, seq_len], from 0 in each part of a sample
+    document_ids   int32[n, seq_len], the number of the part in its sample; -1 in padding
+    cu_seqlens     int32[n, seq_len + 1], the positions at which parts begin, then seq_len
 
-A piece is what a sample has of one sequence; padding is a last piece.
+A part (in the code: piece) is the part of one sequence in a sample; padding is the last part.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from tokfmt.recipes.language import RecipeFile
 from tokfmt.recipes.packing import Packing, Rows, Run
 
 IGNORED = -100
-"""The label where none counts."""
+"""The label where no label counts in the loss."""
 
 FIELDS = ("input_ids", "labels", "loss_mask", "position_ids", "document_ids", "cu_seqlens")
 _PIECEWISE = {"position_ids", "document_ids", "cu_seqlens"}
 
 Numbers = NDArray[np.int32]
 Ids = type[np.int32] | type[np.int64]
-"""What input_ids and labels may be."""
+"""The dtypes that input_ids and labels may have."""
 PackedSample = tuple[Packing, int]
-"""A packing, and which of its samples."""
+"""A packing, and the number of one of its samples."""
 
 
 @runtime_checkable
 class Padded(Protocol):
-    """Samples that know how many of their places are no padding."""
+    """Samples that know the length of their padding."""
 
     def filled(self, sample: int) -> int:
-        """Places of a sample before its padding."""
+        """Return the number of positions of a sample before its padding."""
 
 
 def check_fields(names: Iterable[str]) -> tuple[str, ...]:
-    """Names of fields.
+    """Return names of fields as a tuple.
 
     Raises:
-        OptionError: One is none; names the nearest.
+        OptionError: If a name is unknown. The error proposes the nearest one.
     """
     found = (names,) if isinstance(names, str) else tuple(names)
     for name in found:
@@ -61,21 +61,23 @@ def check_fields(names: Iterable[str]) -> tuple[str, ...]:
 
 
 class Grid:
-    """What is read of some samples, a row each.
+    """The tokens of some samples, one row per sample.
 
     Attributes:
-        tokens: [n, width + 1]: tokens, one more where the last label is read; padding elsewhere.
-        filled: Places of each row that are no padding.
+        places: The packing and the number of each sample.
+        tokens: [n, width + 1], the tokens, with one more if the last label is read; padding elsewhere.
+        filled: The number of positions of each row before its padding.
+        runs: The runs of each sample.
     """
 
     def __init__(self, places: Sequence[PackedSample], recipe: RecipeFile, pad: int, dtype: np.dtype[Any]) -> None:
-        """Read. `dtype` is that of the files, where all have one, so that nothing is copied."""
+        """Read samples; if all files have one dtype, `dtype` is it, so that no token is converted."""
         self.places, self.recipe, self.width, self.pad = places, recipe, recipe.seq_len or 1, pad
         self.tokens: NDArray[Any] = np.empty((len(places), self.width + 1), dtype)
         self.filled: list[int] = []
         self.runs: list[Sequence[Run]] = []
-        self._ends: list[int] = []  # flat places of labels that are not simply the next token of the row
-        self._last: list[int] = []  # and what they are
+        self._ends: list[int] = []  # flat indexes of labels that are not the next token of the row
+        self._last: list[int] = []  # the values of these labels
         for row, (packing, sample) in enumerate(places):
             self._fill(row, packing, sample)
         if dtype.itemsize > 2 and self.tokens.size and int(self.tokens.max()) > INT32_MAX:
@@ -99,7 +101,7 @@ class Grid:
         self.runs.append(runs)
 
     def _real(self, line: NDArray[Any], packing: Rows, sample: int) -> int:
-        """Places of a stored row before its padding: ids that fill it up and do not count, at its end."""
+        """Return the number of positions of a stored row before the padding IDs at its end that do not count."""
         reader, start = row_of(packing, sample)
         if isinstance(reader, Padded):
             return reader.filled(start // self.width)
@@ -111,11 +113,11 @@ class Grid:
 
     @property
     def rows(self) -> NDArray[Any]:
-        """[n, width]: the tokens of samples as they stand in the files; targets under `starts`."""
+        """[n, width], the tokens of samples as they are stored; these are the labels under `starts`."""
         return self.tokens[:, : self.width]
 
     def inputs(self) -> NDArray[Any]:
-        """[n, width]: what the model is shown, in the dtype of the files."""
+        """Return the input IDs, [n, width], in the dtype of the files."""
         if self.recipe.convention != "starts":
             return self.rows
         found = np.full(self.rows.shape, self.pad, np.promote_types(self.tokens.dtype, smallest(self.recipe.bos)))
@@ -125,7 +127,7 @@ class Grid:
         return found
 
     def labels(self, dtype: Ids = np.int32) -> NDArray[Any]:
-        """[n, width], of a dtype with a sign."""
+        """Return the labels, [n, width], in a signed dtype."""
         convention = self.recipe.convention
         if self.recipe.pack == "stored":
             return self._stored_labels(dtype)
@@ -144,12 +146,15 @@ class Grid:
                 rows[row, end:] = value
 
     def mask(self) -> NDArray[np.uint8]:
-        """uint8[n, width]: 1 where the label counts."""
+        """Return the loss mask, uint8[n, width]: 1 where the label counts."""
         found: NDArray[np.uint8] = np.not_equal(self.labels(), IGNORED).view(np.uint8)
         return found
 
     def _stored_labels(self, dtype: Ids) -> NDArray[Any]:
-        """Labels of stored samples: their own, -100 where their mask says that they do not count; else of their ids."""
+        """Return the labels of stored samples.
+
+        Stored labels are -100 where the stored mask is 0. Samples without stored labels get them from their IDs.
+        """
         found = np.empty(self.rows.shape, dtype)
         for row, (packing, sample) in enumerate(self.places):
             reader, start = row_of(packing, sample)
@@ -163,7 +168,7 @@ class Grid:
         return found
 
     def begins(self) -> NDArray[np.int64]:
-        """Flat places where pieces begin, in order: of rows, of sequences inside them, of padding."""
+        """Return the flat indexes at which parts begin, ascending: those of rows, inner sequences and padding."""
         width = self.width
         found = [np.arange(len(self.places), dtype=np.int64) * width]
         found.append(np.array([k * width + end for k, end in enumerate(self.filled) if end < width], np.int64))
@@ -186,7 +191,7 @@ class Grid:
         return np.unique(np.concatenate(found))
 
     def _inside(self, row: int, packing: Rows, sample: int) -> NDArray[np.int64]:
-        """Where documents begin inside a stored row: as its reader says, else after each separator."""
+        """Return where documents begin inside a stored row: as its reader reports, or after each separator."""
         reader, start = row_of(packing, sample)
         if isinstance(reader, Segmented):
             return np.flatnonzero(reader.begins(start, start + self.width))
@@ -197,7 +202,7 @@ class Grid:
         return ends[ends < self.width]
 
     def piecewise(self, names: Iterable[str]) -> dict[str, Numbers]:
-        """The fields that restart in each piece."""
+        """Return the fields that start over in each part."""
         begins, found = self.begins(), dict[str, Numbers]()
         count, width = len(self.places), self.width
         lengths = np.diff(begins, append=count * width)
@@ -221,7 +226,7 @@ class Grid:
 def _inner(
     bounds: NDArray[np.int64], starts: NDArray[np.int64], stops: NDArray[np.int64], at: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Flat places of the bounds inside each interval, which lies at a flat place."""
+    """Return the flat indexes of the bounds inside intervals of the axis, of which each begins at a flat index `at`."""
     low = np.searchsorted(bounds, starts, side="right")
     counts = np.searchsorted(bounds, stops, side="left") - low
     before = np.cumsum(counts) - counts
@@ -230,13 +235,13 @@ def _inner(
 
 
 def row_of(packing: Packing, sample: int) -> tuple[Any, int]:
-    """The reader of a stored row, and where the row begins in it."""
+    """Return the reader of a stored row, and the position in it at which the row begins."""
     found = packing.axis.to_source(sample * packing.axis.width)
     return sampled_beneath(*found) if found else (None, 0)
 
 
 def sampled_beneath(reader: TokenReader, position: int) -> tuple[TokenReader, int]:
-    """The reader with masks and labels beneath what joins and selects its rows, and the place there."""
+    """Return the reader with masks and labels under joins and selections, and the position in it."""
     inner: tuple[TokenReader, int] | None = reader, position
     while inner is not None and not isinstance(inner[0], Sampled):
         inner = inner[0].to_source(inner[1]) if isinstance(inner[0], Underlying) else None
@@ -244,7 +249,7 @@ def sampled_beneath(reader: TokenReader, position: int) -> tuple[TokenReader, in
 
 
 def arrays(grid: Grid, names: Sequence[str], dtype: Ids = np.int32) -> Mapping[str, NDArray[Any]]:
-    """Fields by name; `dtype` is that of input_ids and labels."""
+    """Return fields by name; `dtype` is the dtype of input_ids and labels."""
     found: dict[str, NDArray[Any]] = {}
     piecewise = grid.piecewise(names) if not _PIECEWISE.isdisjoint(names) else {}
     for name in names:

@@ -1,14 +1,16 @@
-"""The language of recipes: a TOML file, or the same words in Python, as frozen dataclasses.
+"""Read and write the language of recipes: a TOML file, or the same keys in Python, as frozen dataclasses.
 
-    tokfmt = 1            version of the language
+    tokfmt = 1            the version of the language
     seq_len, pack, labels, tail, long, shuffle, seed, tokens | epochs, eos, pad, bos, tokenizer, dedup
     [[source]]            name, path, from, options, split, text, select, weight, epochs, tokens, filter
     [filter.NAME]         rules on text
 
-On a command line sources are words, `web=web.pbin:0.7`, or a blend list of Megatron-LM (`entries_of`).
+On a command line, sources are words such as `web=web.pbin:0.7`, or a blend list of Megatron-LM (`entries_of`).
 
-Unknown keys, words and numbers out of bounds are errors that name the nearest word. `pack` and what goes with it need
-`seq_len`; without it the recipe is of documents.
+Unknown keys, unknown words and numbers out of bounds are errors, which propose the nearest word.
+
+A recipe with `seq_len` consists of samples, one without it of documents. `pack`, `labels`, `tail`, `long` and `pad`
+need `seq_len`.
 """
 
 from __future__ import annotations
@@ -34,28 +36,28 @@ from tokfmt.core.text_format import printable
 
 VERSION = 1
 LONGEST = 1 << 24
-"""Places of a sample."""
+"""The maximum length of a sample in tokens."""
 
 _LARGEST_NUMBER = 1 << 10  # bits
-_LARGEST_FILE = 1 << 24  # bytes; a recipe of 100,000 sources is smaller
+_LARGEST_FILE = 1 << 24  # bytes; a recipe with 100,000 sources is smaller
 _VERSION = re.compile(rb"^[ \t]*tokfmt[ \t]*=", re.MULTILINE)
 _SIGN = re.compile(rb"^[ \t]*tokfmt[ \t]*=[ \t]*\d+[ \t]*(#.*)?\r?$", re.MULTILINE)
 _KEY = re.compile(rb"(\xef\xbb\xbf)?([ \t\r]*(#[^\n]*)?\n)*[ \t]*([\w\"'.-]+[ \t]*=|\[)")
 _LONG_KEY = re.compile(
     rb"""(?<![\w"'-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){64}"""
-)  # tomllib takes their square
+)  # the time that tomllib takes grows with the square of the number of parts
 _WORD = re.compile(r"(?:(?P<name>[\w.-]+)=)?(?P<path>.+?)(?::(?P<weight>[0-9][0-9_.eE+-]*))?", re.DOTALL)
 _SOURCE = re.compile(rb"^[ \t]*\[\[[ \t]*source[ \t]*\]\]", re.MULTILINE)
 
 
 def _bounded(default: Any, least: int | None = None, most: int | None = None, key: str = "") -> Any:
-    """A field of the language; `key` is its name in the file, where Python has that word for itself."""
+    """Return a dataclass field with bounds; `key` is its name in the file if that is a keyword of Python."""
     return field(default=default, metadata={"least": least, "most": most, "key": key})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterRules:
-    """Rules on text; None: the rule does not apply."""
+    """The rules of a `[filter.NAME]` table on text; a rule that is None does not apply."""
 
     min_words: int | None = _bounded(None, 0)
     min_chars: int | None = _bounded(None, 0)
@@ -67,15 +69,20 @@ class FilterRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceEntry:
-    """One `[[source]]`.
+    """One `[[source]]` table.
 
     Attributes:
-        path: Files, directories, patterns; relative to the recipe.
-        name: Default: from the path.
-        format: Named `from` in the file.
-        weight: Share of the tokens of the whole.
-        epochs: How often it may be passed; None: as the recipe says.
-        tokens: A quota.
+        path: Files, directories or patterns, relative to the recipe.
+        name: The name (default: from the path).
+        format: The format, `from` in the file (default: detected from content).
+        options: Read options of the format, as NAME=VALUE.
+        split: The split of a dataset that has several.
+        text: The JSON field of the text.
+        select: The selected sequences.
+        weight: The weight, which is proportional to the share of all tokens.
+        epochs: The maximum number of passes (default: that of the recipe).
+        tokens: A quota of tokens.
+        filter: The names of filters.
     """
 
     path: tuple[str, ...] = _bounded(())
@@ -93,12 +100,27 @@ class SourceEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecipeFile:
-    """A recipe as it is written. Defaults that depend on others are resolved by the properties.
+    """A recipe as it is written. Its properties resolve the defaults that depend on other keys.
 
     Attributes:
-        where: The file, for messages; what relative paths are relative to is its directory.
-        sources: In order.
-        filters: By name.
+        where: The file. Messages contain it, and relative paths are relative to its directory.
+        sources: The sources, in order.
+        filters: The rules of each filter, by name.
+        tokfmt: The version of the language.
+        seq_len: The length of a sample in tokens; None for a recipe of documents.
+        pack: How documents are joined to samples (default: "stream").
+        labels: How labels follow from tokens (default: "same" if `pack` is "stored", else "next").
+        tail: What happens to an incomplete last sample of a stream (default: "pad").
+        long: What happens to a document that is longer than a sample (default: "split").
+        shuffle: The items that are shuffled.
+        seed: The seed of the order and of quotas.
+        tokens: The budget of the recipe in tokens; None without one.
+        epochs: The maximum number of passes over a source (default: 1).
+        eos: The separator, or "none" (default: that of the sources).
+        pad: The padding ID (default: the separator, or 0).
+        bos: The first ID of each input if `labels` is "starts".
+        tokenizer: The tokenizer of sources of text.
+        dedup: "exact" removes equal texts.
     """
 
     where: Path = Path()
@@ -122,44 +144,49 @@ class RecipeFile:
 
     @property
     def weighted(self) -> bool:
-        """Sources have weights."""
+        """True if the sources have weights."""
         return bool(self.sources) and self.sources[0].weight is not None
 
     @property
     def convention(self) -> Literal["next", "disjoint", "starts", "same"]:
-        """How labels follow from tokens."""
+        """The rule by which labels follow from tokens, with its default."""
         return self.labels or ("same" if self.pack == "stored" else "next")
 
     @property
     def labels_from(self) -> str:
-        """The same in words; stored samples may have labels of their own."""
+        """The origin of labels: the rule, or "stored" if samples may be stored with labels."""
         return "stored" if self.pack == "stored" and self.labels is None else self.convention
 
     def cap(self, source: int) -> int:
-        """How often a source may be passed."""
+        """Return the maximum number of passes over a source."""
         return self.sources[source].epochs or self.epochs or 1
 
     def passes(self, source: int) -> int:
-        """The same, of what a quota or a share of a budget of documents has drawn: once."""
+        """Return the number of passes over a source; 1 for documents that are drawn by a quota or by weight."""
         drawn = self.sources[source].tokens is not None or (self.weighted and self.seq_len is None)
         return 1 if drawn else self.cap(source)
 
 
 def is_recipe(head: bytes, *, toml: bool) -> bool:
-    """Whether the beginning of a file says that it is a recipe; under a name that says TOML its version is enough."""
-    if b"tokfmt" not in head or not (toml or b"source" in head):  # the patterns take a millisecond to say no
+    """Return True if the beginning of a file is that of a recipe.
+
+    Args:
+        head: The first bytes of the file.
+        toml: True if the name ends with .toml; then the version alone is enough.
+    """
+    if b"tokfmt" not in head or not (toml or b"source" in head):  # the patterns take a millisecond without a match
         return False
     if toml and _SOURCE.search(head) is not None and _VERSION.search(head) is not None:
-        return True  # of whatever version: reading it says what is wrong with that
+        return True  # of any version: an unknown one is an error of `read_recipe`
     found = _SIGN.search(head) is not None and (toml or _SOURCE.search(head) is not None)
-    return found and (toml or _KEY.match(head) is not None)  # and no text that quotes one
+    return found and (toml or _KEY.match(head) is not None)  # not a text that quotes a recipe
 
 
 def read_recipe(path: Path) -> RecipeFile:
-    """A recipe from its file.
+    """Read a recipe.
 
     Raises:
-        FormatError: It cannot be read, or says something that the language has no word for.
+        FormatError: If the file cannot be read, or is not a valid recipe.
     """
     file = open_file(path)
     try:
@@ -169,32 +196,32 @@ def read_recipe(path: Path) -> RecipeFile:
     finally:
         file.close()
     if long := _LONG_KEY.search(content):
-        raise FormatError(path, "is no recipe: a key of more than 16 parts", offset=long.start())
+        raise FormatError(path, "is not a recipe: it has a key of more than 64 parts", offset=long.start())
     try:
         table = tomllib.loads(content.decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # of TOML, of UTF-8, or of a number of 5,000 digits
-        raise FormatError(path, f"is no TOML: {printable(error)}", remedy="See https://toml.io") from error
+    except (ValueError, RecursionError) as error:  # invalid TOML or UTF-8, or a number of 5,000 digits
+        raise FormatError(path, f"is not TOML: {printable(error)}", remedy="See https://toml.io") from error
     if "tokfmt" not in table:
-        raise FormatError(path, "says nothing of its version", remedy=f"Its first line is tokfmt = {VERSION}")
+        raise FormatError(path, "does not state its version", remedy=f"Begin it with tokfmt = {VERSION}")
     return parse_recipe(table, path)
 
 
 def parse_recipe(table: Mapping[str, Any], where: Path) -> RecipeFile:
-    """A recipe from its tables.
+    """Return the recipe of TOML tables.
 
     Args:
-        table: As TOML gives it.
+        table: The tables, as a TOML parser returns them.
         where: The file, for messages and relative paths.
 
     Raises:
-        FormatError: A key, a word or a number that does not belong there; or keys that contradict each other.
+        FormatError: If a key, a word or a number is not valid, or keys contradict each other.
     """
     tables = _keys(table, (*_names(RecipeFile), "source", "filter"), where, "")
     entries, rules = tables.pop("source", []), tables.pop("filter", {})
     if not isinstance(entries, Sequence) or isinstance(entries, str) or not entries:
-        raise FormatError(where, "names no source", remedy="Each is a table [[source]] with a path")
+        raise FormatError(where, "has no source", remedy="Add a table [[source]] with a path")
     if not isinstance(rules, Mapping):
-        raise FormatError(where, "filter is no table", remedy="Rules stand below [filter.NAME]")
+        raise FormatError(where, "filter is not a table", remedy="Write its rules below [filter.NAME]")
     found = RecipeFile(
         where=where,
         sources=_named([_entry(entry, where, number) for number, entry in enumerate(entries)]),
@@ -214,21 +241,21 @@ def _entry(table: Any, where: Path, number: int) -> SourceEntry:
     place = f'[[source]] "{printable(name)}"' if isinstance(name, str) else f"[[source]] {number + 1}"
     entry = SourceEntry(**_values(SourceEntry, table, where, place))
     if not entry.path or not all(entry.path):
-        raise FormatError(where, f"{place}: has no path", remedy='path = "corpus.pbin", or a list of paths')
+        raise FormatError(where, f"{place}: has no path", remedy='Add path = "corpus.pbin", or a list of paths')
     if wrong := [path for path in entry.path if "\0" in path]:
-        raise FormatError(where, f'{place}: "{printable(wrong[0])}" is no path: it holds a null character')
+        raise FormatError(where, f'{place}: "{printable(wrong[0])}" is not a path: it holds a null character')
     if entry.weight is not None and entry.weight <= 0:
         raise FormatError(
             where,
             f"{place}: its weight is {float(entry.weight):g}",
             expected="more than 0",
-            remedy="Leave out a source that is not to be read",
+            remedy="Leave out a source that shall not be read",
         )
     return entry
 
 
 def _likely_names(path: str) -> Iterator[str]:
-    """What a source may be called: its file, what a pattern begins with or the folder before it, its suffix."""
+    """Yield names for a source: its file, or the start or the folder of a pattern; then its suffix."""
     plain = path.split("*", maxsplit=1)[0].rstrip("/")
     yield Path(plain).name.split(".")[0]
     yield Path(plain).name.strip(".")
@@ -236,9 +263,9 @@ def _likely_names(path: str) -> Iterator[str]:
 
 
 def _named(entries: Sequence[SourceEntry]) -> tuple[SourceEntry, ...]:
-    """Entries that all have a name, no two the same: the file's, the path's, with a number where that is not enough.
+    """Give each entry without a name one from its path, with a number if it is taken.
 
-    Of `web/*.jsonl` that is web, of `*.jsonl` jsonl, of `../*` source.
+    The name for `web/*.jsonl` is web, for `*.jsonl` it is jsonl, and for `../*` it is source.
     """
     taken = Counter(entry.name for entry in entries if entry.name)
     found = []
@@ -257,15 +284,19 @@ def _named(entries: Sequence[SourceEntry]) -> tuple[SourceEntry, ...]:
 
 
 def _contradictions(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
-    """What keys say against each other, and what to do about it."""
+    """Yield contradictions between keys, each with its remedy."""
     yield from _of_sources(recipe)
     if recipe.tokens is not None and recipe.epochs is not None:
-        yield "has both tokens and epochs", "The whole has a budget or a number of passes; a source's epochs are a cap"
+        yield "has both tokens and epochs", "Leave one of them out; the epochs of a source limit its passes"
     if recipe.seq_len is None:
         yield from _of_documents(recipe)
     pack = recipe.pack or "stream"
     for applies, wrong, remedy in (
-        (recipe.labels == "disjoint" and pack != "stream", 'labels = "disjoint"', 'It is for pack = "stream"'),
+        (
+            recipe.labels == "disjoint" and pack != "stream",
+            'labels = "disjoint"',
+            'Leave it out; it is for pack = "stream"',
+        ),
         (
             pack == "stored" and recipe.labels not in (None, "next"),
             f'labels = "{recipe.labels}"',
@@ -274,14 +305,14 @@ def _contradictions(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
         (
             pack == "stored" and recipe.shuffle == "documents",
             'shuffle = "documents"',
-            'Rows are shuffled by shuffle = "samples"',
+            'Write shuffle = "samples"',
         ),
         (
             recipe.tail is not None and pack != "stream",
             "tail",
-            "Only a stream has a last sample that is not full; leave it out",
+            "Leave it out; only a stream has an incomplete last sample",
         ),
-        (recipe.long is not None and pack != "document", "long", 'It is for pack = "document"; leave it out'),
+        (recipe.long is not None and pack != "document", "long", 'Leave it out; it is for pack = "document"'),
     ):
         if applies:
             yield f'{wrong} with pack = "{pack}"', remedy
@@ -290,10 +321,10 @@ def _contradictions(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
 def _of_sources(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
     twice = [name for name, count in Counter(entry.name for entry in recipe.sources).items() if count > 1]
     if twice:
-        yield f'two sources are named "{printable(twice[0])}"', "A name stands for one source"
+        yield f'two sources have the name "{printable(twice[0])}"', "Give each source its own name"
     without = [entry.name for entry in recipe.sources if entry.weight is None]
     if without and len(without) < len(recipe.sources):
-        yield f'source "{printable(without[0])}" has no weight, and others have', "All sources have one or none has"
+        yield f'source "{printable(without[0])}" has no weight, and others have', "Give every source a weight, or none"
     for entry in recipe.sources:
         if entry.weight is not None and entry.tokens is not None:
             yield f'source "{printable(entry.name)}" has a weight and a quota of tokens', "Leave one of them out"
@@ -307,9 +338,9 @@ def _of_sources(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
 def _of_documents(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
     for key in ("pack", "labels", "tail", "long", "pad"):
         if getattr(recipe, key) is not None:
-            yield f"{key} is about samples, and there is no seq_len", "Add seq_len, or leave it out"
+            yield f"{key} needs seq_len", f"Add seq_len, or leave {key} out"
     if recipe.shuffle == "samples":
-        yield 'shuffle = "samples" needs seq_len', 'Sequences are shuffled by shuffle = "documents"'
+        yield 'shuffle = "samples" needs seq_len', 'Add seq_len, or write shuffle = "documents"'
     if recipe.weighted and recipe.tokens is None:
         yield "weights of documents are shares of a budget", "Add tokens = N, or seq_len"
 
@@ -327,25 +358,25 @@ _PLACES = (
 
 
 def _keys(table: Any, known: Sequence[str], where: Path, place: str) -> dict[str, Any]:
-    """A table whose keys are all known.
+    """Return a table as a dict.
 
     Raises:
-        FormatError: One is not; names the nearest.
+        FormatError: If a key is unknown. The error proposes the nearest one.
     """
     at = f"{place}: " if place else ""
     if not isinstance(table, Mapping):
-        raise FormatError(where, f"{at}is no table", found=type(table).__name__)
+        raise FormatError(where, f"{at}is not a table", found=type(table).__name__)
     for key in table:
         if key not in known:
             near = nearest(str(key), known)
-            hint = f"Did you mean {near}?" if near else f"It is one of {', '.join(known)}"
-            hint = next((f"It stands {there}" for kind, there in _PLACES if key in _names(kind)), hint)
+            hint = f"Did you mean {near}?" if near else f"Write one of {', '.join(known)}"
+            hint = next((f"Write it {there}" for kind, there in _PLACES if key in _names(kind)), hint)
             raise FormatError(where, f'{at}unknown key "{printable(key)}"', remedy=hint)
     return dict(table)
 
 
 def _values(kind: type, table: Any, where: Path, place: str) -> dict[str, Any]:
-    """The fields of a dataclass from a table, each of the type and within the bounds that it has."""
+    """Return the fields of a dataclass from a table, each checked for its type and its bounds."""
     given = _keys(table, _names(kind), where, place)
     hints, found = typing.get_type_hints(kind), {}
     for one in fields(kind):
@@ -354,22 +385,22 @@ def _values(kind: type, table: Any, where: Path, place: str) -> dict[str, Any]:
             what = f"{place}: {key}" if place else key
             found[one.name] = value = _value(given[key], hints[one.name], one.metadata, where, what)
             if isinstance(value, str) and not value.strip():
-                raise FormatError(where, f"{what} is empty", remedy="Leave it out, or say what it is")
+                raise FormatError(where, f"{what} is empty", remedy="Leave it out, or give it a value")
     return found
 
 
 def _value(value: Any, hint: Any, bounds: Mapping[str, Any], where: Path, what: str) -> Any:
-    """A value of the type that a field has.
+    """Return a value in the type of its field.
 
     Raises:
-        FormatError: It is another.
+        FormatError: If the value has another type, or is out of bounds.
     """
     kinds = [kind for kind in _flat(hint) if kind is not type(None)]
     words = [word for kind in kinds if typing.get_origin(kind) is Literal for word in typing.get_args(kind)]
-    number = isinstance(value, Real) and not isinstance(value, bool)  # those of numpy as well
+    number = isinstance(value, Real) and not isinstance(value, bool)  # numbers of numpy as well
     if isinstance(value, str) and value in words:
         return value
-    if isinstance(value, int) and value.bit_length() > _LARGEST_NUMBER:  # Python would not print some of them
+    if isinstance(value, int) and value.bit_length() > _LARGEST_NUMBER:  # Python refuses to print larger numbers
         raise FormatError(where, f"{what} is out of bounds", found=f"a number of {value.bit_length():,} bits")
     if int in kinds and number and (isinstance(value, int) or value == int(value if abs(value) < 1 << 64 else 0)):
         return _within(int(value), bounds, where, what)
@@ -389,7 +420,7 @@ def _value(value: Any, hint: Any, bounds: Mapping[str, Any], where: Path, what: 
 
 
 def _flat(hint: Any) -> list[Any]:
-    """The types of a union, each by itself."""
+    """Return the types of a union."""
     inner = typing.get_args(hint)
     if inner and typing.get_origin(hint) is not Literal and typing.get_origin(hint) is not tuple:
         return [kind for one in inner for kind in _flat(one)]
@@ -401,7 +432,7 @@ def _within(value: Any, bounds: Mapping[str, Any], where: Path, what: str) -> An
     if (least is not None and value < least) or (most is not None and value > most):
         if what == "tokfmt":
             raise FormatError(
-                where, f"is of version {value} of the language", remedy=f"This tokfmt knows version {VERSION}"
+                where, f"is of version {value} of the language", remedy=f"This tokfmt reads version {VERSION}"
             )
         allowed = f"{'' if least is None else f'{least:,}'}..{'' if most is None else f'{most:,}'}"
         raise FormatError(where, f"{what} is out of bounds", expected=allowed, found=value)
@@ -426,7 +457,7 @@ def _wrong(value: Any, kinds: Sequence[Any], words: Sequence[str], where: Path, 
 
 
 def written(recipe: RecipeFile) -> str:
-    """A recipe as TOML, without what are defaults."""
+    """Return a recipe as TOML, without the keys that have their defaults."""
     lines = [f"tokfmt = {VERSION}"]
     lines += [
         f"{one.name} = {_toml(getattr(recipe, one.name))}"
@@ -455,12 +486,14 @@ def _toml(value: Any) -> str:
         return f"{int(value)}" if value.denominator == 1 else repr(float(value))
     if isinstance(value, int):
         return f"{value:_}" if abs(value) >= 10**6 else str(value)
-    text = "".join(map(_escaped, str(value).replace("\\", "\\\\"))).replace("##[", "#\\u0023[")  # for logs of workflows
+    text = "".join(map(_escaped, str(value).replace("\\", "\\\\"))).replace(
+        "##[", "#\\u0023["
+    )  # ##[ is a command in logs of workflows
     return '"' + text.replace('"', '\\"') + '"'
 
 
 def _escaped(letter: str) -> str:
-    """A letter, or the escape of one that is not printable: a recipe is printed on terminals too."""
+    """Return a character, or its escape if it is not printable, because recipes are printed on terminals."""
     code = ord(letter)
     if letter.isprintable() or 0xD800 <= code < 0xE000:  # TOML has no surrogates
         return letter
@@ -468,19 +501,19 @@ def _escaped(letter: str) -> str:
 
 
 def entries_of(words: Sequence[str], directory: Path) -> list[dict[str, Any]]:
-    """The `[[source]]` tables that words mean, with paths as seen from a directory.
+    """Return the `[[source]]` tables of the words of a command line, with paths relative to a directory.
 
-    A blend list is weights and prefixes in turn, as Megatron-LM takes them: `--data-path` on the command line, or
-    `--data-args-path` in a file (`0.7 web_text_document 0.3 code_text_document`). Source: NVIDIA/Megatron-LM,
-    megatron/training/arguments.py and core/datasets/utils.py (`get_blend_from_list`): prefixes alone are read as well,
-    and mean sources without weights.
+    A blend list alternates weights and prefixes, as Megatron-LM reads them from `--data-path`, or from the file of
+    `--data-args-path`: `0.7 web_text_document 0.3 code_text_document`. Source: NVIDIA/Megatron-LM,
+    megatron/training/arguments.py and core/datasets/utils.py (`get_blend_from_list`). Prefixes without weights are
+    sources without weights.
 
     Args:
-        words: `NAME=PATH:WEIGHT` (name and weight may be left out), or a blend list, or one file that holds such.
-        directory: Where the recipe will stand.
+        words: Words `NAME=PATH:WEIGHT`, whose name and weight are optional, or a blend list.
+        directory: The directory of the recipe.
 
     Raises:
-        OptionError: A word that is none.
+        OptionError: If a word is not a source.
     """
     if len(words) > 1 and _number(words[0]) is not None:
         return _blend(words, directory, words[0])
@@ -488,10 +521,10 @@ def entries_of(words: Sequence[str], directory: Path) -> list[dict[str, Any]]:
 
 
 def read_blend(path: Path) -> list[str]:
-    """The words of a blend list.
+    """Return the words of a file with a blend list.
 
     Raises:
-        FormatError: The file cannot be read, or is no such list.
+        FormatError: If the file cannot be read, or is not a blend list.
     """
     file = open_file(path)
     try:
@@ -510,7 +543,10 @@ def read_blend(path: Path) -> list[str]:
 
 def _blend(words: Sequence[str], directory: Path, first: str) -> list[dict[str, Any]]:
     if len(words) % 2:
-        raise OptionError(f"{printable(first)} ...: a blend list is weights and prefixes in turn: their number is odd")
+        raise OptionError(
+            f"{printable(first)} ...: a blend list alternates weights and prefixes (expected an even number of words, "
+            f"found {len(words):,})"
+        )
     found = []
     for weight, path in zip(words[::2], words[1::2], strict=True):
         number = _number(weight)
@@ -530,7 +566,7 @@ def _typed_entry(word: str, directory: Path) -> dict[str, Any]:
     if match["weight"] is not None:
         weight = _number(match["weight"])
         if weight is None:
-            raise OptionError(f"{printable(word)}: {match['weight']} is no weight")
+            raise OptionError(f"{printable(word)}: {match['weight']} is not a weight")
         found["weight"] = weight
     return found
 

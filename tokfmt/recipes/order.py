@@ -1,7 +1,7 @@
-"""In which order samples come: keyed permutations, the even tree of weights, what a rank takes at a step.
+"""Order samples: keyed permutations, the even tree of weights, and the samples that a rank takes at a step.
 
-Everything is a pure function of a number: no state, nothing held for each sample, nothing that depends on how many
-workers ask or what they asked before.
+Every result is a pure function of a sample number. There is no state per sample, and nothing depends on the number of
+workers or on earlier calls.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ from numpy.typing import NDArray
 from tokfmt.core.seeds import draws
 
 ORDER_SAMPLES, ORDER_DOCUMENTS = 32, 33
-"""Purposes of draws: keys of permutations."""
+"""Purposes of draws, for the keys of permutations."""
 
 _ROUNDS = 8
 _MASK = (1 << 64) - 1
-_A, _B, _C = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # of splitmix64
-_FEW = 24  # below so many, plain integers are faster than arrays
+_A, _B, _C = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB  # the constants of splitmix64
+_FEW = 24  # for fewer numbers, Python integers are faster than arrays
 
 
 class Permutation:
-    """A permutation of 0..size-1 that a key draws, in O(1) memory: a Feistel network with cycle walking.
+    """A keyed permutation of 0..size-1 in O(1) memory: a Feistel network with cycle walking.
 
-    A number is a pair (high, low), below `a` and `b` with a·b just above `size`; each of 8 rounds adds to one half a
-    hash of the other. That is a permutation of a·b numbers, whatever the hash; one that leads beyond `size` is walked
-    on until it is back.
+    A number is a pair (high, low) below `a` and `b`, with a·b just above `size`. Each of 8 rounds adds a hash of one
+    half to the other. This is a permutation of a·b numbers for any hash. A result of `size` or more is permuted again
+    until it is below `size`.
 
     Args:
-        size: How many numbers there are.
-        seed, purpose: Of the draws that are the keys.
-        place: Of what is permuted among all that is: source and epoch have permutations of their own.
+        size: The number of numbers.
+        seed: The seed of the keys.
+        purpose: The purpose of the keys.
+        place: The index of the permutation: each list and epoch has its own.
     """
 
     def __init__(self, size: int, seed: int, purpose: int, place: int) -> None:
@@ -47,11 +48,11 @@ class Permutation:
         self._pairs = list(zip(self.keys[::2], self.keys[1::2], strict=True))
 
     def __call__(self, number: int) -> int:
-        """Where a number goes, 0 <= number < size."""
+        """Return the image of a number, 0 <= number < size."""
         a, b = self.high, self.low
         while True:
             high, low = divmod(number, b)
-            for odd, even in self._pairs:  # `_hashes`, of one number; written out, as calls would double its time
+            for odd, even in self._pairs:  # `_hashes` for one number, inlined because calls would double the time
                 z = (low * _A + odd) & _MASK
                 z = ((z ^ (z >> 30)) * _B) & _MASK
                 z = ((z ^ (z >> 27)) * _C) & _MASK
@@ -65,7 +66,7 @@ class Permutation:
                 return number
 
     def many(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The same of int64[n]."""
+        """Return the images of numbers, int64[n]."""
         if len(numbers) < _FEW:
             return np.array([self(number) for number in numbers.tolist()], np.int64)
         found = self._round(numbers)
@@ -76,7 +77,7 @@ class Permutation:
         return found
 
     def inverse(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The numbers that go to int64[n] places."""
+        """Return the numbers whose images are `places`, int64[n]."""
         found = self._round_back(places)
         beyond = np.flatnonzero(found >= self.size)
         while len(beyond):
@@ -102,7 +103,7 @@ class Permutation:
 
 
 def _hashes(numbers: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
-    """63 bits of splitmix64's finaliser."""
+    """Return 63 bits of the finalizer of splitmix64 for each number."""
     z = numbers * np.uint64(_A) + np.uint64(key)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(_B)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(_C)
@@ -111,16 +112,16 @@ def _hashes(numbers: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
 
 @functools.lru_cache(maxsize=1024)
 def permutation(size: int, seed: int, purpose: int, place: int) -> Permutation:
-    """A permutation, kept for the next time."""
+    """Return a permutation; the last 1,024 are cached."""
     return Permutation(size, seed, purpose, place)
 
 
 class _Node(NamedTuple):
-    """Two parts of the tree.
+    """A node of the tree.
 
     Attributes:
-        heavy, light: Number of a source, or -1 - number of a node.
-        a, whole: The heavier child has a / whole of the samples.
+        heavy, light: The children: the number of a source, or -1 - the number of a node.
+        a, whole: The heavier child has the share a / whole of the samples.
     """
 
     heavy: int
@@ -129,22 +130,24 @@ class _Node(NamedTuple):
     whole: int
 
     def before(self, count: int) -> int:
-        """How many of the first `count` samples the heavier child has: floor(count · a / whole + 1/2)."""
+        """Return how many of the first `count` samples the heavier child has: floor(count · a / whole + 1/2)."""
         return (2 * count * self.a + self.whole) // (2 * self.whole)
 
 
 class EvenTree:
-    """An even mix of sources by weight: after any number of samples each is within two samples of its share of them.
+    """An even mix of sources by weight: after any number of samples, each source is within two samples of its share.
 
-    Each node rounds by 1/2 at most, and hands on its own distance from its share times the part of the child. A child
-    that is a node has at most 2/3, as its sibling is no lighter than the heavier of its own children: so each node is
-    less than 3/2 away, and each source less than 2. It counts samples; how many tokens each holds is not seen here.
+    The two lightest parts are joined (ties: first in the file) until one tree remains. Of the first m samples of a
+    node, the heavier child has floor(m·a/(a+b) + 1/2). This is exact for weights of any size.
 
-    The two lightest are joined (ties: first in the file) until one tree is left; of the first m samples of a node the
-    heavier child has floor(m·a/(a+b) + 1/2). Exact for weights of any size.
+    Why two: each node rounds by at most 1/2, and passes its own error on, times the share of the child. A child that is
+    a node has a share of at most 2/3, because its sibling is no lighter than the heavier of its own children. The error
+    of each node is therefore less than 3/2, and that of each source less than 2.
+
+    The tree counts samples, not the tokens in them.
 
     Args:
-        weights: Of each source, in samples; more than 0.
+        weights: The weight of each source, in samples, more than 0.
     """
 
     def __init__(self, weights: Sequence[Fraction]) -> None:
@@ -153,7 +156,7 @@ class EvenTree:
         while len(left) > 1:
             left.sort(key=lambda part: part[:2])
             (light, second, b), (heavy, first, a) = left[:2]
-            if light == heavy:  # the first in the file is the heavier
+            if light == heavy:  # the first in the file counts as the heavier
                 a, b = b, a
             share = heavy / (heavy + light)
             self.nodes.append(_Node(a, b, share.numerator, share.denominator))
@@ -161,7 +164,7 @@ class EvenTree:
         self.root = left[0][2]
 
     def locate(self, number: int) -> tuple[int, int]:
-        """The source of a sample, and which of that source's samples it is."""
+        """Return the source of a sample, and the number of the sample among those of that source."""
         at = self.root
         while at < 0:
             node = self.nodes[-1 - at]
@@ -173,7 +176,7 @@ class EvenTree:
         return at, number
 
     def counts(self, number: int) -> list[int]:
-        """How many of the first `number` samples each source has."""
+        """Return how many of the first `number` samples each source has."""
         found, left = [0] * self.count, [(self.root, number)]
         while left:
             at, many = left.pop()
@@ -186,7 +189,7 @@ class EvenTree:
         return found
 
     def most(self, caps: Sequence[int]) -> int:
-        """The most samples before the first that would go beyond a cap."""
+        """Return the maximum number of samples for which no source exceeds its cap."""
         low, high = 0, sum(caps) + 1
         while high - low > 1:
             middle = (low + high) // 2
@@ -196,10 +199,17 @@ class EvenTree:
 
 
 def numbers(step: int, batch_size: int, rank: int = 0, world_size: int = 1, start: int = 0) -> range:
-    """The samples that a rank takes at a step, of global batches from sample `start` on.
+    """Return the samples that a rank takes at a step.
+
+    Args:
+        step: The step, from 0.
+        batch_size: The number of samples per global batch.
+        rank: The rank.
+        world_size: The number of ranks.
+        start: The first sample of step 0.
 
     Raises:
-        ValueError: The batch cannot be dealt to so many ranks, or there is no such rank.
+        ValueError: If the batch is not a multiple of the ranks, or there is no such step or rank.
     """
     if batch_size < 1 or world_size < 1 or batch_size % world_size:
         raise ValueError(f"a global batch of {batch_size:,} samples cannot be dealt to {world_size:,} ranks alike")

@@ -1,12 +1,12 @@
-"""Packings: which intervals of the row of sequences each sample is made of.
+"""Cut the joined axis of sources into samples.
 
-A *run* is an interval of the row that lies in a sample from some column on. A run may be followed by one more position,
-that of its last label. All packings give runs; tokens, labels, boundaries and spans follow from them.
+A packing returns the *runs* of each sample: intervals of the axis, each placed at a column of the sample. A run may be
+followed by one more position, the label of its last token. Tokens, labels, boundaries and spans follow from the runs.
 
-    stream     one run a sample, cut every `seq_len`; with documents in random order a run for each of them
-    document   one run a sample: a sequence, or a part of a long one
-    bestfit    several runs a sample, each a sequence or a part of a long one; see `best_fit`
-    stored     the row of a sample format
+    stream     one run per sample, cut every `seq_len`; if documents are shuffled, one run per document
+    document   one run per sample: a sequence, or a part of a long one
+    bestfit    several runs per sample, each a sequence or a part of a long one; see `best_fit`
+    stored     a stored sample
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from tokfmt.recipes.order import ORDER_DOCUMENTS, permutation
 
 _AT_ONCE = 1 << 18  # sequences
 GROUP = 1 << 24
-"""Pieces that are planned together by best fit, in bounded memory."""
+"""The number of parts that best fit plans together, so that memory is bounded."""
 _NONE = np.empty(0, np.int64)
 
 
 class Run(NamedTuple):
-    """An interval of the row in a sample.
+    """An interval of the axis in a sample.
 
     Attributes:
-        column: Where it lies in the sample.
-        start, length: On the row.
-        more: The position after it is the label of its last.
+        column: The position in the sample at which it begins.
+        start: The position on the axis.
+        length: The length in tokens.
+        more: True if the next position on the axis is the label of its last token.
     """
 
     column: int
@@ -47,12 +48,12 @@ class Run(NamedTuple):
 
 
 class Held(NamedTuple):
-    """What some samples of a pass hold of sequences, each sequence once.
+    """The sequences in some samples of a pass, each sequence once.
 
     Attributes:
-        places: int64[n]; of the sequences on the row.
-        tokens: int64[n]; how many positions of each are in these samples.
-        cut: bool[n]; the sequence lies in more than one sample of the pass, and one of them is among these.
+        places: int64[n], the indexes of the sequences on the axis.
+        tokens: int64[n], the number of positions of each sequence in these samples.
+        cut: bool[n], True if the sequence is in more than one sample of the pass, of which one is among these.
     """
 
     places: Numbers
@@ -61,16 +62,17 @@ class Held(NamedTuple):
 
 
 Some = Callable[[int, int], NDArray[np.bool_]]
-"""Which of the samples `a <= s < b` of a pass are meant: bool[b - a]."""
+"""Returns for the samples `a <= s < b` of a pass if they are selected: bool[b - a]."""
 
 
 class Packing(Protocol):
-    """How a list of sources is cut into samples.
+    """A cut of a list of sources into samples.
 
     Attributes:
-        samples: Of one pass.
-        tokens: Positions of the row in the samples of one pass, those that are a label only not counted.
-        inner: Sequences begin inside runs, not only with them.
+        axis: The joined axis of the list.
+        samples: The number of samples of one pass.
+        tokens: The number of positions of the axis in the samples of one pass, without those that are labels only.
+        inner: True if sequences can begin inside runs.
     """
 
     axis: Axis
@@ -79,22 +81,23 @@ class Packing(Protocol):
     inner: bool
 
     def runs(self, sample: int) -> Sequence[Run]:
-        """What a sample is made of, in order of columns."""
+        """Return the runs of a sample, in order of columns."""
 
     def intervals(self, sample: int) -> Sequence[tuple[int, int]]:
-        """The intervals of the row that a sample moves on by, in order of columns."""
+        """Return the intervals of the axis that a sample advances by, in order of columns."""
 
     def left_out(self) -> dict[str, int]:
-        """Positions of the row that no sample of a pass has, by the word for why."""
+        """Return the number of positions of the axis that are in no sample of a pass, by reason."""
 
     def held(self, some: Some) -> Iterator[Held]:
-        """What some samples of a pass hold of each sequence, some sequences at a time."""
+        """Yield the sequences in the selected samples of a pass, in windows of sequences."""
 
 
 class Stream:
-    """Sequences in order, cut every `step` positions.
+    """The packing `stream`: sequences in order, cut every `step` positions.
 
-    `next` and `disjoint` have the token after their inputs as the last label; `disjoint` moves on by that as well.
+    With the labels `next` and `disjoint`, the last label is the token after the inputs. With `disjoint`, the next
+    sample begins after that token.
     """
 
     inner = True
@@ -132,7 +135,7 @@ class Stream:
             yield Held(np.arange(a, b), tokens, cut)
 
     def _held(self, starts: Numbers, some: Some) -> Iterator[tuple[int, int, Numbers, NDArray[np.bool_]]]:
-        """Sequences `a <= k < b` of those that begin at `starts`: positions of each in some samples, and if cut."""
+        """Yield `a`, `b`, and for sequences `a <= k < b` their positions in the selected samples and their cuts."""
         a, count, step = 0, len(starts) - 1, self.step
         while a < count:
             b = int(np.searchsorted(starts, starts[a] + _AT_ONCE * step, side="right")) - 1
@@ -148,10 +151,10 @@ class Stream:
 
 
 class ShuffledStream(Stream):
-    """A stream whose sequences come in an order that the seed draws, once; samples are cut from that."""
+    """A stream whose sequences are shuffled once, by the seed; samples are cut from the shuffled stream."""
 
     def __init__(self, axis: Axis, recipe: RecipeFile, place: int, key: str) -> None:
-        """`place`: of the list among those that are packed by themselves."""
+        """Shuffle the sequences; `place` is the number of the list among those that are packed separately."""
         super().__init__(axis, recipe)
         self.place, self.seed = place, recipe.seed
         key = key_of(key, "documents", recipe.seed, place)
@@ -176,7 +179,7 @@ class ShuffledStream(Stream):
         return _with_label(runs, length) if more else runs
 
     def _drawn(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """The intervals of the row that an interval of the shuffled row is."""
+        """Yield the intervals of the axis of an interval of the shuffled stream."""
         if start >= stop:
             return
         bounds = self._starts.array
@@ -196,7 +199,7 @@ class ShuffledStream(Stream):
 
 
 def _with_label(runs: list[Run], length: int) -> list[Run]:
-    """Runs of `length` inputs and one more position, which is made the label of the last."""
+    """Turn the last of `length` + 1 positions of runs into the label of the position before it."""
     last = runs.pop()
     if last.length > 1:
         runs.append(last._replace(length=last.length - 1, more=True))
@@ -205,10 +208,13 @@ def _with_label(runs: list[Run], length: int) -> list[Run]:
 
 
 class Planned:
-    """Pieces of sequences: `document` (one a sample) and `bestfit` (several, by a plan).
+    """The packings `document` (one part per sample) and `bestfit` (several parts per sample, by a plan).
 
-    Arrays in the cache say where each piece begins on the row, and its length · 2 + whether it is cut (its last label
-    is the next position); for `bestfit` also the pieces in order of samples, and which of these is a sample's first.
+    A part (in the code: piece) is a sequence, or a part of a long one. Arrays in the cache hold:
+
+    - the start of each part on the axis,
+    - its length · 2, plus 1 if it is cut, so that its last label is the next position,
+    - for `bestfit`, the parts in the order of samples, and the index of the first part of each sample.
     """
 
     inner = False
@@ -244,7 +250,7 @@ class Planned:
         yield none, none, none, np.array([count], np.int64) if self.fits else none, totals
 
     def _counted(self) -> Iterator[tuple[Numbers, Numbers]]:
-        """Sequences in the order of their pieces, and how many pieces each has."""
+        """Yield sequences in the order of their parts, and the number of parts of each."""
         bounds = self.axis.starts.array
         order = permutation(max(1, self.axis.sequences), self.recipe.seed, ORDER_DOCUMENTS, self.place)
         for a, b in windows(0, self.axis.sequences, _AT_ONCE):
@@ -254,11 +260,11 @@ class Planned:
 
     @property
     def _predicts(self) -> int:
-        """The positions of a piece that have no target in it: one with labels that are moved by one."""
+        """The number of positions at the end of a sequence without a label in it: 1 if labels are the next tokens."""
         return int(self.recipe.convention == "next")
 
     def _pieces(self) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
-        """Where pieces begin, length · 2 + cut, and what `Planned` sums up of them."""
+        """Yield the starts of parts, length · 2 + cut, and the totals (tokens, truncated, targetless)."""
         bounds, width, predicts = self.axis.starts.array, self.width, self._predicts
         for places, pieces in self._counted():
             begins, whole = bounds[places], bounds[places + 1] - bounds[places]
@@ -284,7 +290,10 @@ class Planned:
             first = stop
 
     def _those_pieces(self, some: Some) -> Some:
-        """Which pieces some samples of best fit are made of; asked for in order, a group of them is held."""
+        """Return the selection of the parts of selected samples of best fit.
+
+        It must be called in order, because it holds one group of parts at a time.
+        """
         group, held = -1, np.empty(0, np.bool_)
 
         def those(a: int, b: int) -> NDArray[np.bool_]:
@@ -302,7 +311,7 @@ class Planned:
         return those
 
     def _of_group(self, first: int, some: Some) -> NDArray[np.bool_]:
-        """The same of a group of pieces, of which no sample has pieces of another."""
+        """Return the selection of the parts of one group; no sample has parts of two groups."""
         firsts, stop = self._firsts.array, min(first + GROUP, len(self._order))
         found = np.zeros(stop - first, np.bool_)
         low, high = np.searchsorted(firsts, (first, stop)).tolist()
@@ -332,7 +341,7 @@ class Planned:
 
 
 class Rows:
-    """Rows of sample formats as they are."""
+    """The packing `stored`: samples as they are stored."""
 
     inner = True
 
@@ -355,7 +364,14 @@ class Rows:
 
 
 def packed(axis: Axis, recipe: RecipeFile, place: int, key: str) -> Packing:
-    """The packing that a recipe asks for; `place`: of the list among those packed by themselves."""
+    """Return the packing of a list of sources.
+
+    Args:
+        axis: The joined axis of the list.
+        recipe: The recipe.
+        place: The number of the list among those that are packed separately.
+        key: The cache key of arrays that depend on the axis.
+    """
     if recipe.pack == "stored":
         return Rows(axis, recipe)
     if recipe.pack in ("document", "bestfit"):
@@ -364,21 +380,24 @@ def packed(axis: Axis, recipe: RecipeFile, place: int, key: str) -> Packing:
 
 
 def best_fit(lengths: Iterable[Numbers], width: int) -> Iterator[tuple[Numbers, Numbers]]:
-    """Samples of pieces, group by group; about 20 bytes are held for each piece of a group.
+    """Plan samples by best fit decreasing, group by group. About 20 bytes are held per part of a group.
 
-    Pieces by falling length go to the open sample with the least room that is enough. Lengths are whole numbers up to
-    `width`, so pieces of one length are placed together: an open sample with room r takes floor(r / length) of them one
-    after the other (after the first it has the least room of all), then the next open sample with that room, by number,
-    then those with more. Each room is emptied a few times in all, so a plan costs about `width` steps of numpy over its
-    pieces, not a search for each of them.
+    Parts are placed by falling length. Each goes to the open sample with the least room that is enough. Lengths are
+    whole numbers up to `width`, so the parts of one length are placed together:
+
+    1. An open sample with room r takes floor(r / length) of them, because after the first it has the least room.
+    2. The next open sample with the same room follows, by number.
+    3. Then follow the samples with more room.
+
+    Each room is emptied a few times, so a plan costs about `width` numpy steps over its parts, not a search per part.
 
     Args:
-        lengths: Of the pieces, in order.
-        width: Places of a sample; no piece is longer.
+        lengths: Arrays of the lengths of parts, in order.
+        width: The length of a sample; no part is longer.
 
     Yields:
-        Nothing, after each array of lengths; for each group its pieces by number, in order of samples, and which of
-        these are the first of a sample.
+        After each array of lengths, a pair of empty arrays. For each group, the numbers of its parts in the order of
+        samples, and the indexes of the parts that are the first of a sample.
     """
     held, count, base = list[NDArray[np.int32]](), 0, 0
     for some in lengths:
@@ -395,7 +414,7 @@ def best_fit(lengths: Iterable[Numbers], width: int) -> Iterator[tuple[Numbers, 
 
 
 def _planned(held: list[NDArray[np.int32]], width: int, base: int) -> Iterator[tuple[Numbers, Numbers]]:
-    """A group; empties the list, so that nothing is held twice."""
+    """Plan one group. The list of lengths is emptied, so that no array is held twice."""
     lengths = np.concatenate(held)
     held.clear()
     sample = fitted(lengths, width)
@@ -407,7 +426,7 @@ def _planned(held: list[NDArray[np.int32]], width: int, base: int) -> Iterator[t
 
 
 def fitted(lengths: NDArray[np.int32], width: int) -> NDArray[np.int32]:
-    """The sample of each piece, int32[n]; samples are numbered by their first piece."""
+    """Return the sample of each part, int32[n]; samples are numbered by their first part."""
     count = len(lengths)
     order, counts = _ordered(width - lengths, width + 1)
     sample = np.empty(count, np.int32)
@@ -427,9 +446,9 @@ def fitted(lengths: NDArray[np.int32], width: int) -> NDArray[np.int32]:
 
 
 def _ordered(values: NDArray[np.int32], kinds: int) -> tuple[NDArray[np.int32], Numbers]:
-    """Numbers that sort values below `kinds`, equal ones in order; and how many there are of each, int64[kinds].
+    """Return the stable order of values below `kinds`, and the count of each value, int64[kinds].
 
-    A counting sort, window by window: numpy's would hold 8 bytes a value twice.
+    This is a counting sort in windows, because numpy's sort would hold two arrays of 8 bytes per value.
     """
     counts = np.zeros(kinds, np.int64)
     for a, b in windows(0, len(values)):
@@ -444,10 +463,11 @@ def _ordered(values: NDArray[np.int32], kinds: int) -> tuple[NDArray[np.int32], 
 
 
 class _Rooms:
-    """Open samples by the room that they have.
+    """The open samples, by their room.
 
     Attributes:
-        samples: How many were opened.
+        width: The length of a sample.
+        samples: The number of samples that were opened.
     """
 
     def __init__(self, width: int) -> None:
@@ -456,12 +476,12 @@ class _Rooms:
         self._set = np.zeros(width + 2, np.bool_)
 
     def least(self, length: int) -> int:
-        """The least room that is enough for a length; 0 when no open sample has that."""
+        """Return the least room of an open sample that is enough for a length; 0 without one."""
         found = int(np.argmax(self._set[length:]))
         return length + found if self._set[length + found] else 0
 
     def take(self, room: int, most: int) -> NDArray[np.int32]:
-        """Up to so many open samples of a room, the first by number."""
+        """Remove and return up to `most` open samples of a room, the first by number."""
         parts = self._by_room[room]
         ids = parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
         taken, rest = ids[:most], ids[most:]
@@ -470,20 +490,20 @@ class _Rooms:
         return taken
 
     def open(self, count: int) -> NDArray[np.int32]:
-        """New samples."""
+        """Open new samples, and return their numbers."""
         ids = np.arange(self.samples, self.samples + count, dtype=np.int32)
         self.samples += count
         return ids
 
     def put(self, ids: NDArray[np.int32], room: int) -> None:
-        """Samples that have so much room now."""
+        """Add samples with a room; full samples are dropped."""
         if len(ids) and room:
             self._by_room[room].append(ids)
             self._set[room] = True
 
 
 def _place(pieces: NDArray[np.int32], length: int, rooms: _Rooms, sample: NDArray[np.int32]) -> None:
-    """Place pieces of one length, in order."""
+    """Place the parts of one length, in order."""
     done = 0
     while done < len(pieces):
         room = rooms.least(length)
@@ -495,7 +515,7 @@ def _place(pieces: NDArray[np.int32], length: int, rooms: _Rooms, sample: NDArra
         sample[pieces[done : done + whole * each]] = np.repeat(ids[:whole], each)
         rooms.put(ids[:whole], room - each * length)
         done += whole * each
-        if whole < len(ids):  # the last takes what is left
+        if whole < len(ids):  # the last sample takes the remaining parts
             rest = len(pieces) - done
             sample[pieces[done:]] = ids[whole]
             rooms.put(ids[whole:], room - rest * length)

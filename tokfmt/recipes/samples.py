@@ -1,8 +1,8 @@
-"""The reader of a recipe: sequence k is sample k, padding included, its mask and labels beside it.
+"""Read the samples of a recipe with `seq_len`: sequence k is sample k with its padding, loss mask and labels.
 
-Sources that are packed together are a *list*: each source by itself where there are weights, else all of them. A list
-is passed once an epoch; samples of a pass come in an order of their own. Which sample of which pass of which list
-sample k is follows from k alone.
+Sources that are packed together are a *list*. With weights, each source is a list; without weights, all sources are one
+list. Each epoch passes a list once, in its own order of samples. The list, the pass and the sample in it follow from
+the number k alone.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_SAMPLES, EvenTree, Permutation, numbers, permutation
 from tokfmt.recipes.packing import Packing, Some, packed
 
-_WINDOW = 1 << 18  # places read at once for the axis
+_WINDOW = 1 << 18  # tokens read at once
 _TOKENS, _MARKS = 1, 2
 DEFAULT = ("input_ids", "labels")
 
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """Where a sample comes from.
+    """The origin of a sample.
 
     Attributes:
-        sample: Its number.
-        source: The source it was drawn from by weight; "" where all sources are one list.
-        epoch: Which pass over that, from 0.
-        spans: What it moves on by; `Span.source` counts the recipe's sources.
+        sample: The number of the sample.
+        source: The name of the source that the sample is drawn from by weight; "" if all sources are one list.
+        epoch: The pass over the list, from 0.
+        spans: The spans that the sample advances by; `Span.source` is the number of a source of the recipe.
     """
 
     sample: int
@@ -57,7 +57,7 @@ class Where:
 
 
 class Ending(Protocol):
-    """A source whose separator is known, or known to be none; opened, or of text that is to be tokenised."""
+    """A source with a known separator, or without one: opened, or of text that is not tokenized yet."""
 
     @property
     def name(self) -> str: ...
@@ -66,12 +66,13 @@ class Ending(Protocol):
 
 
 class _Turn(NamedTuple):
-    """Some passes over one list, one after the other.
+    """Consecutive passes over one list.
 
     Attributes:
-        packing: The list's.
-        place: Of the list, for its keys.
-        first: The first pass; passes: how many.
+        packing: The packing of the list.
+        place: The number of the list, for the keys of its permutations.
+        first: The first pass.
+        passes: The number of passes.
     """
 
     packing: Packing
@@ -81,14 +82,14 @@ class _Turn(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """What is drawn of a list.
+    """The samples that are drawn from a list.
 
     Attributes:
-        packing: The list's.
-        first: The first pass that is meant.
-        drawn: How many samples, over its passes.
-        whole: How many whole passes.
-        parts: The samples of each pass that is taken in part; at most two.
+        packing: The packing of the list.
+        first: The first pass over the list.
+        drawn: The number of samples, over all passes.
+        whole: The number of complete passes.
+        parts: The selections of the passes that are not complete; at most two.
     """
 
     packing: Packing
@@ -99,22 +100,26 @@ class Drawn(NamedTuple):
 
 
 class Samples:
-    """Samples of a recipe with `seq_len`. A `TokenReader`, also `Sampled`; picklable; threads may share it.
+    """The reader of a recipe with `seq_len`. It is a `TokenReader`, `Sampled` and picklable; threads may share it.
 
     Attributes:
-        file: The recipe as written.
-        sources: As opened, in order.
-        eos_id, pad_id: That sequences are separated by (None: by nothing), and that fills samples that are not full.
-        after: Put after each sequence; None where nothing is, as rows are stored or begin with an id.
-        vocabulary: Of what made the IDs, where that is known.
+        file: The recipe.
+        sources: The opened sources, in order.
+        seq_len: The length of a sample in tokens.
+        eos_id: The separator; None without one.
+        pad_id: The padding ID.
+        after: The separator that is inserted after each sequence; None for stored samples and for `labels = "starts"`.
+        vocabulary: The tokenizer of all sources; None if unknown.
+        count: The number of samples.
+        info: The facts of the samples.
     """
 
     def __init__(self, file: RecipeFile, sources: Sequence[Source], vocabulary: Vocabulary | None = None) -> None:
-        """Lay out every list.
+        """Pack every list, and count the samples.
 
         Raises:
-            ConversionError: Sources that do not go together, or less in them than is asked for.
-            FormatError: A source without samples.
+            ConversionError: If the sources do not fit together, or have fewer tokens than the budget.
+            FormatError: If a source has no samples.
         """
         self.file, self.sources, self.vocabulary = file, tuple(sources), vocabulary
         self.seq_len = file.seq_len or 1
@@ -164,16 +169,16 @@ class Samples:
         return packing
 
     def _samples_of(self, turn: _Turn, source: int) -> Fraction:
-        """The weight of a source in samples: its share counts tokens, and a sample may hold fewer than it has room."""
+        """Return the weight of a source in samples, because weights count tokens, and samples can hold padding."""
         weight = self.file.sources[source].weight or Fraction(1)
         return weight * turn.packing.samples / turn.packing.tokens
 
     def _counted(self) -> int:
-        """How many samples there are.
+        """Return the number of samples.
 
         Raises:
-            ConversionError: A budget needs more passes over a source than are allowed; says by how much. Or it is less
-                than one sample.
+            ShortfallError: If the budget needs more passes over a source than are allowed, or is less than one sample.
+                The error states the difference.
         """
         wanted = None if self.file.tokens is None else self.file.tokens // self.seq_len
         if wanted == 0:
@@ -237,7 +242,7 @@ class Samples:
         )
 
     def _as_stored(self, source: Source) -> Iterator[str]:
-        """What changes where a source holds samples that were stored as sequences of IDs, without labels."""
+        """Yield notes on a source whose sequences are samples that are stored without labels."""
         count, tokens = source.info.sequences, source.info.tokens
         if self.file.pack == "stored":
             if tokens and not isinstance(sampled_beneath(source.reader, 0)[0], Sampled):
@@ -257,7 +262,7 @@ class Samples:
 
     @property
     def shifted(self) -> bool:
-        """Labels are moved by one, as the recipe says or stored rows have them; else they are the row itself."""
+        """True if labels are the next tokens, by the recipe or as stored; False if they are the tokens themselves."""
         if self.file.pack != "stored":
             return self.file.convention != "same"
         readers = [sampled_beneath(source.reader, 0)[0] for source in self.sources if source.info.tokens]
@@ -269,14 +274,14 @@ class Samples:
 
     @property
     def labels_from(self) -> str:
-        """Where labels and masks come from: "recipe", or "stored" if sources have their own."""
+        """The origin of labels and masks: "stored" if the sources store them, else "recipe"."""
         return "stored" if self.info.loss_masks or self.info.nonstandard_masks else "recipe"
 
     @cached_property
     def fingerprint(self) -> str:
-        """What decides the order of samples, as 32 hexadecimal digits.
+        """A hash of all facts that the order of samples depends on, 32 hexadecimal digits.
 
-        Not in it: budget, caps of weighted sources, names and places.
+        It does not depend on the budget, the maximum passes of weighted sources, names and paths.
         """
         file, sources = self.file, self.file.sources
         passes = [file.passes(k) for k in self._every]
@@ -305,11 +310,11 @@ class Samples:
 
     @property
     def places(self) -> int:
-        """Positions that a full sample moves on by: with labels = "disjoint" its last label as well."""
+        """The number of positions that a full sample advances by: `seq_len`, or one more with labels = "disjoint"."""
         return self.seq_len + (self.file.convention == "disjoint")
 
     def _place(self, sample: int) -> tuple[_Turn, int, int]:
-        """The list a sample comes from, which pass over it, and which of the samples of a pass it is."""
+        """Return the list of a sample, the pass over the list, and the number of the sample in the packing."""
         if self._tree is not None:
             k, number = self._tree.locate(sample)
             turn = self._turns[k]
@@ -323,13 +328,13 @@ class Samples:
         return turn, epoch, number if order is None else order(number)
 
     def _order(self, turn: _Turn, epoch: int) -> Permutation | None:
-        """The order of the samples of a pass over a list; None: as they are cut."""
+        """Return the order of the samples of a pass over a list; None if they are not shuffled."""
         if self.file.shuffle == "none":
             return None
         return permutation(turn.packing.samples, self.file.seed, ORDER_SAMPLES, turn.place << 32 | epoch)
 
     def lists(self, first: int = 0, last: int | None = None) -> list[Drawn]:
-        """Every list, and what samples `first <= k < last` draw of it; None: to the end."""
+        """Return what samples `first <= k < last` draw from each list; a `last` of None is the end."""
         last = self.count if last is None else last
         if self._tree is not None:
             low, high = self._tree.counts(first), self._tree.counts(last)
@@ -339,7 +344,7 @@ class Samples:
         return [self._drawn(*bounded) for bounded in zip(self._turns, low, high, strict=True)]
 
     def _drawn(self, turn: _Turn, first: int, last: int) -> Drawn:
-        """Samples `first <= k < last` over the passes of a list."""
+        """Return samples `first <= k < last` of a list, counted over its passes."""
         count, whole, parts = turn.packing.samples, 0, list[Some]()
         for epoch in dict.fromkeys((first // count, last // count)):
             low, high = max(first - epoch * count, 0), min(last - epoch * count, count)
@@ -363,15 +368,15 @@ class Samples:
         return found
 
     def spans(self, sample: int) -> list[Span]:
-        """What a sample moves on by: positions of sequences of sources, in order. Padding is in none.
+        """Return the spans of sequences that a sample advances by, in order. No span holds padding.
 
         Raises:
-            IndexError: There is no such sample.
+            IndexError: If there is no such sample.
         """
         return list(self.where(sample).spans)
 
     def table(self, samples: NDArray[np.int64]) -> SpanTable:
-        """The spans of some samples, none of them padding; `row` counts these samples."""
+        """Return the spans of some samples; `row` is the index in `samples`. No span holds padding."""
         found: dict[int, tuple[Axis, list[tuple[int, int, int]]]] = {}
         for row, sample in enumerate(samples.tolist()):
             turn, _, number = self._place(self._check(sample))
@@ -385,10 +390,10 @@ class Samples:
         return SpanTable.joined(tables)
 
     def where(self, sample: int) -> Where:
-        """Where a sample comes from.
+        """Return the origin of a sample.
 
         Raises:
-            IndexError: There is no such sample.
+            IndexError: If there is no such sample.
         """
         sample = self._check(sample)
         turn, epoch, number = self._place(sample)
@@ -398,10 +403,17 @@ class Samples:
         return Where(sample, source, epoch, tuple(spans))
 
     def where_at(self, step: int, batch_size: int, rank: int = 0, world_size: int = 1, start: int = 0) -> list[Where]:
-        """Where the samples come from that a rank takes at a step, with one batch size from sample `start` on.
+        """Return the origins of the samples that a rank takes at a step.
+
+        Args:
+            step: The step, from 0.
+            batch_size: The number of samples per global batch.
+            rank: The rank.
+            world_size: The number of ranks.
+            start: The first sample of step 0.
 
         Raises:
-            OptionError: There is no such step or rank, or the batch is no multiple of the world_size.
+            OptionError: If there is no such step or rank, or the batch is not a multiple of `world_size`.
         """
         try:
             taken = numbers(step, batch_size, rank, world_size, start)
@@ -418,12 +430,17 @@ class Samples:
         fields: Iterable[str] = DEFAULT,
         dtype: Ids = np.int32,
     ) -> dict[str, NDArray[Any]]:
-        """Some samples as arrays of a row each; see `fields` for names, dtypes and shapes.
+        """Read samples as arrays with one row per sample.
+
+        Args:
+            samples: The numbers of the samples.
+            fields: The names of the arrays; see `recipes.fields` for names, dtypes and shapes.
+            dtype: The dtype of input_ids and labels, int32 or int64.
 
         Raises:
-            IndexError: There is no such sample.
-            OptionError: There is no such field.
-            TokenizerMismatchError: A sample holds an ID that the tokenizer of the sources does not have.
+            IndexError: If there is no such sample.
+            OptionError: If there is no such field.
+            TokenizerMismatchError: If a sample holds an ID that the tokenizer of the sources does not have.
         """
         wanted = samples.tolist() if isinstance(samples, np.ndarray) else samples
         names, grid = check_fields(fields), self.grid(wanted)
@@ -432,7 +449,7 @@ class Samples:
         return dict(arrays(grid, names, dtype))
 
     def _refuse_beyond(self, vocabulary: Vocabulary, grid: Grid, samples: Sequence[int]) -> None:
-        """Refuse IDs beyond the vocabulary; those that the recipe itself puts in may be any."""
+        """Raise TokenizerMismatchError for IDs beyond the vocabulary, except the separator and the padding."""
         if not grid.tokens.size or int(grid.tokens.max()) < vocabulary.size:
             return
         ours = [token for token in (self.eos_id, self.pad_id) if token is not None]
@@ -447,7 +464,7 @@ class Samples:
             )
 
     def grid(self, samples: Iterable[int]) -> Grid:
-        """What is read of some samples."""
+        """Read some samples."""
         return Grid(self._packings(samples), self.file, self.pad_id, self._dtype)
 
     def tokens(self, start: int, stop: int) -> Tokens:
@@ -461,7 +478,7 @@ class Samples:
         return found
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See `protocols.Marked`: of rows that are taken as they are stored, where a source has them."""
+        """See `protocols.Marked`. Return None unless samples are stored, and a source has marks."""
         if self.file.pack != "stored" or all(marks_of(source.reader) is None for source in self.sources):
             return None
         check_interval(start, stop, self.info.tokens)
@@ -473,7 +490,7 @@ class Samples:
         return np.asarray(self._flat(start, stop, lambda grid: grid.labels(np.int64)), np.int64)
 
     def filled(self, sample: int) -> int:
-        """Places of a sample before its padding."""
+        """Return the number of positions of a sample before its padding."""
         return self.grid([sample]).filled[0]
 
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
@@ -491,7 +508,7 @@ class Samples:
         return flat
 
     def _flat(self, start: int, stop: int, field: Any) -> NDArray[Any]:
-        """A field of an interval of the axis, a window of samples at a time."""
+        """Return a field for an interval of positions, read in windows of samples."""
         width, found = self.seq_len, list[NDArray[Any]]()
         first, last = start // width, -(-stop // width) if stop > start else start // width
         for a, b in windows(first, last, max(1, _WINDOW // width)):
@@ -510,14 +527,14 @@ class Samples:
         check_position(position, self.info.tokens)
         sample, column = divmod(position, self.seq_len)
         turn, _, number = self._place(sample)
-        column -= self.file.convention == "starts"  # inputs are moved right by one
+        column -= self.file.convention == "starts"  # inputs are shifted right by one
         for run in turn.packing.runs(number):
             if run.column <= column < run.column + run.length:
                 return turn.packing.axis.to_source(run.start + column - run.column)
         return None
 
     def from_source(self, reader: TokenReader, position: int) -> int | None:  # noqa: ARG002
-        """Nobody knows: a token may be in a sample of each pass, or in none."""
+        """Return None, because a token may be in a sample of each pass, or in none."""
         return None
 
     def readers(self) -> Sequence[TokenReader]:
@@ -531,23 +548,24 @@ class Samples:
 
 
 class PackedRows:
-    """Samples as rows without padding, of the pieces of each: for formats that predict the next token of a piece.
+    """The samples of a recipe as packed rows without padding, for formats in which each token is the next label.
 
-    A piece is its input_ids, and the token that its last label is, where that counts: so each piece predicts what it
-    predicts in the sample, and documents of a stream end with what the next begins with. Marks tell which tokens count
-    and where pieces begin. Keeps 8 bytes a sample. A `TokenReader`, also `Marked`; picklable.
+    A part of a row is its input IDs, and its last label if that counts. Each part therefore has the same labels as in
+    the sample, and a document of a stream ends with the first token of the next document. Marks are 1 where a token
+    counts as a label, and 4 where a part begins. The reader holds 8 bytes per sample. It is a `TokenReader`, `Marked`
+    and picklable.
     """
 
     def __init__(self, samples: Samples, size: int) -> None:
-        """Read all samples once, for the lengths of rows.
+        """Read all samples once, to compute the lengths of rows.
 
         Args:
-            samples: Whose labels are moved by one.
-            size: The `pack_size` that was asked for: their length.
+            samples: The samples, whose labels are the next tokens.
+            size: The given `pack_size`, which is the length of the samples.
 
         Raises:
-            OptionError: They are not, or of another length.
-            ConversionError: A label that counts is not the next token, which no mask can say.
+            OptionError: If the samples have another length, or labels that are not the next tokens.
+            ConversionError: If a label that counts is not the next token, because no mask can express that.
         """
         if size != samples.seq_len:
             what = f"pack_size={size}: samples of this recipe predict up to {samples.seq_len:,} tokens"
@@ -568,10 +586,10 @@ class PackedRows:
         )
 
     def _rows(self, first: int, last: int) -> tuple[NDArray[np.int64], Tokens, NDArray[np.uint8]]:
-        """The lengths of some rows, and side by side their tokens and the marks of these."""
+        """Return the lengths of rows `first <= i < last`, their tokens, and the marks of the tokens."""
         grid, width = self.samples.grid(range(first, last)), self.samples.seq_len
         inputs, labels = grid.inputs().astype(self._dtype, copy=False).reshape(-1), grid.labels().reshape(-1)
-        begins = grid.begins()  # also where padding does
+        begins = grid.begins()  # padding begins a part as well
         ends = np.append(begins[1:], len(inputs))
         filled = np.repeat(np.arange(len(grid.filled)) * width + grid.filled, width)
         pieces = begins < filled[begins]
@@ -595,7 +613,7 @@ class PackedRows:
         return self.samples.info.dtype
 
     def _window(self, start: int, stop: int, part: int) -> NDArray[Any]:
-        """What `_rows` gives of an interval of the axis."""
+        """Return one array of `_rows` for an interval of positions."""
         check_interval(start, stop, self.info.tokens)
         first, last = np.searchsorted(self._offsets, (start, stop), side="right").tolist()
         first, last = first - 1, min(last, self.samples.count)
@@ -622,7 +640,7 @@ class PackedRows:
 
 
 def _those(order: Permutation | None, first: int, last: int) -> Some:
-    """The samples of a pass that come at places `first <= k < last` of it."""
+    """Return the selection of the samples that are at positions `first <= k < last` in the order of a pass."""
 
     def those(a: int, b: int) -> NDArray[np.bool_]:
         places = np.arange(a, b)
@@ -633,10 +651,10 @@ def _those(order: Permutation | None, first: int, last: int) -> Some:
 
 
 def separator_of(file: RecipeFile, sources: Sequence[Ending]) -> int | None:
-    """The separator: what the recipe says, else what all sources agree on; None for none.
+    """Return the separator of the recipe, or else of all sources; None without one.
 
     Raises:
-        ConversionError: They do not agree, and the recipe says nothing.
+        ConversionError: If the sources have different separators, and the recipe states none.
     """
     if file.eos is not None:
         return None if file.eos == "none" else int(file.eos)
@@ -655,17 +673,17 @@ def separator_of(file: RecipeFile, sources: Sequence[Ending]) -> int | None:
 
 
 def _check_rows(source: Source, width: int, labels: str | None) -> None:
-    """Check that the sequences of a source are samples of one length, whose labels are not of two kinds.
+    """Check that the sequences of a source are samples of one length that can be taken as they are stored.
 
     Raises:
-        FormatError: They are not.
+        FormatError: If a sample has another length, or labels or masks that the recipe cannot take.
     """
     info, path = source.info, source.paths[0]
     if info.segmented and info.sample_length is None:
         raise FormatError(
             path,
-            "its rows are documents that were packed, of which each ends with a token that is only predicted",
-            remedy='pack = "bestfit" packs its documents again; samples that are stored as HDF5 are taken as they are',
+            "its rows are packed documents, each of which ends with a token that is only a label",
+            remedy='pack = "bestfit" packs its documents again; samples in HDF5 are taken as they are',
         )
     own = bool(info.tokens) and isinstance(sampled_beneath(source.reader, 0)[0], Sampled)
     if own and labels is not None:
@@ -673,12 +691,12 @@ def _check_rows(source: Source, width: int, labels: str | None) -> None:
     if info.layout is Layout.SAMPLES and info.sample_length not in (None, width):
         remedy = None
         if source.format == "stage1":
-            remedy = f'options = {{ seq_len = "{width}" }} of the source says otherwise of blocks'
+            remedy = f'Set options = {{ seq_len = "{width}" }} for the source, if its blocks have that length'
         what, found = "its samples have another length", info.sample_length
         raise FormatError(path, what, expected=width, found=found, remedy=remedy)
     if not own and (info.loss_masks or info.nonstandard_masks or marks_of(source.reader) is not None):
-        what, remedy = 'pack = "stored" takes masks of HDF5 alone', f"{allowing('loss-mask')} does without"
-        raise FormatError(path, f"has masks beside its sequences, and {what}", remedy=remedy)
+        what, remedy = 'pack = "stored" takes masks only from HDF5', f"{allowing('loss-mask')} leaves them out"
+        raise FormatError(path, f"has loss masks, and {what}", remedy=remedy)
     for a, b in () if info.sample_length == width else windows(0, info.sequences, _WINDOW):
         lengths = np.diff(source.reader.offsets(a, b))
         if (other := np.flatnonzero(lengths != width)).size:

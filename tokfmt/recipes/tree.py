@@ -1,4 +1,4 @@
-"""Describe a recipe as a tree: what each source gives to the whole, from indexes alone."""
+"""Describe a recipe as a tree with the contribution of each source, from indexes alone."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tokfmt.recipes.samples import Samples
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A source, or the whole.
+    """A row of the tree: a source, or the complete recipe.
 
     Attributes:
-        name: Of the source; "" for the whole.
-        depth: 0 for the whole, 1 for its sources, 2 for those of recipes among them ...
-        format: Of the source.
-        sequences: Each counted once; of a source whose quota is less than a pass, those that it takes.
-        empty: Sequences without a token, which have no part in samples and are not among `sequences`; 0 of documents.
-        tokens: Of these, counted once; of samples with a separator after each.
-        drawn: Tokens in the result; of samples all positions but padding.
-        share: Of all tokens that are drawn.
-        passes: How often one of `sequences` is in the result, on average; see `recipes.amounts.Amount`.
-        samples: That are drawn of it alone; None where sources are packed together.
-        cut: Sequences in the result that samples cut, each counted once; None of documents.
-        padded: Positions of the samples drawn that hold padding; None where sources are packed together.
-        left_out: Tokens of a pass that are in no sample, by why: "tail", "truncated", "targetless".
+        name: The name of the source; "" for the recipe.
+        depth: 0 for the recipe, 1 for its sources, 2 for the sources of these ...
+        format: The format of the source.
+        sequences: The number of sequences, each counted once. If a quota is less than a pass, only those it takes.
+        empty: The number of empty sequences, which are not in samples and not among `sequences`; 0 for documents.
+        tokens: The number of tokens of `sequences`, counted once; for samples with a separator after each sequence.
+        drawn: The number of tokens in the result; for samples all positions except padding.
+        share: The share of all tokens in the result.
+        passes: The mean number of times that a sequence is in the result; see `recipes.amounts.Amount`.
+        samples: The number of samples of this source; None if sources are packed together.
+        cut: The number of sequences in the result that samples cut, each counted once; None for documents.
+        padded: The number of padding positions in its samples; None if sources are packed together.
+        left_out: The number of tokens per pass that are in no sample, by reason: "tail", "truncated", "targetless".
     """
 
     name: str
@@ -47,7 +47,11 @@ class Row:
 
 
 def explain(reader: TokenReader) -> list[Row]:
-    """The rows of a recipe's tree, the whole first, each source followed by those in it."""
+    """Return the rows of a recipe's tree: the recipe, then each source, followed by its sources.
+
+    Returns:
+        An empty list if the reader is not a recipe.
+    """
     if not isinstance(reader, (Samples, Documents)):
         return []
     found = amounts(reader, cut=True)
@@ -83,7 +87,7 @@ def explain(reader: TokenReader) -> list[Row]:
 def _tree(
     view: Samples | Documents, recipe: Samples | Documents, k: int, amount: Amount, depth: int, total: int
 ) -> Iterator[Row]:
-    """The rows of source k of a recipe, and of those in it; `view`: the outermost recipe."""
+    """Yield the rows of source k of a recipe and of its sources; `view` is the outermost recipe."""
     source, held = recipe.sources[k], recipe.sources[k].distinct
     count, tokens = held.info.sequences, held.info.tokens
     there = count
@@ -109,14 +113,14 @@ def _tree(
 
 
 def _on_the_row(view: Samples, k: int) -> int:
-    """The sequences of source k that have a token."""
+    """Return the number of sequences of source k that are not empty."""
     axis = next(one.packing.axis for one in view.lists() if k in one.packing.axis.numbers)
     at = axis.numbers.index(k)
     return int(axis.places[at + 1]) - int(axis.places[at])
 
 
 def _with_samples(view: Samples, rows: Sequence[Row]) -> Iterator[Row]:
-    """Rows with what is known of samples, where each is of one source."""
+    """Add counts of samples to the rows of sources, if each sample is drawn from one source."""
     lists = iter(view.lists())
     for row in rows:
         one = next(lists) if row.depth == 1 and view.file.weighted else None
