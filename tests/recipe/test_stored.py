@@ -451,7 +451,7 @@ def test_what_is_not_samples_of_one_length_is_refused(mix, stored_in, tmp_path):
     with pytest.raises(FormatError, match="labels of their own. Leave labels out"):
         tokfmt.recipe(stored_in("x.h5"), seq_len=32, pack="stored", labels="next")
     packed = stored_in("x.parquet", to_options={"pack_size": 32})
-    with pytest.raises(FormatError, match="a token that is only predicted"):
+    with pytest.raises(FormatError, match="a token that is only a label"):
         tokfmt.recipe(packed, seq_len=32, pack="stored")
 
 
