@@ -31,9 +31,18 @@ if TYPE_CHECKING:
     from tokfmt.registry import formats
 
 __all__ = [
-    "Dataset", "TokfmtError", "__version__", "check", "convert", "diff", "formats", "open", "recipe",
-    "show", "stats",
-]  # fmt: skip
+    "Dataset",
+    "TokfmtError",
+    "__version__",
+    "check",
+    "convert",
+    "diff",
+    "formats",
+    "open",
+    "recipe",
+    "show",
+    "stats",
+]
 
 _HOMES = {
     "Dataset": "tokfmt.dataset",

@@ -161,10 +161,16 @@ def stats(
     source = SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss)
     report = count(
         StatsRequest(
-            source, tokenizer=tokenizer, vocab_size=vocab_size, seq_len=seq_len, duplicates=duplicates, sample=sample,
-            seed=seed, jobs=jobs,
+            source,
+            tokenizer=tokenizer,
+            vocab_size=vocab_size,
+            seq_len=seq_len,
+            duplicates=duplicates,
+            sample=sample,
+            seed=seed,
+            jobs=jobs,
         )
-    )  # fmt: skip
+    )
     return replace(report, unmet=unmet(report, expectations))
 
 
@@ -274,5 +280,9 @@ def diff(
     return compare(
         SourceRequest.of(a, format_a, eos, options, text_field, split, allow_loss),
         SourceRequest.of(b, format_b, eos, options, text_field, split, allow_loss),
-        tokenizer=tokenizer, samples=samples, ignore_order=ignore_order, limit=limit, jobs=jobs,
-    )  # fmt: skip
+        tokenizer=tokenizer,
+        samples=samples,
+        ignore_order=ignore_order,
+        limit=limit,
+        jobs=jobs,
+    )

@@ -292,11 +292,19 @@ class Dataset:
         axis, seed = (reader.source, reader.seed) if isinstance(reader, Shuffled) else (reader, None)
         paths = tuple(path for source in self.origin for path in source.paths)
         request = Request(
-            source=SourceRequest.of(paths, eos=eos, allow_loss=allow_loss), destination=Path(destination), to=to_format,
-            to_options=given_options(to_options), tokenizer=tokenizer, seq_len=seq_len, arrangement=Arrangement(seed),
-            jobs=worker_count(jobs), executor=executor, overwrite=overwrite, verify=verify,
+            source=SourceRequest.of(paths, eos=eos, allow_loss=allow_loss),
+            destination=Path(destination),
+            to=to_format,
+            to_options=given_options(to_options),
+            tokenizer=tokenizer,
+            seq_len=seq_len,
+            arrangement=Arrangement(seed),
+            jobs=worker_count(jobs),
+            executor=executor,
+            overwrite=overwrite,
+            verify=verify,
             manifest=manifest,
-        )  # fmt: skip
+        )
         sources = [s._replace(reader=axis) if isinstance(s.reader, RecordReader) else s for s in self.origin]
         return carry_out(request, NullProgress(), given=(sources, axis))
 

@@ -174,9 +174,14 @@ def new_package(name: str, directory: Path) -> list[Path]:
     module = f"tokfmt_{name.replace('-', '_')}"
     magic = name.replace("-", "").upper()[:8].ljust(8, "-")
     words = {
-        "NAME": name, "MODULE": module, "MAGIC": f'"{magic}"', "MAGIC_BYTES": f'b"{magic}"',
-        "CODE": name.replace("-", "").upper(), "CLASS": name.title().replace("-", ""), "VERSION": str(plugin.VERSION),
-    }  # fmt: skip
+        "NAME": name,
+        "MODULE": module,
+        "MAGIC": f'"{magic}"',
+        "MAGIC_BYTES": f'b"{magic}"',
+        "CODE": name.replace("-", "").upper(),
+        "CLASS": name.title().replace("-", ""),
+        "VERSION": str(plugin.VERSION),
+    }
     files = {"pyproject.toml": _PROJECT, "README.md": _README, f"{module}.py": _MODULE, f"test_{module}.py": _TEST}
     try:
         _write(directory, {path: _filled(text, words) for path, text in files.items()})

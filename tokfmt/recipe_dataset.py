@@ -267,11 +267,23 @@ def recipe(
     Raises:
         TokfmtError: If the recipe or a source cannot be used. `tokfmt.core.errors` lists the subclasses.
     """
-    said = {
-        "seq_len": seq_len, "pack": pack, "labels": labels, "tail": tail, "long": long, "shuffle": shuffle,
-        "seed": seed, "tokens": tokens, "epochs": epochs, "eos": eos, "pad": pad, "bos": bos, "tokenizer": tokenizer,
-        "dedup": dedup, "filter": filters,
-    }  # fmt: skip
+    given = {
+        "seq_len": seq_len,
+        "pack": pack,
+        "labels": labels,
+        "tail": tail,
+        "long": long,
+        "shuffle": shuffle,
+        "seed": seed,
+        "tokens": tokens,
+        "epochs": epochs,
+        "eos": eos,
+        "pad": pad,
+        "bos": bos,
+        "tokenizer": tokenizer,
+        "dedup": dedup,
+        "filter": filters,
+    }
     listed = [sources] if isinstance(sources, (str, os.PathLike, Mapping)) else list(sources)
     entries: list[dict[str, Any]] = [
         dict(entry) if isinstance(entry, Mapping) else {"path": os.fspath(entry)} for entry in listed
@@ -279,7 +291,7 @@ def recipe(
     for entry in entries:
         if isinstance(entry.get("select"), (slice, range)):
             entry["select"] = selection_words(entry["select"])
-    table = {key: value for key, value in said.items() if value is not None}
+    table = {key: value for key, value in given.items() if value is not None}
     file = parse_recipe({**table, "source": entries}, Path("recipe"))
     reader, opened = open_recipe(file, Hints(allow_loss=check_losses(allow_loss)))
     return dataset_of_recipe(reader, reader.info.notes, tuple(opened))

@@ -85,12 +85,12 @@ def get(name: str) -> Format:
             raise TypeError(f"it does not define {' or '.join(missing)}")  # noqa: TRY301
     except (Exception, SystemExit) as error:  # The import of a package may raise any error, or exit.
         raise OptionError(
-            f"the format {name} of {_package(point)} cannot be used: {_said(error)}", name=name
+            f"the format {name} of {_package(point)} cannot be used: {_text_of(error)}", name=name
         ) from error
     return loaded
 
 
-def _said(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
@@ -289,7 +289,9 @@ def _claim(format_: Format, probe: Probe) -> Confidence | None:
     try:
         return format_.sniff(probe)
     except Exception as error:  # noqa: BLE001 - A plug-in may raise any error for a file of another format.
-        _warn(f"the format {format_.name} of {_package(_points()[format_.name])} fails at {probe.path}: {_said(error)}")
+        _warn(
+            f"the format {format_.name} of {_package(_points()[format_.name])} fails at {probe.path}: {_text_of(error)}"
+        )
         return None
 
 

@@ -191,8 +191,9 @@ class Loader:
                 f"{self._where}: {self._samples:,} of {len(self.recipe):,} samples were handed out, and this loop has "
                 "no batch. The recipe sets the number of passes (epochs, tokens). To start over, use "
                 "Loader(..., restart=True)",
-                LoaderWarning, stacklevel=2,
-            )  # fmt: skip
+                LoaderWarning,
+                stacklevel=2,
+            )
         return self._batches()
 
     def _size(self, start: int) -> int:
@@ -238,8 +239,9 @@ class Loader:
             warnings.warn(
                 f"{self._where}: samples {taken.start:,} to {taken.stop - 1:,} were not read within {seconds:,.0f} "
                 f"seconds, from {self._paths(taken)}; still waiting. Check the storage that holds them",
-                LoaderWarning, stacklevel=3,
-            )  # fmt: skip
+                LoaderWarning,
+                stacklevel=3,
+            )
             pause, seconds = seconds, 2 * seconds
 
     def _paths(self, samples: Sequence[int]) -> str:
@@ -275,10 +277,13 @@ class Loader:
         if self.world_size == 1 or self.world_size != distributed.get_world_size():
             return  # The ranks of this loader are not those of the process group: some processes may not read at all.
         mine = {
-            "fingerprint": self.recipe.fingerprint, "count of samples": len(self.recipe),
-            "batch_size": self.batch_size, "position in samples": self._samples, "drop_last": self.drop_last,
+            "fingerprint": self.recipe.fingerprint,
+            "count of samples": len(self.recipe),
+            "batch_size": self.batch_size,
+            "position in samples": self._samples,
+            "drop_last": self.drop_last,
             "rank": self.rank,
-        }  # fmt: skip
+        }
         every: list[dict[str, Any]] = [{}] * self.world_size
         distributed.all_gather_object(every, mine)
         _check_alike(self._where, every)
@@ -308,10 +313,12 @@ class Loader:
             raise OptionError(f"a loader's state is {{'samples': N, 'fingerprint': '...'}}, not {dict(state)!r:.200}")
         if fingerprint != self.recipe.fingerprint:
             raise SourceChangedError(
-                self.recipe.file.where, "is not the recipe of the state, or its data changed",
-                expected=fingerprint, found=self.recipe.fingerprint,
+                self.recipe.file.where,
+                "is not the recipe of the state, or its data changed",
+                expected=fingerprint,
+                found=self.recipe.fingerprint,
                 remedy="Load it with the recipe and the data that it was saved with",
-            )  # fmt: skip
+            )
         if samples > len(self.recipe):
             raise OptionError(
                 f"the state is at sample {samples:,}, and the recipe ends after {len(self.recipe):,}. Give it a budget "

@@ -259,8 +259,8 @@ def _raw(probe: Probe) -> Sign | None:
     paired = probe.path.suffix == ".bin" and index.exists() and index != probe.path
     beside = f". If the .idx beside it is Megatron-LM's, it is damaged: {_PAIR}" if paired else ""
     if sign := _RAW.get(kind):
-        told = f"{sign.name} ({_as_uint16(pieces)})" if kind == "uint16" else sign.name
-        return sign._replace(name=told, step=sign.step + beside, certain=kind == "zeros")
+        name = f"{sign.name} ({_as_uint16(pieces)})" if kind == "uint16" else sign.name
+        return sign._replace(name=name, step=sign.step + beside, certain=kind == "zeros")
     if probe.path.suffix != ".bin" or probe.size % 2 or not probe.size:
         return None
     high = np.frombuffer(b"".join(piece[: len(piece) // 4 * 4] for piece in pieces), "<u2")[1::2]

@@ -90,9 +90,9 @@ def _id_of(tokenizer: Path, token: str) -> int | None:
     try:
         if not path.is_file() or path.stat().st_size > _MOST:
             return None
-        told = json.loads(path.read_bytes())
-        added: dict[str, Any] = {one["content"]: one["id"] for one in told.get("added_tokens") or ()}
-        vocabulary = told["model"].get("vocab")
+        content = json.loads(path.read_bytes())
+        added: dict[str, Any] = {one["content"]: one["id"] for one in content.get("added_tokens") or ()}
+        vocabulary = content["model"].get("vocab")
         found = added.get(token, vocabulary.get(token) if isinstance(vocabulary, Mapping) else None)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -14,7 +14,7 @@ from tokfmt.core.messages import python_words, reword
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_LEAST = {"jobs": 1, "sample": 1, "vocab_size": 1, "seq_len": 1, "limit": 0}
+_MINIMUM = {"jobs": 1, "sample": 1, "vocab_size": 1, "seq_len": 1, "limit": 0}
 READING = {"from": "format", "from-opt": "options"}
 CONVERTING = {"from": "from_format", "from-opt": "from_options", "to": "to_format", "to-opt": "to_options"}
 
@@ -29,12 +29,12 @@ def spoken(renamed: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P,
     def decorated(function: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            for name in _LEAST.keys() & kwargs.keys():
-                number, least = kwargs[name], _LEAST[name]
+            for name in _MINIMUM.keys() & kwargs.keys():
+                number, minimum = kwargs[name], _MINIMUM[name]
                 if number is None:
                     continue
-                if isinstance(number, bool) or not isinstance(number, SupportsIndex) or index(number) < least:
-                    raise OptionError(f"{name}={number!r}: expected a whole number, at least {least}", name=name)
+                if isinstance(number, bool) or not isinstance(number, SupportsIndex) or index(number) < minimum:
+                    raise OptionError(f"{name}={number!r}: expected a whole number, at least {minimum}", name=name)
                 if index(number) > sys.maxsize:
                     raise OptionError(f"{name}={number!r}: expected a whole number, at most {sys.maxsize}", name=name)
             try:

@@ -157,7 +157,7 @@ class Staging:
         if self._kept and not new:
             with writing(self.given):
                 self._hold(made=False)
-        self._inode = self._told()
+        self._inode = self._recorded_inode()
         if not self.published:
             self.check_replaceable()
         try:
@@ -265,7 +265,7 @@ class Staging:
             self._leave()
         except BaseException as stop:  # A signal interrupted `_leave`: clean up again.
             self._leave()
-            self._say_what_stays(stop)
+            self._note_state(stop)
             raise
         if isinstance(error, TokfmtError):
             replace_paths(error, self._built(), self.given)
@@ -281,9 +281,9 @@ class Staging:
                 Message(said if isinstance(said, str) else str(said)).with_texts(shown) for said in error.args
             )
         if error is not None:
-            self._say_what_stays(error)
+            self._note_state(error)
 
-    def _say_what_stays(self, error: BaseException) -> None:
+    def _note_state(self, error: BaseException) -> None:
         if self.published:
             error.add_note(is_whole(self.given))
         elif isinstance(error, OutageError) and not self.keep:
@@ -336,8 +336,9 @@ class Staging:
         places = {name: (built.with_name(name), self.home / f"{name}{_DRAFT}") for name in self.companions}
         there: dict[str, Path | None] = {
             name: built if built.exists() or draft.exists() else None  # None: a companion that was not built.
-            for name, (built, draft) in places.items() if not self.published or built.exists() or draft.exists()
-        }  # fmt: skip
+            for name, (built, draft) in places.items()
+            if not self.published or built.exists() or draft.exists()
+        }
         beside = {**there, **beside}  # A killed run may have moved some to their final names.
         with self.explained():
             if not self.published:
@@ -366,14 +367,14 @@ class Staging:
 
         A rename keeps the inode, so the property is right from the rename on, even if a signal comes directly after it.
         """
-        self._published = self._published or self._stands()
+        self._published = self._published or self._is_own()
         return self._published
 
-    def _stands(self) -> bool:
+    def _is_own(self) -> bool:
         """Return whether the destination is what was built here."""
         return _inode(self.destination) == self._inode
 
-    def _told(self) -> int:
+    def _recorded_inode(self) -> int:
         """Return the inode that an earlier run was about to publish from this sibling; -1 if there is none."""
         try:
             return int((self.home / "published").read_bytes())
@@ -445,7 +446,7 @@ class Staging:
     def accompany(self, belongs: Belonging) -> None:
         """Move files beside the destination to their names, unless another run has replaced the destination."""
         for beside, draft in belongs.items():
-            if not self._stands():
+            if not self._is_own():
                 return
             if draft is None:
                 beside.unlink(missing_ok=True)
@@ -454,7 +455,7 @@ class Staging:
                 mine = os.lstat(draft)
                 os.replace(draft, beside)
                 self._placed[beside] = mine.st_ino
-                if not self._stands() and os.path.samestat(os.lstat(beside), mine):
+                if not self._is_own() and os.path.samestat(os.lstat(beside), mine):
                     beside.unlink()
 
     def _draft(self, name: str, content: bytes | Path) -> Path:
@@ -498,7 +499,7 @@ class Staging:
             if _inode(beside) == inode:
                 os.replace(beside, self.home / f"{beside.name}{_DRAFT}")
         self._placed.clear()
-        if self._stands():
+        if self._is_own():
             self.path = self._built()
             take_back(self.path, self.destination)
         self._bring_back()

@@ -271,7 +271,7 @@ class TokenRangeError(ConversionError):
         super().__init__(f"{text}. {marked(remedy)}" if remedy else text)
 
 
-NAME_SEPARATOR = f"Give its token ID with {Option('eos', 'ID')}, or a tokenizer with {Option('tokenizer')}"
+NAME_SEPARATOR = f"Give its token ID with {Option('eos', 'ID')}, or give {Option('tokenizer')}"
 """The remedy if a separator is needed and unknown."""
 
 

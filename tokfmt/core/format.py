@@ -36,7 +36,7 @@ _NATURAL = 4096
 
 
 class Confidence(IntEnum):
-    """How certain `sniff` is. The highest confidence wins; a tie is an error with the remedy --from."""
+    """The certainty of `sniff`. The highest confidence wins; a tie is an error with the remedy --from."""
 
     NAME = 1  # Only the name of the file fits.
     PLAUSIBLE = 2  # The content fits, but has no magic number.

@@ -221,9 +221,12 @@ ANYBODY = 0o777
 _LINKS = 40
 _DESCRIPTORS = re.compile(r"/proc/[^/]+(/task/[^/]+)?/fd")
 _KINDS = {
-    stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFLNK: "a link",
-    stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
-}  # fmt: skip
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFLNK: "a link",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 def resolve_link(path: str | os.PathLike[str]) -> Path:

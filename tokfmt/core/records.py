@@ -56,7 +56,7 @@ NAMED_FIELDS = 1_000
 
 
 class SkippedRecords(NamedTuple):
-    """What a read leaves out: lines that are not records, and fields that are not read.
+    """Counts of what a read leaves out: lines that are not records, and fields that are not read.
 
     Attributes:
         invalid: Number of lines that are not records.

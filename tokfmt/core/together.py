@@ -105,17 +105,17 @@ class _Member(NamedTuple):
         return self.home / "build" / self.destination.name
 
     @property
-    def stands(self) -> bool:
+    def is_published(self) -> bool:
         """True if the destination is what the process of the record published."""
         return _state(self.destination) == self.state
 
     @property
-    def replaced(self) -> bool:
+    def has_old(self) -> bool:
         """True if the output that it replaced still exists."""
         return os.path.lexists(self.built) or os.path.lexists(aside(self.built))
 
     @property
-    def waits(self) -> bool:
+    def is_unpublished(self) -> bool:
         """True if it was not published."""
         return _state(self.built) == self.state
 
@@ -193,10 +193,10 @@ def foreseen(destination: Path) -> tuple[list[str], set[Path]]:
     notes, free = list[str](), set[Path]()
     for home in _homes(destination):
         with contextlib.ExitStack() as stack:
-            standing, waiting = _sides(_taken(_members(home), stack))
-            if standing and waiting:
-                notes.append(f"would take back {_broken(standing, waiting)}")
-                free |= {member.destination for member in standing if not member.replaced}
+            published, unpublished = _sides(_taken(_members(home), stack))
+            if published and unpublished:
+                notes.append(f"would take back {_broken(published, unpublished)}")
+                free |= {member.destination for member in published if not member.has_old}
     return notes, free
 
 
@@ -228,31 +228,31 @@ def _taken(members: Sequence[_Member], stack: contextlib.ExitStack) -> list[_Mem
 def _settle(listed: Sequence[_Member]) -> Iterator[str]:
     with contextlib.ExitStack() as stack:
         members = _taken(listed, stack)
-        standing, waiting = _sides(members)
-        for member in standing:
-            if waiting:
+        published, unpublished = _sides(members)
+        for member in published:
+            if unpublished:
                 take_back(member.built, member.destination)
                 bring_back(member.home, member.destination)
             else:
                 place_drafts(member.home, member.destination)
-        for parent in {member.destination.parent for member in members if standing}:
+        for parent in {member.destination.parent for member in members if published}:
             sync_directory(parent)
-    for member in members if standing else ():
+    for member in members if published else ():
         remove_leftovers(member.destination, spare=True)
-    if standing and waiting:
-        yield f"took back {_broken(standing, waiting)}"
+    if published and unpublished:
+        yield f"took back {_broken(published, unpublished)}"
 
 
 def _sides(members: Sequence[_Member]) -> tuple[list[_Member], list[_Member]]:
     """Return the members that were published and can be taken back, and those that were not published."""
-    standing = [member for member in members if member.stands]
-    if not all(member.home.is_dir() for member in standing):
+    published = [member for member in members if member.is_published]
+    if not all(member.home.is_dir() for member in published):
         return [], []
-    return standing, [member for member in members if member.waits]
+    return published, [member for member in members if member.is_unpublished]
 
 
-def _broken(standing: Sequence[_Member], waiting: Sequence[_Member]) -> str:
+def _broken(published: Sequence[_Member], unpublished: Sequence[_Member]) -> str:
     taken, missing = (
-        ", ".join(printable(member.destination.name) for member in group) for group in (standing, waiting)
+        ", ".join(printable(member.destination.name) for member in group) for group in (published, unpublished)
     )
     return f"{taken}: a run that was killed had published it without {missing}"

@@ -523,10 +523,17 @@ def _own(distributed: Any, jobs: int, stack: contextlib.ExitStack) -> Any:
     }
     stack.enter_context(dask.config.set(settings))
     options = {
-        "n_workers": jobs, "threads_per_worker": 1, "processes": True, "memory_limit": 0, "security": secret,
-        "silence_logs": logging.CRITICAL, "local_directory": scratch, "preload": __name__,
-        "dashboard_address": None, "scheduler_kwargs": {"dashboard": False, "dashboard_address": "127.0.0.1:0"},
-    }  # fmt: skip
+        "n_workers": jobs,
+        "threads_per_worker": 1,
+        "processes": True,
+        "memory_limit": 0,
+        "security": secret,
+        "silence_logs": logging.CRITICAL,
+        "local_directory": scratch,
+        "preload": __name__,
+        "dashboard_address": None,
+        "scheduler_kwargs": {"dashboard": False, "dashboard_address": "127.0.0.1:0"},
+    }
     # The thread blocks signals, so the processes that it starts do too. The wait for it here can be interrupted.
     starter = stack.enter_context(ThreadPoolExecutor(1, initializer=_spare))
     starting = starter.submit(distributed.LocalCluster, **options)

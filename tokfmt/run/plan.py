@@ -324,7 +324,7 @@ class Workers:
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[I, R]):
-    """How results of one kind of work are journaled.
+    """A kind of work whose results are journaled.
 
     Attributes:
         name: Kind of the journal entries.

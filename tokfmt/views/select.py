@@ -313,10 +313,14 @@ class Rows(View):
         return np.minimum(np.arange(first, last + 1, dtype=np.int64) * self.length, self.info.tokens)
 
 
-_TOLD: dict[str, object] = {
-    "pad_id": None, "split": None, "other_splits": (), "nonstandard_masks": None, "first_nonstandard": -1,
+_SHARED_FACTS: dict[str, object] = {
+    "pad_id": None,
+    "split": None,
+    "other_splits": (),
+    "nonstandard_masks": None,
+    "first_nonstandard": -1,
     "loss_masks": "",
-}  # fmt: skip
+}
 """Attributes of `Info` that several sources share if their values are equal, with the value if they are not."""
 
 
@@ -444,7 +448,7 @@ class Concat:
 def _agreed(infos: Sequence[Info]) -> dict[str, Any]:
     """Return the attributes of `Info` on which all sources agree."""
     found: dict[str, Any] = {}
-    for name, nothing in _TOLD.items():
+    for name, nothing in _SHARED_FACTS.items():
         values = [getattr(info, name) for info in infos]
         found[name] = values[0] if all(value == values[0] for value in values) else nothing
     extras = infos[0].extras.items()
