@@ -19,12 +19,12 @@ from tokfmt.core.raw_ids import kind_of, places
 from tokfmt.unsupported_config import is_modalities, modalities_step
 
 _GPT2_EOS = 50256
-_LINES = 'write one JSON line a document, {"text": "..."} or {"input_ids": [...]}, and convert that'
+_LINES = 'write one JSON line per document, {"text": "..."} or {"input_ids": [...]}, and convert that'
 _NEXT = f"To go on, {_LINES}"
-_STREAM = f"{Option('from', 'stage1')} {Option('eos', 'ID')} reads that, split at the id that ends documents"
-_BARE = f"{Option('from', 'nanogpt')} {Option('eos', 'ID')} reads it, split at the id that ends documents"
-_PAIR = "tokfmt check --from megatron PATH says in what"
-_INDEX = "Copy index.json beside it, and name their folder"
+_STREAM = f"{Option('from', 'stage1')} {Option('eos', 'ID')} reads it, split at the token ID that ends documents"
+_BARE = f"{Option('from', 'nanogpt')} {Option('eos', 'ID')} reads it, split at the token ID that ends documents"
+_PAIR = "tokfmt check --from megatron PATH reports how"
+_INDEX = "Copy index.json into its folder, and name the folder"
 _COLUMNS = "pyarrow.parquet.write_table writes them as Parquet, which tokfmt reads"
 _PANDAS = "pandas.{}(PATH).to_json('x.jsonl', orient='records', lines=True) writes JSON lines, which tokfmt reads"
 
@@ -103,27 +103,28 @@ _FILES: list[tuple[Sign, Callable[[Probe], bool]]] = [
      _magic(b"MMIDIDX\0", b"TNTIDX\0")),
     (Sign("a numpy array of pickled objects, which tokfmt never loads", _NEXT),
      lambda probe: _numpy(probe) and b"'|O'" in probe.head[:256]),
-    (Sign("a numpy array of floats, no ids", _NEXT), lambda probe: _numpy(probe) and b"'<f" in probe.head[:256]),
-    (Sign("a numpy array (.npy)", "numpy.load(PATH).astype('<i4').tofile('x.bin') writes its ids; " + _STREAM), _numpy),
-    (Sign("a numpy archive (.npz)", "Save the array of ids with .astype('<i4').tofile('x.bin'); " + _STREAM),
+    (Sign("a numpy array of floats, not token IDs", _NEXT), lambda probe: _numpy(probe) and b"'<f" in probe.head[:256]),
+    (Sign("a numpy array (.npy)", "numpy.load(PATH).astype('<i4').tofile('x.bin') writes its token IDs; " + _STREAM),
+     _numpy),
+    (Sign("a numpy archive (.npz)", "Save the array of token IDs with .astype('<i4').tofile('x.bin'); " + _STREAM),
      _zip_with(b".npy")),
     (Sign("a PyTorch file (.pt)", "torch.load(PATH, weights_only=True), then " + _LINES), _zip_with(b"data.pkl")),
     (Sign("a zip archive", "Unzip it, and name what is in it"), _magic(b"PK\3\4", b"PK\5\6")),
     (Sign("the index of a text file", "Name the .jsonl that it belongs to"),
      lambda probe: probe.path.suffix == ".idx" and _pickle(probe)),
     (Sign("a pickle, perhaps of PyTorch, which tokfmt never loads", _NEXT, certain=False), _pickle),
-    (Sign("safetensors", "Take the tensor of ids out, and " + _LINES), _safetensors),
+    (Sign("safetensors", "Extract the tensor of token IDs, and " + _LINES), _safetensors),
     (Sign("a tar archive", "Unpack it, and name what is in it"), _magic(b"ustar", at=257)),
     (Sign("bzip2 data", "Decompress it with bunzip2"), _magic(b"BZh")),
     (Sign("xz data", "Decompress it with unxz"), _magic(b"\xfd7zXZ\0")),
     (Sign("a catalog of Levanter caches", "Name the directory of one cache that it lists"),
      lambda probe: all(word in probe.head for word in (b'"splits"', b'"cache_dir"', b'"ledger"'))),
-    (Sign("a list of how many sequences and documents prefixes of Megatron-LM have",
+    (Sign("a list of the numbers of sequences and documents of Megatron-LM prefixes",
           "Name the blend list, or one of these prefixes"),
      lambda probe: re.match(rb'\s*\{\s*"[^"]*_(document|sentence)":\s*\[\s*\d+,\s*\d+\s*\]', probe.head) is not None),
     (Sign("a part of a run of open-instruct that was stopped", "Finish the run, and name its folder"),
      lambda probe: re.fullmatch(r"_(tokens|labels|boundaries)\.partial\.bin", probe.path.name) is not None),
-    (Sign("a chunk of LitData or a shard of MDS without the index.json that says what is in it", _INDEX), _shard),
+    (Sign("a chunk of LitData or a shard of MDS without the index.json that describes it", _INDEX), _shard),
     (Sign("an SQLite database", _NEXT), _magic(b"SQLite format 3\0")),
     (Sign("a Vortex file", "vortex.open(PATH).to_arrow() gives its columns; " + _COLUMNS), _magic(b"VTXF")),
     (Sign("an ArrayRecord or Riegeli file", "array_record.python.array_record_module reads its records; " + _NEXT),
@@ -132,7 +133,7 @@ _FILES: list[tuple[Sign, Callable[[Probe], bool]]] = [
     (Sign("an Avro file", _NEXT), _magic(b"Obj\1")),
     (Sign("an ORC file", "pyarrow.orc.read_table(PATH) reads it; " + _COLUMNS), _magic(b"ORC")),
     (Sign("a Feather file of version 1", "pyarrow.feather.read_table(PATH) reads it; " + _COLUMNS), _magic(b"FEA1")),
-    (Sign("a model (GGUF)", "Name the file that holds the ids"), _magic(b"GGUF")),
+    (Sign("a model (GGUF)", "Name the file that holds the token IDs"), _magic(b"GGUF")),
     (Sign("a DuckDB database", "COPY t TO 'x.parquet' (FORMAT parquet) writes a table as Parquet, which tokfmt reads"),
      _magic(b"DUCK", at=8)),
     (Sign("a 7-Zip archive", "Unpack it, and name what is in it"), _magic(b"7z\xbc\xaf\x27\x1c")),
@@ -214,39 +215,41 @@ def _text(probe: Probe) -> Sign | None:
 
 _RAW = {
     "int32": Sign(
-        "a stream of int32 ids without the separator 50256: stage1 of another tokenizer, or bare uint32",
-        f"{Option('from', 'stage1')} {Option('eos', 'ID')} reads the one, {Option('from', 'nanogpt')} "
-        f"{from_option('width', '4')} {Option('eos', 'ID')} the other",
+        "a stream of int32 token IDs without the separator 50256: stage1 of another tokenizer, or bare uint32",
+        f"{Option('from', 'stage1')} {Option('eos', 'ID')} reads the former, {Option('from', 'nanogpt')} "
+        f"{from_option('width', '4')} {Option('eos', 'ID')} the latter",
     ),
-    "uint16": Sign("a bare stream of uint16 ids, as nanoGPT's train.bin", _BARE),
+    "uint16": Sign("a bare stream of uint16 token IDs, like nanoGPT's train.bin", _BARE),
     "int64": Sign(
-        "a bare stream of int64 ids",
+        "a bare stream of int64 token IDs",
         "numpy.fromfile(PATH, '<i8').astype('<i4').tofile('x.bin') makes them int32; " + _STREAM,
     ),
     "big-endian uint16": Sign(
-        "a bare stream of big-endian uint16 ids",
-        "numpy.fromfile(PATH, '>u2').astype('<i4').tofile('x.bin') turns them; " + _STREAM,
+        "a bare stream of big-endian uint16 token IDs",
+        "numpy.fromfile(PATH, '>u2').astype('<i4').tofile('x.bin') swaps their bytes; " + _STREAM,
     ),
     "big-endian int32": Sign(
-        "a bare stream of big-endian int32 ids",
-        f"{Option('from', 'modalities')} {from_option('layout', 'P0')} {Option('eos', 'ID')} reads that, "
-        "split at that id",
+        "a bare stream of big-endian int32 token IDs",
+        f"{Option('from', 'modalities')} {from_option('layout', 'P0')} {Option('eos', 'ID')} reads it, "
+        "split at that token ID",
     ),
     "big-endian int64": Sign(
-        "a bare stream of big-endian int64 ids",
-        "numpy.fromfile(PATH, '>i8').astype('<i4').tofile('x.bin') turns them; " + _STREAM,
+        "a bare stream of big-endian int64 token IDs",
+        "numpy.fromfile(PATH, '>i8').astype('<i4').tofile('x.bin') swaps their bytes; " + _STREAM,
     ),
     "int32 tokens": Sign(
-        "a bare stream of int32 ids whose size is not that of whole samples of 8,192",
+        "a bare stream of int32 token IDs whose size is not that of whole samples of 8,192",
         f"{Option('from', 'stage1')} reads it as one block",
     ),
     "zeros": Sign("nothing but zeros: a sparse or failed copy", "Copy it again"),
-    "constant": Sign("one number over and over, no tokens", "Copy or write it again"),
-    "arange": Sign("numbers that count up, no tokens", "Name the file that holds the ids"),
-    "labels": Sign("numbers of a few kinds (labels, flags or bytes), no token ids", "Name the file that holds the ids"),
+    "constant": Sign("one number repeated, not token IDs", "Copy or write it again"),
+    "arange": Sign("numbers that count up, not token IDs", "Name the file that holds the token IDs"),
+    "labels": Sign(
+        "a few distinct numbers (labels, flags or bytes), not token IDs", "Name the file that holds the token IDs"
+    ),
     "random": Sign(
-        "numbers none of which is frequent, as random ones are: no token ids of a text",
-        "Name the file that holds the ids",
+        "numbers without frequent ones, like random numbers, not token IDs of a text",
+        "Name the file that holds the token IDs",
     ),
 }
 """Kinds of files without a magic number, by what `raw_ids.kind_of` concludes from the numbers in them."""
@@ -257,7 +260,7 @@ def _raw(probe: Probe) -> Sign | None:
     kind = kind_of(pieces, _GPT2_EOS)
     index = probe.path.with_suffix(".idx")
     paired = probe.path.suffix == ".bin" and index.exists() and index != probe.path
-    beside = f". If the .idx beside it is Megatron-LM's, it is damaged: {_PAIR}" if paired else ""
+    beside = f". If the .idx beside it is an index of Megatron-LM, it is damaged: {_PAIR}" if paired else ""
     if sign := _RAW.get(kind):
         name = f"{sign.name} ({_as_uint16(pieces)})" if kind == "uint16" else sign.name
         return sign._replace(name=name, step=sign.step + beside, certain=kind == "zeros")
@@ -265,10 +268,10 @@ def _raw(probe: Probe) -> Sign | None:
         return None
     high = np.frombuffer(b"".join(piece[: len(piece) // 4 * 4] for piece in pieces), "<u2")[1::2]
     if probe.size % 4 == 0 and len(high) and float(np.mean(high < 4)) > 0.95:
-        step = f"If it holds uint32 ids, as train.bin of nanoGPT's forks (most are below {4 << 16:,}), {_BARE}"
+        step = f"If it holds uint32 token IDs, like train.bin of nanoGPT's forks (most are below {4 << 16:,}), {_BARE}"
     else:
-        step = f"If it holds uint16 ids, as nanoGPT's train.bin ({_as_uint16(pieces)}), {_BARE}"
-    return Sign("a .bin without a header that is known", step + beside, certain=False)
+        step = f"If it holds uint16 token IDs, like nanoGPT's train.bin ({_as_uint16(pieces)}), {_BARE}"
+    return Sign("a .bin without a known header", step + beside, certain=False)
 
 
 def _as_uint16(pieces: Sequence[bytes]) -> str:

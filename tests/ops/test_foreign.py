@@ -52,7 +52,7 @@ FILES = {
     "an encrypted Parquet file": b"PARE" + bytes(range(200)) + b"PARE",
     "an index of Megatron-LM": b"MMIDIDX\0\0" + bytes(40),
     "a numpy array": npy(IDS.astype("u2")),
-    "a numpy array of floats, no ids": npy(IDS.astype("<f8")),
+    "a numpy array of floats, not token IDs": npy(IDS.astype("<f8")),
     "a numpy array of pickled objects, which tokfmt never loads": npy(np.array([{}, "x"], object)),
     "a numpy archive": archive("zip", **{"ids.npy": npy(IDS[:99])}),
     "a PyTorch file": archive("zip", **{"archive/data.pkl": b"\x80\2."}),
@@ -84,11 +84,11 @@ FILES = {
     "a bare stream of int64": IDS.astype("<i8").tobytes(),
     "a bare stream of big-endian int64": IDS.astype(">i8").tobytes(),
     "a bare stream of big-endian int32": IDS.astype(">i4").tobytes(),
-    "a stream of int32 ids without the separator": np.where(IDS == 50_256, 2, IDS).astype("<i4").tobytes(),
+    "a stream of int32 token IDs without the separator": np.where(IDS == 50_256, 2, IDS).astype("<i4").tobytes(),
     "nothing but zeros": bytes(327_680),
     "numbers that count up": np.arange(COUNT, dtype="<i4").tobytes(),
-    "numbers of a few kinds": RNG.integers(0, 2, COUNT).astype("<i4").tobytes(),
-    "numbers none of which is frequent": RNG.integers(0, 50_257, COUNT).astype("<i4").tobytes(),
+    "a few distinct numbers": RNG.integers(0, 2, COUNT).astype("<i4").tobytes(),
+    "numbers without frequent ones": RNG.integers(0, 50_257, COUNT).astype("<i4").tobytes(),
 }
 
 
@@ -123,7 +123,7 @@ def test_what_speaks_for_uint32_is_said(tmp_path):
     """Too few of them, or of too many kinds, to be certain."""
     path = tmp_path / "x.bin"
     path.write_bytes(np.random.default_rng(0).integers(0, 90_000, 400).astype("<u4").tobytes())
-    with pytest.raises(UnknownFormatError, match=r"If it holds uint32 ids, .* below 262,144.*--from nanogpt"):
+    with pytest.raises(UnknownFormatError, match=r"If it holds uint32 token IDs, .* below 262,144.*--from nanogpt"):
         registry.detect(path)
 
 
@@ -133,7 +133,7 @@ def test_what_speaks_for_uint16_is_said(tmp_path):
     with pytest.raises(UnknownFormatError, match=r"largest of .* is 50,256, and one in 600 is 50256.*--from nanogpt"):
         registry.detect(path)
     path.write_bytes(np.arange(5, 500, dtype="<u2").tobytes())  # too little to show anything
-    says = r"a .bin without a header that is known.*largest of 495 looked at is 499, and none is 50256.*--from nanogpt"
+    says = r"a .bin without a known header.*largest of 495 looked at is 499, and none is 50256.*--from nanogpt"
     with pytest.raises(UnknownFormatError, match=says):
         registry.detect(path)
 
@@ -214,7 +214,9 @@ def test_a_megatron_bin_beside_its_index(tmp_path):
 def test_a_megatron_bin_beside_an_index_that_is_damaged(tmp_path):
     (tmp_path / "x.bin").write_bytes(IDS.astype("<u2").tobytes())
     (tmp_path / "x.idx").write_bytes(b"XXXDIDX\0\0" + bytes(99))
-    with pytest.raises(UnknownFormatError, match=r"the .idx beside it is Megatron-LM's, it is damaged.*check --from"):
+    with pytest.raises(
+        UnknownFormatError, match=r"the .idx beside it is an index of Megatron-LM, it is damaged.*check --from"
+    ):
         registry.detect(tmp_path / "x.bin")
 
 
