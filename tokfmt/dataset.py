@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from tokfmt.ops.source.stored import Source
 
 _CLOSED = "this dataset is closed: open it again to read from it"
-_WIDEST = 8  # bytes of an ID
-_SHOWN, _SHOWN_IDS = 5, 12  # sequences in the table for notebooks, and first ids of each
+_WIDEST = 8  # Bytes of the widest token ID.
+_SHOWN, _SHOWN_IDS = 5, 12  # Sequences in the table for notebooks, and IDs of each.
 
 
 class Dataset:

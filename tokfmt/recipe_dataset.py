@@ -251,7 +251,7 @@ def recipe(
         long: What happens to documents longer than a sample: "split" or "truncate".
         shuffle: What is shuffled: "none", "samples" or "documents".
         seed: Seed of the order.
-        tokens: Budget in tokens. It may exceed one pass.
+        tokens: Budget in tokens, of the whole recipe.
         epochs: Budget in passes over the data.
         eos: Token ID of the separator, or "none".
         pad: Token ID of the padding.

@@ -59,7 +59,7 @@ def _warn(text: str) -> None:
 
 
 def names() -> list[str]:
-    """Return the names of all installed formats: the five most frequent first, then the others alphabetically."""
+    """Return the names of all installed formats: five of tokfmt's own first, then the others alphabetically."""
     return [n for n in _OWN if n in _points()] + sorted(n for n in _points() if n not in _OWN)
 
 

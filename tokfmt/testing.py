@@ -350,7 +350,7 @@ class FormatContract:
         """Return the read options that belong to these write options."""
         return {}
 
-    # plumbing
+    # Helpers of the laws
 
     @property
     def _separator(self) -> int | None:
@@ -384,7 +384,7 @@ class FormatContract:
             with tempfile.TemporaryDirectory() as directory:
                 yield options, Path(directory) / self.filename
 
-    # the laws
+    # The laws
 
     @_QUICK
     @given(data=st.data())
@@ -435,7 +435,7 @@ class FormatContract:
             shuffled = path.parent / "shuffled" / path.name
             shuffled.parent.mkdir()
             job = plan(MemoryReader(dataset), self._writer(shuffled, options), self.region)
-            order = [*job.regions, *job.regions[::2]]  # some twice
+            order = [*job.regions, *job.regions[::2]]  # Some regions are written twice.
             random.Random(7).shuffle(order)
             job.writer.create(job.source)
             commit(job, [job.writer.write(region, job.source) for region in order])

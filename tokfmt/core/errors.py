@@ -211,7 +211,7 @@ class DetectionError(TokfmtError):
 
 
 class UnknownFormatError(DetectionError):
-    """No format recognises the content."""
+    """No format recognizes the content."""
 
     def __init__(self, path: Path, why: str, remedy: str) -> None:
         self.path, self.why, self.remedy = str(path), Message(why), Message(remedy)
@@ -219,7 +219,7 @@ class UnknownFormatError(DetectionError):
 
 
 class AmbiguousFormatError(DetectionError):
-    """Several formats recognise the content equally well."""
+    """Several formats recognize the content equally well."""
 
     def __init__(self, path: Path, candidates: Sequence[str]) -> None:
         self.path, self.candidates = str(path), list(candidates)

@@ -25,7 +25,7 @@ from tokfmt.core.messages import Message
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 
 
-class CachedProtocolMeta(type(Protocol)):  # type: ignore[misc]  # its name is private
+class CachedProtocolMeta(type(Protocol)):  # type: ignore[misc]  # The name of its metaclass is private.
     """A metaclass of protocols whose isinstance() is fast in Python 3.11, where a plain protocol takes 20 µs."""
 
     def __instancecheck__(cls, instance: object) -> bool:
@@ -110,8 +110,8 @@ class Info:
         pad_id: Token ID of the padding of samples, if the dataset or its format states it.
         split: The split that is read; the read option `split` selects it. None: the dataset has no splits.
         other_splits: The other splits.
-        nonstandard_masks: Number of samples whose loss mask or labels do not follow from the tokens. None: samples are
-            stored without them.
+        nonstandard_masks: Number of samples with a loss mask or labels other than those of plain text, such as a masked
+            prompt. None: samples are stored without them, or were not counted.
         first_nonstandard: Number of the first of these samples; -1 if there is none.
         loss_masks: Description of loss masks beside the tokens, which few formats can store; "" if there are none.
         segmented: Rows hold several documents, and the dataset states where each begins, without separators.
