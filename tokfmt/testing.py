@@ -10,9 +10,9 @@
         def oracle(self, path, options):
             ...                         # read `path` with code that shares nothing with the format: list of lists
 
-The module also has a strategy for small datasets that break writers (`datasets`), and functions that write and read a
-dataset as conversions do, without the command line. `tree(path, format)` returns the bytes of all files of a dataset.
-It needs pytest and hypothesis.
+The module also has a strategy for small datasets that break writers (`datasets`). `write` and `read` do what
+conversions do, without the command line. `tree(path, format)` returns the bytes of all files of a dataset. The module
+needs pytest and hypothesis.
 """
 
 from __future__ import annotations
@@ -189,15 +189,15 @@ def _read_all(stored: TokenReader | RecordReader) -> Iterator[Tokens]:
 
 
 @contextmanager
-def _little_memory(most: int, what: str) -> Iterator[None]:
-    """Fail if Python and NumPy allocate more than `most` bytes at once."""
+def _little_memory(limit: int, what: str) -> Iterator[None]:
+    """Fail if Python and NumPy allocate more than `limit` bytes at once."""
     tracemalloc.start()
     try:
         yield
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < most, f"{what}: {peak:,} bytes of memory (at most {most:,})"
+    assert peak < limit, f"{what}: {peak:,} bytes of memory (at most {limit:,})"
 
 
 def datasets(
@@ -225,15 +225,15 @@ def datasets(
 
 
 @contextlib.contextmanager
-def _counting(most: int | None) -> Iterator[list[int]]:
-    """Count the calls of functions in all threads; fail as soon as there are more than `most`."""
+def _counting(limit: int | None) -> Iterator[list[int]]:
+    """Count the calls of functions in all threads; fail as soon as there are more than `limit`."""
     calls = [0]
 
     def count(frame: FrameType, event: str, argument: object) -> None:
         if event in ("call", "c_call"):
             calls[0] += 1
-            if most is not None and calls[0] > most:
-                raise AssertionError(f"more than {most:,} calls")
+            if limit is not None and calls[0] > limit:
+                raise AssertionError(f"more than {limit:,} calls")
 
     was = gc.isenabled()
     gc.disable()  # Each collection calls Hypothesis.
@@ -249,20 +249,20 @@ def _counting(most: int | None) -> Iterator[list[int]]:
 
 
 class Sparse:
-    """A large dataset that is computed: sequences of 64 Ki tokens, with IDs from `least` to `least` + 498.
+    """A large dataset that is computed: sequences of 64 Ki tokens, with IDs from `min_id` to `min_id` + 498.
 
     Attributes:
         breaks_at: A position. A read of it raises `BrokenOffError`.
     """
 
-    def __init__(self, tokens: int, least: int, breaks_at: int | None = None) -> None:
-        self.least, self.breaks_at = least, breaks_at
-        self.info = Info(Layout.DOCUMENTS, U16, tokens >> 16, tokens, max_id=least + 498)
+    def __init__(self, tokens: int, min_id: int, breaks_at: int | None = None) -> None:
+        self.min_id, self.breaks_at = min_id, breaks_at
+        self.info = Info(Layout.DOCUMENTS, U16, tokens >> 16, tokens, max_id=min_id + 498)
 
     def tokens(self, start: int, stop: int) -> Tokens:
         if self.breaks_at is not None and start <= self.breaks_at < stop:
             raise BrokenOffError
-        return (np.arange(start, stop) % 499 + self.least).astype(np.uint16)
+        return (np.arange(start, stop) % 499 + self.min_id).astype(np.uint16)
 
     def offsets(self, first: int, last: int) -> Offsets:
         return np.arange(first, last + 1, dtype=np.int64) << 16
@@ -572,11 +572,11 @@ class FormatContract:
         """The smallest value of a write option gives a readable dataset, or an error; a smaller value is refused."""
         dataset = Ragged.of([[1, 2, 3], [4], [5, 6]])
         for field in dataclasses.fields(self.format.write_options):
-            if (least := field.metadata.get("least")) is None:
+            if (minimum := field.metadata.get("least")) is None:
                 continue
             with pytest.raises(OptionError):
-                parse_options(self.format.write_options, {field.name: least - 1}, self.format.name)
-            options = {**self.write_variants[0], field.name: least}
+                parse_options(self.format.write_options, {field.name: minimum - 1}, self.format.name)
+            options = {**self.write_variants[0], field.name: minimum}
             path = tmp_path / field.name / self.filename
             path.parent.mkdir()
             try:
@@ -665,13 +665,13 @@ class FormatContract:
         many = self._calls(tmp_path / "many", self.many, 4 * few)
         assert many <= 3.3 * few
 
-    def _calls(self, home: Path, count: int, most: int | None) -> int:
-        """Return the number of function calls for a dataset of `count` files; fail beyond `most`."""
+    def _calls(self, home: Path, count: int, limit: int | None) -> int:
+        """Return the number of function calls for a dataset of `count` files; fail beyond `limit`."""
         home.mkdir()
         path = home / (self.filename if self.sharded is not None else "folder")
         if self.sharded is None:
             self._copies(path, count)
-        with _counting(most) as calls:
+        with _counting(limit) as calls:
             if self.sharded is not None:
                 self._write(path, Ragged.of([[1]] * count), self.sharded, size=1)
             request = SourceRequest((path,), eos=self.eos_id, options=self.read_options(self.sharded or {}))
@@ -802,20 +802,20 @@ class FormatContract:
 
     def test_large_datasets_in_little_memory(self, tmp_path: Path) -> None:
         """A region of 16 Mi tokens is written, after a write that broke off half-way, and read, in little memory."""
-        least = 600 if self._separator is not None and self._separator < 600 else 3
+        min_id = 600 if self._separator is not None and self._separator < 600 else 3
         options, total, path = self.long_options, self.sparse_tokens, tmp_path / self.filename
-        source = Sparse(total, least)
+        source = Sparse(total, min_id)
         writer = self._writer(path, options)
         regions = writer.regions(source, total)
         writer.create(source)
         with suppress(BrokenOffError):  # Some writers read tokens only in `commit`.
             for region in regions:
-                writer.write(region, Sparse(total, least, breaks_at=total // 2))
+                writer.write(region, Sparse(total, min_id, breaks_at=total // 2))
         with _little_memory(self.peak_bytes, "writing"):
             writer.commit(source, [writer.write(region, source) for region in regions])
         self._look_at_files(tmp_path, path)
         with _little_memory(self.peak_bytes, "reading"), closing(self._stored(path, options)) as stored:
-            found = sum(int(np.count_nonzero((least <= ids) & (ids < least + 499))) for ids in _read_all(stored))
+            found = sum(int(np.count_nonzero((min_id <= ids) & (ids < min_id + 499))) for ids in _read_all(stored))
         assert found == total
 
     def test_two_write_a_region_at_once(self, tmp_path: Path) -> None:

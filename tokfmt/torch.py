@@ -9,9 +9,8 @@
         torch.save({"model": model.state_dict(), "loader": loader.state_dict()}, "last.pt")
 
 Batches are global: step s reads `batch_size` samples from sample `start + s * batch_size` on, and rank r of w takes the
-r-th of w equal parts. The state of a loader is one integer, the number of samples handed out. It is the same on every
-rank, so a run can continue with another number of ranks or another batch size, and the order of samples does not
-change.
+r-th of w equal parts. The state of a loader is one integer, the number of samples handed out, and is the same on every
+rank. So a run can continue with another number of ranks or another batch size, in the same order of samples.
 
 No other module of tokfmt imports torch. A recipe is also a map-style dataset, which `torch.utils.data.DataLoader`
 takes.

@@ -479,9 +479,9 @@ def bounded_entries(index: Path, entries: int, data: File) -> None:
     Raises:
         UnsafeError: If there are more entries than bytes of data plus 2^25.
     """
-    most = data.size + _EMPTY
-    if entries > most:
-        expected = f"at most {most:,} for {data.size:,} bytes of tokens"
+    limit = data.size + _EMPTY
+    if entries > limit:
+        expected = f"at most {limit:,} for {data.size:,} bytes of tokens"
         raise UnsafeError(index, "lists more sequences than its tokens allow", expected=expected, found=f"{entries:,}")
 
 

@@ -394,7 +394,7 @@ class Staging:
             there = self._replaced != _ABSENT
             self.check_replaceable()
             for path in beside:
-                self._set_aside(path, replaced=there)
+                self._move_away(path, replaced=there)
             try:
                 rename(self.path, self.destination, EXCHANGE if there else NOREPLACE)
             except FileExistsError:  # It was created since the check.
@@ -418,7 +418,7 @@ class Staging:
 
     def _old(self) -> Path | None:
         """Return the path of the replaced output, which waits for its removal; None if there is none."""
-        return next((p for p in (aside(self._built()), self._built()) if os.path.lexists(p)), None)
+        return next((p for p in (replaced_path(self._built()), self._built()) if os.path.lexists(p)), None)
 
     def _permit(self) -> None:
         """Set permissions before the output is visible: those of the replaced output, or at most the sources'."""
@@ -427,7 +427,7 @@ class Staging:
         else:
             restrict(self.path, self.readable)
 
-    def _set_aside(self, beside: Path, *, replaced: bool) -> None:
+    def _move_away(self, beside: Path, *, replaced: bool) -> None:
         """Move a file beside the destination away, unless another process made it together with the destination."""
         with contextlib.suppress(FileNotFoundError):
             if replaced or os.lstat(beside).st_ctime_ns < self._began:
@@ -577,8 +577,8 @@ def take_back(built: Path, destination: Path) -> None:
         rename(built, destination, EXCHANGE)
         return
     rename(destination, built, NOREPLACE)
-    if os.path.lexists(aside(built)):
-        os.rename(aside(built), destination)
+    if os.path.lexists(replaced_path(built)):
+        os.rename(replaced_path(built), destination)
 
 
 def bring_back(home: Path, destination: Path) -> None:
@@ -640,7 +640,7 @@ def remove_leftovers(destination: Path, *, spare: bool = False) -> tuple[str, ..
             fd = lock_dead(home)
             if fd >= 0:
                 with held(home) as place:
-                    old = aside(place / "build" / destination.name)
+                    old = replaced_path(place / "build" / destination.name)
                     if os.path.lexists(old) and not os.path.lexists(destination):
                         os.rename(old, destination)  # A process died between the two renames: restore the old output.
                 remove_private(home, fd)
@@ -655,8 +655,8 @@ def rename(old: Path, new: Path, how: int) -> None:
     Args:
         old: A file or directory.
         new: Its new name, on the same file system.
-        how: `NOREPLACE`: `new` must not exist. `EXCHANGE`: what is at `new` gets the name `old`, or `aside(old)` if the
-            file system cannot exchange.
+        how: `NOREPLACE`: `new` must not exist. `EXCHANGE`: what is at `new` gets the name `old`, or
+            `replaced_path(old)` if the file system cannot exchange.
 
     Raises:
         FileExistsError: If `new` exists (`NOREPLACE`).
@@ -680,11 +680,11 @@ def rename_portably(old: Path, new: Path, how: int) -> None:
     """Do the same as `rename` in several steps. An exchanged name is missing for a moment."""
     if how == EXCHANGE:
         try:
-            os.rename(new, aside(old))
+            os.rename(new, replaced_path(old))
             os.rename(old, new)
         except BaseException:  # A signal may come directly after either rename.
-            if os.path.lexists(aside(old)) and not os.path.lexists(new):
-                os.rename(aside(old), new)
+            if os.path.lexists(replaced_path(old)) and not os.path.lexists(new):
+                os.rename(replaced_path(old), new)
             raise
     elif old.is_dir():
         if os.path.lexists(new):
@@ -709,7 +709,7 @@ def _linked(old: Path, new: Path) -> bool:
     return True
 
 
-def aside(path: Path) -> Path:
+def replaced_path(path: Path) -> Path:
     """Return the path of the replaced output on a file system that cannot exchange names."""
     return path.with_name(f"{path.name}.replaced")
 

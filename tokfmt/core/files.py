@@ -250,7 +250,7 @@ class File:
             return otherwise
         ending = b"" if closing is None else closing.to_bytes(width, sys.byteorder)
         behind, within = len(ending), closing is not None and passed is None
-        native, most, sign, empty = np.dtype(f"u{width}"), _SMALL // width, 8 * width - 1, bytearray()
+        native, longest, sign, empty = np.dtype(f"u{width}"), _SMALL // width, 8 * width - 1, bytearray()
         counted = passed if callable(passed) else None
         uncounted = isinstance(passed, int)
         if isinstance(passed, int):
@@ -264,7 +264,7 @@ class File:
                     start += number
                 elif counted:
                     start += counted(number)
-                if count <= most:
+                if count <= longest:
                     size = count * width
                     raw = pread(self._fd, size + behind, begin + start * width)  # type: ignore[arg-type]
                     if raw[size:] == ending:

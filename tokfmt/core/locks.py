@@ -11,12 +11,12 @@ Commands without a destination use scratch:
 
 Each new scratch directory first removes those of killed processes (SIGKILL) of the same user.
 
-In a directory in which others may rename (a group's, without the sticky bit), another user can replace the name of a
-private directory with a link at any time. There, it is accessed through a descriptor (`held`), which always refers to
-the same directory, so no other file is written, removed or given permissions.
+In some directories others may rename (a directory of a group, without the sticky bit). There, another user can replace
+the name of a private directory with a link at any time. So it is accessed through a descriptor (`held`), which always
+refers to the same directory. No other file is then written, removed or given permissions.
 
-On a file system without locks (Lustre mounted without them, an NFS server without them), a lock is held as long as the
-process that signed it lives. A process of another machine is assumed to live.
+Some file systems have no locks (Lustre mounted without them, an NFS server without them). There, a lock is held as long
+as the process that signed it lives. A process of another machine is assumed to live.
 """
 
 from __future__ import annotations

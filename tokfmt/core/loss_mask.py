@@ -111,8 +111,8 @@ def of_next(marks: Marks, begins: Flags) -> NDArray[np.int8]:
 def padding_of(ids: Tokens, mask: Marks | None, labels: NDArray[np.integer] | None, pad_id: int | None) -> int:
     """Return the number of padding tokens at the end of a row.
 
-    Padding is a run of the last ID of the row (`pad_id`, if known), with the same ID or -100 as label, that does not
-    count in the loss. Without a mask, the first ID of the run is treated as the separator of the last document.
+    Padding is a run of the last ID of the row (of `pad_id`, if known) that does not count in the loss. Its labels are
+    the same ID or -100. Without a mask, the first ID of the run is treated as the separator of the last document.
 
     Args:
         ids: The token IDs of a row.

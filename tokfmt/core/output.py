@@ -199,8 +199,8 @@ def _append(source: int, out: int, at: int, size: int) -> None:
 def _by_kernel(source: int, out: int, begin: int, at: int, length: int) -> int:
     """Copy bytes from one file to another; return the number of bytes copied before the kernel refused.
 
-    It refuses across file systems (EXDEV), on file systems without support (ENOSYS, EINVAL, EOPNOTSUPP), and for every
-    reason for which a read or a write fails. Only Linux has the call.
+    It refuses across file systems (EXDEV), without support of the file system (ENOSYS, EINVAL, EOPNOTSUPP), and if a
+    read or a write fails. Only Linux has the call.
     """
     done, copy = 0, getattr(os, "copy_file_range", None)
     while copy is not None and done < length:
@@ -232,8 +232,8 @@ _KINDS = {
 def resolve_link(path: str | os.PathLike[str]) -> Path:
     """Return the absolute path that a write to `path` changes: links at its end are followed, even broken ones.
 
-    A link is followed only if it belongs to the caller, root, or the owner of its directory, as the kernel does in
-    directories like /tmp (`protected_symlinks`).
+    A link is followed only if it belongs to the caller, root, or the owner of its directory. The kernel has the same
+    rule for directories like /tmp (`protected_symlinks`).
 
     Raises:
         OptionError: If it is an address, such as s3://BUCKET/KEY.

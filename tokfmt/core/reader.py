@@ -289,9 +289,9 @@ def batches(reader: TokenReader, first: int, last: int, size: int = WINDOW) -> I
     """
     info = reader.info
     # Twice the number of sequences of average length that fill a batch.
-    most = min(1 << 16, 1 + 2 * size * info.sequences // max(info.tokens, 1))
+    limit = min(1 << 16, 1 + 2 * size * info.sequences // max(info.tokens, 1))
     while first < last:
-        offsets = reader.offsets(first, min(last, first + most))
+        offsets = reader.offsets(first, min(last, first + limit))
         count = max(1, int(np.searchsorted(offsets, offsets[0] + size, side="right")) - 1)
         bounds = offsets[: count + 1]
         yield Ragged(reader.tokens(int(bounds[0]), int(bounds[-1])), bounds - bounds[0])

@@ -104,11 +104,11 @@ class Recent(Generic[K, V]):
     Thread-safe. A pickle of it is empty.
 
     Args:
-        most: Total size, in the unit of `put`: bytes, or values.
+        limit: Total size, in the unit of `put`: bytes, or values.
     """
 
-    def __init__(self, most: int) -> None:
-        self.most, self._size = most, 0
+    def __init__(self, limit: int) -> None:
+        self.limit, self._size = limit, 0
         self._values: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -127,7 +127,7 @@ class Recent(Generic[K, V]):
             _, before = self._values.pop(key, (None, 0))
             self._values[key] = value, size
             self._size += size - before
-            while len(self._values) > 1 and self._size > self.most:
+            while len(self._values) > 1 and self._size > self.limit:
                 self._size -= self._values.popitem(last=False)[1][1]
 
     def clear(self) -> None:
@@ -137,4 +137,4 @@ class Recent(Generic[K, V]):
             self._size = 0
 
     def __reduce__(self) -> tuple[type[Recent[K, V]], tuple[int]]:
-        return Recent, (self.most,)
+        return Recent, (self.limit,)

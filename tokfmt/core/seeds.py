@@ -1,7 +1,7 @@
 """Random numbers by position: the draw of sequence i depends only on a seed, a purpose and i, not on tasks or workers.
 
-The generator is counter-based, Philox4x64-10: the draw of sequence i is word i % 4 of the block at counter i // 4 + 1,
-under the 128-bit key `purpose << 64 | seed`. Draws for different purposes are independent, whatever their seeds.
+The generator is counter-based, Philox4x64-10. The draw of sequence i is word i % 4 of the block at counter i // 4 + 1.
+The key has 128 bits: `purpose << 64 | seed`. Draws for different purposes are independent, whatever their seeds.
 
 Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011). numpy guarantees the raw stream.
 """

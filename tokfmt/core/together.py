@@ -26,11 +26,11 @@ from tokfmt.core.atomic_output import (
     Belonging,
     Beside,
     Staging,
-    aside,
     bring_back,
     hidden_siblings,
     place_drafts,
     remove_leftovers,
+    replaced_path,
     sync_directory,
     take_back,
     write_whole,
@@ -112,7 +112,7 @@ class _Member(NamedTuple):
     @property
     def has_old(self) -> bool:
         """True if the output that it replaced still exists."""
-        return os.path.lexists(self.built) or os.path.lexists(aside(self.built))
+        return os.path.lexists(self.built) or os.path.lexists(replaced_path(self.built))
 
     @property
     def is_unpublished(self) -> bool:

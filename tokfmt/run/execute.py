@@ -168,8 +168,8 @@ def run_tasks(
 ) -> Iterator[R]:
     """Yield `function(shared, item)` for every item, in the order of completion.
 
-    If an item fails, tasks that have not started are cancelled, the others run to their end, and the error of the first
-    failed item is raised. Items start in order, so the error does not depend on the number of workers.
+    If an item fails, tasks that have not started are cancelled, and the others run to their end. Then the error of the
+    first failed item is raised. Items start in order, so the error does not depend on the number of workers.
 
     Args:
         function: A function of a module other than the main one, so that another process can import it.
@@ -438,8 +438,9 @@ _PATIENCE = 15  # Seconds until a scheduler has to answer.
 class ClusterExecutor(Executor):
     """An executor that runs tasks on the workers of a Dask client.
 
-    `Client.get_executor()` is not used: it checks the state of a task after it has the result, and takes the result for
-    an error if a worker is lost in between (distributed 2026.11). Here, `result()` waits until the task has run again.
+    `Client.get_executor()` is not used, because it checks the state of a task after it has the result. If a worker is
+    lost in between, it takes the result for an error (distributed 2026.11). Here, `result()` waits until the task has
+    run again.
 
     Attributes:
         slots: Number of tasks that the cluster runs at once.

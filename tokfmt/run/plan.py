@@ -203,14 +203,14 @@ class Journal(NullJournal):
             return value
 
     def begin(self, create: Callable[[], None], part: str = "") -> None:
-        def afresh() -> None:
+        def create_clean() -> None:
             build = self.home / "build"
             if not any(self.home.glob(f"{_CREATED}*.json")):
                 shutil.rmtree(build)  # A run may have been killed while it created the destination.
                 make_private(build)
             create()
 
-        self.once(of_part(_CREATED, part), afresh)
+        self.once(of_part(_CREATED, part), create_clean)
 
     def durable(self, function: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
         return _Durable(function, self.home)
