@@ -41,7 +41,7 @@ def read_all(format_, name, case):
 
 
 CONTRAST = re.compile(r"expected .*?, found [^.;]*")
-COUNTED = re.compile(r"negative id|entries do not begin a line|holds no tokens|holds samples of 0 fields")
+COUNTED = re.compile(r"negative (?:id|ID)|entries do not begin a line|holds no tokens|holds samples of 0 fields")
 """What a check words otherwise, as it sees all of a file: how many there are, and the first."""
 LOSSES = {"other_fields.jsonl"}
 """What is wrong with them is a loss in a conversion, which is accepted by its name, and nothing that a check finds."""

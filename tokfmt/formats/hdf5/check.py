@@ -1,7 +1,7 @@
-"""What can be wrong with HDF5 samples: findings TF301 ... TF344, what they mean, and which are put right in a copy.
+"""Check HDF5 samples: findings TF301 to TF344 with their meanings, and the repairs of a copy.
 
-Headers, chunk maps and sizes are looked at in every file; content in the first, middle and last 64 samples of each, or,
-deep, all.
+A check reads headers, chunk maps and sizes of every file. It reads the content of the first, middle and last 64 samples
+of each file, or of all samples if it is deep.
 """
 
 from __future__ import annotations
@@ -32,192 +32,193 @@ _COPY = "Copy the file again, or write it again."
 _FILES = {
     "TF301": Code(
         "no file to check",
-        "Trainers read the *.h5 files at the top level of a directory, case-sensitive: .hdf5, .H5 and sub-directories "
-        "are not seen. There is none. Name the files one by one, or rename them.",
+        "The directory has no *.h5 file at its top level. Trainers read only these, case-sensitive: they ignore .hdf5, "
+        ".H5 and subdirectories. Give the files one by one, or rename them.",
     ),
     "TF302": Code(
         "not named *.h5",
-        "Trainers look for *.h5 only, so they do not find this file, without a word when others are beside it. Rename "
-        "it.",
+        "Trainers look for *.h5 only, so they do not find this file. If the directory has others, they skip it "
+        "silently. Rename it.",
     ),
     "TF303": Code(
-        "damaged, or no HDF5 file",
-        "The signature, the superblock or the headers of the dataset are not what HDF5 writes, or chunks are missing, "
-        "which would read as zeros. A failed copy, or a writer that was killed. " + _COPY,
+        "damaged, or not an HDF5 file",
+        "The signature, the superblock or the headers of the dataset are invalid, or chunks are missing, which would "
+        "read as zeros. The usual cause is a failed copy, or a writer that was killed. " + _COPY,
     ),
     "TF304": Code(
         "the file was cut",
-        "The superblock says how long the file is, and it is shorter: a copy was cut, or the writer did not finish. "
-        + _COPY,
+        "The file is shorter than its superblock states: a copy was cut, or the writer did not finish. " + _COPY,
     ),
     "TF305": Code(
         "unsafe",
-        "Reading 'data' would reach out of the file, or take far more memory than the file has bytes: a soft or "
-        "external link, a virtual dataset, external storage, chunks that inflate without bounds. h5py would return "
-        "bytes of any file on the machine as tokens. tokfmt does not. Find out where the file comes from; h5repack "
-        "makes one self-contained file of a good one.",
+        "To read 'data' would read other files, or take far more memory than the file has bytes: 'data' is a soft or "
+        "external link, a virtual dataset, has external storage, or has chunks that inflate without bounds. h5py would "
+        "return bytes of any file on the machine as tokens; tokfmt does not. Find out where the file comes from. If "
+        "you trust it, make one self-contained file with h5repack.",
         unsafe=True,
     ),
     "TF306": Code(
-        "a kind of data that is not read",
+        "a kind of data that tokfmt does not read",
         "'data' is not an integer array of rank 3 (samples) or 1 (a corpus), or is compressed with a filter that "
-        "needs a plug-in. h5repack -f GZIP=4 changes the filter; anything else needs its own conversion.",
+        "needs a plug-in. Change the filter with h5repack -f GZIP=4; convert any other kind with its own tools.",
     ),
     "TF307": Code(
         "samples of another kind",
-        "The rows are not GPT samples (3 fields) or packed sequences (5): DPO has 6, MLM 2 beside /labels, and so on. "
-        "Their fields mean other things. --from-opt view=samples reads the first field as it is.",
+        "The rows are neither GPT samples (3 fields) nor packed sequences (5). DPO samples have 6 fields, MLM samples "
+        "2 with /labels, and so on; these fields have other meanings. --from-opt view=samples reads the first field as "
+        "stored.",
     ),
     "TF308": Code(
         "n_examples is missing or wrong",
-        "The attribute n_examples says how many samples a file holds. Without it iterable trainers stop with KeyError; "
-        "if it is too large, with IndexError; if it is too small, they silently drop the rest. A writer that was "
-        "killed leaves it out. The samples that are there decode, so their number is certain: "
+        "The attribute n_examples states the number of samples in a file. If it is missing, iterable trainers stop "
+        "with KeyError; if it is too large, with IndexError. If it is too small, they silently drop the rest. A writer "
+        "that was killed leaves it out. The stored samples can be decoded, so their number is certain: "
         "tokfmt check --fix OUT sets it.",
     ),
     "TF309": Code(
         "no samples, or samples of no tokens",
-        "The dataset has a dimension of length 0. A file without samples comes from a rank that got no documents; "
-        "samples without tokens are damage.",
+        "The dataset has a dimension of length 0. A file without samples comes from a rank that received no documents; "
+        "a file with samples of no tokens is damaged.",
     ),
     "TF310": Code(
-        "tokfmt's own attributes are not true",
-        "Files that tokfmt writes carry stride, eos_id, first_token and stream_tokens, so that documents can be put "
-        "together again without guessing. Here they contradict the samples: a file was changed after it was written. "
-        "Delete them, or say --from-opt stride=overlap or disjoint.",
+        "invalid attributes of tokfmt",
+        "Files that tokfmt writes have the attributes stride, eos_id, first_token and stream_tokens, from which it "
+        "restores documents exactly. Here they contradict the samples: the file was changed after it was written. "
+        "Delete the attributes, or give --from-opt stride=overlap or disjoint.",
     ),
     "TF311": Code(
         "files with rows of different shapes",
-        "Files of a directory differ in sample length or number of fields. Map-style trainers refuse the directory, "
+        "Files of a directory differ in sample length or number of fields. Map-style trainers refuse the directory; "
         "iterable ones fail when a batch mixes both. Keep datasets of one shape in a directory.",
     ),
     "TF312": Code(
-        "files with ids of different types",
-        "Files of a directory hold integers of different width, sign or byte order. Map-style trainers refuse that.",
+        "files with IDs of different types",
+        "Files of a directory hold integers of different width, sign or byte order. Map-style trainers refuse the "
+        "directory.",
     ),
     "TF313": Code(
-        "a corpus beside samples",
-        "A corpus (rank 1) and samples (rank 3) in one directory are two datasets; no trainer reads both. Separate "
-        "them.",
+        "a corpus and samples in one directory",
+        "A corpus (rank 1) and samples (rank 3) in one directory are two datasets, and no trainer reads both. Move one "
+        "of them.",
     ),
 }
 
 _LAYOUT = {
     "TF344": Code(
         "a file is missing",
-        "Files that tokfmt writes say which tokens of the stream they hold, and some are in no file; or the numbers in "
-        "the names leave one out. A copy was not finished. Documents at the gap would be cut. Find the file, or say "
-        "--from-opt gaps=accept; files named one by one are read as they are.",
+        "Files that tokfmt writes state which tokens of the stream they hold, and no file holds some of them. Or the "
+        "numbers in the names leave one out. The usual cause is an interrupted copy. Documents at the gap would be "
+        "cut. Find the file, or give --from-opt gaps=accept; tokfmt reads files that are given one by one as they are.",
     ),
     "TF321": Code(
         "chunks that are not one sample",
-        "Trainers read samples at random, and a chunk is decoded whole. h5py's automatic chunks made files 1.8 times "
-        "as large and cost 76 times the CPU a sample, (1000, 3, n) 450 times. h5repack -l changes the chunks.",
+        "Trainers read samples at random, and a chunk can only be decoded completely. The automatic chunks of h5py "
+        "made files 1.8 times as large and cost 76 times the CPU time per sample; chunks of (1000, 3, n) cost 450 "
+        "times. Change the chunks with h5repack -l.",
     ),
     "TF322": Code(
         "not compressed",
-        "Labels repeat input_ids, so deflate halves samples and more. Nothing is wrong with the tokens. "
-        "h5repack -f GZIP=4 compresses them.",
+        "The tokens are right, but the file is large: labels repeat input_ids, so deflate reduces samples to less than "
+        "half. Compress the file with h5repack -f GZIP=4.",
     ),
     "TF323": Code(
-        "ids of an unusual type",
-        "Samples are int32. Trainers cast whatever they find to int32 without a look at what is lost: int64 is cut, "
-        "uint16 wastes nothing but is not expected.",
+        "IDs of an unusual type",
+        "Samples are int32. Trainers cast other types to int32 without checks: they truncate int64. uint16 loses "
+        "nothing, but trainers do not expect it.",
     ),
     "TF324": Code(
         "needs the newest HDF5",
-        'The file was written with libver="latest" (or in SWMR mode): older HDF5 libraries, as in trainers\' '
-        "containers, cannot open it. h5repack --low=0 --high=1 writes the old superblock.",
+        'The file was written with libver="latest" (or in SWMR mode). Older HDF5 libraries, as in the containers of '
+        "trainers, cannot open it. Write the old superblock with h5repack --low=0 --high=1.",
     ),
     "TF325": Code(
         "numbers in names are not padded",
-        "Trainers sort names as text and read -1, -10, -11, -2; a document that goes on in the next file is cut then. "
-        "tokfmt reads in the order of the numbers (order=writer); order=trainer reads as they do.",
+        "Trainers sort names as text and read -1, -10, -11, -2. This cuts a document that continues in the next file. "
+        "tokfmt reads in the order of the numbers (order=writer); order=trainer reads in the order of trainers.",
     ),
     "TF326": Code(
         "no sample in any file",
         "All files of the directory are empty; iterable trainers stop with OverflowError. Usually every document was "
-        "filtered out, or none was found: look at the log of the preprocessing.",
+        "filtered out, or none was found. Read the log of the preprocessing.",
     ),
     "TF327": Code(
         "one file for several tasks",
-        "HDF5IterableDataset deals out whole files to tasks (files[rank::tasks]): with one file all tasks but one have "
-        "nothing. Write at least as many files as tasks, of nearly the same size: --to-opt shard_size=N.",
+        "HDF5IterableDataset distributes whole files to tasks (files[rank::tasks]): with one file, all tasks but one "
+        "have no samples. Write at least as many files as tasks, of nearly the same size: --to-opt shard_size=N.",
     ),
     "TF328": Code(
         "data_params.json cannot be read",
-        "The file that says which ids are separator and padding, and how large the vocabulary is, is no JSON, or far "
-        "too large. tokfmt goes on without it; name the separator with --eos.",
+        "The file that states the separator, the padding ID and the size of the vocabulary is not JSON, or far too "
+        "large. tokfmt ignores it; give the separator with --eos.",
     ),
 }
 
 _CONTENT = {
     "TF331": Code(
         "a damaged chunk",
-        "A chunk does not inflate to exactly one chunk, or its checksum is wrong. Plain h5py raises, or returns "
-        "uninitialised memory as tokens when a chunk is short. " + _COPY,
+        "A chunk does not inflate to exactly one chunk, or its checksum is wrong. h5py raises an error, or returns "
+        "uninitialized memory as tokens if a chunk is short. " + _COPY,
     ),
     "TF332": Code(
-        "negative ids",
-        "An id below 0 among input_ids, or among labels other than -100: 2^31 or more was cast to int32, or the file "
-        "is damaged. A trainer indexes its embedding from the end, or crashes.",
+        "negative IDs",
+        "An ID among input_ids is below 0, or a label is below 0 and not -100. An ID of 2^31 or more was cast to "
+        "int32, or the file is damaged. A trainer indexes its embedding from the end, or crashes.",
     ),
     "TF333": Code(
-        "ids beyond the vocabulary",
-        "An id is not in the vocabulary that data_params.json names: tokenized with another tokenizer, special tokens "
-        "added later, or damage.",
+        "IDs beyond the vocabulary",
+        "An ID is not in the vocabulary that data_params.json states. Another tokenizer made it, special tokens were "
+        "added later, or the file is damaged.",
     ),
     "TF334": Code(
         "mask values other than 0 and 1",
-        "The mask row is a loss mask of zeros and ones. Fractional loss weights become 0 when they are stored as "
-        "integers, so what was meant is lost.",
+        "The mask row is a loss mask of zeros and ones. Fractional loss weights become 0 if they are stored as "
+        "integers, so they are lost.",
     ),
     "TF335": Code(
         "padding that counts",
-        "After padding has begun the mask is 1 again: the loss counts padding. The writer, or a program that changed "
-        "the mask, is wrong.",
+        "The mask is 1 again after the start of the padding, so the loss counts padding. The writer, or a program that "
+        "changed the mask, is wrong.",
     ),
     "TF336": Code(
         "labels that are not shifted",
-        "labels repeat input_ids, as Hugging Face collators leave them for the model to shift. Trainers of this format "
-        "do not shift: the model learns to copy its input. labels[k] must be input_ids[k + 1].",
+        "labels repeat input_ids: Hugging Face collators leave the shift to the model. Trainers of this format do not "
+        "shift, so the model learns to copy its input. labels[k] must be input_ids[k + 1].",
     ),
     "TF337": Code(
         "labels that are not the next tokens",
-        "A label is neither the next input nor -100 (no loss). The rows of a sample do not belong together: "
-        "they were shuffled or cut apart from each other, or the file is damaged. Write it again.",
+        "A label is neither the next input nor -100 (no loss). The rows of a sample do not match: they were shuffled "
+        "or cut separately, or the file is damaged. Write the file again.",
     ),
     "TF338": Code(
-        "samples that count nowhere",
-        "The mask leaves out every position: the sample costs a step and adds nothing. Fine-tuning data with a prompt "
-        "longer than the sample looks like that.",
+        "samples without a token that counts",
+        "The mask leaves out every position: the sample costs a step and adds nothing. The usual cause is fine-tuning "
+        "data with a prompt that is longer than the sample.",
     ),
     "TF339": Code(
-        "segments that are none",
-        "In packed sequences (VSL) position_ids count up from 0 and attention_span counts down to 0 in each segment. "
-        "Here they do not, so attention would reach across documents or beyond the sample.",
+        "invalid segments",
+        "In each segment of packed sequences (VSL), position_ids must count up from 0 and attention_span down to 0. "
+        "Here they do not, so attention would cross documents or the end of the sample.",
     ),
     "TF340": Code(
         "an inverted mask",
-        "The mask is 1 on padding (inverted_mask=True in the writer). Trainers of today take 1 as counted: the loss "
-        "counts only padding. Which is meant is for you to say: --from-opt mask=loss or mask=inverted.",
+        "The mask is 1 on padding (inverted_mask=True in the writer). Current trainers take 1 as counted, so the loss "
+        "counts only padding. Give the meaning with --from-opt mask=loss or mask=inverted.",
     ),
     "TF341": Code(
         "no separator",
-        "The separator that data_params.json or --eos names does not occur: another id separates documents, or none "
-        "does.",
+        "The separator of data_params.json or --eos does not occur: another ID separates documents, or none does.",
     ),
     "TF342": Code(
         "separators only at the ends of samples",
         "The new preprocessing pipeline of ModelZoo R2.10 packs documents into disjoint windows without a separator "
-        "between them, and overwrites the last token of a document's last full window with one. Documents cannot be "
-        "told apart any more, and a token is lost in each of those windows; a model learns to run on from one document "
+        "between them, and overwrites the last token of a document's last full window with one. The boundaries of "
+        "documents are lost, and so is a token in each of those windows; a model learns to continue from one document "
         "into the next. Preprocess the text again with split_text_to_tokenize, or with another tool.",
     ),
     "TF343": Code(
         "masks of both kinds",
-        "Some samples have a mask that is 1 on padding, others one that is 0 there: files of two writers were mixed. "
-        "No setting reads both right. Write the dataset again.",
+        "The mask is 1 on padding in some samples and 0 there in others: files of two writers were mixed. No option "
+        "reads both right. Write the dataset again.",
     ),
 }
 
@@ -231,12 +232,13 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What a test knows of the file beside the rows.
+    """Facts of a file that tests of its rows need.
 
     Attributes:
-        params: Of `data_params.json`.
-        inverted: 1 in the mask row means padding.
-        of_documents: The mask is that of documents, as the file's own attributes say: it tells nothing of padding.
+        params: Contents of `data_params.json`.
+        inverted: True if 1 in the mask row means padding.
+        of_documents: True if the file's attributes state that the mask is that of documents, so it does not show
+            padding.
     """
 
     params: Params
@@ -273,14 +275,17 @@ def _mask_values(values: Values, known: FileFacts) -> Flags:  # noqa: ARG001
 
 
 def _inverted(values: Values, known: FileFacts) -> Flags:
-    """Samples whose mask starts with 0 and is 1 on a constant end, in a file where more say so than the contrary."""
+    """Return True for samples whose mask starts with 0 and is 1 on a constant end, if most of the file's are so."""
     inputs, mask, labels = _three(values)
     flags = np.asarray((Ends(inputs, labels).run < mask.shape[1]) & (mask[:, 0] == 0) & (mask[:, -1] == 1))
     return flags & known.inverted
 
 
 def _counted_padding(values: Values, known: FileFacts) -> Flags:
-    """A 1 after a 0 within the constant end of a sample, which a document that repeats one id has as well."""
+    """Return True for samples with a 1 after a 0 in the mask of their constant end.
+
+    A document that repeats one ID at its end also has a constant end.
+    """
     if known.of_documents:
         return np.zeros(len(values), np.bool_)
     inputs, mask, labels = _three(values)
@@ -294,11 +299,11 @@ def _nothing_counted(values: Values, known: FileFacts) -> Flags:
 
 
 def _real(values: Values) -> Flags:
-    """Positions that are not padding, and whose label is no padding either."""
+    """Return True for positions that are not padding and whose label is not padding: bool[samples, width]."""
     inputs, _, labels = _three(values)
     real = np.arange(inputs.shape[1]) < Ends(inputs, labels).run[:, None]
     if values.shape[1] == 5:
-        real[:, :-1] &= values[:, 4, 1:] != 0  # the label at a segment's end belongs to another rule
+        real[:, :-1] &= values[:, 4, 1:] != 0  # labels at the ends of segments follow one of two other rules
     return real
 
 
@@ -309,7 +314,7 @@ def _unshifted(values: Values, known: FileFacts) -> Flags:  # noqa: ARG001
 
 
 def _unlike(values: Values, known: FileFacts) -> Flags:
-    """Labels that are neither the next input, nor ignored, nor where the real tokens end."""
+    """Return True for samples with a label before the end that is neither the next input nor -100."""
     inputs, mask, labels = _three(values)
     counted = (mask == 0) if known.inverted else (mask != 0)
     last = np.where(counted.any(axis=1), counted.shape[1] - np.argmax(counted[:, ::-1], axis=1), 0)
@@ -324,8 +329,8 @@ def _three(values: Values) -> tuple[Values, Values, Values]:
 
 WARNINGS = ("TF338", "TF340")
 TESTS: tuple[tuple[str, str, str, Test], ...] = (
-    ("TF332", "has a negative id", "Write the file again", _negative),
-    ("TF333", "has an id beyond the vocabulary of data_params.json", "Check the tokenizer", _beyond),
+    ("TF332", "has a negative ID", "Write the file again", _negative),
+    ("TF333", "has an ID beyond the vocabulary of data_params.json", "Check the tokenizer", _beyond),
     ("TF334", "has other values than 0 and 1 in its mask", "Fractional loss weights become 0 in int32", _mask_values),
     ("TF335", "counts padding: its mask is 1 again after padding began", "Write the file again", _counted_padding),
     (
@@ -337,34 +342,36 @@ TESTS: tuple[tuple[str, str, str, Test], ...] = (
     ("TF337", "has a label that is not the next input", "Write the file again", _unlike),
     (
         "TF338",
-        "counts nowhere: its mask says that all of it is left out",
-        "It adds nothing to training",
+        "has no token that counts: its mask leaves out all of it",
+        "Remove it: it adds nothing to training",
         _nothing_counted,
     ),
     ("TF340", "has a mask that is 1 on padding (inverted_mask)", "Trainers take 1 as counted", _inverted),
 )
 
 
-_LOOK = 64
-_LOOK_TOKENS = 1 << 14
-_VALUES = 1 << 20  # at once
-_MOST = 100
-_FULL = 8  # samples without padding, to tell whether separators stand only at their ends
-_AT_ENDS = 0.05
+_LOOK = 64  # samples at each of three places of a file that are read unless the check is deep
+_LOOK_TOKENS = 1 << 14  # tokens of a corpus at each of three places
+_VALUES = 1 << 20  # maximum number of values that are read at once
+_MOST = 100  # damaged chunks of a file that are reported one by one
+_FULL = 8  # minimum number of samples without padding for TF342
+_AT_ENDS = 0.05  # minimum share of them that end with a separator
 
 
 @dataclass(slots=True)
 class Seen:
-    """What was found in some rows, or in all that were looked at.
+    """Result of a check of some rows.
 
     Attributes:
-        tallies: Of each test, by code.
-        damaged: What could not be decoded.
-        segments: What is wrong with packed sequences.
-        loss, inverted: Samples that speak for either meaning of the mask.
-        separators: Rows that hold the separator as an input or as a label.
-        full, inside, at_end: Samples without padding; separators among their inputs; samples of them whose last label
-            is the separator.
+        tallies: Rows that fail each test, by code.
+        damaged: Errors of chunks that cannot be decoded.
+        segments: First error of packed sequences.
+        loss: Number of samples which show that 1 in the mask means counted.
+        inverted: Number of samples which show that 1 in the mask means padding.
+        separators: Number of rows that hold the separator as an input or as a label.
+        full: Number of samples without padding.
+        inside: Number of separators among the inputs of full samples.
+        at_end: Number of full samples whose last label is the separator.
     """
 
     tallies: dict[str, Tally] = field(default_factory=dict)
@@ -378,7 +385,7 @@ class Seen:
     at_end: int = 0
 
     def add(self, other: Seen) -> None:
-        """Take up what the next rows have."""
+        """Add the result of later rows."""
         for code, tally in other.tallies.items():
             mine = self.tallies.setdefault(code, Tally())
             mine.first = mine.first if mine.count else tally.first
@@ -391,13 +398,13 @@ class Seen:
 
 
 def content_findings(stored: Stored, params: Params, eos_id: int | None, how: Audit) -> Iterator[Finding]:
-    """What is wrong with the first, middle and last rows of a file, or with all.
+    """Yield the findings in the first, middle and last rows of a file, or in all rows if the check is deep.
 
     Args:
-        stored: The file; it holds a row at least.
-        params: Of `data_params.json`.
-        eos_id: The separator, if it is known.
-        how: How thoroughly.
+        stored: File with at least one row.
+        params: Contents of `data_params.json`.
+        eos_id: Separator; None if unknown.
+        how: Depth of the check, and its executor.
     """
     table = stored.table
     places = _places(stored)
@@ -424,7 +431,7 @@ def content_findings(stored: Stored, params: Params, eos_id: int | None, how: Au
 
 
 def _places(stored: Stored) -> list[tuple[int, int]]:
-    """The first, middle and last rows, as many as fit into bounded memory."""
+    """Return the intervals of the first, middle and last rows to read, as many as fit into bounded memory."""
     count, (_, fields, width) = len(stored.table), stored.table.shape
     look = max(1, min(_LOOK, _VALUES // (fields * width))) if stored.rank == 3 else _LOOK_TOKENS
     starts = sorted({0, max(0, count // 2 - look // 2), max(0, count - look)})
@@ -435,14 +442,14 @@ def _places(stored: Stored) -> list[tuple[int, int]]:
 def _votes(table: Table, cut: tuple[int, int]) -> Seen:
     try:
         values = table.read(*cut)
-    except FormatError:  # `_look` says so
+    except FormatError:  # `_look` reports it
         return Seen()
     loss, inverted = Ends(values[:, 0], values[:, 2]).votes(values[:, 1])
     return Seen(loss=loss, inverted=inverted)
 
 
 def _look(stored: Stored, known: FileFacts, eos_id: int | None, cut: tuple[int, int]) -> Seen:
-    """Some rows. Those that do not decode are found one by one."""
+    """Check some rows; if they cannot be decoded, halve the interval until the damaged rows are found."""
     first, last = cut
     try:
         values = stored.table.read(first, last)
@@ -471,7 +478,7 @@ def _segments(stored: Stored, first: int, values: Values) -> FormatError | None:
     try:
         look_for_segments(Rows([stored.table]), first, values)
     except FormatError as error:
-        return None if "negative" in error.what else error  # TF332 says that
+        return None if "negative" in error.what else error  # TF332 reports negative IDs
     return None
 
 
@@ -511,25 +518,23 @@ def _worded(stored: Stored, seen: Seen, *, deep: bool) -> Iterator[Finding]:
 def _separators(stored: Stored, eos_id: int | None, seen: Seen, *, deep: bool) -> Iterator[Finding]:
     if eos_id is None or len(seen.damaged) >= len(stored.table):
         return
-    name, where = str(stored.path), "" if deep else " where it was looked for"
+    name, where = str(stored.path), "" if deep else " in the content that was read"
     if not seen.separators:
-        text = f"the separator {eos_id} is nowhere{where}"
-        yield Finding("TF341", "warning", name, text, f"Documents cannot be told apart; see {Option('eos')}")
+        text = f"the separator {eos_id} does not occur{where}"
+        yield Finding("TF341", "warning", name, text, f"Give the right separator with {Option('eos')}")
     elif seen.full >= _FULL and not seen.inside and seen.at_end >= _AT_ENDS * seen.full:
         text = (
-            f"the separator {eos_id} stands only at the ends of samples ({seen.at_end:,} of {seen.full:,}){where}: "
+            f"the separator {eos_id} occurs only at the ends of samples ({seen.at_end:,} of {seen.full:,}){where}: "
             "documents were packed without one between them"
         )
-        yield Finding(
-            "TF342", "warning", name, text, "Documents cannot be told apart; see `tokfmt check --explain TF342`"
-        )
+        yield Finding("TF342", "warning", name, text, "See `tokfmt check --explain TF342`")
 
 
-_SOME = 1000  # samples: fewer are no dataset that several tasks share
+_SOME = 1000  # minimum number of samples for TF327: tasks do not share a smaller dataset
 
 
 def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-    """Every violation found in a file or a directory."""
+    """Yield the findings of a file or a directory."""
     try:
         files = files_in([path])
     except FormatError as error:
@@ -558,7 +563,7 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
             "warning",
             str(files[0].parent / PARAMS),
             params.note.removeprefix(f"{PARAMS} "),
-            "Mend or remove it; what it says of separator and padding is not known now",
+            "Repair or remove it; without it, separator and padding may be unknown",
         )
     yield from _together(path, opened)
     if listing.is_dir(path) and len(opened) == len(files):
@@ -595,12 +600,12 @@ def _layout(stored: Stored) -> Iterator[Finding]:
         best = (1, *stored.shape[1:])
         if stored.chunk != best:
             found = "contiguous" if stored.chunk is None else f"in chunks of {list(stored.chunk)}"
-            yield Finding("TF321", "warning", name, f"is stored {found}: a random sample costs more than it need",
+            yield Finding("TF321", "warning", name, f"is stored {found}: to read one sample costs more than necessary",
                           f"h5repack -l data:CHUNK={best[0]}x{best[1]}x{best[2]}")  # fmt: skip
         if DEFLATE not in stored.filters:
             yield Finding("TF322", "warning", name, "is not compressed", "h5repack -f GZIP=4")
         if table.dtype.itemsize != 4 or table.dtype.kind != "i":
-            text = f"ids are {table.dtype.name}; trainers make them int32 without a look at what is lost"
+            text = f"IDs are {table.dtype.name}; trainers cast them to int32 without a check"
             yield Finding("TF323", "warning", name, text, "Write it again as int32")
     file = open_file(stored.path)
     version = file.read(8, 1)[0]
@@ -611,7 +616,7 @@ def _layout(stored: Stored) -> Iterator[Finding]:
 
 
 def _together(path: Path, opened: Sequence[Stored]) -> Iterator[Finding]:
-    """What only shows when files are compared."""
+    """Yield the findings that only a comparison of files shows."""
     first = opened[0] if opened else None
     for stored in opened:
         if first is None or stored is first:
@@ -620,8 +625,8 @@ def _together(path: Path, opened: Sequence[Stored]) -> Iterator[Finding]:
         if problem is not None:
             yield problem.finding()
         if stored.table.dtype != first.table.dtype:
-            text = f"ids are {stored.table.dtype.str}, in {first.path.name} {first.table.dtype.str}"
-            yield Finding("TF312", "error", str(stored.path), text, "map-style trainers refuse the directory")
+            text = f"IDs are {stored.table.dtype.str}, but {first.table.dtype.str} in {first.path.name}"
+            yield Finding("TF312", "error", str(stored.path), text, "Map-style trainers refuse the directory")
     names = [stored.path.name for stored in opened]
     if sorted(names) != sorted(names, key=natural_key):
         text = "numbers in file names are not padded with zeros: trainers read -10 before -2"
@@ -634,7 +639,7 @@ def _together(path: Path, opened: Sequence[Stored]) -> Iterator[Finding]:
             "TF327",
             "info",
             str(path),
-            "is one file: iterable trainers deal out whole files, so only one task gets samples",
+            "is one file: iterable trainers distribute whole files, so only one task gets samples",
             f"Write at least as many files as tasks, with {to_option('samples', 'N')}",
         )
 
@@ -643,7 +648,7 @@ def set_examples(copy: Path, options: ReadOptions) -> None:  # noqa: ARG001 - th
     """Set `n_examples` of each file to the number of its samples.
 
     Raises:
-        FormatError: A file is not one that can be trusted and read.
+        FormatError: A file is unsafe, damaged or of an unknown kind.
     """
     for file in files_in([copy]):
         stored = open_stored(file)
@@ -651,7 +656,7 @@ def set_examples(copy: Path, options: ReadOptions) -> None:  # noqa: ARG001 - th
         stored.table.close()
         if stored.rank != 3 or stored.n_examples == count:
             continue
-        import h5py  # its plug-ins are off since `open_stored`
+        import h5py  # `open_stored` turned its plug-ins off
 
         with library_errors(file), h5py.File(os.fspath(file), "r+", locking=False) as handle:
             handle.attrs.pop("n_examples", None)

@@ -136,34 +136,33 @@ def fletcher32(data: Bytes) -> tuple[int, int]:
 
 
 REACH = 4096
-"""Most tokens in a sample whose labels deflate can copy from its inputs."""
+"""Maximum tokens of a sample whose labels deflate can copy from its inputs."""
 _LEVEL = 3
 _HEADER = b"\x78\x01"
-_LONGEST = 258
+_LONGEST = 258  # bytes of the longest match of deflate
 
 
 class Packer:
-    """Packs samples of one width into zlib streams, fast and always the same.
+    """Compress samples of one width into zlib streams, fast and with reproducible bytes.
 
-    Two thirds of a full sample are known once its input_ids are: the mask is 1 throughout, and the labels are the
-    inputs again, one token on. So only the inputs are searched for matches; the rest is a constant, spelled out once a
-    width:
+    The input_ids determine the rest of a full sample: the mask is all 1, and the labels are the inputs shifted by one.
+    So only the inputs are searched for matches. The rest is a constant that is made once per width:
 
         bytes     content
         2         zlib header
         any       deflate blocks of the 4 * width bytes of input_ids, flushed to a byte border
-        constant  one block with fixed codes: 1 0 0 0, copied on (distance 4) to the end of the mask; then all labels
+        constant  one block with fixed codes: 1 0 0 0, repeated (distance 4) to the end of the mask; then all labels
                   but the last, copied from 8 * width - 4 bytes back; the header of a stored block of 4 bytes
         4         the last label
         4         Adler-32 of the sample, big-endian
 
-    Deflate reaches back 32,768 bytes, so this works up to 4,096 tokens. Longer samples, padded ones and shuffled ones
-    are compressed as they are. Of ISA-L's levels only 0 and 3 give the same bytes whatever memory held before; 1 and 2
-    do not.
+    Deflate reaches back 32,768 bytes, so this works up to 4,096 tokens. Longer, padded and byte-shuffled samples are
+    compressed completely. Only the levels 0 and 3 of ISA-L return the same bytes for every previous content of memory;
+    the levels 1 and 2 do not.
 
     Args:
-        width: Tokens in a sample.
-        shuffle: Whether its bytes are shuffled (all first bytes of the values, then all second ones, ...).
+        width: Tokens per sample.
+        shuffle: Shuffle the bytes first: all first bytes of the values, then all second ones, and so on.
     """
 
     def __init__(self, width: int, *, shuffle: bool) -> None:
@@ -171,14 +170,14 @@ class Packer:
         self._rest = b"" if shuffle or width > REACH else _mask_and_labels(width)
 
     def pack(self, sample: NDArray[np.int32], *, full: bool) -> tuple[bytes, bool]:
-        """One chunk as it is stored.
+        """Compress one sample to a chunk.
 
         Args:
             sample: <i4[3, width], contiguous.
-            full: Its mask is 1 throughout and its labels are the next tokens.
+            full: True if the mask is all 1 and the labels are the next tokens.
 
         Returns:
-            The bytes, and whether they are raw because compressing would not make them fewer.
+            The bytes, and True if they are raw because compression would not make them fewer.
         """
         plain = sample.reshape(-1).view(np.uint8)
         if self.shuffle:
@@ -194,27 +193,27 @@ class Packer:
 
 
 class _Bits:
-    """Bits in deflate's order: filled from the least significant bit of each byte on."""
+    """A string of bits in the order of deflate: from the least significant bit of each byte."""
 
     def __init__(self) -> None:
         self._value, self._count = 0, 0
 
     def put(self, value: int, count: int) -> None:
-        """A number, its lowest bit first."""
+        """Append a number of `count` bits, lowest bit first."""
         self._value |= value << self._count
         self._count += count
 
     def put_code(self, code: int, count: int) -> None:
-        """A Huffman code, its highest bit first."""
+        """Append a Huffman code of `count` bits, highest bit first."""
         self.put(int(f"{code:0{count}b}"[::-1], 2), count)
 
     def bytes(self) -> bytes:
-        """All bits, the last byte filled up with zeros."""
+        """Return all bits, with zeros at the end of the last byte."""
         return self._value.to_bytes(-(-self._count // 8), "little")
 
 
 def _mask_and_labels(width: int) -> bytes:
-    """The constant part, from after the inputs to before the last label."""
+    """Return the constant bytes between the inputs and the last label."""
     bits = _Bits()
     bits.put(0, 1)  # not the last block
     bits.put(1, 2)  # with fixed codes
@@ -224,12 +223,12 @@ def _mask_and_labels(width: int) -> bytes:
     _copy(bits, 4 * width - 4, 8 * width - 4)
     bits.put_code(0, 7)  # end of block
     bits.put(1, 1)  # the last block
-    bits.put(0, 2)  # stored: goes on at a byte border
+    bits.put(0, 2)  # stored: its data start at a byte border
     return bits.bytes() + (4).to_bytes(2, "little") + (0xFFFF - 4).to_bytes(2, "little")
 
 
 def _copy(bits: _Bits, total: int, distance: int) -> None:
-    """Copy `total` bytes (none, or 4 and more) from `distance` bytes back."""
+    """Append matches that copy `total` bytes (0, or 4 and more) from `distance` bytes back."""
     while total:
         length = min(total, _LONGEST)
         if 0 < total - length < 3:  # a match is at least 3 bytes long
@@ -240,7 +239,7 @@ def _copy(bits: _Bits, total: int, distance: int) -> None:
 
 
 def _put_length(bits: _Bits, length: int) -> None:
-    """Codes 257..264 are lengths 3..10; each four after that share one more extra bit; 285 is 258."""
+    """Append a length: codes 257..264 are 3..10, every four codes after that have one more extra bit, 285 is 258."""
     if length == _LONGEST:
         code, extra, width = 285, 0, 0
     elif length <= 10:
@@ -256,7 +255,7 @@ def _put_length(bits: _Bits, length: int) -> None:
 
 
 def _put_distance(bits: _Bits, distance: int) -> None:
-    """Codes 0..3 are distances 1..4; each two after that share one more extra bit."""
+    """Append a distance: codes 0..3 are 1..4, every two codes after that have one more extra bit."""
     if distance <= 4:
         bits.put_code(distance - 1, 5)
         return

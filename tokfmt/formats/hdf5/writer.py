@@ -1,15 +1,15 @@
-"""Write HDF5 samples as documented, and plain corpora.
+"""Write HDF5 samples as upstream documents them, and plain corpora.
 
-The stream has a separator after each sequence. HDF5 files cannot be written by several processes, so a region writes
-the compressed chunks of its samples to a part, `DST.parts/000012`, and `gather` stores them in order, as they are,
-while other regions are being compressed:
+The stream has a separator after each sequence. Several processes cannot write one HDF5 file. So each region writes the
+compressed chunks of its samples to a part file, `DST.parts/000012`, and `gather` stores the chunks unchanged and in
+order, while other regions are still being compressed:
 
     part      bytes          content
-    chunks    sum of sizes   one zlib stream a sample (raw where that would not be smaller)
-    sizes     4 a sample     uint32 bytes of each chunk; bit 31 set: raw
+    chunks    sum of sizes   one zlib stream per sample (raw if that would not be smaller)
+    sizes     4 per sample   uint32 bytes of each chunk; bit 31 set: raw
 
-The HDF5 library runs in one process here and decides every byte that is not a chunk; times are not tracked, so the same
-chunks give the same file. `libver` is held back so that HDF5 1.10 reads what HDF5 2 writes.
+The HDF5 library runs in one process and writes every byte that is not a chunk. It does not store times, so the same
+chunks always make the same file. `libver` is limited so that HDF5 1.10 reads files that HDF5 2 writes.
 """
 
 from __future__ import annotations
@@ -44,19 +44,29 @@ from tokfmt.views.select import lost_empties
 from tokfmt.views.view import WithSeparators
 
 RAW = 1 << 31
-"""Set in a part's sizes for a chunk that is not compressed."""
+"""Bit in the sizes of a part that marks a chunk without compression."""
 _REGION, _SPREAD = 1 << 21, 64
-"""Tokens of a region at least, and regions at least where they would be smaller: the last ones are gathered when all
-jobs but one are idle, and of three regions two jobs do the third alone."""
+"""Minimum tokens of a region, and the number of regions above which they are larger.
+
+Small regions keep all jobs busy: the last region is gathered while all jobs but one are idle, and of three regions two
+jobs compress the third one alone.
+"""
 _LIBRARY_VERSIONS = ("earliest", "v110")
 
 _Block: TypeAlias = tuple[int, Tokens, NDArray[np.int32], NDArray[np.bool_]]
 
 
 def write_chunks(out: BinaryIO, packer: Packer, samples: NDArray[np.int32], full: NDArray[np.bool_]) -> list[int]:
-    """Write samples to a part, which of them are `full`; the size of each as it is kept there.
+    """Compress samples and write them to a part; return their sizes with the bit RAW.
 
-    In one call: with one a sample, writing took three times as long, most of it under the interpreter's lock.
+    All samples are written in one call: one call per sample took three times as long, most of it under the lock of the
+    interpreter.
+
+    Args:
+        out: The part file.
+        packer: Compressor of samples.
+        samples: <i4[count, 3, width].
+        full: bool[count], True for samples without padding and with plain masks and labels.
     """
     chunks = [packer.pack(sample, full=k) for sample, k in zip(samples, full.tolist(), strict=True)]
     out.write(b"".join(data for data, _ in chunks))
@@ -64,7 +74,7 @@ def write_chunks(out: BinaryIO, packer: Packer, samples: NDArray[np.int32], full
 
 
 def read_part(path: Path, count: int) -> Iterator[tuple[memoryview, bool]]:
-    """Every one of the `count` chunks of a part, in order, and whether it is raw; about a megabyte is read at once."""
+    """Yield the `count` chunks of a part in order, with True for raw ones; each read fetches about 1 MiB."""
     with writing(path), open(path, "rb") as file:
         file.seek(-4 * count, os.SEEK_END)
         sizes = np.frombuffer(file.read(4 * count), np.uint32)
@@ -78,25 +88,25 @@ def read_part(path: Path, count: int) -> Iterator[tuple[memoryview, bool]]:
 
 
 def remove_part(path: Path) -> None:
-    """A part whose chunks are where they belong."""
+    """Remove a part whose chunks were stored."""
     with writing(path):
         os.unlink(path)
 
 
 class SampleFile:
-    """A sample file that is being filled.
+    """A new sample file that is filled chunk by chunk.
 
     Args:
-        path: It does not exist yet.
-        shape: Samples, and tokens in each.
-        facts: For the attributes.
-        shuffle: Whether the chunks went through the shuffle filter.
+        path: Path of a file that does not exist yet.
+        shape: Number of samples, and tokens per sample.
+        facts: Attributes of `data`.
+        shuffle: True if the chunks went through the shuffle filter.
     """
 
     def __init__(self, path: Path, shape: tuple[int, int], facts: WriterAttributes, *, shuffle: bool) -> None:
         count, width = shape
         self.path, self._filled = path, 0
-        self._deflate = 1 << int(shuffle)  # its bit in the filter mask
+        self._deflate = 1 << int(shuffle)  # bit of the deflate filter in a filter mask
         with _worded(path):
             self._file = _new(path)
             self._file.attrs.create("n_examples", np.int64(count))
@@ -114,20 +124,20 @@ class SampleFile:
             self._store = data.id.write_direct_chunk
 
     def add(self, chunks: Iterator[tuple[memoryview, bool]]) -> None:
-        """The next samples, and whether each is raw."""
+        """Store the chunks of the next samples, each with True if it is raw."""
         with _worded(self.path):
             for sample, (chunk, raw) in enumerate(chunks, self._filled):
                 self._store((sample, 0, 0), chunk, self._deflate if raw else 0)
                 self._filled = sample + 1
 
     def close(self) -> None:
-        """Write what the library still holds."""
+        """Write all data that the library still buffers, and close the file."""
         with _worded(self.path):
             self._file.close()
 
 
 def empty_corpus(path: Path, tokens: int, dtype: Dtype, facts: WriterAttributes) -> None:
-    """Write a corpus file of zeros, its space allocated in one piece."""
+    """Create a corpus file and allocate the space of its tokens in one piece."""
     with _worded(path), _new(path) as file:
         from h5py import Dataset, h5d, h5p, h5s, h5t
 
@@ -142,7 +152,7 @@ def empty_corpus(path: Path, tokens: int, dtype: Dtype, facts: WriterAttributes)
 
 
 def corpus_place(path: Path) -> int:
-    """Byte offset of a corpus file's first token."""
+    """Return the byte offset of the first token in a corpus file."""
     import h5py
 
     with h5py.File(os.fspath(path), "r", locking=False) as file:
@@ -166,7 +176,7 @@ def _new(path: Path) -> Any:
 
 @contextmanager
 def _worded(path: Path) -> Iterator[None]:
-    """The library's errors as ConversionError."""
+    """Turn the exceptions of the HDF5 library into a write error with the code of the operating system."""
     try:
         yield
     except (OSError, RuntimeError, ValueError) as error:
@@ -176,7 +186,7 @@ def _worded(path: Path) -> Iterator[None]:
 
 
 def traits(options: WriteOptions) -> WriterTraits:
-    """See `Format.writer_traits`."""
+    """Return the traits of the writer of samples or of a corpus; see `Format.writer_traits`."""
     corpus = options.layout == "corpus"
     return WriterTraits(
         Separators.BETWEEN,
@@ -189,22 +199,23 @@ def traits(options: WriteOptions) -> WriterTraits:
 
 
 def row_traits(options: WriteOptions) -> WriterTraits:
-    """See `Format.row_writer`."""
+    """Return the traits of the writer of rows; see `Format.row_writer`."""
     return WriterTraits(keeps_masks=True, keeps_labels=True, sample_length=options.seq_len, gathers=True)
 
 
 def make_writer(path: Path, options: WriteOptions, target: Target) -> TokenWriter:
-    """The writer of the layout asked for."""
+    """Return the writer of the given layout."""
     if options.layout == "corpus":
         return CorpusWriter(path, options, target)
     return SampleWriter(path, options, target)
 
 
 class _Files:
-    """The files of a destination: one `.h5`, or `data-00000.h5` ... of a directory, near-equal in size.
+    """The files of a destination: one `.h5`, or `data-00000.h5` ... of a directory with nearly equal numbers of rows.
 
     Attributes:
-        bounds: Rows before each file, and the end.
+        single: True if the destination is one file.
+        bounds: Number of rows before each file, and of all rows.
     """
 
     def __init__(self, path: Path, rows: int, most: int) -> None:
@@ -217,17 +228,17 @@ class _Files:
         return self.path if self.single else self.path / f"data-{number:05d}.h5"
 
     def of(self, row: int) -> int:
-        """The file that holds a row."""
+        """Return the number of the file that holds a row."""
         return int(np.searchsorted(self.bounds, row, side="right")) - 1
 
     def cut(self, size: int) -> Iterator[tuple[int, int]]:
-        """Intervals of at most `size` rows, none across two files."""
+        """Yield intervals of at most `size` rows that never span two files."""
         for first, last in pairwise(self.bounds):
             yield from windows(first, last, size)
 
 
 class SampleWriter(TokenWriter):
-    """Samples [n, 3, seq_len] of the stream; the last one is padded, so nothing is dropped."""
+    """Write the stream as samples [n, 3, seq_len]. The last one is padded, so no token is dropped."""
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         self.path, self.options, self.eos_id = path, options, target.eos_id or 0
@@ -240,14 +251,17 @@ class SampleWriter(TokenWriter):
         self._gathering: _Gathering | None = None
 
     def _masked(self, source: TokenReader) -> bool:
-        """In windows side by side the first token of each is no label, and has no place in the mask."""
+        """Return True if the masks of the source are stored.
+
+        Disjoint windows cannot store them: the first token of each is not a label, so no mask entry speaks of it.
+        """
         return traits(self.options).keeps_masks and "loss-mask" not in self.allow_loss and marks_of(source) is not None
 
     def _length(self, source: TokenReader) -> int:
-        """Tokens of the stream that are written.
+        """Return the number of tokens of the stream that are written.
 
-        A sample needs two. Where windows lie side by side and only the last separator is left for the last one, it is
-        not written: the end of the stream ends the document as well.
+        A sample needs two tokens. If only the last separator is left for the last of disjoint windows, it is not
+        written, because the end of the stream ends the document as well.
         """
         total = WithSeparators(source, self.eos_id).info.tokens
         return total - 1 if self.step > self.options.seq_len and total % self.step == 1 else total
@@ -268,15 +282,15 @@ class SampleWriter(TokenWriter):
         return [Region(index, range(first, last), tokens) for index, ((first, last), tokens) in pairs]
 
     def _own(self, source: TokenReader) -> WriterAttributes:  # noqa: ARG002 - rows have their own padding
-        """The attributes of the files, but for what each holds of the stream."""
+        """Return the attributes that all files share; `_gather_into` adds those of each file."""
         return WriterAttributes(self.options.stride, self.eos_id, self.pad_id, 0, 0)
 
     @property
     def parts(self) -> Path:
-        """Where the parts are."""
+        """The directory of the parts."""
         return self.path.with_name(f"{self.path.name}.parts")
 
-    def create(self, source: TokenReader) -> None:  # noqa: ARG002 - parts need nothing of it
+    def create(self, source: TokenReader) -> None:  # noqa: ARG002 - parts need no space in advance
         with writing(self.path):
             self.parts.mkdir()
             if self.path.suffix != ".h5":
@@ -296,7 +310,7 @@ class SampleWriter(TokenWriter):
         return Receipt(region.index, top, written, len(region.sequences))
 
     def _blocks(self, source: TokenReader, cuts: Iterable[tuple[int, int]]) -> Iterator[_Block]:
-        """Samples: position of the tokens they are made of, these, <i4[n, 3, seq_len], which of them are plain."""
+        """Yield for each interval its first position, its tokens, <i4[n, 3, seq_len] and True for plain samples."""
         stream, length, masked = WithSeparators(source, self.eos_id), self._length(source), self._masked(source)
         for first, last in cuts:
             start, stop = first * self.step, min(length, (last - 1) * self.step + self.options.seq_len + 1)
@@ -309,7 +323,7 @@ class SampleWriter(TokenWriter):
             yield start, tokens, samples, plain
 
     def _samples(self, tokens: Tokens, count: int) -> tuple[NDArray[np.int32], int]:
-        """Windows of the stream as <i4[count, 3, seq_len], padded behind its end; and how many are full."""
+        """Return windows of the stream as <i4[count, 3, seq_len], the last one padded, and the number of full ones."""
         width, each = self.options.seq_len, self._windows(tokens, count, self.pad_id)
         samples = np.empty((count, 3, width), np.dtype("<i4"))
         samples[:, 0], samples[:, 1], samples[:, 2] = each[:, :-1], 1, each[:, 1:]
@@ -320,7 +334,7 @@ class SampleWriter(TokenWriter):
         return samples, count - (valid < width)
 
     def _windows(self, values: NDArray[Any], count: int, pad: int) -> NDArray[np.int32]:
-        """<i4[count, seq_len + 1]: what each sample is made of, of the values of some tokens, padded behind them."""
+        """Cut values of tokens into windows, <i4[count, seq_len + 1], and fill the last one with `pad`."""
         padded = np.full((count - 1) * self.step + self.options.seq_len + 1, pad, np.dtype("<i4"))
         padded[: len(values)] = values
         return np.lib.stride_tricks.sliding_window_view(padded, self.options.seq_len + 1)[:: self.step]
@@ -348,7 +362,7 @@ class SampleWriter(TokenWriter):
             facts = self._own(source)._replace(first_token=at, stream_tokens=length)
             if masked and (marks := marks_of(stream, at, at + (first < last))) is not None:
                 facts = facts._replace(first_mask=int((marks & TARGET).any()))
-            files.name(number).unlink(missing_ok=True)  # of a commit that was cut off
+            files.name(number).unlink(missing_ok=True)  # an interrupted commit may have left it
             return SampleFile(files.name(number), (last - first, self.options.seq_len), facts, shuffle=self.shuffle)
 
         return _Gathering(files, begin, self.parts, keep=self.keep_parts)
@@ -358,34 +372,34 @@ class SampleWriter(TokenWriter):
 
 
 def make_row_writer(path: Path, options: WriteOptions, target: Target, shifted: bool) -> RowWriter:
-    """The writer of samples as they are; see `Format.row_writer`.
+    """Return the writer of samples that a recipe computes; see `Format.row_writer`.
 
     Raises:
-        OptionError: Labels that are not moved by one, or a corpus, which has no samples.
+        OptionError: Labels are not shifted by one, or the layout is a corpus, which has no samples.
     """
     if not shifted:
         raise OptionError(
-            'labels = "same": hdf5 stores labels that are moved by one. Say labels = "next" in the recipe'
+            'labels = "same": hdf5 stores labels that are shifted by one. Set labels = "next" in the recipe'
         )
     if options.layout == "corpus":
         raise OptionError(
-            f"{to_option('layout', 'corpus')}: samples of a recipe are no corpus. Leave seq_len out of the recipe"
+            f"{to_option('layout', 'corpus')}: samples of a recipe are not a corpus. Remove seq_len from the recipe"
         )
     return RowWriter(path, options, target)
 
 
 class RowWriter(SampleWriter):
-    """Samples [n, 3, seq_len] as they are: input_ids, mask and labels of a source that has them."""
+    """Write samples [n, 3, seq_len] unchanged: input_ids, mask and labels of a source that has them."""
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         super().__init__(path, options, target)
         self.step, self._separator = options.seq_len, target.eos_id
 
-    def _masked(self, source: TokenReader) -> bool:  # noqa: ARG002 - the mask is that of the rows
+    def _masked(self, source: TokenReader) -> bool:  # noqa: ARG002 - `_blocks` stores the masks of rows
         return False
 
     def _own(self, source: TokenReader) -> WriterAttributes:
-        """Attributes that say that the rows are the sequences: no stream was cut."""
+        """Return attributes which state that each row is a sequence, not a window of a stream."""
         return WriterAttributes(ROWS, self._separator, source.info.pad_id, 0, 0)
 
     def _length(self, source: TokenReader) -> int:
@@ -396,7 +410,7 @@ class RowWriter(SampleWriter):
 
     def _blocks(self, source: TokenReader, cuts: Iterable[tuple[int, int]]) -> Iterator[_Block]:
         if not isinstance(source, Sampled):
-            raise TypeError("rows are written of what has masks and labels")
+            raise TypeError("the source of rows has no masks and labels")
         width = self.options.seq_len
         for first, last in cuts:
             start, stop = first * width, last * width
@@ -408,10 +422,10 @@ class RowWriter(SampleWriter):
 
 
 class _Gathering:
-    """The files of a destination, being filled from parts in order of region.
+    """Fill the files of a destination from parts, in the order of regions.
 
     Attributes:
-        regions: How many of them are in the files.
+        regions: Number of regions that are stored.
     """
 
     def __init__(self, files: _Files, begin: Callable[[int], SampleFile], parts: Path, *, keep: bool) -> None:
@@ -420,7 +434,7 @@ class _Gathering:
         self._file = begin(0)
 
     def add(self, receipt: Receipt) -> None:
-        """Store the samples of the next region, which lie in one file."""
+        """Store the samples of the next region, all of them in one file."""
         if self._rows == self._files.bounds[self._number + 1]:
             self._file.close()
             self._number += 1
@@ -437,7 +451,7 @@ class _Gathering:
 
 
 class CorpusWriter(TokenWriter):
-    """The stream as one array, uint16 or uint32 by its largest id; contiguous, so that regions write by position."""
+    """Write the stream as one contiguous array, uint16 or uint32 by its largest ID; regions write by position."""
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
         self.path, self.options, self.eos_id = path, options, target.eos_id or 0
@@ -488,4 +502,4 @@ class CorpusWriter(TokenWriter):
         return Receipt(region.index, top, out.written)
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:
-        """Every file is complete when its regions are."""
+        """Do nothing: every file is complete once its regions are written."""
