@@ -32,7 +32,7 @@ def row_bytes(rows: Rows) -> int:
     return rows.fields * rows.width * rows.dtype.itemsize
 
 
-def looked_at(rows: Rows, groups: NDArray[np.int64]) -> tuple[Some, NDArray[np.int64]]:
+def spread_samples(rows: Rows, groups: NDArray[np.int64]) -> tuple[Some, NDArray[np.int64]]:
     """Read stretches of samples that are spread over a long dataset and include the last sample.
 
     Args:

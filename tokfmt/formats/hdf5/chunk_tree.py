@@ -83,8 +83,8 @@ class ChunkTree:
                 if level:
                     nodes.append((child, level))
                 elif first <= number:
-                    told = int(keys["size"][k]), int(keys["mask"][k])
-                    places[number - first], sizes[number - first] = stored_as(child, *told)
+                    stated = int(keys["size"][k]), int(keys["mask"][k])
+                    places[number - first], sizes[number - first] = stored_as(child, *stated)
         check_map(self.file, self.chunks.with_chunks(places, sizes), self.unit, first)
         return places, sizes
 

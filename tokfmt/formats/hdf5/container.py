@@ -231,7 +231,7 @@ def stated_end(file: File) -> int:
 
 
 def open_library(path: Path | io.RawIOBase) -> Any:
-    """Open a path, or a stream that stands in for a file, with the HDF5 library; return its h5py.File."""
+    """Open a path, or a stream in place of a file, with the HDF5 library; return its h5py.File."""
     os.environ["HDF5_PLUGIN_PRELOAD"] = "::"  # turns filter plug-ins off for every value of HDF5_PLUGIN_PATH
     import h5py
 

@@ -73,14 +73,14 @@ def _open(path: Path) -> tuple[Stored, Damage | None]:
         return open_stored(path), None
     except TruncatedError as error:
         file = open_file(path)
-        shown = _Padded(file, stated_end(file))
+        padded = _Padded(file, stated_end(file))
         with library_errors(path):
-            handle = open_library(shown)
+            handle = open_library(padded)
             try:
                 stored = _first_rows(file, handle)
             finally:
                 handle.close()
-        if shown.looked_beyond or not len(stored.table):
+        if padded.read_beyond or not len(stored.table):
             error.advise("The headers that locate its rows are lost")
             raise
         file.check_unchanged()
@@ -116,12 +116,12 @@ class _Padded(io.RawIOBase):
     """A file padded with zeros to the length that its superblock states.
 
     Attributes:
-        looked_beyond: True once any of these zeros was read.
+        read_beyond: True once any of these zeros was read.
     """
 
     def __init__(self, file: File, size: int) -> None:
         self._file, self._size, self._at = file, size, 0
-        self.looked_beyond = False
+        self.read_beyond = False
 
     def readable(self) -> bool:
         return True
@@ -142,6 +142,6 @@ class _Padded(io.RawIOBase):
         held = max(0, min(count, self._file.size - self._at))
         view[:held] = self._file.read(self._at, held)
         view[held:count] = bytes(count - held)
-        self.looked_beyond |= held < count
+        self.read_beyond |= held < count
         self._at += count
         return count

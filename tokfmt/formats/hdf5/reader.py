@@ -41,7 +41,7 @@ from tokfmt.core.format import Hints
 from tokfmt.core.messages import Option, allowing, from_option
 from tokfmt.core.reader import INT32_MAX, Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.rows import ROWS, Continuation, continuation
-from tokfmt.formats.hdf5.beginning import FIRST, LONG, Some, looked_at, row_bytes
+from tokfmt.formats.hdf5.beginning import FIRST, LONG, Some, row_bytes, spread_samples
 from tokfmt.formats.hdf5.container import Stored, WriterAttributes, open_stored
 from tokfmt.formats.hdf5.options import PARAMS, Order, ReadOptions
 from tokfmt.formats.hdf5.partial import open_first
@@ -209,23 +209,23 @@ def own_facts(stored: Stored) -> WriterAttributes | None:
         return None
     if facts["stride"] not in (("corpus",) if stored.rank == 1 else ("overlap", "disjoint", ROWS)):
         expected = "corpus" if stored.rank == 1 else f"overlap, disjoint or {ROWS}"
-        raise _untrue(stored, "stride", expected, facts["stride"])
+        raise _invalid_attribute(stored, "stride", expected, facts["stride"])
     largest = INT32_MAX if stored.rank == 3 else 2**32 - 1
     numbers: dict[str, int] = {}
     limits = {"eos_id": largest, "first_token": 1 << 62, "stream_tokens": 1 << 62}
     for name, limit in ((name, limit) for name, limit in limits.items() if name in facts):
         value = facts[name]
         if not isinstance(value, int) or not 0 <= value <= limit:
-            raise _untrue(stored, name, f"0..{limit:,}", value)
+            raise _invalid_attribute(stored, name, f"0..{limit:,}", value)
         numbers[name] = value
     step = _step(stored, str(facts["stride"]))
     count, left = len(stored.table), numbers["stream_tokens"] - numbers["first_token"]
     least = count * step if rows else count if stored.rank == 1 else (count - 1) * step + 2
     if count and left < least:
-        raise _untrue(stored, "stream_tokens", f"enough tokens for {count:,} rows", numbers["stream_tokens"])
+        raise _invalid_attribute(stored, "stream_tokens", f"enough tokens for {count:,} rows", numbers["stream_tokens"])
     mask = facts.get("first_mask")
     if mask is not None and not (isinstance(mask, int) and mask in (0, 1) and facts["stride"] == "overlap"):
-        raise _untrue(stored, "first_mask", "0 or 1, of samples that overlap", mask)
+        raise _invalid_attribute(stored, "first_mask", "0 or 1, of samples that overlap", mask)
     first_mask = None if mask is None else int(mask)
     first, total = numbers["first_token"], numbers["stream_tokens"]
     return WriterAttributes(str(facts["stride"]), numbers.get("eos_id"), None, first, total, first_mask)
@@ -255,7 +255,7 @@ def goes_on(before: tuple[Stored, WriterAttributes], after: WriterAttributes) ->
     return same and next_token == after.first_token
 
 
-def _untrue(stored: Stored, name: str, expected: str, found: object) -> CorruptError:
+def _invalid_attribute(stored: Stored, name: str, expected: str, found: object) -> CorruptError:
     return CorruptError(
         stored.path,
         f"the attribute {name} of 'data' is invalid",
@@ -391,7 +391,7 @@ class Opening:
             return self.params.eos_id, PARAMS
         return self.hints.tokenizer_eos, "tokenizer" if self.hints.tokenizer_eos is not None else ""
 
-    def told(
+    def info(
         self,
         layout: Layout,
         separator: tuple[int | None, str] = (None, ""),
@@ -442,16 +442,16 @@ def open_reader(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> To
     rows = Rows([stored.table for stored in opening.files], hints.jobs)
     if first.rank == 1:
         reader = _corpus(opening, rows)
-        return _unclosed(opening, reader) if opening.damage else reader
+        return _without_last_separator(opening, reader) if opening.damage else reader
     if options.view == "samples":
-        return _as_they_lie(opening, rows)
+        return _rows_as_stored(opening, rows)
     if first.foreign:
         raise UnsupportedError(opening.place, f"holds {first.foreign}, not GPT samples", remedy=AS_SAMPLES)
     reader = _packed(opening, rows) if rows.fields == 5 else _samples(opening, rows)
-    return _unclosed(opening, reader) if opening.damage else reader
+    return _without_last_separator(opening, reader) if opening.damage else reader
 
 
-def _unclosed(opening: Opening, reader: TokenReader) -> TokenReader:
+def _without_last_separator(opening: Opening, reader: TokenReader) -> TokenReader:
     """Return a stream that was cut without the separator after its last run, because its last document is not complete.
 
     Raises:
@@ -465,19 +465,19 @@ def _unclosed(opening: Opening, reader: TokenReader) -> TokenReader:
     return Leading(reader, max(0, reader.info.tokens - 1))
 
 
-def _as_they_lie(opening: Opening, rows: Rows) -> TokenReader:
+def _rows_as_stored(opening: Opening, rows: Rows) -> TokenReader:
     """Return a reader of rows as sequences, with mask and labels if they are GPT samples."""
     foreign = opening.files[0].foreign
     if foreign:
         opening.notes.append(f"holds {foreign}; only the first field of each row is read")
-        return Samples(rows, opening.told(Layout.SAMPLES, sample_length=rows.width, variant=foreign))
+        return Samples(rows, opening.info(Layout.SAMPLES, sample_length=rows.width, variant=foreign))
     variant, kind = ("vsl", PackedSamples) if rows.fields == 5 else ("samples", MaskedSamples)
     try:
         own = opening.own()
     except CorruptError:  # invalid attributes do not change rows that are read as stored
         own = [None]
     pad_id = pad_id_of(opening.files[0], opening.params)
-    told = opening.told(
+    info = opening.info(
         Layout.SAMPLES,
         opening.separator(own[0]),
         sample_length=rows.width,
@@ -488,8 +488,8 @@ def _as_they_lie(opening: Opening, rows: Rows) -> TokenReader:
     )
     known = "loss" if all(own) or rows.fields == 5 else "auto"
     if own[0] is not None and own[0].stride == ROWS:
-        told = replace(told, extras={**told.extras, "stride": ROWS})
-    return kind(rows, told, known if opening.options.mask == "auto" else opening.options.mask)
+        info = replace(info, extras={**info.extras, "stride": ROWS})
+    return kind(rows, info, known if opening.options.mask == "auto" else opening.options.mask)
 
 
 def _opening(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Opening:
@@ -526,7 +526,7 @@ def _check_alike(opening: Opening) -> None:
         opening.notes.append(f"files hold IDs of different types ({', '.join(kinds)}); map-style trainers refuse that")
 
 
-def _split_later(runs: Runs | Corpus) -> TokenReader:
+def _as_stream(runs: Runs | Corpus) -> TokenReader:
     """Return runs as one stream if the separator is known; otherwise the runs, which only a separator could split."""
     info = runs.info
     return Stream(runs, info.eos_id) if info.separators is Separators.BETWEEN and info.eos_id is not None else runs
@@ -540,8 +540,8 @@ def _corpus(opening: Opening, rows: Rows) -> TokenReader:
             remedy=f"Remove view=samples (or {Option('samples')}): a corpus has documents only",
         )
     own = opening.own()
-    told = opening.told(Layout.STREAM, opening.separator(own[0]), variant="corpus")
-    return _split_later(Corpus(rows, np.asarray(_opens(opening, own), np.bool_), told))
+    info = opening.info(Layout.STREAM, opening.separator(own[0]), variant="corpus")
+    return _as_stream(Corpus(rows, np.asarray(_opens(opening, own), np.bool_), info))
 
 
 def _opens(opening: Opening, own: Sequence[WriterAttributes | None]) -> list[bool]:
@@ -563,10 +563,10 @@ def _packed(opening: Opening, rows: Rows) -> TokenReader:
             f"the separator is unknown; segments are kept as stored ({Option('eos', 'ID')} removes it from their ends)"
         )
     rule = "shifted over the whole pack" if segments.whole_pack else "shifted inside each segment"
-    told = opening.told(Layout.DOCUMENTS, separator, odd=segments.odd, variant="vsl", labels=rule)
+    info = opening.info(Layout.DOCUMENTS, separator, odd=segments.odd, variant="vsl", labels=rule)
     ignored = separator[0] if separator[0] is not None else opening.params.pad_id
     padding = len(rows) * rows.width - int(segments.inputs.sum())
-    return Runs(rows, pieces_of(segments, separator[0]), ignored=ignored, plain=False, told=told, padding=padding)
+    return Runs(rows, pieces_of(segments, separator[0]), ignored=ignored, plain=False, info=info, padding=padding)
 
 
 def _samples(opening: Opening, rows: Rows) -> TokenReader:
@@ -576,7 +576,7 @@ def _samples(opening: Opening, rows: Rows) -> TokenReader:
     stated = {one.stride for one in known}
     if ROWS in stated:
         _check_all_rows(opening, own)
-        return _as_they_lie(opening, rows)
+        return _rows_as_stored(opening, rows)
     if len(known) == len(own):
         return _own_samples(opening, rows, known)
     groups = rows.starts[np.concatenate(([0], np.cumsum(opening.groups)))]
@@ -585,12 +585,12 @@ def _samples(opening: Opening, rows: Rows) -> TokenReader:
         if first is not None:
             return first
     scan, inverted = scan_samples(rows, opening.options.mask)
-    shown = _shown(opening, rows, scan, groups, inverted=inverted)
-    return _joined(opening, rows, scan, groups, shown)
+    inferred = _infer(opening, rows, scan, groups, inverted=inverted)
+    return _joined(opening, rows, scan, groups, inferred)
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Inferred:
     """Facts that were inferred from samples.
 
     Attributes:
@@ -604,7 +604,7 @@ class Shown:
     separator: tuple[int | None, str]
 
 
-def _shown(opening: Opening, rows: Rows | Some, scan: Scan, groups: NDArray[np.int64], *, inverted: bool) -> Shown:
+def _infer(opening: Opening, rows: Rows | Some, scan: Scan, groups: NDArray[np.int64], *, inverted: bool) -> Inferred:
     """Infer the facts of samples from a scan.
 
     Raises:
@@ -620,7 +620,7 @@ def _shown(opening: Opening, rows: Rows | Some, scan: Scan, groups: NDArray[np.i
     separator = opening.separator(None)
     if separator[0] is None and not opening.hints.no_eos:
         separator = _ends_alike(opening, scan, rows.width)
-    return Shown(inverted, stride, separator)
+    return Inferred(inverted, stride, separator)
 
 
 def _first_samples(opening: Opening, rows: Rows, groups: NDArray[np.int64], most: int) -> TokenReader | None:
@@ -629,10 +629,10 @@ def _first_samples(opening: Opening, rows: Rows, groups: NDArray[np.int64], most
     Stretches of samples from the whole dataset show what the samples are. The number of sequences and the tally of
     nonstandard masks need all samples and stay unknown.
     """
-    some, inner = looked_at(rows, groups)
+    some, inner = spread_samples(rows, groups)
     scan, inverted = scan_samples(some, opening.options.mask)
     noted = len(opening.notes)
-    shown = _shown(opening, some, scan, inner, inverted=inverted)
+    inferred = _infer(opening, some, scan, inner, inverted=inverted)
     del opening.notes[noted:]  # these notes count samples, and not all were seen
     if opening.options.stride == "auto":
         what = f"{len(some):,} of {len(rows):,} samples were read to infer that; tokfmt check reads all of them"
@@ -641,10 +641,10 @@ def _first_samples(opening: Opening, rows: Rows, groups: NDArray[np.int64], most
     while 2 * count < len(rows):
         first, beginning = rows.beginning(count), replace(opening, notes=list(opening.notes))
         scan, _ = scan_samples(first, "inverted" if inverted else "loss")
-        reader = _joined(beginning, first, scan, np.minimum(groups, len(first)), shown)
+        reader = _joined(beginning, first, scan, np.minimum(groups, len(first)), inferred)
         eos_id, found = reader.info.eos_id, reader.info.sequences - 1
         if reader.info.separators is Separators.BETWEEN and eos_id is not None:
-            reader = _unclosed(opening, reader)
+            reader = _without_last_separator(opening, reader)
             found = sum(int(np.count_nonzero(reader.tokens(a, b) == eos_id)) for a, b in windows(0, reader.info.tokens))
         whole = found >= most and not (eos_id is not None and Beginning(reader, eos_id, most).whole)
         if whole or (reader.info.separators is Separators.BETWEEN and eos_id is None):
@@ -653,9 +653,9 @@ def _first_samples(opening: Opening, rows: Rows, groups: NDArray[np.int64], most
     return None
 
 
-def _joined(opening: Opening, rows: Rows, scan: Scan, groups: NDArray[np.int64], shown: Shown) -> TokenReader:
+def _joined(opening: Opening, rows: Rows, scan: Scan, groups: NDArray[np.int64], inferred: Inferred) -> TokenReader:
     """Return a reader of the streams, or of the samples, that a scan describes."""
-    stride, separator = shown.stride, shown.separator
+    stride, separator = inferred.stride, inferred.separator
     if stride == "overlap":
         groups = _across_directories(opening, scan, groups, rows.width, separator[0])
     apart = stride in ("shuffled", ROWS)
@@ -663,18 +663,18 @@ def _joined(opening: Opening, rows: Rows, scan: Scan, groups: NDArray[np.int64],
     if joined.broken:
         opening.notes.append(f"{joined.broken:,} samples do not continue in the next one; the stream is cut there")
     _note_ambiguous(opening, scan, groups, rows.width, stride, separator[0])
-    told = opening.told(
+    info = opening.info(
         Layout.SAMPLES if apart else Layout.STREAM,
         (None, "") if stride == "shuffled" else separator,
         odd=scan.odd,
         sample_length=rows.width + 1 if apart and bool((scan.valid == rows.width).all()) else None,
         variant="samples",
         stride=stride,
-        mask="inverted" if shown.inverted else "loss",
+        mask="inverted" if inferred.inverted else "loss",
     )
     ignored = separator[0] if separator[0] is not None else opening.params.pad_id
     padding = len(rows) * rows.width - int(scan.valid.sum())
-    return _split_later(Runs(rows, joined.pieces, ignored=ignored, plain=False, told=told, padding=padding))
+    return _as_stream(Runs(rows, joined.pieces, ignored=ignored, plain=False, info=info, padding=padding))
 
 
 def _across_directories(
@@ -712,7 +712,7 @@ def _own_samples(opening: Opening, rows: Rows, own: list[WriterAttributes]) -> T
     pieces = chained(rows.starts, rows.width, rows.width + (own[0].stride == "disjoint"), ends, opens)
     separator = opening.separator(own[0])
     masked = any(one.first_mask is not None for one in own)
-    told = opening.told(
+    info = opening.info(
         Layout.STREAM,
         separator,
         variant="samples",
@@ -722,8 +722,8 @@ def _own_samples(opening: Opening, rows: Rows, own: list[WriterAttributes]) -> T
     )
     padding = len(rows) * rows.width - int((pieces.lengths - pieces.tail).sum())
     if masked:
-        return _split_later(MaskedRuns(rows, pieces, [one.first_mask for one in own], told=told, padding=padding))
-    return _split_later(Runs(rows, pieces, ignored=None, plain=True, told=told, padding=padding))
+        return _as_stream(MaskedRuns(rows, pieces, [one.first_mask for one in own], info=info, padding=padding))
+    return _as_stream(Runs(rows, pieces, ignored=None, plain=True, info=info, padding=padding))
 
 
 def _check_labels(opening: Opening, rows: Rows | Some, scan: Scan) -> None:

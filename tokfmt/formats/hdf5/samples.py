@@ -250,7 +250,7 @@ class Runs:
         ignored: Token ID that a label of -100 at the end of a piece stands for; None if unknown.
         plain: Check on every read that samples are plain: mask 1 on real positions, labels the next tokens. Needed if
             no scan has seen them.
-        told: Info without dtype and counts.
+        info: Info without dtype and counts.
         padding: Number of inputs that hold padding.
 
     Attributes:
@@ -260,7 +260,7 @@ class Runs:
     masked = False
 
     def __init__(
-        self, rows: Rows, pieces: Pieces, *, ignored: int | None, plain: bool, told: Info, padding: int
+        self, rows: Rows, pieces: Pieces, *, ignored: int | None, plain: bool, info: Info, padding: int
     ) -> None:
         self.rows, self.ignored, self.plain, self.padding = rows, ignored, plain, padding
         self._begins, self._skip, self._tail = pieces.begins, pieces.skip, pieces.tail
@@ -273,7 +273,7 @@ class Runs:
         dtype = np.dtype(f"u{rows.dtype.itemsize}")
         if ignored is not None:
             dtype = np.promote_types(dtype, smallest(ignored))
-        self.info = replace(told, dtype=dtype, sequences=len(self._runs) - 1, tokens=int(self._offsets[-1]))
+        self.info = replace(info, dtype=dtype, sequences=len(self._runs) - 1, tokens=int(self._offsets[-1]))
 
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.info.sequences, "sequences")
@@ -430,14 +430,14 @@ class MaskedRuns(Runs):
         rows: Rows that hold the tokens.
         pieces: Piece i is row i.
         firsts: `first_mask` of each file: 1 if its first token counts; None if its mask leaves out no token.
-        told: Info without dtype and counts.
+        info: Info without dtype and counts.
         padding: Number of inputs that hold padding.
     """
 
     masked = True
 
-    def __init__(self, rows: Rows, pieces: Pieces, firsts: Sequence[int | None], *, told: Info, padding: int) -> None:
-        super().__init__(rows, pieces, ignored=None, plain=True, told=told, padding=padding)
+    def __init__(self, rows: Rows, pieces: Pieces, firsts: Sequence[int | None], *, info: Info, padding: int) -> None:
+        super().__init__(rows, pieces, ignored=None, plain=True, info=info, padding=padding)
         self._opens, self._firsts = pieces.opens, np.array([first != 0 for first in firsts])
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
@@ -502,11 +502,11 @@ class Stream(View):
 class Corpus:
     """Read the tokens of rank-1 datasets. Each file is a run, unless it continues the file before it."""
 
-    def __init__(self, rows: Rows, opens: Flags, told: Info) -> None:
+    def __init__(self, rows: Rows, opens: Flags, info: Info) -> None:
         self.rows = rows
         self._runs = np.append(rows.starts[:-1][opens], rows.starts[-1])
         self.info = replace(
-            told, dtype=np.dtype(f"u{rows.dtype.itemsize}"), sequences=len(self._runs) - 1, tokens=len(rows)
+            info, dtype=np.dtype(f"u{rows.dtype.itemsize}"), sequences=len(self._runs) - 1, tokens=len(rows)
         )
 
     def offsets(self, first: int, last: int) -> Offsets:
@@ -542,10 +542,10 @@ class Samples:
     The reader keeps the rows that it read last, so that mask and labels of the same tokens need no second read.
     """
 
-    def __init__(self, rows: Rows, told: Info) -> None:
+    def __init__(self, rows: Rows, info: Info) -> None:
         self.rows = rows
         self.info = replace(
-            told, dtype=np.dtype(f"u{rows.dtype.itemsize}"), sequences=len(rows), tokens=len(rows) * rows.width
+            info, dtype=np.dtype(f"u{rows.dtype.itemsize}"), sequences=len(rows), tokens=len(rows) * rows.width
         )
         self._kept: tuple[int, Values] | None = None
 
@@ -599,12 +599,12 @@ class MaskedSamples(Samples):
 
     Args:
         rows: Rows of three or five fields.
-        told: Info without dtype and counts.
+        info: Info without dtype and counts.
         mask: "loss", "inverted", or "auto" to infer the meaning of the mask from some samples on first use.
     """
 
-    def __init__(self, rows: Rows, told: Info, mask: str) -> None:
-        super().__init__(rows, told)
+    def __init__(self, rows: Rows, info: Info, mask: str) -> None:
+        super().__init__(rows, info)
         self._mask = mask
 
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:

@@ -99,8 +99,8 @@ def _object(file: File, handle: Any, name: str) -> Iterator[Field]:
         odd = f"{foreign}, not GPT samples" if foreign else "" if all(lengths[1:]) else "holds no tokens"
     elif name == "data" and len(lengths) != 1:
         odd = "should have 3 dimensions (samples) or 1 (a corpus)"
-    told = "; ".join(filter(None, (odd, meaning)))
-    yield Field(f"/{name}", None, 0, f"{list(lengths)} of {kind}", told, bool(odd))
+    description = "; ".join(filter(None, (odd, meaning)))
+    yield Field(f"/{name}", None, 0, f"{list(lengths)} of {kind}", description, bool(odd))
 
 
 def _layout(properties: Any, h5d: Any) -> str:
@@ -135,10 +135,10 @@ def _attributes(file: File, handle: Any) -> list[Field]:
     problem = examples_problem(stored) if stored.rank == 3 else None
     if problem is None:
         return found
-    name, told = "/ n_examples", problem.error.statement
+    name, statement = "/ n_examples", problem.error.statement
     if not any(field.name == name for field in found):
-        return [*found, Field(name, None, 0, "not there", told, wrong=True)]
-    return [field._replace(meaning=told, wrong=True) if field.name == name else field for field in found]
+        return [*found, Field(name, None, 0, "not there", statement, wrong=True)]
+    return [field._replace(meaning=statement, wrong=True) if field.name == name else field for field in found]
 
 
 def _of(owner: str, of: Any) -> Iterator[Field]:
@@ -147,8 +147,8 @@ def _of(owner: str, of: Any) -> Iterator[Field]:
     for k in range(min(_ATTRIBUTES, h5a.get_num_attrs(of))):
         name = h5a.open(of, index=k).name.decode("utf-8", "backslashreplace")
         value = attribute_of(of, name)
-        told = "of another kind" if value is None or value == "?" else shown(value)
-        yield Field(f"{owner} {shown(name)}", None, 0, told, _MEANINGS.get(name, ""))
+        text = "of another kind" if value is None or value == "?" else shown(value)
+        yield Field(f"{owner} {shown(name)}", None, 0, text, _MEANINGS.get(name, ""))
 
 
 def _storage(file: File, handle: Any) -> Any:
@@ -188,8 +188,8 @@ class _Chunks:
         pipeline = self.chunks.pipeline
         if place + stored > self.file.size:
             return "continues beyond the end of the file"
-        if stored > pipeline.most_stored():
-            return f"is larger than its filters can make it ({pipeline.most_stored():,} bytes)"
+        if stored > pipeline.maximum_stored():
+            return f"is larger than its filters can make it ({pipeline.maximum_stored():,} bytes)"
         if pipeline.nominal > _DECODED:
             return ""
         try:

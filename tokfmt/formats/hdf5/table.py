@@ -59,7 +59,7 @@ class Pipeline:
     nominal: int
     itemsize: int
 
-    def most_stored(self) -> int:
+    def maximum_stored(self) -> int:
         """Return the maximum bytes of a chunk in the file: deflate may add 0.2 %."""
         if DEFLATE in self.filters:
             return self.nominal + self.nominal // 500 + 64 + CHECKSUM_BYTES
@@ -644,7 +644,7 @@ def check_map(file: File, chunks: ChunkMap, unit: str, begin: int = 0) -> None:
     complain(chunks.places < 0, CorruptError, missing, "Write the file again")
     beyond = chunks.places + stored > file.size
     complain(beyond, TruncatedError, "continues beyond the end of the file", "Copy the file again")
-    large = stored > chunks.pipeline.most_stored()
+    large = stored > chunks.pipeline.maximum_stored()
     complain(large, CorruptError, "is larger than its filters can make it", "Copy the file again, or write it again")
 
 
@@ -669,7 +669,7 @@ class Rows:
         self.tables, self._jobs = list(tables), jobs
         _, self.fields, self.width = tables[0].shape
         self.dtype = np.result_type(*{table.dtype.newbyteorder("=") for table in tables})
-        if self.dtype.kind not in "iu":  # int64 beside uint64
+        if self.dtype.kind not in "iu":  # int64 and uint64 have no common integer dtype
             raise UnsupportedError(
                 tables[0].file.path, "the files mix int64 and uint64 IDs", remedy="Read them one by one"
             )
