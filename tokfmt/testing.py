@@ -613,7 +613,7 @@ class FormatContract:
         try:
             with _little_memory(64 << 20, what):
                 found = self._found(good, options)
-            assert not self.checksummed or found in (None, self.damaged), f"{what} is read as other ids"
+            assert not self.checksummed or found in (None, self.damaged), f"{what} is read as other IDs"
             if found is None:
                 self._look_at_findings(good, options, what)
         finally:
@@ -744,7 +744,7 @@ class FormatContract:
                 content = file.read_bytes()
                 file.unlink()
                 found = self._found(path, options)
-                assert not self.accounted or found in (None, expected), f"without {file.name} it is read as other ids"
+                assert not self.accounted or found in (None, expected), f"without {file.name} it is read as other IDs"
                 file.write_bytes(content)
 
     def test_records_tell_the_same_in_every_way(self, tmp_path: Path) -> None:

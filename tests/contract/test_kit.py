@@ -50,8 +50,8 @@ class Unchecked(tokfmt_tape.Tape):
 
 
 def test_a_checksum_that_is_ignored():
-    """A tape has none: what is flipped in its ids is read as other ids."""
-    broken("damage_never_crashes", tokfmt_tape.FORMAT, "is read as other ids", checksummed=True)
+    """A tape has none: what is flipped in its ids is read as other IDs."""
+    broken("damage_never_crashes", tokfmt_tape.FORMAT, "is read as other IDs", checksummed=True)
 
 
 def test_a_checker_that_never_finds_anything():
@@ -85,7 +85,7 @@ def test_a_missing_shard_that_is_accepted():
             with contextlib.suppress(FormatError):
                 yield from super().records(number)
 
-    broken("a_missing_file_never_crashes", Reel(Lax), r"without 0000\d.reel it is read as other ids")
+    broken("a_missing_file_never_crashes", Reel(Lax), r"without 0000\d.reel it is read as other IDs")
 
 
 class Hoarder(tokfmt_reel.Reader):

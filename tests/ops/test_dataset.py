@@ -171,7 +171,7 @@ def test_a_negative_id_that_came_after_a_block_was_scanned_is_refused(tmp_path):
     with open(tmp_path / FLAT["stage1"], "r+b") as file:
         file.seek(50 * 4)  # of the second document, ids 41 to 80
         file.write(b"\x01\x00\x00\x80")
-    with pytest.raises(CorruptError, match="has a negative id at byte 200: .*The file is damaged"):
+    with pytest.raises(CorruptError, match="has a negative ID at byte 200: .*The file is damaged"):
         dataset[1]
 
 

@@ -215,7 +215,7 @@ def test_signed_ids_are_not_negative(tmp_path):
     file, stored = File(tmp_path / "x"), np.dtype(">i4")
     assert file.ids(0, 2, stored).tolist() == [7, 3]
     assert file.ids(0, 2, stored).dtype == np.uint32
-    with pytest.raises(CorruptError, match="x: has a negative id at byte 8: expected 0 or more, found -1"):
+    with pytest.raises(CorruptError, match="x: has a negative ID at byte 8: expected 0 or more, found -1"):
         file.ids(4, 2, stored)
 
 

@@ -537,4 +537,4 @@ class StoredIds:
                 return broken(error)
         value = " ".join(map(str, ids.tolist()))
         begin, length = (at, count * width) if extent.file.plain else (None, 0)
-        return Field(f"token {start:,}", begin, length, value, "a negative id" if wrong else "", wrong)
+        return Field(f"token {start:,}", begin, length, value, "a negative ID" if wrong else "", wrong)

@@ -299,7 +299,7 @@ class WithoutTrailing(View):
             self.path,
             f"sequence {number:,} does not end with the separator {self.eos_id}",
             found=found,
-            remedy=f"{Option('eos', 'none')} reads the sequences as they are stored, with whatever ends them",
+            remedy=f"{Option('eos', 'none')} reads the sequences as they are stored, with the IDs that end them",
         )
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:

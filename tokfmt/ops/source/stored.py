@@ -332,6 +332,6 @@ def without_separators(
         raise CorruptError(
             path,
             f"sequences do not end with the separator {eos_id} that the dataset states",
-            remedy=f"{Option('eos', 'none')} reads the sequences as they are stored, with whatever ends them",
+            remedy=f"{Option('eos', 'none')} reads the sequences as they are stored, with the IDs that end them",
         )
     return WithoutTrailing(stored, eos_id, str(path)), []
