@@ -223,9 +223,7 @@ class File:
         if len(ids) and int(ids.min()) < 0:
             at = int(np.argmax(ids < 0))
             place = self.lies_at(offset + at * ids.itemsize)
-            raise CorruptError(
-                self.path, "has a negative ID", offset=place, expected="0 or more", found=int(ids[at])
-            )
+            raise CorruptError(self.path, "has a negative ID", offset=place, expected="0 or more", found=int(ids[at]))
         return ids.view(f"u{ids.itemsize}")
 
     def sequence_reader(
