@@ -225,7 +225,7 @@ def test_explain_all():
 def test_fix(tmp_path):
     code, _, err = run("--fix", str(tmp_path / "x.pbin"), MERGED)
     assert code == 0
-    assert "repaired TF107: the index was made anew from the lengths of the documents" in err
+    assert "repaired TF107: the index was written again from the lengths of the documents" in err
     assert run("--deep", str(tmp_path / "x.pbin"))[0] == 0
     code, _, err = run("--fix", str(tmp_path / "y.pbin"), GOOD)
     assert (code, "nothing needs a repair; nothing was written" in err) == (0, True)

@@ -69,7 +69,7 @@ def test_a_folder_that_begins_with_a_later_block_is_noted(tmp_path):
         block.rename(folder / f"stage1_block_{9 - number:04d}.bin")
     (verdict,) = tokfmt.check(folder)
     first = int(min(block.name[13:17] for block in folder.iterdir()))
-    fragment = "without those before it, its first document may be a fragment"
+    fragment = "without the blocks before it, its first document may be a fragment"
     told = f"begins with block {first}: {fragment}"
     assert [(one.code, one.severity, one.message) for one in verdict.findings] == [("TF204", "warning", told)]
     with tokfmt.open(folder) as dataset:

@@ -50,7 +50,7 @@ def test_merged_packs(name, tmp_path):
         return
     assert documents_of(tmp_path / "x.pbin") == PACKS["doc_sets"][PACKS["pbin"][name]["documents"]]
     assert clean(tmp_path / "x.pbin")
-    assert "the index was made anew from the lengths of the documents" in result.done.values()
+    assert "the index was written again from the lengths of the documents" in result.done.values()
     assert json.loads((tmp_path / "x.pbin.tokfmt.json").read_bytes())["sources"][0]["path"] == str(source)
 
 

@@ -241,7 +241,7 @@ def test_uint16_ids_named_as_stage1(tmp_path):
     """What the file seems to be is said, where its ids are negative as int32."""
     ids = np.minimum(np.random.default_rng(3).zipf(1.2, 40 * 8192), 50_256)
     ids.astype("<u2").tofile(tmp_path / "x.bin")
-    with pytest.raises(FormatError, match=r"negative ID at byte \d+: .*x.bin looks like uint16 ids.*nanogpt"):
+    with pytest.raises(FormatError, match=r"negative ID at byte \d+: .*x.bin looks like uint16 IDs.*nanogpt"):
         tokfmt.stats(tmp_path / "x.bin", format="stage1")
 
 

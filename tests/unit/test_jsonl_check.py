@@ -120,7 +120,7 @@ def test_versions_of_the_index(index, tmp_path):
         ([(0, 13), (15, 15)], [("TF512", "1 of 2 entries do not begin a line of x.jsonl (first: offset 15): it is the index of another file or an older one")]),
         ([(14, 15), (0, 13), (44, 13), (99, 1)], [("TF512", "2 of 4 entries do not begin a line of x.jsonl (first: offset 44): it is the index of another file or an older one")]),
         ([(0, 13), (14, 9), (30, 13)], [("TF515", "the lengths of 1 entries are neither bytes nor characters of their lines")]),
-        ([(-1, 13)], [("TF511", "index entry 0 holds a number that is no offset or length at byte 13: expected 0 to 2^63-1, found -1")]),
+        ([(-1, 13)], [("TF511", "index entry 0 holds a number that is not an offset or length at byte 13: expected 0 to 2^63-1, found -1")]),
     ],
 )  # fmt: skip
 def test_indexes(tmp_path, entries, found):

@@ -83,7 +83,7 @@ def test_killed_before_the_last_step(made, header, kind, base, name):
     assert layout(path) == name
     assert codes(path)[0] == "TF105"
     [note] = FORMAT.open([path], ReadOptions(), Hints()).info.notes
-    assert note.startswith("the header says that there is no data (its writer was killed")
+    assert note.startswith("the header states 0 bytes of data (its writer was killed")
 
 
 def test_header_of_another_length(made):
@@ -94,7 +94,7 @@ def test_header_of_another_length(made):
 
 def test_old_header_of_another_length_only_when_named(made):
     path = made(struct.pack(">Q", 16), data(DOCUMENTS, ">I"), index(DOCUMENTS, 4, 8))
-    with pytest.raises(CorruptError, match="can be forced with --from-opt layout="):
+    with pytest.raises(CorruptError, match="If you know the layout, give it with --from-opt layout="):
         stored(path)
     assert stored(path, layout="A") == DOCUMENTS
 
@@ -210,10 +210,10 @@ def test_check_lists_everything(made):
 def test_a_separator_that_nobody_named_is_not_called_one(made):
     documents = [[5, EOS, 7, EOS, EOS], *DOCUMENTS]
     path = made(struct.pack("<QI", 40, 2), data(documents, "<H"), index(documents, 2))
-    for eos_id, name in ((None, "the usual last id"), (EOS, "the separator")):
+    for eos_id, name in ((None, "the usual last ID"), (EOS, "the separator")):
         found = list(FORMAT.audit(path, ReadOptions(), Audit(deep=True, eos_id=eos_id)))
         [inside] = [finding.message for finding in found if finding.code == "TF121"]
-        assert inside == f"{name} {EOS:,} stands inside documents 2x (first: document 0)"
+        assert inside == f"{name} {EOS:,} occurs inside documents 2x (first: document 0)"
 
 
 def test_check_of_how_documents_end(made):

@@ -2,21 +2,22 @@
 
     bytes            layout D (since 2024-07, what is written)         layout A (2023-12 .. 2024-03)
     0 .. 7           u64 little-endian, bytes of the data section      u64 big-endian, the same
-    8 .. 11          u32 little-endian, bytes a token: 1, 2 or 4       (no such field: 4 bytes a token)
-    ...              token ids, little-endian                          token ids, big-endian
+    8 .. 11          u32 little-endian, bytes per token: 1, 2 or 4     (no such field: 4 bytes per token)
+    ...              token IDs, little-endian                          token IDs, big-endian
     to the end       pickled [(offset, length), ...]                   the same
 
-- Documents lie one after the other in the order of the index. Offsets and lengths are bytes, lengths include the
-  separator (EOD), which follows every document, also the last. Offsets count from 0 in D, from the start of the file
-  in A (8), B and C (12). There is no magic number, no checksum, no vocabulary.
-- B (2024-03) is D's header big-endian, C (2024-04) little-endian; both count offsets from 12. P0 .. P3 (2023-12, never
-  released) have a header of 4 bytes or none. E is the output of a merge that subtracts 12 bytes from the offsets of
-  each further file; the first may even be negative.
-- Right for all of them: ignore the stored offsets; document i begins after the header and the lengths before it.
-- A writer that was killed leaves a length of 0 in the header. Tokens of 3 bytes (one day in 2024) no Modalities reads.
+- Documents follow each other in the order of the index. Offsets and lengths are bytes. Lengths include the separator
+  (EOD), which follows every document, also the last. Offsets count from 0 in D, from the start of the file in A (8),
+  B and C (12). There is no magic number, no checksum and no vocabulary.
+- B (2024-03) has the header of D in big-endian, C (2024-04) in little-endian; both count offsets from 12.
+- P0 .. P3 (2023-12, never released) have a header of 4 bytes or none.
+- E is the output of a merge that subtracts 12 bytes from the offsets of each further file; the first offset may be
+  negative.
+- In every layout, document i begins after the header and the lengths before it. tokfmt ignores the stored offsets.
+- A killed writer leaves a length of 0 in the header. No Modalities version reads tokens of 3 bytes (one day in 2024).
 - An empty pack of layout D has 17 bytes: 12 of header, and `80 04 5d 94 2e`.
 
-The index is decoded by `tokfmt.formats.pickled_index`. Source: files written by the code of each version.
+`tokfmt.formats.pickled_index` decodes the index. Source: files written by the code of each version.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ from tokfmt.formats.flat import Cut, FileLayout, FlatFormat, FlatWriter, Pieces
 from tokfmt.formats.modalities.header import LONGEST, begins_index, headers, multimodal, token_dtype
 from tokfmt.formats.modalities.options import ReadOptions, WriteOptions
 
-_AT_ONCE = 1 << 16  # sequences
+_AT_ONCE = 1 << 16  # sequences per step
 
 
 class Writer(FlatWriter):
-    """Writes layout D (header of 12 bytes, little-endian, offsets from 0) or A (8, big-endian, offsets from 8)."""
+    """A writer of layout D (header of 12 bytes, little-endian, offsets from 0) or A (8, big-endian, from 8)."""
 
     separators, needs_max_id = Separators.TRAILING, True
 
@@ -57,7 +58,7 @@ class Writer(FlatWriter):
         if self.options.eos != "if-missing":
             return super().stored(source)
         eos_id = self.target.eos_id or 0
-        if self._closed is None:  # `regions` comes first, so this is done once and travels with the writer
+        if self._closed is None:  # `regions` is called first, so this is computed once and pickled with the writer.
             self._closed = closed_offsets(source, eos_id)
         return WithMissingSeparators(source, eos_id, self._closed)
 
@@ -68,7 +69,7 @@ class Writer(FlatWriter):
         return source.info.tokens + source.info.sequences - int(self.stored(source).info.tokens)
 
     def dtype(self, top: int) -> np.dtype[Any]:
-        top = max(top, self.target.eos_id or 0)  # also where no separator is written
+        top = max(top, self.target.eos_id or 0)  # The separator counts even if it is not written.
         width = self.options.width or (4 if self.old else min(4, smallest(top).itemsize))
         return token_dtype(width, big=self.old)
 
@@ -77,7 +78,7 @@ class Writer(FlatWriter):
         return length.to_bytes(8, "big") if self.old else struct.pack("<QI", length, dtype.itemsize)
 
     def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Pieces:
-        from tokfmt.formats.pickled_index import write_entries  # which detection needs not
+        from tokfmt.formats.pickled_index import write_entries  # Detection does not need this module.
 
         at = self.begin + stored.info.tokens * dtype.itemsize
         for piece in write_entries(stored.info.sequences, self._entries(stored, dtype.itemsize)):
@@ -92,11 +93,12 @@ class Writer(FlatWriter):
 
 
 class WithMissingSeparators:
-    """What Modalities stores since 2025-01.
+    """A view that ends each sequence with the separator unless it does already, as Modalities does since 2025-01.
 
     Args:
-        source: Sequences; those that end with `eos_id` stay as they are.
-        offsets: int64[sequences + 1] of this axis, from `closed_offsets`.
+        source: The sequences.
+        eos_id: The separator.
+        offsets: int64[sequences + 1], the offsets of this axis, from `closed_offsets`.
     """
 
     def __init__(self, source: TokenReader, eos_id: int, offsets: Offsets) -> None:
@@ -141,7 +143,10 @@ class WithMissingSeparators:
 
 
 def closed_offsets(source: TokenReader, eos_id: int) -> Offsets:
-    """Offsets of the source's sequences with a separator after each that does not end with it; reads all tokens."""
+    """Return int64[sequences + 1], the offsets after each sequence gets a separator unless it ends with it already.
+
+    Reads all tokens.
+    """
     count = source.info.sequences
     out = np.zeros(count + 1, np.int64)
     for a, b in windows(0, count, _AT_ONCE):
@@ -154,7 +159,7 @@ def closed_offsets(source: TokenReader, eos_id: int) -> Offsets:
 
 
 def _ends_with(source: TokenReader, offsets: Offsets, eos_id: int) -> NDArray[np.bool_]:
-    """Whether each of some consecutive sequences ends with `eos_id`."""
+    """Return bool[sequences]: True for each consecutive sequence that ends with `eos_id`."""
     found = np.zeros(len(offsets) - 1, np.bool_)
     last = offsets[1:] - 1
     filled = np.diff(offsets) > 0
@@ -180,9 +185,9 @@ class Modalities(FlatFormat):
     sections = LazyAttribute("tokfmt.formats.modalities.check", "sections")
 
     def recognise(self, probe: Probe) -> Confidence | None:
-        """Its header must point at what begins like a pickled list, and the file end like one.
+        """See `FlatFormat.recognise`. The header must point to the beginning of a pickled list, which ends the file.
 
-        Packs that disagree with their own header are claimed by name alone: reading them explains what is wrong.
+        A pack that contradicts its header is recognized by its name: reading it then reports what is wrong.
         """
         named = Confidence.NAME if probe.path.suffix == ".pbin" else None
         if probe.tail[-1:] != b".":
@@ -191,7 +196,7 @@ class Modalities(FlatFormat):
             return Confidence.CERTAIN
         other = multimodal(probe.head[:LONGEST])
         if other and begins_index(probe.read(other.index_start, 12)):
-            return Confidence.STRUCTURE  # to be refused by name
+            return Confidence.STRUCTURE  # Reading it reports that it is unsupported.
         return named
 
     def members(self, path: Path) -> list[Path]:
@@ -203,7 +208,7 @@ class Modalities(FlatFormat):
         return examine_partly(file, options) if hints.partial else examine(file, options).laid()
 
     def repaired_with(self, path: Path, options: ReadOptions) -> Mapping[str, object]:
-        """Documents as they are, with whatever ends them; the token width as it is, where Modalities reads it."""
+        """See `Format.repaired_with`. Documents and their ends stay the same; a width of 3 bytes becomes 4."""
         width = self.examine([path], options, Hints()).extents[0].dtype.itemsize
         return {"eos": "none", "width": 4 if width == 3 else width}
 

@@ -1,7 +1,7 @@
-"""What can be wrong with a pack: findings TF101 ... TF124, what they mean, and which of them writing it again mends.
+"""Findings on packs (TF101 to TF124), their meanings and repairs, and the sections of a pack for `show --raw`.
 
-Header, index and sizes; then the documents: how they end, what stands inside, how long they are. `--raw` names the
-parts of a pack: header, tokens, index, end; of damaged packs as far as they go.
+A check compares header, index and sizes, and then the ends and the lengths of documents; with `--deep` also the tokens
+inside them. The sections are the header, the tokens, the index and the end; of a damaged pack, those that exist.
 """
 
 from __future__ import annotations
@@ -28,99 +28,99 @@ from tokfmt.formats.modalities.layout import SHIFT, announces, examine
 from tokfmt.formats.modalities.options import ReadOptions
 from tokfmt.formats.pickled_index import EntryTable, start_fields
 
-_CONVERT = "tokfmt check --fix OUT.pbin writes it as Modalities reads it today."
+_CONVERT = "tokfmt check --fix OUT.pbin writes it for the current Modalities."
 
 CODES: Mapping[str, Code] = {
     "TF101": Code("cannot be opened, is empty, or is another format", "The file cannot be read, holds no byte, or "
                   "begins like a format that only shares its name (an index of Megatron-LM, a multimodal pack of a "
                   "development version). A packer that was killed early leaves an empty file. Write it again, or "
                   "name its format with --from."),
-    "TF102": Code("no index, or not one of pairs of integers", "A pack ends with a pickled list of (offset, "
-                  "length), one pair a document. There is none, or what stands there is damaged or of another "
-                  "program. Without the index nobody can tell documents from each other, except by the separator. "
-                  "Copy the file again, or pack the text again."),
-    "TF103": Code("the file ends too early", "The header promises more bytes than there are: a copy that was cut, a "
-                  "full disk, or a packer that was killed before it wrote the index. Copy the file again, or pack "
+    "TF102": Code("no index, or not one of pairs of integers", "A pack ends with a pickled list of one (offset, "
+                  "length) per document. There is none, or it is damaged or written by another program. Without the "
+                  "index, only the separator shows the ends of documents. Copy the file again, or pack the text "
+                  "again."),
+    "TF103": Code("the file ends too early", "The header states more bytes than the file has: the copy was cut, the "
+                  "disk was full, or the packer was killed before it wrote the index. Copy the file again, or pack "
                   "the text again."),
     "TF104": Code(
-        "the index would execute something or take memory",
-        "The index is a pickle, and Python's pickle runs what a file tells it to. This one holds more than a list of "
-        "pairs of integers: it names a function, or makes an unpickler allocate gigabytes. tokfmt has not executed "
-        "any of it. Do not open the file with Modalities or pickle; find out where it comes from.",
+        "the index would execute code or exhaust memory",
+        "The index is a pickle, and Python's pickle runs the code in a file. This one holds more than a list of pairs "
+        "of integers: it imports a function, or makes an unpickler allocate gigabytes. tokfmt has not executed any of "
+        "it. Do not open the file with Modalities or pickle; find out where it comes from.",
         unsafe=True,
     ),
-    "TF105": Code("the header says 0 bytes: its writer was killed", "A packer writes the length of the data into "
-                  "the header at its very end. This one was killed just before, with data and index complete. "
-                  "Modalities finds no documents in it. The index tells the right length, so the repair is certain: "
+    "TF105": Code("the header states 0 bytes: its writer was killed", "A packer writes the length of the data into "
+                  "the header as its last step. This one was killed just before, with data and index complete. "
+                  "Modalities finds no documents in it. The index gives the right length, so the repair is certain: "
                   f"{_CONVERT} Make sure that the corpus was packed to its end: --against corpus.jsonl."),
     "TF106": Code("the header's length is not that of the data", "The data length in the header does not lead to "
-                  "the index, while header, data and index fit together without it: a development version of "
-                  "2023-12, or a program that filtered a pack of layout C. Lengths in the index are right: "
+                  "the index, although header, data and index fit together without it. A development version of "
+                  "2023-12, or a program that filtered a pack of layout C, wrote it. Lengths in the index are right: "
                   f"{_CONVERT}"),
     "TF107": Code("offsets shifted by a merge", "Modalities' merge_packed_data (since 2024-02, any version) "
                   "subtracts 12 bytes from the offsets of every further file that it joins; nested merges subtract "
-                  "more. Data and lengths are right, the offsets are not: its readers return documents that begin "
-                  "12 bytes early and end 12 bytes early, and filtering or shuffling such a pack writes those "
-                  "documents down. Training on the continuous view is not affected. tokfmt reads documents by their "
+                  "more. Data and lengths are right, the offsets are not: Modalities returns documents that begin "
+                  "and end 12 bytes early. If it filters or shuffles such a pack, it writes these documents. Training "
+                  "on the continuous view is not affected. tokfmt reads documents by their "
                   f"lengths. {_CONVERT} Check packs made from it: their documents do not end with the separator "
-                  "(TF116, TF117), and --against corpus.jsonl names the shift."),
-    "TF108": Code("documents overlap or leave gaps", "An offset in the index is neither where the lengths before it "
-                  "lead to, nor off by a merge. The index is damaged or belongs to another file, and it is not "
-                  "certain what it should say. Pack the text again."),
+                  "(TF116, TF117), and --against corpus.jsonl reports the shift."),
+    "TF108": Code("documents overlap or leave gaps", "An offset in the index is neither the sum of the lengths before "
+                  "it, nor shifted by a merge. The index is damaged or belongs to another file, and its right content "
+                  "is not certain. Pack the text again."),
     "TF109": Code("the index is in another order than the data", "The stored intervals cover the data without gaps, "
-                  "but the index lists them in another order. No Modalities program writes this: which order was "
-                  "meant is for you to say. Sort the index by offset for the order of the data."),
-    "TF110": Code("lengths that are no whole tokens", "A document's length in bytes is no multiple of the token "
-                  "width. Either the width is wrong (layouts A and P do not store it: --from-opt width=N), or the "
-                  "index is damaged or belongs to another file."),
+                  "but the index lists them in another order. No Modalities program writes this, so tokfmt cannot "
+                  "know the intended order. Sort the index by offset for the order of the data."),
+    "TF110": Code("lengths that are not whole tokens", "The length of a document in bytes is not a multiple of the "
+                  "token width. Either the width is wrong (layouts A and P do not store it: --from-opt width=N), or "
+                  "the index is damaged or belongs to another file."),
     "TF111": Code("every length is one token too large", "A development version of 2023-12-19 (three hours of one "
                   "day) counted one token too many in every length. The error is the same everywhere, so tokfmt "
                   f"undoes it. {_CONVERT}"),
     "TF112": Code("all offsets are the same", "A development version of 2023-12 did not add up the offsets: all are "
-                  f"8. Lengths are right, and documents lie in the order of the index. {_CONVERT}"),
+                  f"8. Lengths are right, and documents are in the order of the index. {_CONVERT}"),
     "TF113": Code("tokens of 3 bytes, which Modalities never reads", "For some hours of 2024-12-16 the writer chose "
-                  "3 bytes a token for vocabularies above 65,536; no reader of any version opens such a pack. Ids "
-                  f"are right. {_CONVERT}"),
+                  "3 bytes per token for vocabularies above 65,536; no reader of any version opens such a pack. The "
+                  f"IDs are right. {_CONVERT}"),
     "TF114": Code("big-endian layout, no longer read by Modalities", "Layouts A (2023-12 to 2024-03) and B (2024-03 "
                   "to 2024-04) store header and tokens big-endian. Modalities since 2024-04 reads them as garbage "
                   f"or refuses them. {_CONVERT}"),
     "TF115": Code("layout C, read 12 bytes late since 2024-07", "From 2024-04 to 2024-07 (v0.2.0) offsets counted "
-                  "from the start of the file, 12 bytes before the data. Today's Modalities counts from the data, "
-                  f"and so returns every document 12 bytes late, without an error. {_CONVERT}"),
+                  "from the start of the file, 12 bytes before the data. The current Modalities counts from the data, "
+                  f"and returns every document 12 bytes late, without an error. {_CONVERT}"),
     "TF116": Code("documents that do not end as most others do", "The separator ends most documents, but not these. "
-                  "They may be cut: by a program that used shifted offsets (TF107), or by a tokenizer that "
-                  "truncates. Or the text was packed by code that adds no separator to some. Compare them with "
-                  "their source: --against corpus.jsonl --tokenizer NAME."),
-    "TF117": Code("most documents do not end alike", "Every Modalities packer ends documents with a separator; here "
-                  "there is no id that most documents end with. That is what filtering or shuffling a merged pack "
-                  "(TF107) leaves: documents cut at shifted offsets. Compare with the source: --against "
+                  "They may be cut, by a program that used shifted offsets (TF107) or by a tokenizer that truncates. "
+                  "Or the packer adds no separator to some documents. Compare them with their source: --against "
                   "corpus.jsonl --tokenizer NAME."),
-    "TF118": Code("documents of no tokens", "A document in the index has length 0, without even a separator. "
-                  "Modalities always writes one, so another program wrote this pack; its readers may fail on such a "
-                  "document."),
-    "TF119": Code("the token width is not stored", "Layouts A and P have no room for the number of bytes a token "
-                  "takes; it was inferred from how documents end. --from-opt width=N says it."),
+    "TF117": Code("most documents do not end alike", "Every Modalities packer ends documents with a separator, but "
+                  "no ID ends most documents of this pack. Filtering or shuffling a merged pack (TF107) leaves such "
+                  "documents, cut at shifted offsets. Compare with the source: --against corpus.jsonl --tokenizer "
+                  "NAME."),
+    "TF118": Code("documents without tokens", "A document in the index has length 0, without even a separator. "
+                  "Modalities always writes one, so another program wrote this pack. Readers of Modalities may fail "
+                  "on such a document."),
+    "TF119": Code("the token width is not stored", "Layouts A and P do not store the number of bytes per token; it "
+                  "was inferred from the ends of documents. Give it with --from-opt width=N."),
     "TF120": Code("a version that was never released", "Development versions of 2023-11 and 2023-12 had a header of "
                   f"4 bytes, or none, or wrong offsets. tokfmt reads them; no released Modalities does. {_CONVERT}"),
-    "TF121": Code("separators inside documents", "The separator's id occurs before the end of a document: the text "
-                  "held a literal <|endoftext|>, and the packer parsed it. That is legal, and tokfmt keeps such "
-                  "documents whole, by the index; but a format that marks boundaries by the separator cannot hold "
-                  "them, and a trainer sees one more boundary."),
+    "TF121": Code("separators inside documents", "The separator occurs before the end of a document: the text held a "
+                  "literal <|endoftext|>, and the packer parsed it. That is valid, and tokfmt keeps such documents "
+                  "complete by the index. But a format that marks boundaries by the separator cannot store them, and "
+                  "a trainer sees one more boundary."),
     "TF122": Code("many documents of exactly the greatest length", "From 2024-04-02 to 2024-06-10 (v0.2.0) the "
-                  "tokenizer's default was truncation=True, and the configuration that came with it said max_length "
-                  "512: longer documents lost everything behind. What was cut is not in the pack. Compare with the "
+                  "default of the tokenizer was truncation=True, and its configuration had max_length 512: longer "
+                  "documents lost all tokens after that. The pack does not hold the lost tokens. Compare with the "
                   "source (--against corpus.jsonl), and pack the text again."),
-    "TF123": Code("documents that are padded", "Many documents hold a run of one id before their separator. In "
-                  "v0.2.0 the tokenizer's default was "
-                  'padding="max_length", so short documents were filled up with the padding id, which training then '
+    "TF123": Code("documents that are padded", "Many documents hold a run of one ID before their separator. In "
+                  "v0.2.0 the default of the tokenizer was "
+                  'padding="max_length", so short documents were filled with the padding ID, which training then '
                   "learns. Pack the text again with padding=False."),
-    "TF124": Code("no documents", "A well-formed pack without documents. It may be meant; but packers whose child "
-                  "process fails (layouts A to C) leave the same and exit with code 0. Compare with the source."),
+    "TF124": Code("no documents", "A well-formed pack without documents. This may be intended; but packers whose "
+                  "child process fails (layouts A to C) leave the same and exit with code 0. Compare with the source."),
 }  # fmt: skip
 
-_INDEX = "the index was made anew from the lengths of the documents"
-_HEADER = "the data length in the header was made anew from the index"
-_AGAIN = "it was written in today's layout (D), little-endian"
+_INDEX = "the index was written again from the lengths of the documents"
+_HEADER = "the data length in the header was written again from the index"
+_AGAIN = "it was written in the current layout (D), little-endian"
 
 REPAIRS: Mapping[str, Repair] = {
     "TF105": Repair(_HEADER),
@@ -130,30 +130,30 @@ REPAIRS: Mapping[str, Repair] = {
     "TF112": Repair(_INDEX),
     "TF113": Repair("tokens take 4 bytes"),
     "TF114": Repair(_AGAIN),
-    "TF115": Repair("offsets count from the data section, as Modalities reads them today"),
+    "TF115": Repair("offsets count from the data section, as the current Modalities reads them"),
     "TF119": Repair("the token width is stored"),
     "TF120": Repair(_AGAIN),
 }
 
 
-_ALL = 1 << 14  # documents: in larger packs as many are looked at, spread evenly
-_FEW = 8
-_LONG = 128  # tokens: shorter documents may well be of one length by chance
-_SHARE = 0.005
-_RUN = 4  # equal ids before the separator that look like padding
-_PADDED = 0.2
+_ALL = 1 << 14  # documents that are compared; in larger packs, they are spread evenly
+_FEW = 8  # documents, below which nothing is inferred
+_LONG = 128  # tokens: shorter documents may have the same length by chance
+_SHARE = 0.005  # share of documents of the greatest length from which on truncation is reported
+_RUN = 4  # equal IDs before the separator that look like padding
+_PADDED = 0.2  # share of documents with such a run from which on padding is reported
 _COMPARE = "They may be cut: compare them with their source"
 
 
 @dataclass(frozen=True, slots=True)
 class Endings:
-    """How documents end.
+    """The counts of documents by their last token.
 
     Attributes:
-        of: How many were looked at, in words.
-        count: How many were looked at that hold a token.
-        usual: How many end with the separator.
-        first: The first that does not, -1 when all do.
+        of: The number of compared documents, in words.
+        count: The number of compared documents that hold a token.
+        usual: The number of these that end with the separator.
+        first: The first document that does not; -1 if all do.
     """
 
     of: str
@@ -163,11 +163,11 @@ class Endings:
 
 
 def ending_findings(reader: FlatReader, eos_id: int, ends: Endings) -> Iterator[Finding]:
-    """Documents whose last token is not the one that most end with."""
+    """Yield a finding if documents do not end with the separator, by the counts `ends`."""
     name = str(reader.extents[0].file.path)
     if ends.usual * 2 <= ends.count:
         if ends.count >= _FEW:
-            yield Finding("TF117", "warning", name, f"only {ends.usual:,} of {ends.of} end with the same id "
+            yield Finding("TF117", "warning", name, f"only {ends.usual:,} of {ends.of} end with the same ID "
                           f"({eos_id:,})", "Documents may have been cut by a program that used shifted offsets: "
                           "compare some with their source")  # fmt: skip
     elif ends.first >= 0:
@@ -180,7 +180,7 @@ def ending_findings(reader: FlatReader, eos_id: int, ends: Endings) -> Iterator[
 
 
 def last_tokens(reader: FlatReader) -> tuple[NDArray[np.int64], NDArray[np.generic]]:
-    """Numbers of the documents looked at, spread over the pack, and their last tokens."""
+    """Return the numbers of up to 16,384 documents, spread over the pack, and their last tokens."""
     count = reader.info.sequences
     looked = np.unique(np.linspace(0, count - 1, min(count, _ALL)).astype(np.int64)) if count else np.empty(0, np.int64)
     starts = np.concatenate([reader.offsets(i, i + 1) for i in looked.tolist()] or [np.empty(0, np.int64)])
@@ -191,17 +191,17 @@ def last_tokens(reader: FlatReader) -> tuple[NDArray[np.int64], NDArray[np.gener
 
 
 def length_findings(reader: FlatReader) -> Iterator[Finding]:
-    """Many documents of exactly the greatest length: a tokenizer cut them."""
+    """Yield a finding if many documents have exactly the greatest length, so that a tokenizer may have cut them."""
     top = same = first = 0
-    least = 1 << 62
+    minimum = 1 << 62
     for a, b in windows(0, reader.info.sequences):
         lengths = np.diff(reader.offsets(a, b))
         here = int(lengths.max())
-        least = min(least, int(lengths.min()))
+        minimum = min(minimum, int(lengths.min()))
         if here > top:
             top, same, first = here, 0, a + int(np.argmax(lengths))
         same += int(np.count_nonzero(lengths == top))
-    if top >= _LONG and least < top and same >= max(_FEW, _SHARE * reader.info.sequences):
+    if top >= _LONG and minimum < top and same >= max(_FEW, _SHARE * reader.info.sequences):
         at = reader.byte_offset(int(reader.offsets(first, first)[0])).offset
         what = f"{same:,} documents have exactly the greatest length, {top:,} tokens (first: document {first:,})"
         yield Finding("TF122", "warning", str(reader.extents[0].file.path), what,
@@ -209,12 +209,15 @@ def length_findings(reader: FlatReader) -> Iterator[Finding]:
 
 
 class _Look(NamedTuple):
-    """What one window holds.
+    """The counts of one window of tokens.
 
     Attributes:
-        ended, usual, first_other: Documents that end in it, how many with the separator, the first that does not.
-        inside, first_inside: Separators inside documents, and the position of the first.
-        padded: Documents that end in a run of one id.
+        ended: Documents that end in it.
+        usual: Those that end with the separator.
+        first_other: The first document that does not; -1 if all do.
+        inside: Separators inside documents.
+        first_inside: The position of the first of these; -1 if there is none.
+        padded: Documents that end with a run of one ID before the last token.
     """
 
     ended: int
@@ -226,7 +229,7 @@ class _Look(NamedTuple):
 
 
 def deep_findings(reader: FlatReader, how: Audit) -> Iterator[Finding]:
-    """Look at every token once."""
+    """Yield the findings that need every token: ends of documents, separators inside them, padding."""
     eos_id = how.eos_id if how.eos_id is not None else _usual(reader)
     if eos_id is None:
         return
@@ -251,10 +254,10 @@ def deep_findings(reader: FlatReader, how: Audit) -> Iterator[Finding]:
         first_inside = found.first_inside if first_inside < 0 else first_inside
     yield from ending_findings(reader, eos_id, Endings(f"{ended:,} documents", ended, usual, first_other))
     if 2 * usual > ended:
-        name = "the usual last id" if how.eos_id is None else "the separator"
+        name = "the usual last ID" if how.eos_id is None else "the separator"
         yield from _insides(reader, f"{name} {eos_id:,}", inside, first_inside)
     if padded >= max(_FEW, _PADDED * ended):
-        what = f"{padded:,} of {ended:,} documents end with a run of one id before their last token"
+        what = f"{padded:,} of {ended:,} documents end with a run of one ID before their last token"
         yield Finding("TF123", "warning", str(reader.extents[0].file.path), what,
                       "They were padded by the tokenizer: pack them again with padding=False")  # fmt: skip
 
@@ -272,7 +275,7 @@ def _look(reader: FlatReader, offsets: NDArray[np.int64], eos_id: int, window: t
     tokens = reader.tokens(start, stop)
     first, last = np.searchsorted(offsets, (start, stop), side="right")  # entries that end in (start, stop]
     numbers = np.arange(first, last)
-    numbers = numbers[offsets[numbers] > offsets[numbers - 1]]  # not those of empty documents
+    numbers = numbers[offsets[numbers] > offsets[numbers - 1]]  # without empty documents
     ends = offsets[numbers] - start
     well = tokens[ends - 1] == eos_id
     marks = tokens == eos_id
@@ -294,13 +297,13 @@ def _insides(reader: FlatReader, name: str, inside: int, first: int) -> Iterator
     if not inside:
         return
     document = int(np.searchsorted(reader.offsets(0, reader.info.sequences), first, side="right")) - 1
-    what = f"{name} stands inside documents {inside:,}x (first: document {document:,})"
-    remedy = f"Formats that split at it cannot hold these documents: {allowing('embedded-separators')} splits there"
+    what = f"{name} occurs inside documents {inside:,}x (first: document {document:,})"
+    remedy = f"Formats that split at it cannot store these documents: {allowing('embedded-separators')} splits there"
     yield Finding("TF121", "info", str(reader.extents[0].file.path), what, remedy, reader.byte_offset(first).offset)
 
 
 def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-    """Every violation in header, index and sizes; how documents end; and, if deep, what they hold."""
+    """Yield every finding on header, index and sizes, on the ends of documents, and, if `how.deep`, on their tokens."""
     try:
         file = open_file(path)
     except FormatError as error:
@@ -318,7 +321,7 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     if anatomy.index is None or any(problem.fatal for problem in anatomy.problems):
         return
     if not anatomy.index.documents:
-        remedy = "Make sure that it should not: a packer that fails leaves the same, with exit code 0"
+        remedy = "Make sure that this is intended: a packer that fails leaves the same, with exit code 0"
         yield Finding("TF124", "warning", str(path), "holds no documents", remedy)
     reader = FlatReader(anatomy.laid())
     yield from length_findings(reader)
@@ -334,13 +337,13 @@ def _code(error: FormatError, file: File) -> str:
 
 
 def _endings(reader: FlatReader) -> Iterator[Finding]:
-    """Documents whose last token is not the one that most end with."""
+    """Yield a finding if documents do not end as most others do, from up to 16,384 of them."""
     looked, last = last_tokens(reader)
     if not len(last):
         return
     ids, counts = np.unique(last, return_counts=True)
     eos_id, usual = int(ids[np.argmax(counts)]), int(counts.max())
-    of = f"{len(last):,} documents" if len(looked) == reader.info.sequences else f"{len(last):,} documents looked at"
+    of = f"{len(last):,} documents" if len(looked) == reader.info.sequences else f"{len(last):,} checked documents"
     other = np.flatnonzero(last != eos_id)
     yield from ending_findings(
         reader, eos_id, Endings(of, len(last), usual, int(looked[other[0]]) if len(other) else -1)
@@ -348,7 +351,7 @@ def _endings(reader: FlatReader) -> Iterator[Finding]:
 
 
 _BASES = {12: (0, SHIFT), 8: (8,), 4: (1, 4), 0: (0,)}
-"""Offsets of a first document, by the size of the header."""
+"""The possible offsets of the first document, by the size of the header."""
 
 _LAYOUTS = {
     "A": "header of 8 bytes, big-endian; offsets count from 8",
@@ -356,12 +359,12 @@ _LAYOUTS = {
     "C": "header of 12 bytes, little-endian; offsets count from 12",
     "D": "header of 12 bytes, little-endian; offsets count from 0",
     "P": "a development version: header of 4 bytes, big-endian",
-    "P0": "a development version: ids alone, without header and index",
+    "P0": "a development version: IDs alone, without header and index",
 }
 
 
 def sections(path: Path, options: ReadOptions) -> Sequence[Section]:
-    """Header, tokens, start of the index, its entries, the file's end."""
+    """Return the sections: header, tokens, start of the index, its entries, end of the file."""
     pack = _Pack(open_file(path), options)
     parts = [Part("header", path, pack.header_fields), Part("tokens", path, lambda: _tokens(pack))]
     if options.layout != "P0":
@@ -375,7 +378,7 @@ def sections(path: Path, options: ReadOptions) -> Sequence[Section]:
 
 @dataclass
 class _Pack:
-    """A pack as far as it has been looked at. Headers are looked at first; the index only when somebody asks."""
+    """The parts of a pack for its sections. The index is read only when one of its fields is."""
 
     file: File
     options: ReadOptions
@@ -386,17 +389,17 @@ class _Pack:
 
     @cached_property
     def announced(self) -> Header | None:
-        """The header that points at what begins like an index."""
+        """The header that points to bytes that begin like an index; None if there is none."""
         if self.options.layout == "P0":
             return Header(0, big=True, length=self.file.size)
         return next((one for one in headers(self.head, self.options.layout) if announces(self.file, one)), None)
 
     @property
     def found(self) -> tuple[Header, int]:
-        """The header, and where the index begins; of a pack whose header is wrong, what the reader makes of it.
+        """The header and the byte offset of the index. If the header is wrong, they are those that `examine` returns.
 
         Raises:
-            FormatError: There is no telling.
+            FormatError: They cannot be determined.
         """
         if isinstance(self._found, FormatError):
             raise self._found
@@ -414,7 +417,7 @@ class _Pack:
 
     @cached_property
     def header(self) -> Header | None:
-        """The likeliest header, whether it is right or not; None where none fits."""
+        """The likeliest header, right or wrong; None if none fits."""
         try:
             return self.found[0]
         except FormatError:
@@ -426,10 +429,10 @@ class _Pack:
 
     @cached_property
     def width(self) -> int:
-        """Bytes a token; of a layout that does not store it, what the reader infers from the whole index."""
-        told = self.options.width or (self.header.width if self.header else None)
-        if told is not None or self.header is None:
-            return told or 4
+        """Bytes per token. If the layout does not store them, they are inferred from the whole index."""
+        stated = self.options.width or (self.header.width if self.header else None)
+        if stated is not None or self.header is None:
+            return stated or 4
         try:
             return examine(self.file, self.options).width
         except FormatError:
@@ -441,7 +444,7 @@ class _Pack:
 
     @property
     def base(self) -> int:
-        """What offsets count from."""
+        """The byte offset from which the offsets in the index count."""
         first = self.table.read(0, 1).offsets
         known = _BASES[self.found[0].size]
         return int(first[0]) if len(first) and int(first[0]) in known else known[0]
@@ -459,7 +462,7 @@ class _Pack:
             fields.append(Field("data length", 0, min(8, header.size), f"{header.length:,}", meaning, wrong))
         if header.width is not None:
             odd = header.width == 3
-            meaning = "bytes a token; no Modalities version reads 3" if odd else "bytes a token"
+            meaning = "bytes per token; no Modalities version reads 3" if odd else "bytes per token"
             fields.append(Field("token width", 8, 4, str(header.width), meaning, odd))
         return [*fields, *self._layout(header)]
 
@@ -477,7 +480,7 @@ class _Pack:
                     None,
                     0,
                     str(self.width),
-                    "bytes a token; inferred, for this layout does not store it",
+                    "bytes per token; inferred, as this layout does not store it",
                 )
             ]
         )
@@ -503,16 +506,16 @@ class _Pack:
             Field("end of the pickle", self.file.size - 1, 1, "STOP" if stop == b"." else stop.hex(),
                   "" if stop == b"." else "should be 2e: the file was cut", wrong=stop != b"."),
             Field("entries", None, 0, f"{self.table.count:,}", "documents in the index"),
-            Field("offsets", None, 0, "as the lengths say" if jump is None else f"wrong from entry {jump:,} on",
+            Field("offsets", None, 0, "agree with the lengths" if jump is None else f"wrong from entry {jump:,} on",
                   "" if jump is None else "it does not begin where the one before it ends", wrong=jump is not None),
             Field("sum of lengths", None, 0, f"{total:,}",
-                  "bytes, as the data section" if total == data else f"bytes, but the data section has {data:,}",
+                  "bytes, as in the data section" if total == data else f"bytes, but the data section has {data:,}",
                   wrong=total != data),
         ]  # fmt: skip
 
 
 def _tokens(pack: _Pack) -> StoredIds:
-    """The data section, token by token."""
+    """Return the section of the tokens, one field per token."""
     header = pack.header
     begin, big = (header.size, header.big) if header else (12, False)
     try:
@@ -524,7 +527,7 @@ def _tokens(pack: _Pack) -> StoredIds:
 
 
 class _Index:
-    """The entries of the index, and what ended it too early as the last of them."""
+    """The entries of the index as fields. If it ends too early, the error is the last field."""
 
     def __init__(self, pack: _Pack) -> None:
         self.pack, self.table = pack, pack.table
@@ -555,12 +558,19 @@ class _Index:
 
 
 def _wrong(offset: int, length: int, expected: int, data: tuple[int, int, int]) -> str:
-    """What is wrong with an entry, "" if nothing is; `data`: bytes before it, bytes of all tokens, bytes a token."""
+    """Return the error of an entry in words; "" if it is right.
+
+    Args:
+        offset: The stored offset.
+        length: The stored length.
+        expected: The offset that follows from the lengths before it.
+        data: The bytes before the document, the bytes of all tokens, and the bytes per token.
+    """
     before, size, width = data
     if offset != expected:
         return f"offset should be {expected:,} by the lengths before it"
     if not length:
-        return "a document of no tokens, not even a separator"
+        return "a document without tokens, not even a separator"
     if length % width:
-        return f"length should be a multiple of {width} bytes a token"
-    return f"goes {before + length - size:,} bytes beyond the tokens" if before + length > size else ""
+        return f"length should be a multiple of {width} bytes per token"
+    return f"ends {before + length - size:,} bytes after the tokens" if before + length > size else ""

@@ -1,8 +1,8 @@
-"""Which layout a pack has, where its tokens lie, and everything that is wrong with it, without reading its tokens.
+"""Find the layout of a pack, the byte offsets of its parts, and its problems, without reading its tokens.
 
-What is wrong is said in one place: the reader raises or notes it, the checker lists it. The index tells where documents
-begin by their lengths, and how the stored offsets compare with that. Of layouts that do not store it, the token width
-follows from the index and what documents end with.
+Each problem is stated once: the reader raises or notes it, and the checker lists it. The starts of documents follow
+from the lengths in the index; the stored offsets are compared with them. If a layout does not store the token width, it
+is inferred from the index and the last bytes of documents.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from tokfmt.formats.modalities.header import (
 from tokfmt.formats.modalities.options import ReadOptions
 from tokfmt.formats.pickled_index import entry_position, read_entries
 
-_READ = "tokfmt reads it right; convert it to have it right everywhere"
+_READ = "tokfmt reads it right; convert it so that other readers do as well"
 _DAMAGED = "The index is damaged or belongs to another file; write it again"
 _PROTO = 0x80
 _SURPLUS = 4
-"""Bytes by which one development version (b8211997, three hours of 2023-12-19) made every length too large."""
+"""Bytes by which every length is too large in packs of one development version (b8211997, 3 hours of 2023-12-19)."""
 
 _WIDTHS = "a token width of 1 to 4 in four bytes"
 _AGAIN = "Copy the file again, or write it again"
-_RAW = f"A raw stream of 4-byte big-endian ids is read with {from_option('layout', 'P0')} and {Option('eos', 'ID')}"
+_RAW = f"Read a raw stream of 4-byte big-endian IDs with {from_option('layout', 'P0')} and {Option('eos', 'ID')}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,14 +53,14 @@ class Anatomy:
 
     Attributes:
         file: The pack.
-        layout: A, B, C, D, E-B, E-C, E-D (merged), P (development versions), A-broken.
-        header: As stored.
-        width: Bytes a token.
-        index: None for a stream without one (P0).
-        tokens: In the data section.
+        layout: A, B, C, D, E-B, E-C, E-D (merged), P (development versions) or A-broken.
+        header: The header, as stored.
+        width: Bytes per token.
+        index: The index; None for a stream without one (P0).
+        tokens: Number of tokens in the data section.
         surplus: Bytes by which every length in the index is too large.
-        problems: In the order in which they were met.
-        inferred: Sentences for Info.inferred.
+        problems: The problems, in the order in which they were found.
+        inferred: Sentences for `Info.inferred`.
     """
 
     file: File
@@ -74,13 +74,13 @@ class Anatomy:
     inferred: tuple[str, ...] = ()
 
     def laid(self) -> FileLayout:
-        """The same for the base of flat formats."""
+        """Return the layout for the base class of flat formats. Changes the starts in `index` in place."""
         index, header = self.index, self.header
         starts = None
         if index:
             starts = index.starts
             if self.surplus:
-                starts -= self.surplus * np.arange(len(starts))  # in place: there may be 10^8
+                starts -= self.surplus * np.arange(len(starts))  # in place, as there may be 10^8
             starts //= self.width
         extras = dict(_facts(header, self.width), layout=self.layout)
         extras["index_bytes"] = self.file.size - index.start if index else 0
@@ -99,9 +99,10 @@ def _facts(header: Header, width: int) -> dict[str, object]:
 
 
 def glimpse(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatReader | None:  # noqa: ARG001
-    """The tokens of a pack as one stream before its index, of which 10^7 documents take seconds, has been decoded.
+    """See `Format.glimpse`. Decoding an index of 10^7 documents takes seconds.
 
-    None when the header alone does not tell where they are and how wide. See `Format.glimpse`.
+    Returns:
+        The tokens as one stream; None if the header alone does not give their bounds and their width.
     """
     file = open_file(paths[0])
     if options.layout != "P0":
@@ -118,13 +119,12 @@ def glimpse(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatRe
 
 
 def examine(file: File, options: ReadOptions) -> Anatomy:
-    """Take a pack apart.
+    """Return the parts and the problems of a pack.
 
-    Returns:
-        Its anatomy, with problems; when one of them is fatal, the rest of it is a best guess.
+    If a problem is fatal, the other attributes may be wrong.
 
     Raises:
-        FormatError: It is no pack, or there is no telling what it holds.
+        FormatError: The file is not a pack, or its parts cannot be determined.
     """
     if not file.size:
         raise TruncatedError(file.path, "is empty", remedy="Its writer was killed, or its copy failed: write it again")
@@ -134,7 +134,7 @@ def examine(file: File, options: ReadOptions) -> Anatomy:
     if head.startswith(MEGATRON):
         raise UnsupportedError(
             file.path, "is an index of Megatron-LM (MMIDIDX), not a Modalities pack",
-            remedy=f"Its tokens lie in the .bin file beside it; {Option('from', 'megatron')} reads both",
+            remedy=f"Its tokens are in the .bin file of the same name; {Option('from', 'megatron')} reads both",
         )  # fmt: skip
     header, index = _assembled(file, head, options.layout)
     surplus = _SURPLUS if index.start - index.total != header.size else 0
@@ -154,10 +154,10 @@ def examine(file: File, options: ReadOptions) -> Anatomy:
 
 
 def examine_partly(file: File, options: ReadOptions) -> FileLayout:
-    """What is certain of a pack that ends inside its index: the documents whose entries are complete.
+    """Return the certain part of a pack that ends inside its index: the documents whose entries are complete.
 
     Raises:
-        FormatError: The pack is damaged otherwise, or ends before its index: no document can be told from the next.
+        FormatError: The pack is damaged in another way, or ends before its index, so that it has no document ends.
     """
     try:
         return examine(file, options).laid()
@@ -166,7 +166,7 @@ def examine_partly(file: File, options: ReadOptions) -> FileLayout:
         found = (header for header in headers(head, options.layout) if announces(file, header))
         header = next((header for header in found if header.width or options.width), None)
         if header is None:
-            error.advise("Without its index nothing tells where a document ends")
+            error.advise("Without its index, the ends of documents are not known")
             raise
         damage = error
     survey = _Survey(file, header.index_start)
@@ -177,7 +177,7 @@ def examine_partly(file: File, options: ReadOptions) -> FileLayout:
         raise damage from None
     index, width = survey.index(), header.width or options.width or 0
     shape = Shape(layout_of(header, index, 0), width, 0)
-    known = header._replace(length=index.total)  # of the entries that are there
+    known = header._replace(length=index.total)  # the length of the complete entries
     problems = [*_of_lengths(file, known, index, shape), *_of_offsets(file, known, index, shape)]
     if index.total > header.length or any(problem.fatal for problem in problems):
         raise damage
@@ -200,15 +200,20 @@ def _stream(file: File, options: ReadOptions) -> Anatomy:
 
 
 def _assembled(file: File, head: bytes, layout: str) -> tuple[Header, Index]:
-    """The header and the index that belong together."""
+    """Return the header and the index that fit each other.
+
+    Raises:
+        FormatError: There is no such pair.
+    """
     found = _announced(file, head, layout)
     if found:
         return found
     other = multimodal(head)
     if other and announces(file, other):
         raise UnsupportedError(
-            file.path, "is a multimodal pack of a Modalities development version, with several kinds of items a sample",
-            remedy="tokfmt reads packs of tokens only",
+            file.path,
+            "is a multimodal pack of a Modalities development version, with several kinds of items per sample",
+            remedy="tokfmt reads only packs of tokens",
         )  # fmt: skip
     index = find_index(file)
     if index is None:
@@ -220,7 +225,11 @@ def _assembled(file: File, head: bytes, layout: str) -> tuple[Header, Index]:
 
 
 def _announced(file: File, head: bytes, layout: str) -> tuple[Header, Index] | None:
-    """The first header that points at an index whose lengths agree with it."""
+    """Return the first header that points to an index whose lengths agree with it, and the index; else None.
+
+    Raises:
+        FormatError: A header points to an index that is damaged or disagrees with it.
+    """
     failure: FormatError | None = None
     for header in headers(head, layout):
         if not announces(file, header):
@@ -241,7 +250,7 @@ def _announced(file: File, head: bytes, layout: str) -> tuple[Header, Index] | N
 
 
 def announces(file: File, header: Header) -> bool:
-    """Whether what begins like an index stands where a header says that it does."""
+    """Return True if the header points to bytes that begin like an index."""
     at = header.index_start
     return begins_index(file.read(at, min(12, file.size - at))) if at < file.size else False
 
@@ -255,9 +264,9 @@ def _disagreement(file: File, header: Header, index: Index) -> CorruptError:
 
 
 def _damaged(head: bytes, index: Index, layout: str) -> Header | None:
-    """The header of a pack whose length field is wrong in a way that is known, or whose layout the user named.
+    """Return the header of a pack whose length field is wrong in a known way, or whose layout is given; else None.
 
-    The rest of the file must agree: what the index does not account for is exactly a header.
+    The bytes of the file that are not in the index or its documents must be exactly a header.
     """
     size = index.start - index.total
     known = {header.size: header for header in headers(head, layout)}
@@ -274,7 +283,7 @@ def _damaged(head: bytes, index: Index, layout: str) -> Header | None:
 
 
 def _nothing(file: File, head: bytes, layout: str) -> FormatError:
-    """Why there is no index, as far as the header tells."""
+    """Return the error of a file in which no index was found, from its header."""
     if len(head) < 12:
         return TruncatedError(
             file.path, "the file ends inside its header", offset=file.size, expected="12 bytes", remedy=_AGAIN
@@ -282,12 +291,12 @@ def _nothing(file: File, head: bytes, layout: str) -> FormatError:
     header = next(headers(head, layout), None) if layout != "auto" else twelve(head)
     if header is None:
         return CorruptError(
-            file.path, "is no Modalities pack: neither header nor index of any known layout", offset=8,
+            file.path, "is not a Modalities pack: it has neither a header nor an index of a known layout", offset=8,
             expected=_WIDTHS, found=head[8:12].hex(" "), remedy=_RAW,
         )  # fmt: skip
     if not header.length:
         return CorruptError(
-            file.path, "the header says that there is no data, and no index follows", offset=0,
+            file.path, "the header states 0 bytes of data, and no index follows", offset=0,
             expected="the length of the data section", found=0,
             remedy="Its writer was killed before it finished; write the file again",
         )  # fmt: skip
@@ -298,21 +307,21 @@ def _nothing(file: File, head: bytes, layout: str) -> FormatError:
         )  # fmt: skip
     lead = file.read(header.index_start, min(4, file.size - header.index_start))
     if lead[0] == _PROTO:
-        read_index(file, header.index_start)  # says what is wrong with it
+        read_index(file, header.index_start)  # raises the error of the damaged index
     return CorruptError(
-        file.path, "no index where the header says that it begins", offset=header.index_start,
+        file.path, "the header does not point to an index", offset=header.index_start,
         expected="a pickled list (80 04 95 or 80 04 5d)", found=lead.hex(" "), remedy=_AGAIN,
     )  # fmt: skip
 
 
 def _no_header(file: File, head: bytes, index: Index, layout: str) -> CorruptError:
-    """An index was found, but what lies before it is not a header and the data."""
+    """Return the error of a file with an index, whose bytes before it are not a header and the documents."""
     if index.start - index.total == 12 and twelve(head) is None:
         return CorruptError(
             file.path, "the token width in the header", offset=8, expected=_WIDTHS, found=head[8:12].hex(" "),
             remedy="The header is damaged; write the file again",
         )  # fmt: skip
-    forced = f"A layout that is known can be forced with {from_option('layout')}"
+    forced = f"If you know the layout, give it with {from_option('layout')}"
     return CorruptError(
         file.path, "the index does not account for the bytes before it", offset=index.start,
         expected=f"a header and documents of {index.total:,} bytes", found=f"{index.start:,} bytes",
@@ -321,7 +330,11 @@ def _no_header(file: File, head: bytes, index: Index, layout: str) -> CorruptErr
 
 
 def _width(file: File, header: Header, index: Index, surplus: int, options: ReadOptions) -> tuple[int, tuple[str, ...]]:
-    """Bytes a token, and what to say when that was inferred."""
+    """Return the bytes per token, and the inferred facts.
+
+    Raises:
+        UnsupportedError: The option `width` contradicts the header.
+    """
     if header.width is not None:
         if options.width not in {None, header.width}:
             raise UnsupportedError(
@@ -336,7 +349,7 @@ def _width(file: File, header: Header, index: Index, surplus: int, options: Read
 
 
 class Shape(NamedTuple):
-    """What has been found out of a pack: layout, bytes a token, bytes by which every length is too large."""
+    """The layout of a pack, its bytes per token, and the bytes by which every length is too large."""
 
     layout: str
     width: int
@@ -344,7 +357,7 @@ class Shape(NamedTuple):
 
 
 def layout_of(header: Header, index: Index, surplus: int) -> str:
-    """The layout in short: by its header and where offsets count from."""
+    """Return the short name of the layout, from the header and the origin of the offsets; see `Anatomy`."""
     if header.size < 12:
         broken = surplus or (index.shifted and index.constant)
         return "P" if header.size == 4 else "A-broken" if broken else "A"
@@ -356,11 +369,11 @@ def layout_of(header: Header, index: Index, surplus: int) -> str:
 
 
 def problems_of(file: File, header: Header, index: Index, shape: Shape) -> Iterator[Problem]:
-    """Everything that is wrong with a pack whose header and index were found."""
+    """Yield all problems of a pack whose header and index were found."""
     yield from _of_header(file, header, index, shape)
     yield from _of_lengths(file, header, index, shape)
     yield from (misplaced := list(_of_offsets(file, header, index, shape)))
-    if any(problem.fatal for problem in misplaced):  # then whence offsets count is not known
+    if any(problem.fatal for problem in misplaced):  # Then the origin of the offsets is not known.
         shape = shape._replace(layout=shape.layout.replace("C", "D"))
     yield from _of_age(file, header, shape)
 
@@ -370,7 +383,7 @@ def _of_header(file: File, header: Header, index: Index, shape: Shape) -> Iterat
     if header.length == real:
         return
     killed = header.length == 0
-    why = "the header says that there is no data" if killed else "the header's data length is not that of the data"
+    why = "the header states 0 bytes of data" if killed else "the data length in the header is not that of the data"
     how = "its writer was killed before its last step" if killed else f"by {header.length - real:+,} bytes"
     yield _corrupt(
         "TF105" if killed else "TF106", file, "the data length in the header", offset=0, expected=real,
@@ -387,7 +400,7 @@ def _of_lengths(file: File, header: Header, index: Index, shape: Shape) -> Itera
     if wrong := index.uneven(shape.width):
         yield _corrupt(
             "TF110", file, f"the length in index entry {wrong.entry:,}", offset=index.position(file, wrong.entry),
-            expected=f"a multiple of {shape.width} bytes a token", found=wrong.found,
+            expected=f"a multiple of {shape.width} bytes per token", found=wrong.found,
             remedy=_DAMAGED if header.width else f"Name the right width with {from_option('width', 'N')}",
         )  # fmt: skip
     if index.empty is not None:
@@ -413,7 +426,7 @@ def _of_offsets(file: File, header: Header, index: Index, shape: Shape) -> Itera
             )  # fmt: skip
     elif index.reordered and index.shifted:
         yield _corrupt(
-            "TF109", file, "the index lists the documents in another order than that in which they lie: entry "
+            "TF109", file, "the index lists the documents in another order than the data: entry "
             f"{index.shifted.entry:,}", offset=index.position(file, index.shifted.entry),
             expected=f"offset {index.shifted.expected:,}", found=index.shifted.found,
             remedy="No Modalities program writes this; sort the index by offset",
@@ -445,7 +458,7 @@ def _merged(file: File, index: Index, wrong: WrongEntry) -> Problem:
 
 
 def _of_age(file: File, header: Header, shape: Shape) -> Iterator[Problem]:
-    """What a right file cannot do today because of its age."""
+    """Yield the problems of a valid file of an older version with the current Modalities."""
     if shape.width == 3:
         yield _corrupt(
             "TF113", file, "tokens of 3 bytes", offset=8, remedy=f"No Modalities version reads them; {_READ}",
@@ -455,17 +468,17 @@ def _of_age(file: File, header: Header, shape: Shape) -> Iterator[Problem]:
         yield never_released(file)
     elif header.big:
         yield _corrupt("TF114", file, f"layout {shape.layout[-1]} is big-endian", offset=0, severity="warning",
-                       remedy=f"Modalities reads it no more since 2024-04; {_READ}")  # fmt: skip
+                       remedy=f"Modalities does not read it since 2024-04; {_READ}")  # fmt: skip
     elif shape.layout.endswith("C"):
         yield _corrupt("TF115", file, "offsets count from the start of the file (layout C): Modalities since 2024-07 "
                        "reads documents 12 bytes late", remedy=_READ, severity="warning")  # fmt: skip
     if header.width is None:
-        yield _corrupt("TF119", file, f"does not store its token width ({shape.width} inferred or named)",
-                       severity="info", remedy=f"{from_option('width', 'N')} says it")  # fmt: skip
+        yield _corrupt("TF119", file, f"does not store its token width ({shape.width} inferred or given)",
+                       severity="info", remedy=f"Give it with {from_option('width', 'N')}")  # fmt: skip
 
 
 def never_released(file: File) -> Problem:
-    """What is said of the layouts P0 .. P3 and of the broken ones of layout A."""
+    """Return the problem of the layouts P0 .. P3, and of broken packs of layout A."""
     return _corrupt("TF120", file, "was written by a version of Modalities that was never released", remedy=_READ,
                     severity="warning")  # fmt: skip
 
@@ -482,23 +495,23 @@ def _corrupt(
     note: str = "",
     severity: str = "error",
 ) -> Problem:
-    """A problem worded as a CorruptError; an error is fatal unless there is a note, which the reader then leaves."""
+    """Return a problem with a `CorruptError`. An error is fatal unless it has a note, which the reader then prints."""
     error = CorruptError(file.path, what, offset=offset, expected=expected, found=found, remedy=remedy)
     return Problem(code, severity, error, fatal=severity == "error" and not note, note=note)
 
 
 SHIFT = 12
-"""What a merge subtracts from the offsets of each further file, in bytes."""
+"""Bytes that a merge subtracts from the offsets of each further file."""
 
-_SMALLEST_ENTRY = 5  # bytes in the pickle
-_ATTEMPTS = 64  # places tried as the beginning of an index
-_BLOCK = 1 << 20
+_SMALLEST_ENTRY = 5  # bytes of an entry in the pickle
+_ATTEMPTS = 64  # byte offsets that are tried as the start of an index
+_BLOCK = 1 << 20  # bytes per read of the search for an index
 
 Ints = NDArray[np.int64]
 
 
 class WrongEntry(NamedTuple):
-    """An entry whose stored offset is not what the lengths before it lead to."""
+    """An entry whose stored offset differs from the sum of the lengths before it."""
 
     entry: int
     expected: int
@@ -509,16 +522,16 @@ class Index(NamedTuple):
     """A decoded index.
 
     Attributes:
-        start, stop: Its bytes in the file.
-        starts: int64[documents + 1], byte at which each document begins, by the lengths, counted from the first one.
-        base: The first stored offset; 0 when there is none.
+        start, stop: The byte offsets of its start and its end in the file.
+        starts: int64[documents + 1], the byte offset of each document from the lengths, relative to the first one.
+        base: The first stored offset; 0 if there is none.
         last_length: Bytes of the last document.
-        shifted: First entry whose offset does not follow from the entry before it.
-        odd: First entry whose offset is off by anything but a multiple of SHIFT.
-        constant: All stored offsets are the same.
-        reordered: The stored offsets tile the data, in another order than that of the entries.
-        bits: All lengths, or-ed: tells which powers of two divide them.
-        empty: First entry of length 0.
+        shifted: The first entry whose offset does not follow from the entry before it.
+        odd: The first entry whose offset is wrong by a number that is not a multiple of SHIFT.
+        constant: True if all stored offsets are the same.
+        reordered: True if the stored offsets cover the data in another order than that of the entries.
+        bits: The bitwise or of all lengths, which shows the powers of two that divide all of them.
+        empty: The first entry of length 0.
     """
 
     start: int
@@ -539,11 +552,11 @@ class Index(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Bytes of all documents."""
+        """Number of bytes of all documents."""
         return int(self.starts[-1])
 
     def uneven(self, width: int) -> WrongEntry | None:
-        """The first document whose length is not a multiple of `width`: `found` is its length."""
+        """Return the first document whose length is not a multiple of `width`; `found` is its length."""
         if width in {1, 2, 4} and not self.bits & width - 1:
             return None
         for a, b in windows(0, self.documents):
@@ -554,15 +567,15 @@ class Index(NamedTuple):
         return None
 
     def position(self, file: File, entry: int) -> int:
-        """The byte at which an entry lies in the file."""
+        """Return the byte offset of an entry in the file."""
         return entry_position(file, self.start, self.stop, entry)
 
 
 def read_index(file: File, start: int) -> Index:
-    """Decode the index that begins at byte `start` and runs to the end of the file.
+    """Decode the index from byte `start` to the end of the file.
 
     Raises:
-        FormatError: It is not a pickled list of pairs of integers, or a document is larger than the file.
+        FormatError: The bytes are not a pickled list of pairs of integers, or a document is larger than the file.
     """
     survey = _Survey(file, start)
     for offsets, lengths in read_entries(file, start, file.size, start, signed=True):
@@ -571,11 +584,11 @@ def read_index(file: File, start: int) -> Index:
 
 
 class _Survey:
-    """One pass over the entries; keeps 8 bytes for each."""
+    """One pass over the entries of an index. Keeps 8 bytes per entry."""
 
     def __init__(self, file: File, start: int) -> None:
         self.file, self.start = file, start
-        # reserved, not touched: the pages that the entries do not fill are given back in `index`
+        # Reserved but not touched: `index` gives back the pages that the entries do not fill.
         self.starts = np.empty((file.size - start) // _SMALLEST_ENTRY + 2, np.int64)
         self.starts[0] = 0
         self.count, self.total, self.bits, self.last_length = 0, 0, 0, 0
@@ -584,7 +597,7 @@ class _Survey:
         self.odd: WrongEntry | None = None
         self.empty: int | None = None
         self.least = 0
-        self.balance = 0  # of hashes of where runs of entries begin and end
+        self.balance = 0  # hashes of the starts of runs of entries, minus hashes of their ends
 
     def add(self, offsets: Ints, lengths: Ints) -> None:
         self._check_lengths(lengths)
@@ -621,7 +634,7 @@ class _Survey:
         odd = np.flatnonzero((shifts - self.base) % SHIFT)
         if len(odd):
             self.odd = self.odd or self._wrong_entry(first, int(odd[0]), offsets, window)
-        ends = window[steps] + np.concatenate(([self.last_shift], shifts))[steps]  # where the runs before end
+        ends = window[steps] + np.concatenate(([self.last_shift], shifts))[steps]  # the ends of the runs before
         self.balance += int(_mixed(offsets[steps]).sum()) - int(_mixed(ends).sum())
         self.last_shift = int(shifts[-1])
 
@@ -645,10 +658,10 @@ class _Survey:
         )
 
     def _tiles(self) -> bool:
-        """Whether the stored intervals, put in order, follow on each other without gaps.
+        """Return True if the sorted stored intervals cover the data without gaps and overlaps.
 
-        They do when the places where they begin are those where they end, but for the outermost two; sums of hashes
-        compare the two sets without keeping them.
+        That is so if the set of their starts equals the set of their ends, except the first start and the last end.
+        Sums of hashes compare the two sets without keeping them.
         """
         begins, ends = [self.base, self.least + self.total], [self.total + self.last_shift, self.least]
         hashes = _mixed(np.array(begins + ends)).tolist()
@@ -656,7 +669,7 @@ class _Survey:
 
 
 def _mixed(places: Ints) -> NDArray[np.uint64]:
-    """A hash of each place (the finaliser of splitmix64)."""
+    """Return a hash of each number (the finalizer of splitmix64)."""
     x = places.astype(np.int64).view(np.uint64)
     x = (x ^ x >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ x >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
@@ -664,7 +677,7 @@ def _mixed(places: Ints) -> NDArray[np.uint64]:
 
 
 def find_index(file: File) -> Index | None:
-    """The index of a pack whose header does not tell where it is: the last one that ends where the file does."""
+    """Return the last index that ends with the file, without using the header; None if there is none."""
     if not file.size or file.read(file.size - 1, 1) != b".":
         return None
     for attempt, start in enumerate(_beginnings(file)):
@@ -678,7 +691,7 @@ def find_index(file: File) -> Index | None:
 
 
 def _beginnings(file: File) -> Iterator[int]:
-    """Places at which a pickled list may begin, from the end of the file."""
+    """Yield the byte offsets at which a pickled list may begin, from the end of the file."""
     for stop in range(file.size, 0, -_BLOCK):
         start = max(0, stop - _BLOCK)
         held = file.read(start, min(file.size - start, _BLOCK + 16)) + bytes(16)
@@ -689,16 +702,17 @@ def _beginnings(file: File) -> Iterator[int]:
                 yield start + hit
 
 
-_ENDINGS = 4096
+_ENDINGS = 4096  # documents whose last bytes are compared
 _ALMOST_ALL = 0.9
-_DEFAULT = 4
+_DEFAULT = 4  # bytes per token
 
 
 def infer_width(file: File, begin: int, index: Index) -> int:
-    """The widest of 4, 2 and 1 bytes that divides every length and under which (almost) all documents end alike.
+    """Infer the bytes per token: the largest of 4, 2 and 1 that divides all lengths and gives equal last tokens.
 
-    They end with the separator, so its bytes repeat; a width too large takes in part of the token before, which
-    varies. Layout A was written with 4 bytes unless a program asked for another width; that is the default as well.
+    At least 90% of the documents must end with the same token, as they end with the separator. With a width that is too
+    large, the last token contains bytes of the token before it, which vary. The default is 4 bytes, as in most packs of
+    layout A.
     """
     endings = _endings(file, begin, index)
     for width in (4, 2, 1):
@@ -709,7 +723,7 @@ def infer_width(file: File, begin: int, index: Index) -> int:
 
 
 def _endings(file: File, begin: int, index: Index) -> list[bytes]:
-    """The last four bytes (or fewer) of documents spread over the file."""
+    """Return the last four bytes (or fewer) of documents spread over the file."""
     count = index.documents
     looked = np.unique(np.linspace(0, count - 1, min(count, _ENDINGS)).astype(np.int64)).tolist() if count else []
     endings = []

@@ -10,7 +10,7 @@ from tokfmt.core.options import option
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read a pack."""
+    """Options for reading a pack."""
 
     layout: Literal["auto", "A", "B", "C", "D", "P0", "P1", "P2", "P3"] = option(
         "auto", "layout of the header; P0 is a stream of 4-byte big-endian IDs without header and index"
@@ -20,7 +20,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How to write a pack."""
+    """Options for writing a pack."""
 
     layout: Literal["D", "A"] = option(
         "D", "D, which Modalities reads since 2024-07, or A, the older one that its documentation describes"
@@ -28,6 +28,6 @@ class WriteOptions:
     width: Literal[1, 2, 4] | None = option(None, "bytes per token; auto: the fewest that hold the largest ID (A: 4)")
     eos: Literal["always", "if-missing", "none"] = option(
         "always",
-        "end every document with the separator, or only those that do not end with it already "
-        "(as Modalities does since 2025-01; a document's own final separator is then not told apart), or none",
+        "separator after each document, only if it does not end with it already, or none "
+        "(if-missing, as Modalities does since 2025-01, merges a final separator of a document with the added one)",
     )

@@ -1,4 +1,4 @@
-"""The pickled list of (offset, length) that Modalities keeps in `.pbin` and `.idx` files, without a pickle machine.
+"""Read and write the pickled list of (offset, length) of Modalities' `.pbin` and `.idx` files without an unpickler.
 
     stream   80 v | [95 u64] | 5d memo | batches | 2e        v = 2 .. 5; protocol 4 is what CPython 3.8-3.13 write
     batch    28 entries 65                                   MARK, up to 1,000 entries, APPENDS
@@ -8,11 +8,11 @@
     memo     94 | 71 u8 | 72 u32 | nothing                   MEMOIZE; BINPUT and LONG_BINPUT before protocol 4
     frame    95 u64                                          at any opcode border, also between the integers of a pair
 
-Decoding is an allow-list: whatever is not in this table is refused, so that no file can execute, import or allocate
-anything. Encoding gives the very bytes of CPython's `pickle.dumps(entries, protocol=4)`: frames are closed at the first
-integer border at or after 64 KiB; the empty list (`80 04 5d 94 2e`) has no frame, which would hold fewer than 4 bytes.
+The decoder accepts only what is in this table, so no file can execute code, import a name or allocate memory. The
+encoder gives the bytes of CPython's `pickle.dumps(entries, protocol=4)`: a frame ends at the first integer border at or
+after 64 KiB. The empty list (`80 04 5d 94 2e`) has no frame, as it would hold fewer than 4 bytes.
 
-Both directions stream: memory does not grow with the number of entries.
+Both directions stream: memory does not depend on the number of entries.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ from tokfmt.formats.pickled_index.decode import (
 __all__ = ["EntryTable", "Stretch", "entry_position", "read_entries", "start_fields", "write_entries"]
 
 _BATCH = 1000  # entries between MARK and APPENDS
-_FRAME = 1 << 16  # a frame is closed at the first integer at or after this many bytes
-_SMALLEST_FRAME = 4
-_WINDOW = 1 << 14  # entries encoded at once: the tables stay in cache
+_FRAME = 1 << 16  # bytes after which a frame ends, at the next integer
+_SMALLEST_FRAME = 4  # bytes
+_WINDOW = 1 << 14  # entries per step of encoding: the tables stay in cache
 
 
 def write_entries(count: int, batches: Iterable[tuple[Ints, Ints]]) -> Iterator[bytes]:
-    """Stream the bytes of `pickle.dumps([(offset, length), ...], protocol=4)`.
+    """Yield the bytes of `pickle.dumps([(offset, length), ...], protocol=4)`.
 
     Args:
-        count: Number of entries; known beforehand because a single entry is written differently.
-        batches: offsets int64[n], lengths int64[n], as many as there are entries in all.
+        count: Number of entries, which is needed first because a single entry has another encoding.
+        batches: Offsets int64[n] and lengths int64[n]; `count` entries in all.
 
     Yields:
         Pieces of the pickle, in order.
@@ -77,19 +77,19 @@ def write_entries(count: int, batches: Iterable[tuple[Ints, Ints]]) -> Iterator[
             yield from frames.add(*_encoded(offsets[part], lengths[part], done, count))
             done += len(offsets[part])
     if done != count:
-        raise ValueError(f"{count} entries were announced, {done} given")
+        raise ValueError(f"the batches hold {done} entries (expected {count})")
     yield from frames.finish(bytes([STOP]))
 
 
 class _Frames:
-    """Cuts a stream of bytes into frames."""
+    """A stream of bytes that is cut into frames."""
 
     def __init__(self) -> None:
         self._held: list[bytes] = []
         self._size = 0
 
     def add(self, content: NDArray[np.uint8], borders: Ints) -> Iterator[bytes]:
-        """Append bytes; `borders` are the places in them at which a frame may be closed, ascending."""
+        """Append bytes and yield complete frames; `borders` are the ascending offsets at which a frame may end."""
         start = 0
         while True:
             k = int(np.searchsorted(borders, start + _FRAME - self._size))
@@ -117,12 +117,12 @@ class _Frames:
 
 _CLOSE = int.from_bytes([TUPLE2, MEMOIZE, APPENDS, MARK], "little")
 _CLOSE_SINGLE = int.from_bytes([TUPLE2, MEMOIZE, APPEND], "little")
-_PLAIN, _LAST, _BORDER = 2, 3, 4  # bytes of it that count: in a batch, at the end, between two batches
+_PLAIN, _LAST, _BORDER = 2, 3, 4  # bytes of it that are used: in a batch, at the end, between two batches
 
-# by kind of integer: bytes in all, and the first byte or two
+# For each kind of integer: its size in bytes, and its first byte or two.
 _SIZES = np.array([2, 3, 5, 7, 8, 9, 10], np.int64)
 _HEADS = np.array([BININT1, BININT2, BININT, *(LONG1 | n << 8 for n in (5, 6, 7, 8))], np.uint64)
-_LIMITS = (8, 16, 31, 39, 47, 55)  # bits of a magnitude from which on the next kind begins
+_LIMITS = (8, 16, 31, 39, 47, 55)  # bits of a magnitude that need the next kind
 _BINT, _LONG = 2, 3
 _WORD = 8
 
@@ -131,10 +131,13 @@ Sizes = Ints | int
 
 
 def _encoded(offsets: Ints, lengths: Ints, first: int, count: int) -> tuple[NDArray[np.uint8], Ints]:
-    """Bytes of some entries, of which the first is number `first` of `count`, and where their integers begin.
+    """Encode some entries; the first is entry `first` of `count`.
 
-    What an entry consists of is laid out as words of 8 bytes. Each word is written where its bytes belong, in order:
-    those of its bytes that do not count are written over by the next.
+    The parts of an entry are words of 8 bytes. Each word is written at its byte offset, in order, and the next word
+    overwrites its unused bytes.
+
+    Returns:
+        The bytes, and the offsets of the integers in them.
     """
     close = np.full(len(offsets), _PLAIN, np.int64)
     close[_BATCH - 1 - first % _BATCH :: _BATCH] = _BORDER
@@ -156,12 +159,12 @@ def _encoded(offsets: Ints, lengths: Ints, first: int, count: int) -> tuple[NDAr
 
 
 def _integers(values: Ints) -> list[tuple[Words, Sizes]]:
-    """The first eight bytes of each integer as a word, and how many of them count; the last two too where needed."""
+    """Return the first eight bytes of each integer as a word, with the number of used bytes, and the rest if needed."""
     word = values.view(np.uint64)
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
     kind: Any = _kind_of(low)
     if low < 0 or kind != _kind_of(high):
-        magnitude = values ^ (values >> 63)  # of a negative value: ~value, which has the bits that matter
+        magnitude = values ^ (values >> 63)  # ~value for a negative value, which has the bits that decide
         top = max(high, ~low)
         kind = np.zeros(len(values), np.uint8)
         for bits in _LIMITS:
@@ -178,5 +181,5 @@ def _integers(values: Ints) -> list[tuple[Words, Sizes]]:
 
 
 def _kind_of(value: int) -> int:
-    """Which of the kinds a number is that is not negative."""
+    """Return the kind of a number that is not negative."""
     return sum(value >= 1 << bits for bits in _LIMITS)

@@ -1,6 +1,6 @@
-"""Decode a pickled list of (offset, length): its opcodes, its entries in order, and any stretch of them by number.
+"""Decode a pickled list of (offset, length): its opcodes, all entries in order, or an interval of entries by number.
 
-Runs of regular entries are recognised at once with numpy; everything else is walked step by step.
+numpy recognizes runs of regular entries in one step; everything else is decoded opcode by opcode.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ DANGEROUS = {
     0x98: ("READONLY_BUFFER", "asks the program for memory"),
     0x8B: ("LONG4", "holds an integer of up to 2 GiB"),
 }
-"""Opcodes that execute something or may exhaust memory: name, and what it does."""
+"""Opcodes that execute code or may exhaust memory: the name and the effect of each."""
 
 OTHER = {
     PROTO: "a second protocol header (PROTO)",
@@ -95,25 +95,25 @@ OTHER = {
     0x6A: "a reference to an earlier object (LONG_BINGET)",
     0x70: "PUT",
 }
-"""Every other opcode of pickle, as it is named in a message."""
+"""The words for every other opcode of pickle in messages."""
 
 
-# The regular entries of a window at once, with numpy.
+# Regular entries of a window, which numpy recognizes in one step.
 #
 # Every entry ends with TUPLE2 MEMOIZE (86 94), but these two bytes occur inside integers as well. An entry is accepted
-# only if it starts where a proven entry ended and its two integers end exactly at such a pair of bytes; whatever else
-# lies in between (frames, integers of seven bytes and more, negative ones) is left to the scalar walk.
+# only if it starts at the end of an accepted entry, and its two integers end exactly at such a pair of bytes. `Walk`
+# decodes everything else: frames, integers of seven bytes and more, negative ones.
 
 PADDING = 32
-"""Bytes that must follow the window's own in its buffer: two integers are loaded as words before they are checked."""
+"""Bytes that must follow a window in its buffer: two integers are loaded as words before they are checked."""
 
 Ints = NDArray[np.int64]
 
-# what an integer is, by its opcode; LONG1 with n bytes is 256 + n
+# Facts of an integer by its opcode; LONG1 with n bytes is 256 + n.
 _SIZE = np.zeros(512, np.int64)
 _SHIFT = np.zeros(512, np.uint64)
 _MASK = np.zeros(512, np.uint64)
-_LARGEST = np.zeros(512, np.uint64)  # the sign bit of BININT and LONG1 is left to the scalar walk
+_LARGEST = np.zeros(512, np.uint64)  # `Walk` decodes integers with the sign bit of BININT and LONG1
 for _key, _head, _bytes, _signed in (
     (BININT1, 1, 1, 0),
     (BININT2, 1, 2, 0),
@@ -130,8 +130,8 @@ class Run(NamedTuple):
     """Consecutive entries.
 
     Attributes:
-        offsets, lengths: int64[n].
-        starts: int64[n], where each begins in the window.
+        offsets, lengths: int64[n], the two integers of each.
+        starts: int64[n], the offset of each entry in the window.
     """
 
     offsets: Ints
@@ -139,14 +139,14 @@ class Run(NamedTuple):
     starts: Ints
 
 
-class Recognised:
-    """The candidates of one window, and the chains of entries that lead through them."""
+class Recognized:
+    """The regular entries of one window: possible ends of entries, and the runs of entries that they prove."""
 
     def __init__(self, buffer: bytes, first: int, stop: int) -> None:
-        """Look at `buffer[first:stop]`, where an entry of a batch begins at `first`; PADDING bytes follow `stop`."""
+        """Search `buffer[first:stop]`; an entry of a batch begins at `first`, and PADDING bytes follow `stop`."""
         raw = np.frombuffer(buffer, np.uint8)
         words: NDArray[np.uint64] = np.ndarray((len(buffer) - 7,), "<u8", buffer, strides=(1,))
-        last = max(first, stop - 3)  # the two bytes after TUPLE2 MEMOIZE are looked at as well
+        last = max(first, stop - 3)  # The two bytes after TUPLE2 MEMOIZE are compared as well.
         pairs = (raw[first:last] == TUPLE2) & (raw[first + 1 : last + 1] == MEMOIZE)
         self._ends = np.flatnonzero(pairs) + first
         after = self._ends + 2
@@ -158,7 +158,7 @@ class Recognised:
         self._breaks = np.flatnonzero(self._tuples != self._ends)
 
     def take(self, at: int) -> tuple[list[Run], int]:
-        """The runs of entries from `at` on, where an entry begins, and where the first one not recognised begins."""
+        """Return the runs of entries from the entry at offset `at` on, and the offset of the first unproven entry."""
         runs: list[Run] = []
         i, total = int(np.searchsorted(self._starts, at)), len(self._ends)
         while i < total and self._starts[i] == at:
@@ -168,7 +168,7 @@ class Recognised:
                 runs.append(self._run(i, stop))
                 i, at = stop, int(self._starts[stop])
                 continue
-            end = int(self._tuples[i])  # candidates inside this entry are skipped when it ends at a later one
+            end = int(self._tuples[i])  # If the entry ends at a later candidate, those inside it are skipped.
             k = int(np.searchsorted(self._ends, end))
             if end < 0 or k == total or self._ends[k] != end:
                 break
@@ -181,7 +181,7 @@ class Recognised:
 
 
 def _integers_at(words: NDArray[np.uint64], at: Ints) -> tuple[Ints, Ints, NDArray[np.bool_]]:
-    """Value of the integer at each position, where it ends, and whether it is one that is known here."""
+    """Return the value of the integer at each offset, the offset of its end, and True if it is a regular integer."""
     word = words[at]
     key = (word & np.uint64(0xFF)).view(np.int64)
     long = key == LONG1
@@ -192,21 +192,21 @@ def _integers_at(words: NDArray[np.uint64], at: Ints) -> tuple[Ints, Ints, NDArr
     return value.view(np.int64), at + size, (size > 0) & (value <= _LARGEST[key])
 
 
-# One pass, over everything.
+# One pass over all opcodes.
 
-# bytes: the index of 100,000 documents is one read, and a look at a few entries reads less than 2 MiB
+# Bytes per read: the index of 100,000 documents takes one read, and reading a few entries takes less than 2 MiB.
 _BUFFER = 15 << 16
-_SMALL = 64  # bytes: a rest of a frame that is shorter is walked
-_BURST = 256  # entries walked, where few are regular, before looking for regular ones again
-_ENTRIES = 1 << 16  # entries yielded at once
+_SMALL = 64  # bytes of the rest of a frame, below which it is decoded opcode by opcode
+_BURST = 256  # entries decoded opcode by opcode, if few are regular, before the next search for regular ones
+_ENTRIES = 1 << 16  # entries per batch that is yielded
 
 _CUT = "The file was cut, or its writer was killed: copy or write it again"
 _CHANGED = "The index is damaged, or was not written by Modalities: write it again"
-_PAIRS = "An index holds pairs of integers and nothing else: it is damaged, or of another program"
+_PAIRS = "An index holds pairs of integers and nothing else: it is damaged, or another program wrote it"
 
 
 class Entries(NamedTuple):
-    """Offsets, lengths, and the byte in the file at which each entry begins; int64[n] each."""
+    """Offsets, lengths, and the byte offset of each entry in the file; int64[n] each."""
 
     offsets: Ints
     lengths: Ints
@@ -216,23 +216,24 @@ class Entries(NamedTuple):
 def read_entries(
     file: File, start: int, stop: int, most: int, *, signed: bool = False, cut: bool = False
 ) -> Iterator[tuple[Ints, Ints]]:
-    """Stream the entries of a pickled list of (offset, length), some ten thousands at a time.
+    """Yield the entries of a pickled list of (offset, length) in batches of some ten thousands.
 
     Args:
-        file: Where the pickle lies.
-        start, stop: Its bytes; the STOP opcode must be the last of them.
-        most: How many entries there can be at most; more raise CorruptError.
-        signed: Admit negative offsets, which one known merge bug wrote. Lengths are never negative.
-        cut: The file ends inside the pickle, else it is corrupt: give the entries that are complete.
+        file: The file that holds the pickle.
+        start: The byte offset of the pickle.
+        stop: The byte offset of its end; the STOP opcode must be its last byte.
+        most: The largest number of entries; more raise `CorruptError`.
+        signed: Accept negative offsets, which a bug of a merge wrote. Lengths are never negative.
+        cut: The pickle ends too early: yield its complete entries. If it does not, `CorruptError` is raised.
 
     Yields:
-        offsets int64[n], lengths int64[n].
+        Offsets int64[n] and lengths int64[n].
 
     Raises:
-        UnsafeError: An opcode that would execute something or exhaust memory. Nothing was executed.
-        CorruptError: Anything else but a list of pairs of integers 0 .. 2^63-1.
+        UnsafeError: An opcode would execute code or exhaust memory. Nothing was executed.
+        CorruptError: The pickle is not a list of pairs of integers 0 .. 2^63-1.
         TruncatedError: The pickle ends too early.
-        UnsupportedError: Protocol 0, 1, or one after 5.
+        UnsupportedError: The protocol is 0, 1, or above 5.
     """
     walk = Walk(file, start, stop, most, signed=signed, cut=cut)
     try:
@@ -249,7 +250,7 @@ def read_entries(
 
 
 def entry_position(file: File, start: int, stop: int, number: int) -> int:
-    """The byte in the file at which entry `number` (from 0) of a pickled list begins, for messages."""
+    """Return the byte offset in the file of entry `number` (from 0) of a pickled list, for messages."""
     before = 0
     for entries in Walk(file, start, stop, stop - start, signed=True).batches():
         if number < before + len(entries.positions):
@@ -263,16 +264,16 @@ class Walk:
 
     def __init__(self, file: File, start: int, stop: int, most: int, *, signed: bool, cut: bool = False) -> None:
         self.file, self.start, self.stop, self.most, self.signed, self.cut = file, start, stop, most, signed, cut
-        self.at = start  # in the file
+        self.at = start  # byte offset in the file
         self.count = 0
         self._listed = False
-        self._limit = stop  # the end of the frame, or of the pickle outside of frames
+        self._limit = stop  # end of the frame, or, outside of frames, of the pickle
         self._framed = False
         self._base, self._held, self._data = start, 0, b""
         self._runs: list[Entries] = []
         self._walked: list[tuple[int, int, int]] = []
         self._pending = 0
-        self._view: Recognised | None = None
+        self._view: Recognized | None = None
         self._view_stop = 0
 
     def batches(self) -> Iterator[Entries]:
@@ -294,24 +295,24 @@ class Walk:
             yield self._flush()
 
     def take(self, at: int, number: int, count: int) -> Entries:
-        """At least `count` entries from `number` on, which is known to begin at byte `at`, whatever batch it is in."""
+        """Return at least `count` entries from entry `number` on, which begins at byte offset `at`."""
         self.at, self.count, self._listed = at, number, True
         while self._pending < count:
-            self._recognised()
+            self._take_regular()
             if self._pending < count and (opcode := self._opcode()) not in {MARK, APPEND, APPENDS}:
                 self._entry(opcode, "an entry (an integer)")
         return self._flush()
 
     def left(self) -> Entries | None:
-        """The entries that were read before an error, and not yielded yet."""
+        """Return the entries that were read before an error and not yielded yet; None if there are none."""
         return self._flush() if self._pending or self._walked else None
 
     def _head(self) -> None:
         version = self._bytes(2) if self.stop - self.start >= 2 else b""
         if version[:1] != bytes([PROTO]):
             raise CorruptError(
-                self.file.path, "no pickled index", offset=self.start, expected="a pickle of protocol 2 to 5 (80 04)",
-                found=version.hex(" ") or "nothing", remedy=_CUT,
+                self.file.path, "is not a pickled index", offset=self.start,
+                expected="a pickle of protocol 2 to 5 (80 04)", found=version.hex(" ") or "nothing", remedy=_CUT,
             )  # fmt: skip
         if not 2 <= version[1] <= 5:
             raise UnsupportedError(
@@ -322,12 +323,12 @@ class Walk:
         self._listed = True
         self._memo()
 
-    # regular entries
+    # Regular entries
 
     def _batch(self) -> Iterator[Entries]:
-        """The entries after a MARK, and of the batches that follow directly."""
+        """Yield the entries after a MARK, and those of the batches that follow directly."""
         while True:
-            few = self._recognised() < _BURST // 8
+            few = self._take_regular() < _BURST // 8
             for _ in range(_BURST if few and self._inside_view() else 1):
                 opcode = self._opcode()
                 if opcode == APPENDS:
@@ -336,8 +337,8 @@ class Walk:
             if self._pending >= _ENTRIES:
                 yield self._flush()
 
-    def _recognised(self) -> int:
-        """Take as many regular entries as there are from here; how many that was."""
+    def _take_regular(self) -> int:
+        """Take the regular entries that follow directly; return their number."""
         if not self._inside_view() and not self._look():
             return 0
         view = self._view
@@ -353,14 +354,14 @@ class Walk:
         return self._view is not None and self.at < self._view_stop - _SMALL
 
     def _look(self) -> bool:
-        """Recognise what is held of this frame; False when that is too little to be worth it."""
+        """Search the buffer for regular entries of this frame; return False if too little of the frame is left."""
         if self._held - (self.at - self._base) < min(self._limit - self.at, _BUFFER // 2):
             self._load()
         first = self.at - self._base
         stop = min(self._held, self._limit - self._base)
         if stop - first < 2 * _SMALL:
             return False
-        self._view, self._view_stop = Recognised(self._data, first, stop), self._base + stop
+        self._view, self._view_stop = Recognized(self._data, first, stop), self._base + stop
         return True
 
     def _keep(self, run: Run) -> None:
@@ -369,7 +370,7 @@ class Walk:
         self._runs.append(Entries(run.offsets, run.lengths, run.starts + self._base))
 
     def _settle(self) -> None:
-        """Turn the entries that were walked into arrays."""
+        """Convert the entries that were decoded one by one to arrays."""
         if self._walked:
             table = np.array(self._walked, np.int64).T
             self._runs.append(Entries(table[0], table[1], table[2]))
@@ -389,7 +390,7 @@ class Walk:
                 expected=f"at most {self.most:,}", remedy=_CHANGED,
             )  # fmt: skip
 
-    # everything else, step by step
+    # Everything else, opcode by opcode
 
     def _entry(self, opcode: int, wanted: str) -> None:
         at = self.at - 1
@@ -420,16 +421,16 @@ class Walk:
         return value
 
     def _memo(self) -> None:
-        """Skip what stores the object just made for later use, if anything does."""
+        """Skip the opcode that stores the last object in the memo, if there is one."""
         opcode = self._after_frames()
         if opcode not in {MEMOIZE, BINPUT, LONG_BINPUT}:
             return
         at = self.at
         self.at += 1
         index = int.from_bytes(self._bytes({BINPUT: 1, LONG_BINPUT: 4}.get(opcode, 0)), "little")
-        if index > self.count + 1:  # unpicklers allocate a table of that size: 9 bytes would take gigabytes
+        if index > self.count + 1:  # Unpicklers allocate a table of that size: 9 bytes could take gigabytes.
             raise UnsafeError(
-                self.file.path, "a pickle opcode that makes unpicklers allocate memory for nothing", offset=at,
+                self.file.path, "a pickle opcode that makes unpicklers allocate unused memory", offset=at,
                 expected=f"a memo index of at most {self.count + 1:,}", found=index,
                 remedy="The file is damaged or hostile: do not load it with pickle",
             )  # fmt: skip
@@ -440,7 +441,7 @@ class Walk:
             raise self._refused(opcode, max(at, self.at - 1), words)
 
     def _opcode(self) -> int:
-        """The next opcode that is not a FRAME."""
+        """Return the next opcode that is not a FRAME, and move past it."""
         opcode = self._after_frames()
         self.at += 1
         return opcode
@@ -457,7 +458,7 @@ class Walk:
         return self._data[index]
 
     def _after_frames(self) -> int:
-        """Enter the frame that begins here, if one does (or the last of several); the opcode that comes then."""
+        """Enter the frame that begins here, or the last of several; return the opcode after it."""
         while (opcode := self._peek()) == FRAME:
             at = self.at
             if self._framed:
@@ -478,7 +479,7 @@ class Walk:
         return opcode
 
     def _bytes(self, count: int) -> bytes:
-        """The next `count` bytes, of the same opcode."""
+        """Return the next `count` bytes of the same opcode."""
         at, end = self.at, self.at + count
         if end > self._limit:
             if not self._framed or (self.cut and self._limit == self.stop):
@@ -497,7 +498,7 @@ class Walk:
         self._data = self.file.read(self._base, self._held) + bytes(PADDING)
         self._view = None
 
-    # what is said
+    # Errors
 
     def _ended(self) -> TruncatedError:
         return TruncatedError(
@@ -507,7 +508,7 @@ class Walk:
 
     def _number(self, at: int, value: int) -> CorruptError:
         return CorruptError(
-            self.file.path, f"index entry {self.count:,} holds a number that is no offset or length", offset=at,
+            self.file.path, f"index entry {self.count:,} holds a number that is not an offset or length", offset=at,
             expected="0 to 2^63-1", found=value if abs(value) < 1 << 63 else f"one of {value.bit_length():,} bits",
             remedy=_CHANGED,
         )  # fmt: skip
@@ -519,19 +520,19 @@ class Walk:
                 self.file.path, f"the index holds the pickle opcode {name}, which {does},", offset=at, expected=wanted,
                 remedy="Nothing of it was run; do not load this file with pickle",
             )  # fmt: skip
-        found = OTHER.get(opcode, f"the byte {opcode:02x}, which is no pickle opcode")
+        found = OTHER.get(opcode, f"the byte {opcode:02x}, which is not a pickle opcode")
         what = f"index entry {self.count:,}" if self._listed else "the pickled index"
         return CorruptError(self.file.path, what, offset=at, expected=wanted, found=found, remedy=_PAIRS)
 
 
-# Any stretch of the entries of a pickled index, of any length, without holding them: for people who look.
+# Intervals of entries by number, without all entries in memory: for `show --raw` and the browser.
 #
-# One pass, made only as far as somebody asks for, leaves a mark at every 4,096th entry; a stretch is decoded from the
-# mark before it. 100 million entries leave 24,000 marks.
+# One pass, which goes only as far as needed, keeps a mark at every 4,096th entry. An interval is decoded from the mark
+# before it. 100 million entries have 24,000 marks.
 
-_STEP = 1 << 12
+_STEP = 1 << 12  # entries between two marks
 _MOST = 1 << 62
-_ENTRY = 64  # bytes: no entry that is admitted takes more
+_ENTRY = 64  # bytes of the longest entry
 _INTEGERS = {BININT1: 2, BININT2: 3, BININT: 5}
 _MEMOS = {MEMOIZE: 1, BINPUT: 2, LONG_BINPUT: 5}
 
@@ -540,9 +541,9 @@ class Stretch(NamedTuple):
     """Consecutive entries; int64[n] each.
 
     Attributes:
-        offsets, lengths: As stored.
-        positions: Where each begins in the file, in bytes.
-        before: Sum of the lengths of all entries before each.
+        offsets, lengths: The two integers of each entry, as stored.
+        positions: The byte offset of each entry in the file.
+        before: The sum of the lengths of all entries before each.
     """
 
     offsets: Ints
@@ -555,9 +556,10 @@ class EntryTable:
     """The entries of a pickled index by number. Threads may share it.
 
     Attributes:
-        file, start, stop: Where the pickle lies.
-        error: What ended the pass over it too early, once that was met.
-        jump: The first entry that does not begin where the one before it ends, once it was met.
+        file: The file that holds the pickle.
+        start, stop: The byte offsets of its start and its end.
+        error: The error that ended the pass too early; None until it is found.
+        jump: The first entry that does not begin at the end of the entry before it; None until it is found.
     """
 
     def __init__(self, file: File, start: int, stop: int) -> None:
@@ -577,17 +579,17 @@ class EntryTable:
 
     @property
     def count(self) -> int:
-        """Number of entries, up to the first that is damaged. Reads all of them the first time."""
+        """Number of entries before the first damaged one. The first call reads all of them."""
         return self._known_to(_MOST)
 
     @property
     def total(self) -> int:
-        """Sum of all lengths. Reads all entries the first time."""
+        """Sum of all lengths. The first call reads all entries."""
         self._known_to(_MOST)
         return self._sum
 
     def read(self, first: int, last: int) -> Stretch:
-        """Entries `first <= i < last`, as many of them as there are. Reads no further than the last."""
+        """Return those of the entries `first <= i < last` that exist. Reads no further than `last`."""
         last = min(last, self._known_to(last))
         if not 0 <= first < last:
             return Stretch(*np.empty((4, 0), np.int64))
@@ -599,7 +601,7 @@ class EntryTable:
         return Stretch(offsets[skip:], lengths[skip:], positions[skip:], before[skip:])
 
     def _known_to(self, wanted: int) -> int:
-        """Read on until so many entries are known, or all there are; how many are."""
+        """Read on until `wanted` entries are known, or all; return the number of known entries."""
         with self._lock:
             while self._known < wanted and not self._ended:
                 self._take(self._next())
@@ -629,7 +631,7 @@ class EntryTable:
         self._sum += int(sums[-1])
 
     def size(self, position: int) -> int:
-        """Bytes of the entry that begins at `position`, frames inside it included."""
+        """Return the bytes of the entry at byte offset `position`, with frames inside it."""
         raw = self.file.read(position, min(_ENTRY, self.stop - position))
         at = 0
         for _ in range(2):
@@ -645,12 +647,12 @@ def _after_frame(raw: bytes, at: int) -> int:
 
 
 def start_fields(file: File, start: int, stop: int) -> list[Field]:
-    """What a pickled index begins with: protocol, frame, list."""
+    """Return the fields of the beginning of a pickled index: protocol, frame, list."""
     raw = file.read(start, min(16, stop - start))
     known = len(raw) > 1 and raw[0] == PROTO and 2 <= raw[1] <= 5
     found = [
         Field("protocol", start, min(2, len(raw)), f"pickle protocol {raw[1]}" if known else raw[:2].hex(" "),
-              "" if known else "should be 80 and 2 to 5: no pickled index begins here", wrong=not known)
+              "" if known else "should be 80 and 2 to 5, as a pickled index begins", wrong=not known)
     ]  # fmt: skip
     if not known:
         return found

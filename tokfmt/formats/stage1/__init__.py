@@ -1,16 +1,16 @@
-"""Stage-1 packed blocks: raw token streams in whole samples, no header.
+"""Stage-1 packed blocks: raw token streams in whole samples, without a header.
 
     file      bytes                       content
-    block     samples · 8,192 · 4         int32 little-endian token ids, 0..2^31-1
+    block     samples · 8,192 · 4         int32 little-endian token IDs, 0..2^31-1
     ...       62,500 samples at most      = 512,000,000 tokens = 2,048,000,000 bytes; only the last block is shorter
 
 - Files of a directory are `stage1_block_0000.bin`, `stage1_block_0001.bin`, ...; their concatenation is one stream.
-- A separator (EOS; 50256, GPT-2's) follows every document; documents run on across samples, batches (125 samples) and
-  blocks. Padding is EOS at the end of the last sample. Nothing else is stored: no index, no counts, no checksum.
-- Samples of a recipe are stored as they are; then only the manifest says that each is a sequence (see `core.rows`), and
-  without it they are read as the stream that blocks are.
-- Runs of EOS are padding or empty documents, which cannot be told apart: reading drops them, writing refuses empty
-  sequences (`--allow-loss empty-sequences`).
+- A separator (EOS; 50256, GPT-2's) follows every document. Documents continue across samples, batches (125 samples) and
+  blocks. Padding is EOS at the end of the last sample. There is no index, no count and no checksum.
+- Samples of a recipe are stored as they are. Only the manifest states that each is a sequence (see `core.rows`).
+  Without it, blocks are read as one stream.
+- A run of EOS may be padding or empty documents. Reading drops such runs, and writing refuses empty sequences
+  (`--allow-loss empty-sequences`).
 
 Source: the public dataset card of a stage-1 packed pretraining dataset.
 """
@@ -41,21 +41,21 @@ from tokfmt.formats.stage1.blocks import GPT2_EOS, MEMBER, NAME, TOKEN, numberin
 from tokfmt.formats.stage1.check import CODES, findings
 from tokfmt.formats.stage1.options import SAMPLE, ReadOptions, WriteOptions
 
-_UPSTREAM = 4 * SAMPLE * 62_500  # bytes of a block before the last
-_FIRST_IDS = 8  # of a sample, in --raw
+_UPSTREAM = 4 * SAMPLE * 62_500  # bytes of a complete block
+_FIRST_IDS = 8  # IDs of a sample that `show --raw` prints
 
 
 class Stage1Reader(FlatReader):
-    """The stored stream of one or more blocks, or its samples."""
+    """A reader of the stored stream of one or more blocks, or of its samples."""
 
     seq_len: int
 
     def tokens(self, start: int, stop: int) -> Tokens:
         try:
             return super().tokens(start, stop)
-        except CorruptError as error:  # ids of another width or byte order are negative where they are not int32
+        except CorruptError as error:  # IDs of another width or byte order may be negative as int32.
             path = Path(error.path)
-            seems = next(suspicions(open_file(path)), "The file is damaged, or holds no int32 ids")
+            seems = next(suspicions(open_file(path)), "The file is damaged, or does not hold int32 IDs")
             raise CorruptError(
                 path, error.what, offset=error.offset, expected=error.expected, found=error.found, remedy=seems
             ) from error
@@ -67,7 +67,7 @@ class Stage1Reader(FlatReader):
 
 
 class Writer(FlatWriter):
-    """Writes blocks: the stream with a separator after each sequence, cut into samples, the last one padded."""
+    """A writer of blocks: the stream with a separator after each sequence, cut into samples; the last is padded."""
 
     separators, dtypes, limit = Separators.BETWEEN, (TOKEN.str,), INT32_MAX
     names = "stage1_block_{number:04d}.bin"
@@ -85,16 +85,16 @@ class Writer(FlatWriter):
 
 
 class RowWriter(Writer):
-    """Writes samples as they are, padding included: no separator is put between them."""
+    """A writer of samples as they are, with their padding and without separators between them."""
 
     separators = Separators.NONE
 
     def notes(self, source: TokenReader) -> Iterator[str]:  # noqa: ARG002 - of any source
-        """See `TokenWriter.notes`: a block has no place that says what its samples are."""
+        """See `TokenWriter.notes`. A block does not state that each of its samples is a sequence."""
         without = (
             f"{from_option('view', 'samples')} {from_option('seq_len', self.options.seq_len)} reads them without it"
         )
-        yield f"only the manifest says that each sample is a sequence, and how long it is; {without}"
+        yield f"only the manifest states that each sample is a sequence, and its length; {without}"
 
 
 class Stage1(FlatFormat):
@@ -112,11 +112,11 @@ class Stage1(FlatFormat):
     audit = staticmethod(findings)
 
     def row_writer(self, path: Path, options: WriteOptions, target: Target, shifted: bool) -> RowWriter:  # noqa: ARG002
-        """See `Format.row_writer`: labels are not stored, and follow from the rows."""
+        """See `Format.row_writer`. Labels are not stored, as they follow from the rows."""
         return RowWriter(path, options, target)
 
     def row_traits(self, options: WriteOptions) -> WriterTraits:
-        """See `Format.row_writer`."""
+        """See `Format.row_traits`."""
         return RowWriter.traits(options)
 
     def sniff(self, probe: Probe) -> Confidence | None:
@@ -141,7 +141,7 @@ class Stage1(FlatFormat):
         accepted = options.gaps == "accept"
         if len(paths) == 1:
             problems = list(numbering(paths[0], blocks, gaps_accepted=accepted))
-            if hints.partial:  # what a block begins with may be the rest of a document
+            if hints.partial:  # The first tokens of a block may be the rest of a document.
                 problems = [problem._replace(fatal=True) for problem in problems]
         if len(paths) == 1 or all(NAME.fullmatch(path.name) for path in blocks):
             problems += short_blocks([extent.file for extent in laid.extents], gaps_accepted=accepted)
@@ -149,7 +149,7 @@ class Stage1(FlatFormat):
         if options.view == "documents":
             return replace(laid, problems=problems)
         if rest := sum(extent.tokens for extent in laid.extents) % options.seq_len:
-            remedy = f"{from_option('seq_len', 'N')} names the length of its samples; "
+            remedy = f"{from_option('seq_len', 'N')} gives the length of its samples; "
             remedy += f"{allowing('tail')} leaves out the rest"
             what = f"the last sample has {rest:,} tokens"
             error = TruncatedError(blocks[-1], what, expected=options.seq_len, remedy=remedy)
@@ -173,10 +173,10 @@ class Stage1(FlatFormat):
         return reader
 
     def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:
-        """The blocks, then the samples of each."""
+        """Return a section of the blocks, and one of the samples of each."""
         blocks = self.files(path)
         if not blocks:
-            none = Field("blocks", None, 0, "none", f"{self.member} are expected", wrong=True)
+            none = Field("blocks", None, 0, "none", f"expected {self.member}", wrong=True)
             return [Part("blocks", path, lambda: (none,))]
         named = Numbered(len(blocks), partial(_block, blocks, options.seq_len))
         samples = [
@@ -186,9 +186,9 @@ class Stage1(FlatFormat):
 
 
 def _unbroken(laid: FileLayout) -> FileLayout:
-    """The blocks up to the first that may have been cut: one before the last that is shorter than others.
+    """Return the layout up to the first block that may have been cut: one before the last that is shorter than others.
 
-    How long a block is when it is whole is known if it is as upstream writes it, or if two before the last agree.
+    The length of a complete block is known if it is that of upstream, or if two blocks before the last have it.
     """
     sizes = [extent.file.size for extent in laid.extents]
     full = max(sizes, default=0)
@@ -197,13 +197,13 @@ def _unbroken(laid: FileLayout) -> FileLayout:
     if last is None:
         return laid
     path, behind = laid.extents[last].file.path, len(sizes) - last - 1
-    what = f"{printable(path)}: nothing tells that this block is whole, so that {counted(behind, 'block')} behind it "
+    what = f"{printable(path)}: this block may be cut, so {counted(behind, 'block')} after it "
     damage = Damage(f"{what}may begin inside a document", unused=sum(sizes[last + 1 :]))
     return replace(laid, extents=laid.extents[: last + 1], damage=(*laid.damage, damage))
 
 
 def _block(blocks: Sequence[Path], seq_len: int, number: int) -> Field:
-    """A file of a dataset."""
+    """Return the field of block `number`: its tokens and its problems."""
     path = blocks[number]
     try:
         file = open_file(path)
@@ -212,8 +212,8 @@ def _block(blocks: Sequence[Path], seq_len: int, number: int) -> Field:
         wrong = [*(problem.error.what for problem in problems), *suspicions(file)]
     except FormatError as error:
         return Field(path.name, None, 0, error.what, wrong=True, path=path)
-    told = f"{counted(-(-file.size // (4 * seq_len)), 'sample')} of {seq_len:,} tokens of int32, little-endian"
-    value, meaning = f"{file.size // 4:,} tokens", Message("; ".join(wrong) or told)
+    samples = f"{counted(-(-file.size // (4 * seq_len)), 'sample')} of {seq_len:,} tokens of int32, little-endian"
+    value, meaning = f"{file.size // 4:,} tokens", Message("; ".join(wrong) or samples)
     return Field(path.name, 0, file.size, value, meaning, bool(wrong), path=path)
 
 
@@ -223,17 +223,17 @@ def _samples(block: Path, seq_len: int) -> Numbered:
 
 
 def _sample(file: File, size: int, number: int) -> Field:
-    """A sample of a block, of so many bytes."""
+    """Return the field of sample `number` of a block; a sample has `size` bytes."""
     at = number * size
     length = min(size, file.size - at)
     ids = file.array(at, length // 4, TOKEN)
     negative = np.flatnonzero(ids < 0)
-    wrong = [f"{len(negative):,} negative ids, the first at byte {at + 4 * int(k):,}" for k in negative[:1]]
+    wrong = [f"{len(negative):,} negative IDs, the first at byte {at + 4 * int(k):,}" for k in negative[:1]]
     wrong += ["a partial sample"] * (length < size) + ["ends inside a token"] * (length % 4 > 0)
     ends = int(np.count_nonzero(ids == GPT2_EOS))
-    told = f"{ends:,} separators ({GPT2_EOS})" if ends else ""
+    separators = f"{ends:,} separators ({GPT2_EOS})" if ends else ""
     value = " ".join(map(str, ids[:_FIRST_IDS].tolist())) + (" …" if len(ids) > _FIRST_IDS else "")
-    return Field(f"sample {number:,}", at, length, value, "; ".join(wrong) or told, bool(wrong))
+    return Field(f"sample {number:,}", at, length, value, "; ".join(wrong) or separators, bool(wrong))
 
 
 FORMAT = Stage1()

@@ -23,8 +23,8 @@ GPT2_EOS = 50256
 TOKEN = np.dtype("<i4")
 NAME = re.compile(r"stage1_block_(\d+)\.bin")
 MEMBER = "stage1_block_NNNN.bin"
-_LOOKED_AT = 1 << 11  # tokens, of each of a thousand blocks
-_MOST = 0.9
+_LOOKED_AT = 1 << 11  # tokens of a block that opening reads, as there may be a thousand blocks
+_MOST = 0.9  # share of the IDs that must show a wrong byte order or width
 
 
 def blocks_at(path: Path) -> list[Path]:
@@ -48,16 +48,17 @@ def problems_of(file: File, seq_len: int) -> Iterator[Problem]:
         yield noted("TF207", TruncatedError(file.path, what, offset=at, remedy=remedy), f"{file.path.name} {what}")
 
 
-_SAID = {
-    "zeros": "holds nothing but zeros: a sparse or unfinished copy?",
-    "big-endian int32": "looks big-endian: its ids are far too large as they stand",
-    "uint16": f"looks like uint16 ids read as int32: most of its ids are 65,536 or more ({Option('from', 'nanogpt')} "
+_NOTES = {
+    "zeros": "holds only zeros: a sparse or unfinished copy?",
+    "big-endian int32": "looks big-endian: its IDs are far too large as stored",
+    "uint16": f"looks like uint16 IDs read as int32: most of its IDs are 65,536 or more ({Option('from', 'nanogpt')} "
     "reads uint16)",
-    "big-endian uint16": "looks like big-endian uint16 ids read as int32: most of its ids are 65,536 or more",
-    "int64": "looks like int64 ids read as int32: every second id is 0",
-    "big-endian int64": "looks like big-endian int64 ids read as int32: every second id is 0",
-    "arange": "holds numbers that count up, not ids of tokens",
+    "big-endian uint16": "looks like big-endian uint16 IDs read as int32: most of its IDs are 65,536 or more",
+    "int64": "looks like int64 IDs read as int32: every second ID is 0",
+    "big-endian int64": "looks like big-endian int64 IDs read as int32: every second ID is 0",
+    "arange": "holds numbers that count up, not token IDs",
 }
+"""For each kind of content that `kind_of` recognizes, the note on it."""
 
 
 def suspicions(file: File) -> Iterator[str]:
@@ -74,22 +75,22 @@ def suspicions(file: File) -> Iterator[str]:
         return
     kind = kind_of([ids.tobytes()], GPT2_EOS)
     top = int(ids.max())
-    if kind in _SAID:
-        yield f"{file.path.name} {_SAID[kind]}"
+    if kind in _NOTES:
+        yield f"{file.path.name} {_NOTES[kind]}"
     elif top >= 1 << 16 and float(np.mean(ids >= 1 << 24)) > _MOST and int(ids.byteswap().max()) < 1 << 24:
-        yield f"{file.path.name} {_SAID['big-endian int32']}"
+        yield f"{file.path.name} {_NOTES['big-endian int32']}"
     elif top >= 1 << 16 and float(np.mean(ids >= 1 << 16)) > _MOST and float(np.mean(ids < 1 << 22)) < 1 - _MOST:
-        yield f"{file.path.name} {_SAID['uint16']}"
+        yield f"{file.path.name} {_NOTES['uint16']}"
 
 
 def numbering(home: Path, blocks: Sequence[Path], *, gaps_accepted: bool) -> Iterator[Problem]:
     """Yield the problems in the numbers of blocks, which are sorted in numeric order."""
     numbers = [int(match[1]) for path in blocks if (match := NAME.fullmatch(path.name))]
     if numbers[:1] > [0] and not gaps_accepted:
-        fragment = "without those before it, its first document may be a fragment"
+        fragment = "without the blocks before it, its first document may be a fragment"
         verb = "begins with" if listing.is_dir(home) else "is"
         what = f"{verb} block {numbers[0]}: {fragment}"
-        remedy = f"Find them, or say {from_option('gaps', 'accept')}"
+        remedy = f"Find them, or accept that with {from_option('gaps', 'accept')}"
         yield Problem("TF204", "warning", CorruptError(home, what, remedy=remedy), note=what)
     for before, after in zip(numbers, numbers[1:], strict=False):
         if after == before:

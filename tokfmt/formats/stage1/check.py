@@ -1,7 +1,7 @@
-"""What can be wrong with stage-1 blocks, and what the codes of it mean: findings TF201 ... TF219.
+"""Findings on stage-1 blocks (TF201 to TF219) and their meanings.
 
-Sizes and numbering are looked at in every file; content in the first, middle and last 64 KiB of each, or, deep, all:
-zeros, wrong byte order or width, negative ids, separators.
+A check compares the sizes and the numbers of all files. It reads the first, middle and last 64 KiB of each, or with
+`--deep` everything, and looks for zeros, a wrong byte order or width, negative IDs, and separators.
 """
 
 from __future__ import annotations
@@ -30,39 +30,43 @@ from tokfmt.formats.stage1.blocks import (
 from tokfmt.formats.stage1.options import ReadOptions
 
 LOOK = 1 << 14
-"""Tokens looked at in each of three places of a block, when not all are."""
+"""Tokens that are read at each of three positions of a block, unless all are."""
 
-_SHARE = 0.9
-_TAIL = 1 << 10  # zeros at the end that are no documents any more
+_SHARE = 0.9  # share of the IDs that must show a wrong byte order or width
+_TAIL = 1 << 10  # zeros at the end from which on they are reported
 _PADDING = 64  # separators in a row that are padding, not empty documents
-_ABSURD = 0.25
-_ENOUGH = 1 << 15  # tokens: padding of one sample is less than a quarter of them
+_ABSURD = 0.25  # share of separators from which on they are reported
+_ENOUGH = 1 << 15  # tokens, of which the padding of one sample is less than a quarter
 
 Ids = NDArray[np.uint32]
 
 _COPY = "Copy it again"
-_OTHER = "Write it again as int32 ids, or name the format it is in"
+_OTHER = "Write it again as int32 IDs, or name its format"
 
 _SUMS = ("looked", "zeros", "above_16", "above_24", "negative", "separators", "beyond")
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What was found in a block, or a window of one; positions count in the block, -1 when there is none.
+    """The counts of a block, or of a window of one. Positions count in the block; -1 if there is none.
 
     Attributes:
-        path, tokens: The block, and how many tokens it holds.
-        looked: How many were looked at.
-        zeros: How many are 0.
-        tail: How many zeros it ends with, as far as was looked.
-        above_16, above_24: How many ids are 2^16 and 2^24 or more.
-        swapped: The largest id if the bytes are swapped.
-        negative, first_negative: How many, and where the first.
-        separators: How many.
-        beyond, first_beyond: Ids above GPT-2's vocabulary that are no other sign; and where the first is.
-        run_at, run: The longest run of separators that reaches no end of the block, of at least 64.
-        constant: All tokens looked at are the same.
-        digest: Of what was looked at.
+        path: The block.
+        tokens: The number of its tokens.
+        looked: The number of tokens that were read.
+        zeros: The number of zeros.
+        tail: The number of zeros at the end, as far as it was read.
+        above_16, above_24: The number of IDs of 2^16 or more, and of 2^24 or more.
+        swapped: The largest ID if the bytes are swapped.
+        negative: The number of negative IDs.
+        first_negative: The position of the first of them.
+        separators: The number of separators.
+        beyond: The number of IDs above GPT-2's vocabulary that are below 2^31.
+        first_beyond: The position of the first of them.
+        run_at: The position of the longest run of 64 separators or more that ends before its window does.
+        run: The length of that run.
+        constant: True if all tokens that were read are the same.
+        digest: The hash of the tokens that were read.
     """
 
     path: Path
@@ -84,7 +88,7 @@ class Content:
     digest: str = ""
 
     def followed_by(self, window: Content) -> Content:
-        """The same with what was found in the next window."""
+        """Return the counts of this part of the block and of the window after it."""
         longest = max((self, window), key=lambda content: content.run)
         return replace(
             self,
@@ -100,7 +104,7 @@ class Content:
 
 
 def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-    """Every violation found in a block or a directory of blocks."""
+    """Yield every finding on a block or a directory of blocks."""
     try:
         blocks = blocks_at(path)
     except FormatError as error:
@@ -130,35 +134,35 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
         found.append(content)
         found_here = list(content_findings(content, options.seq_len if last and not eos_id else 0, last=last))
         yield from found_here
-        if not found_here and (said := next(suspicions(file), "")):
-            yield Finding("TF219", "error", str(file.path), said.removeprefix(f"{file.path.name} "), _OTHER, 0)
+        if not found_here and (note := next(suspicions(file), "")):
+            yield Finding("TF219", "error", str(file.path), note.removeprefix(f"{file.path.name} "), _OTHER, 0)
         file.close()
     yield from stream_findings(path, found, eos_id)
     yield from _identical(found, how)
 
 
 def _identical(found: Sequence[Content], how: Audit) -> Iterator[Finding]:
-    """Blocks with the same content; without a deep look, the same in all places looked at."""
+    """Yield a finding for each block with the content of another; without `how.deep`, three parts are compared."""
     seen: dict[tuple[int, str], Content] = {}
     for content in found:
         if content.tokens < LOOK or content.constant:
             continue
         key = (content.tokens, content.digest)
         if key in seen:
-            same = "is byte for byte" if how.deep else "looks in three places like"
+            same = "has the same bytes as" if how.deep else "has the same tokens at three positions as"
             yield Finding("TF217", "error", str(content.path), f"{same} the block {seen[key].path.name}",
                           "One of them was copied to the wrong name, or its data occurs twice")  # fmt: skip
         seen.setdefault(key, content)
 
 
 def look_at(file: File, seq_len: int, eos_id: int, how: Audit) -> Content:
-    """Look at a block, all of it or in three places. Holds a window for each task under way."""
+    """Count the tokens of a block, all of them or at three positions. Holds one window per running task in memory."""
     import xxhash
 
     total = file.size // 4
     found, digest = Content(file.path, total), xxhash.xxh3_128()
     if how.deep:
-        cuts = list(windows(0, total, max(1, WINDOW // seq_len) * seq_len))  # runs of padding end with a sample
+        cuts = list(windows(0, total, max(1, WINDOW // seq_len) * seq_len))  # Runs of padding end with a sample.
     else:
         cuts = [(at, min(at + LOOK, total)) for at in sorted({0, max(0, total // 2 - LOOK // 2), max(0, total - LOOK)})]
 
@@ -174,7 +178,7 @@ def look_at(file: File, seq_len: int, eos_id: int, how: Audit) -> Content:
 
 
 def _seen(block: Content, start: int, ids: Ids, eos_id: int) -> Content:
-    """What a window of a block holds."""
+    """Return the counts of one window of a block."""
     zero, negative, beyond = ids == 0, ids >= 1 << 31, (ids > GPT2_EOS) & (ids < 1 << 31)
     marks = ids == eos_id
     run_at, run = _longest_run(marks)
@@ -200,7 +204,7 @@ def _seen(block: Content, start: int, ids: Ids, eos_id: int) -> Content:
 
 
 def _longest_run(marks: NDArray[np.bool_]) -> tuple[int, int]:
-    """Where the longest run of marks of at least 64 that ends before the window does begins, and how long it is."""
+    """Return start and length of the longest run of 64 marks or more that ends inside the window, else (-1, 0)."""
     if marks.sum() < _PADDING:
         return -1, 0
     edges = np.flatnonzero(np.diff(marks, prepend=False, append=False))
@@ -214,48 +218,48 @@ def _longest_run(marks: NDArray[np.bool_]) -> tuple[int, int]:
 
 
 def content_findings(content: Content, padding: int, *, last: bool) -> Iterator[Finding]:
-    """What is wrong with one block, as far as it was looked at; up to `padding` zeros at its end are separators."""
+    """Yield the findings on one block, as far as it was read; up to `padding` zeros at its end are separators."""
     name, total = str(content.path), content.tokens
     if not total:
         return
     if content.zeros == content.looked:
-        where = "" if content.looked == total else " where it was looked at"
+        where = "" if content.looked == total else " in the parts that were checked"
         yield Finding("TF209", "error", name, f"holds only zeros{where}: a sparse or failed copy", _COPY, 0)
         return
     if content.tail >= min(_TAIL, -(-total // 4)) and content.tail > padding:
-        least = "at least " * (content.tail == LOOK < total)
-        what = f"ends in {least}{content.tail:,} zeros: the copy was not finished"
+        at_least = "at least " * (content.tail == LOOK < total)
+        what = f"ends in {at_least}{content.tail:,} zeros: the copy was not finished"
         yield Finding("TF210", "error", name, what, _COPY, (total - content.tail) * 4)
     if content.above_24 > _SHARE * content.looked and content.swapped < 1 << 24:
-        yield Finding("TF211", "error", name, "is big-endian: most ids are 2^24 or more as they stand",
+        yield Finding("TF211", "error", name, "is big-endian: most IDs are 2^24 or more as stored",
                       "Swap the bytes: numpy.fromfile(f, '>i4').astype('<i4')", 0)  # fmt: skip
         return
     if content.above_16 > _SHARE * content.looked:
-        yield Finding("TF212", "error", name, "looks like uint16 ids read as int32: most are of the form a*65536+b",
-                      "Convert it from the format it is in", 0)  # fmt: skip
+        yield Finding("TF212", "error", name, "looks like uint16 IDs read as int32: most are of the form a*65536+b",
+                      "Convert it from its real format", 0)  # fmt: skip
         return
     if content.negative:
-        yield Finding("TF213", "error", name, f"holds {content.negative:,} negative ids (first: token "
-                      f"{content.first_negative:,})", "Copy it again, or write it again from ids below 2^31",
+        yield Finding("TF213", "error", name, f"holds {content.negative:,} negative IDs (first: token "
+                      f"{content.first_negative:,})", "Copy it again, or write it again from IDs below 2^31",
                       content.first_negative * 4)  # fmt: skip
     end = content.run_at + content.run
     if content.run and not (last and end == total):
         run = f"{content.run:,} separators in a row before token {end:,}"
-        what = f"holds {run}, which only the end of the last sample should"
+        what = f"holds {run}, which only the end of the last sample should have"
         remedy = "Samples were padded one by one, or documents are empty"
         yield Finding("TF218", "warning", name, what, remedy, content.run_at * 4)
 
 
 def stream_findings(path: Path, found: Sequence[Content], eos_id: int) -> Iterator[Finding]:
-    """What only all blocks together tell: separators, and ids beyond the vocabulary that goes with them."""
+    """Yield the findings on all blocks together: on separators, and on IDs beyond GPT-2's vocabulary."""
     sound = [c for c in found if c.zeros < c.looked and c.above_16 <= _SHARE * c.looked]
     looked, separators = sum(c.looked for c in sound), sum(c.separators for c in sound)
     if looked < _ENOUGH:
         return
-    where = "" if looked == sum(c.tokens for c in sound) else " where it was looked for"
+    where = "" if looked == sum(c.tokens for c in sound) else " in the parts that were checked"
     if not separators:
-        yield Finding("TF215", "warning", str(path), f"the separator {eos_id:,} is nowhere{where}",
-                      f"If another id ends documents, name it with {Option('eos', 'ID')}")  # fmt: skip
+        yield Finding("TF215", "warning", str(path), f"the separator {eos_id:,} does not occur{where}",
+                      f"If another ID ends documents, give it with {Option('eos', 'ID')}")  # fmt: skip
     elif separators > _ABSURD * looked:
         yield Finding("TF216", "warning", str(path), f"{separators / looked:.0%} of the tokens are the separator "
                       f"{eos_id:,}", "Most of it is padding, or empty documents")  # fmt: skip
@@ -263,10 +267,10 @@ def stream_findings(path: Path, found: Sequence[Content], eos_id: int) -> Iterat
     if beyond is not None and separators and eos_id == GPT2_EOS:
         count = sum(c.beyond for c in sound)
         what = (
-            f"{count:,} ids are beyond GPT-2's vocabulary, which ends with its separator {eos_id:,} "
+            f"{count:,} IDs are beyond GPT-2's vocabulary, which ends with its separator {eos_id:,} "
             f"(first: token {beyond.first_beyond:,})"
         )
-        remedy = f"Name the tokenizer with {Option('tokenizer')} to compare with its vocabulary"
+        remedy = f"Give the tokenizer with {Option('tokenizer')} to compare with its vocabulary"
         yield Finding("TF214", "warning", str(beyond.path), what, remedy, beyond.first_beyond * 4)
 
 
@@ -274,56 +278,56 @@ CODES: Mapping[str, Code] = {
     "TF201": Code("no blocks in the directory", "Blocks are named stage1_block_0000.bin, stage1_block_0001.bin and "
                   "so on, directly in the directory. There is none. Name the right directory, or the files "
                   "themselves."),
-    "TF202": Code("a block cannot be read", "A block is no regular file, may not be read, or the disk reports an "
-                  "error while it is. Check permissions, or copy it again."),
-    "TF203": Code("two blocks of one number", "Two files have the same number (stage1_block_1.bin beside "
+    "TF202": Code("a block cannot be read", "A block is not a regular file, you have no permission to read it, or the "
+                  "disk reports an error. Check permissions, or copy it again."),
+    "TF203": Code("two blocks of one number", "Two files have the same number (such as stage1_block_1.bin and "
                   "stage1_block_0001.bin). The stream is the concatenation in order of number, so one of them would "
-                  "be read twice or in the wrong place. Keep one."),
-    "TF204": Code("a block is missing", "Numbers of blocks do not follow on each other. Documents run on across "
-                  "blocks, so the stream is broken there: a download that was not finished. A block above 0 without "
-                  "those before it may begin with a fragment of a document. Fetch the missing block, or say "
+                  "be read twice or in the wrong order. Keep one."),
+    "TF204": Code("a block is missing", "The numbers of blocks have a gap: a download was not finished. Documents "
+                  "continue across blocks, so the stream is broken there. A block above 0 without the blocks before "
+                  "it may begin with a fragment of a document. Fetch the missing block, or accept the gap with "
                   "--from-opt gaps=accept."),
-    "TF205": Code("an empty block", "A block without a byte: an interrupted copy, or a packer that had nothing more "
-                  "to write. Copy it again, or remove it if it is the last one."),
-    "TF206": Code("a block ends inside a token", "A block is whole int32 tokens, and the size is no multiple of 4: "
-                  "a copy was cut. Nothing in a block tells what is missing, so tokfmt does not repair it. Copy it "
-                  "again; --allow-loss tail reads up to the last whole token."),
+    "TF205": Code("an empty block", "A block has 0 bytes: a copy was interrupted, or a packer had nothing more to "
+                  "write. Copy it again, or remove it if it is the last one."),
+    "TF206": Code("a block ends inside a token", "A block is whole int32 tokens, but the size is not a multiple of "
+                  "4: a copy was cut. A block does not state its size, so tokfmt does not repair it. Copy it again; "
+                  "--allow-loss tail reads up to the last whole token."),
     "TF207": Code("a block ends with a partial sample", "A block is whole samples of 8,192 tokens. This one ends "
-                  "within one: it was cut at a token border, or its samples have another length (--from-opt "
+                  "within a sample: it was cut at a token border, or its samples have another length (--from-opt "
                   "seq_len=N)."),
     "TF208": Code("a block that is not the last is short", "Only the last block may be shorter than the others. An "
-                  "earlier one that is shorter was cut, and the document at its end runs on into the wrong tokens. "
-                  "Copy it again, or say --from-opt gaps=accept."),
-    "TF209": Code("a block of zeros", "Everything that was looked at is 0: a file that was allocated and never "
-                  "written, or a sparse file whose holes were not copied. Copy it again."),
+                  "earlier one that is shorter was cut, and the document at its end continues with the wrong tokens. "
+                  "Copy it again, or accept the gap with --from-opt gaps=accept."),
+    "TF209": Code("a block of zeros", "All tokens that were read are 0: the file was allocated and never written, or "
+                  "it is a sparse file whose holes were not copied. Copy it again."),
     "TF210": Code("zeros at the end of a block", "Padding is the separator, never 0. Zeros at the end are space "
-                  "that a copy or a download had reserved and not filled. Copy it again."),
-    "TF211": Code("big-endian ids", "Tokens are little-endian int32. Here most are 2^24 or more as they stand, and "
-                  "plausible when their bytes are swapped: written on, or for, a big-endian machine. "
-                  "numpy.fromfile(f, '>i4').astype('<i4').tofile(g) swaps."),
-    "TF212": Code("uint16 ids read as int32", "Most ids are 65,536 or more, of the form a*65536+b: two 16-bit ids "
-                  "in each. The file is a stream of uint16 (as nanoGPT writes it) under the name of a block. "
-                  "Convert it from the format that it is in."),
-    "TF213": Code("negative ids", "An id below 0: 2^31 or more was wrapped by a cast to int32, or the file is "
-                  "damaged, or an ignored label (-100) got in. A trainer would index its embedding from the end, or "
-                  "crash. Write the block again."),
-    "TF214": Code("ids beyond GPT-2's vocabulary", "Stage-1 blocks are made with GPT-2's tokenizer, whose last id "
-                  "is the separator 50256. Higher ids beside that separator come from another tokenizer or from "
-                  "damage. --tokenizer NAME compares with the right vocabulary."),
-    "TF215": Code("no separator", "No token that was looked at is the separator (50256 unless --eos says "
-                  "otherwise), so documents cannot be told apart. Either another id separates them (--eos ID), or "
-                  "the packer joined documents without one: then a model learns to run on from one document into "
-                  "the next, and the text has to be packed again."),
+                  "that a copy or a download reserved and did not fill. Copy it again."),
+    "TF211": Code("big-endian IDs", "Tokens are little-endian int32. Most IDs here are 2^24 or more as stored, and "
+                  "plausible with their bytes swapped: they were written on, or for, a big-endian machine. "
+                  "numpy.fromfile(f, '>i4').astype('<i4').tofile(g) swaps them."),
+    "TF212": Code("uint16 IDs read as int32", "Most IDs are 65,536 or more, of the form a*65536+b: two 16-bit IDs "
+                  "in each. The file is a stream of uint16 (as nanoGPT writes it) with the name of a block. "
+                  "Convert it from its real format."),
+    "TF213": Code("negative IDs", "An ID is below 0: a cast to int32 wrapped 2^31 or more, the file is damaged, or an "
+                  "ignored label (-100) was stored. A trainer would index its embedding from the end, or crash. Write "
+                  "the block again."),
+    "TF214": Code("IDs beyond GPT-2's vocabulary", "Stage-1 blocks are made with GPT-2's tokenizer, whose last ID "
+                  "is the separator 50256. If a file has that separator, higher IDs come from another tokenizer or "
+                  "from damage. --tokenizer NAME compares with the right vocabulary."),
+    "TF215": Code("no separator", "No token that was read is the separator (50256 unless --eos gives another), so the "
+                  "ends of documents are not known. Either another ID separates them (--eos ID), or the packer joined "
+                  "documents without one: then a model learns to continue from one document into the next, and the "
+                  "text has to be packed again."),
     "TF216": Code("too many separators", "A quarter of the tokens or more are the separator. Samples were padded "
                   "with it one by one, or most documents are empty: a large share of training time goes into "
                   "padding. Pack the text again."),
-    "TF217": Code("two blocks are the same", "Two blocks hold the same bytes: one was copied to the wrong name, and "
-                  "what belongs there is missing; or a packer was run twice over the same text. Without --deep "
-                  "three places of each are compared."),
+    "TF217": Code("two blocks are the same", "Two blocks hold the same bytes: one was copied to the wrong name and "
+                  "replaced another block, or a packer was run twice over the same text. Without --deep, three parts "
+                  "of each are compared."),
     "TF218": Code("padding inside", "Runs of the separator are padding, and only the end of the last sample is "
-                  "padded, since what does not fill a sample is carried into the next. A long run elsewhere means "
+                  "padded, as a document that does not fit a sample continues in the next. A long run elsewhere means "
                   "that samples were padded one by one, or documents are empty; reading drops such runs."),
-    "TF219": Code("no int32 token ids", "The content looks like numbers of another width (int64 ids read as int32: "
-                  "every second one is 0), or like something that counts up. numpy.fromfile(FILE, "
-                  "'<i8').astype('<i4').tofile(OTHER) makes int64 int32."),
+    "TF219": Code("not int32 token IDs", "The content looks like numbers of another width (int64 IDs read as int32: "
+                  "every second one is 0), or like numbers that count up. numpy.fromfile(FILE, "
+                  "'<i8').astype('<i4').tofile(OTHER) converts int64 to int32."),
 }  # fmt: skip

@@ -14,7 +14,7 @@ _BLOCK_SAMPLES = 62_500  # as upstream writes them
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read stage-1 blocks."""
+    """Options for reading stage-1 blocks."""
 
     view: Literal["documents", "samples"] = option("documents", "documents between separators, or rows as stored")
     seq_len: int = option(SAMPLE, "tokens in a sample", least=1, most=_LARGEST_SAMPLE)
@@ -25,7 +25,7 @@ class ReadOptions:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How to write stage-1 blocks."""
+    """Options for writing stage-1 blocks."""
 
     seq_len: int = option(SAMPLE, "tokens in a sample", least=1, most=_LARGEST_SAMPLE)
     shard_size: int | None = option(
