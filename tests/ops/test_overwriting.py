@@ -376,7 +376,7 @@ def test_a_stranger_that_comes_late(tmp_path, monkeypatch, portable, moment):
             (out / "thesis.tex").write_text("three years")
         renamed(old, new, how)
         if moment == "after" and new == out and not (out / "thesis.tex").exists():
-            place = next(p for p in (atomic_output.aside(old), old) if p.exists())
+            place = next(p for p in (atomic_output.replaced_path(old), old) if p.exists())
             (place / "thesis.tex").write_text("three years")
 
     monkeypatch.setattr(atomic_output, "rename", late)
