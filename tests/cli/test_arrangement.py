@@ -33,7 +33,7 @@ def ids(path, cwd, *words):
 def test_several_destinations(tmp_path):
     done = tokfmt("convert", PACK, "o.pbin", *SPLIT, "--shuffle", "7", "--verify", cwd=tmp_path)
     lines = [line for line in done.stderr.splitlines() if "inferred" not in line]
-    assert lines[0] == "note: sequences were dealt out by seed 0; --seed N deals otherwise"
+    assert lines[0] == "note: sequences were dealt to splits by seed 0; override with --seed N"
     assert re.fullmatch(
         r"o\.pbin \(modalities\): 42 sequences, .*, verified: 42 sequences and [\d,]+ tokens read back and compared, \d+\.\d s",
         lines[1],

@@ -224,7 +224,7 @@ def test_one_bad_document_never_truncates_the_output(tmp_path):
 def test_blank_lines_are_no_documents_and_counted(tmp_path):
     (tmp_path / "c.jsonl").write_text('{"text": "a"}\n\n{"text": "b"}\n  \n')
     done = tokfmt("convert", "c.jsonl", "o.pbin", "--tokenizer", TOKENIZER, cwd=tmp_path, check=0)
-    assert "note: c.jsonl: blank lines, which are no documents: 2\n" in done.stderr
+    assert "note: c.jsonl: blank lines, which are not documents: 2\n" in done.stderr
     manifest = json.loads((tmp_path / "o.pbin.tokfmt.json").read_text())
     assert (manifest["sequences"], manifest["dropped"]) == (2, {})
 
@@ -233,7 +233,7 @@ def test_fields_beside_the_text_are_not_lost_silently(tmp_path):
     source = FIXTURES / "text" / "with_fields.jsonl"
     done = tokfmt("convert", source, tmp_path / "o.pbin", "--tokenizer", TOKENIZER, check=0)
     what = 'fields beside "text" of 25 records ("id" in 25, "lang" in 25; first: line 1)'
-    assert f"{what} do not go along" in done.stderr
+    assert f"{what} are not kept" in done.stderr
     manifest = json.loads((tmp_path / "o.pbin.tokfmt.json").read_text())
     assert what in manifest["notes"][0]
     assert manifest["dropped"] == {}

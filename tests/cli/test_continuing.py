@@ -98,10 +98,10 @@ def expected(home):
 def test_interrupted_it_says_what_it_keeps(home, expected, number):
     said = interrupted(home, *WORDS, "-q", by=number)
     assert said == (
-        f"tokfmt: error: interrupted by {number.name}; what was done is kept in {HOME}: run again with --resume to continue\n"
+        f"tokfmt: error: interrupted by {number.name}; the finished work is kept in {HOME}: run again with --resume to continue\n"
     )
     assert hidden(home) == [HOME]
-    assert f"note: continuing what is in {HOME}" in convert(home, *WORDS)
+    assert f"note: continuing the work in {HOME}" in convert(home, *WORDS)
     assert (home / "out.h5").read_bytes() == expected
     assert hidden(home) == []
 
@@ -138,7 +138,7 @@ def test_a_shuffle_and_a_split_are_continued(home, executor):
     kept = [name for name in HOMES if name in hidden(home)]
     assert kept
     assert said == (
-        f"tokfmt: error: interrupted by SIGTERM; what was done is kept in {', '.join(kept)}: run again with --resume to "
+        f"tokfmt: error: interrupted by SIGTERM; the finished work is kept in {', '.join(kept)}: run again with --resume to "
         "continue\n"
     )
     assert "--shuffle was 3 and is 4 now" in convert(home, *DEALT[:3], "4", *DEALT[4:], check=4)
@@ -177,7 +177,7 @@ def test_a_full_disk_can_be_continued(home):
     assert said.startswith("tokfmt: error: ")
     assert said.endswith(
         "out.jsonl: cannot be written: the file would be larger than allowed here. "
-        "What was done is kept in .out.jsonl.tokfmt-resume: run again with --resume to continue\n"
+        "The finished work is kept in .out.jsonl.tokfmt-resume: run again with --resume to continue\n"
     )
     convert(home, "in.bin", "out.jsonl", "--resume")
     assert (home / "out.jsonl").read_bytes() == (home / "whole.jsonl").read_bytes()
@@ -213,7 +213,7 @@ def test_what_other_words_mend_is_kept_for_them(home):
     convert(home, *words, "--eos", "1", "--allow-loss", "invalid-lines", check=4)
     assert {shard.name: shard.stat().st_ino for shard in scratch.iterdir()} == kept
     said = convert(home, *words, "--eos", "2", *drops, "--to-opt", "seq_len=64")
-    assert "what is tokenized stays, the rest is done again" in said
+    assert "the tokenized text is kept, and the rest is done again" in said
     convert(home, *words[:1], "whole.h5", *words[2:4], "--eos", "2", *drops, "--to-opt", "seq_len=64")
     assert (home / "out.h5").read_bytes() == (home / "whole.h5").read_bytes()
     assert hidden(home) == []
@@ -233,7 +233,7 @@ def test_words_that_change_after_writing_began_do_not_mix(home):
             break
     assert {"region", "shard of source-0"} <= set(kinds)
     said = convert(home, *words, "--eos", "2", "--allow-loss", "embedded-separators")
-    assert "--eos was null and is 2 now (and 2 more): what is tokenized stays" in said
+    assert "--eos was null and is 2 now (and 2 more): the tokenized text is kept" in said
     convert(home, "big.jsonl", "whole.h5", *words[2:4], "--eos", "2", "--allow-loss", "embedded-separators")
     assert (home / "out.h5").read_bytes() == (home / "whole.h5").read_bytes()
 
@@ -402,7 +402,7 @@ def test_shards(home, expected):
     assert json.loads(done.stdout)["verified"] is True
     assert (home / "out.h5").read_bytes() == expected
     assert hidden(home) == []
-    assert "there are no tasks of it" in convert(home, "--finish", "out.h5", "--overwrite", check=4)
+    assert "it has no tasks" in convert(home, "--finish", "out.h5", "--overwrite", check=4)
 
 
 GONE = """
@@ -443,14 +443,14 @@ def test_the_manifest_of_shards_is_that_of_one_run(home, tokens):
 @pytest.mark.parametrize(
     ("words", "code", "says"),
     [
-        ([CORPUS, "o.jsonl", "--task", "0/2"], 2, "lines are copied as they stand, which is done in one go"),
+        ([CORPUS, "o.jsonl", "--task", "0/2"], 2, "lines are copied as they are, which is done in one run"),
         (["in.bin", "o.pbin", "--task", "2/2"], 2, "tasks of 2 are 0/2 to 1/2"),
         (["in.bin", "o.pbin", "--task", "a/2"], 2, "'a/2' is not of the form I/N"),
         (["in.bin", "o.pbin", "--task", "0/2", "--shuffle", "1"], 2, "each task would read all. --executor dask"),
         (["in.bin", "o.pbin", "--task", "0/2", "--split", "a=0.5,b=0.5"], 2, "--finish publishes one destination"),
         (["in.bin", "--finish", "o.pbin"], 2, "--finish takes DST alone"),
         (["--finish", "o.pbin", "--eos", "3"], 2, "--finish takes no --eos"),
-        (["--finish", "o.pbin"], 4, "there are no tasks of it"),
+        (["--finish", "o.pbin"], 4, "it has no tasks"),
         (["in.bin"], 2, "Missing argument"),
         ([FIXTURES / "modalities" / "D_2byte_gpt2.pbin", "o.bin", "--executor", "dusk"], 2, "dask"),
     ],

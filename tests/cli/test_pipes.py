@@ -96,12 +96,12 @@ def test_whoever_reads_may_stop(tmp_path):
 
 @pytest.mark.parametrize(
     ("words", "code", "says"),
-    [(["convert", PACK, "-", "--to", "hdf5"], 2, "-: hdf5 is no stream that could be piped"),
-     (["convert", PACK, "-", "--to", "modalities"], 2, "-: modalities is no stream"),
+    [(["convert", PACK, "-", "--to", "hdf5"], 2, "-: hdf5 cannot be written to a pipe (expected jsonl or stage1)"),
+     (["convert", PACK, "-", "--to", "modalities"], 2, "-: modalities cannot be written to a pipe"),
      (["convert", PACK, "-", "--json"], 2, "would both be printed"),
      (["convert", PACK, "-", "--resume"], 2, "-: --resume needs a place to write to"),
      (["convert", PACK, "-", "--task", "0/2"], 2, "-: --task needs a place to write to"),
-     (["convert", "-", "x.pbin", "--resume"], 2, "-: what is piped in cannot be read again"),
+     (["convert", "-", "x.pbin", "--resume"], 2, "-: a pipe cannot be read again"),
      (["convert", "-", "-", "x.pbin"], 2, "-: standard input can be read once only"),
      (["convert", "-", "x.pbin", *TEXT], 3, "-: line 1 "),
      (["index", CORPUS, "-o", "-"], 4, "-: is standard output, which cannot hold this output"),

@@ -262,7 +262,7 @@ def test_lines_dealt_to_compressed_files(tmp_path, resume):
         ("train=0.9,validation=0.2", 'the shares sum to 1.1, not to 1. Write for example split="train=0.99,'),
         ("train=0.9", "the shares sum to 0.9, not to 1"),
         ("train=0.5,validation=0.499999", "the shares sum to 0.999999, not to 1"),
-        ("train=1,train=0", "train is there twice"),
+        ("train=1,train=0", "train occurs twice"),
         ("train=1,validation=0", "the share of validation is not a number above 0 and up to 1"),
         ("train=1.5,validation=-0.5", "the share of train is not a number"),
         ("train=much,validation=0.5", "the share of train is not a number"),
@@ -331,7 +331,7 @@ def test_every_sequence_goes_to_one_split(seed, weights):
 
 def test_without_a_seed_it_is_said(pack, tmp_path):
     done = convert(pack, tmp_path / "x.zarr", "flat-tokens", split="a=1")
-    assert done.notes[-1] == "sequences were dealt out by seed 0; seed=N deals otherwise"
+    assert done.notes[-1] == "sequences were dealt to splits by seed 0; override with seed=N"
 
 
 @pytest.mark.parametrize(

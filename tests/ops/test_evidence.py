@@ -238,7 +238,7 @@ def test_facts_go_before_guesses(tmp_path):
 def test_the_separator_of_python_is_checked_and_said(tmp_path):
     path = pack(tmp_path / "x.pbin", [[1, 9], [2, 9]])
     for wrong in ("foo", -1, 1.5, True):
-        with pytest.raises(OptionError, match="expected a token id"):
+        with pytest.raises(OptionError, match="expected a token ID"):
             tokfmt.open(path, eos=wrong)
     assert "not every sequence ends with 5" in tokfmt.open(path, eos=5).info.notes[0]
 
@@ -247,7 +247,7 @@ def test_separators_are_not_doubled(tmp_path):
     lines = tmp_path / "x.jsonl"
     lines.write_text('{"input_ids": [1, 2, 9]}\n{"input_ids": [3, 9]}\n')
     done = tokfmt.convert(lines, tmp_path / "o.pbin", eos=9, verify=True)
-    assert any("not given a second one" in note for note in done.notes)
+    assert any("do not get a second one" in note for note in done.notes)
     assert sequences(tokfmt.open(tmp_path / "o.pbin")) == [[1, 2], [3]]
     lines.write_text('{"input_ids": [1, 2, 9]}\n{"input_ids": [3]}\n')
     done = tokfmt.convert(lines, tmp_path / "o.pbin", eos=9, verify=True, overwrite=True)
@@ -303,7 +303,7 @@ def test_the_tokenizer_stays_known_through_every_hop_and_link(two, tmp_path):
 def test_ids_beyond_the_vocabulary(tmp_path):
     lines = tmp_path / "x.jsonl"
     lines.write_text('{"input_ids": [1, 2, 5000]}\n')
-    with pytest.raises(TokenizerMismatchError, match="expected ids below 4,096"):
+    with pytest.raises(TokenizerMismatchError, match="expected IDs below 4,096"):
         tokfmt.convert(lines, tmp_path / "o.pbin", tokenizer=str(TOKENIZER))
     assert not (tmp_path / "o.pbin").exists()
     tokfmt.convert(lines, tmp_path / "o.pbin", tokenizer=str(TOKENIZER), allow_loss=["tokenizers"])

@@ -315,7 +315,7 @@ def test_a_text_is_known_by_its_digest(tmp_path, whole):
     (tmp_path / "texts" / "b.txt").write_text("the text c\n")
     (first,) = show_origins(tmp_path / "c.pbin", "0", from_options=()).shown
     assert first.origins[0].path.endswith("a.txt")
-    with pytest.raises(SourceChangedError, match=r"b\.txt: is another than when the ledger was written, by its bytes"):
+    with pytest.raises(SourceChangedError, match=r"b\.txt: has changed since the ledger was written, by its bytes"):
         list(show_origins(tmp_path / "c.pbin", "1", from_options=()).shown)
 
 
@@ -342,7 +342,7 @@ def test_a_source_of_ids_is_known_by_its_digest(tmp_path):
     tokfmt.convert(tmp_path / "mix.toml", tmp_path / "c.pbin", ledger=True)
     for suffix in ("", ".tokfmt.json"):
         shutil.copy(tmp_path / f"b.pbin{suffix}", tmp_path / f"a.pbin{suffix}")
-    with pytest.raises(SourceChangedError, match="is another than when the ledger was written"):
+    with pytest.raises(SourceChangedError, match="has changed since the ledger was written, by its manifest"):
         list(show_origins(tmp_path / "c.pbin", "0", from_options=()).shown)
 
 
@@ -455,7 +455,7 @@ def test_a_ledger_goes_with_its_dataset(corpora, tmp_path):
     with pytest.raises(FormatError, match="has no ledger. Convert its recipe with --ledger"):
         show_origins(path, "0", from_options=())
     (tmp_path / "a.pbin.ledger").write_bytes(b"mine")
-    with pytest.raises(ConversionError, match="stands where the ledger goes, and is none"):
+    with pytest.raises(ConversionError, match="has the name of the ledger, and is not one"):
         tokfmt.convert(recipe, path, overwrite=True)
     assert (tmp_path / "a.pbin.ledger").read_bytes() == b"mine"
 
@@ -472,7 +472,7 @@ def test_a_ledger_that_does_not_fit(corpora, tmp_path):
         Path(f"{path}.ledger").write_bytes(rows[:size])
         refused(TruncatedError, r"a.pbin.ledger: is cut: expected .* Convert the recipe again with --ledger")
     Path(f"{path}.ledger").write_bytes(rows + b"\0")
-    refused(CorruptError, "is not what a.pbin.ledger.json says")
+    refused(CorruptError, "does not match a.pbin.ledger.json")
     Path(f"{path}.ledger").write_bytes(rows[:256] + b"\xff" * (len(rows) - 256))
     list(show_origins(path, "0:", from_options=()).shown)  # no row is of sequence 0: nothing is said of it
     Path(f"{path}.ledger").unlink()
@@ -480,14 +480,14 @@ def test_a_ledger_that_does_not_fit(corpora, tmp_path):
     Path(f"{path}.ledger").write_bytes(rows)
     for text in (b"", b"[]", b"{}", about[:-40], about.replace(b"sequences", b"sequence", 1)):
         Path(f"{path}.ledger.json").write_bytes(text)
-        refused(CorruptError, "is no ledger as tokfmt writes it")
+        refused(CorruptError, "is not a ledger of tokfmt")
     Path(f"{path}.ledger.json").write_bytes(about)
     list(show_origins(path, "0:", from_options=()).shown)
     other = tmp_path / "b.pbin"
     tokfmt.convert(path, other, select="1:", eos=EOS)
     shutil.copy(other, path)
     shutil.copy(f"{other}.tokfmt.json", f"{path}.tokfmt.json")
-    refused(CorruptError, "is of another a.pbin than the one that is there: its bytes")
+    refused(CorruptError, "belongs to another a.pbin than the one that is there, by its bytes")
 
 
 def test_sources_that_have_changed_since(tmp_path):
@@ -496,7 +496,7 @@ def test_sources_that_have_changed_since(tmp_path):
     tokfmt.convert(tmp_path / "mix.toml", tmp_path / "a.pbin", ledger=True, eos=EOS)
     with open(tmp_path / "rest.jsonl", "a") as file:
         file.write('{"text": "more"}\n')
-    with pytest.raises(SourceChangedError, match="has changed since the ledger was written"):
+    with pytest.raises(SourceChangedError, match="has changed since the ledger was written: expected"):
         list(show_origins(tmp_path / "a.pbin", "0", from_options=()).shown)
     (tmp_path / "rest.jsonl").unlink()
     with pytest.raises(FormatError, match="rest.jsonl"):
@@ -523,7 +523,7 @@ def test_refused(corpora, tmp_path, asked):
     recipe = written(corpora, ["law"], eos=EOS)
     with pytest.raises(OptionError, match="ledger"):
         tokfmt.convert(recipe, **{"destination": tmp_path / "a.pbin", **asked}, ledger=True)
-    with pytest.raises(OptionError, match="name one recipe as SRC"):
+    with pytest.raises(OptionError, match="Name one recipe as the only SRC"):
         tokfmt.convert(corpora / "law.jsonl", tmp_path / "a.pbin", tokenizer=str(TOKENIZER), ledger=True)
     assert list(tmp_path.iterdir()) == []
 

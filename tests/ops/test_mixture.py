@@ -169,9 +169,9 @@ def test_a_dry_run_of_ids_shows_the_table(home):
 def test_samples_as_sequences_are_said_to_have_padding_among_them(path, home, tmp_path):
     recipe = written(home / "said.toml", {"tokenizer": str(TOKENIZER), "seq_len": 16}, [{"name": "a", "path": path}])
     done = tokfmt.convert(recipe, tmp_path / "a.ds", allow_loss="empty-sequences")
-    assert [note for note in done.notes if "each sample is a sequence of ids, padding among them" in note]
+    assert [note for note in done.notes if "each sample is a sequence of IDs with padding" in note]
     done = tokfmt.convert(recipe, tmp_path / "a.h5", allow_loss="empty-sequences")
-    assert not [note for note in done.notes if "padding among them" in note]
+    assert not [note for note in done.notes if "IDs with padding" in note]
 
 
 @pytest.mark.parametrize("path", ["a.jsonl", "a.pbin"])

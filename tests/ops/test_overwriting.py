@@ -285,7 +285,7 @@ def test_what_stands_where_the_manifest_goes(tmp_path, there, link):
         (tmp_path / "x.pbin.tokfmt.json").symlink_to("/etc/hostname")
     else:
         (tmp_path / "x.pbin.tokfmt.json").write_text("my own notes")
-    with untouched(tmp_path), pytest.raises(ConversionError, match="stands where the manifest goes, and is none"):
+    with untouched(tmp_path), pytest.raises(ConversionError, match="has the name of the manifest, and is not one"):
         convert(PACK, tmp_path / "x.pbin", overwrite=True)
 
 

@@ -291,7 +291,7 @@ def test_an_id_too_large_is_found_in_its_source(other, tmp_path):
     source = start("jsonl", tmp_path, Ragged.of([[1, 2], [3], [4, 5, LIMITS["jsonl"], 6], [7]]))
     for more, of in (
         ({}, f"sequence 2 of {source}"),
-        ({"select": "1:"}, f"sequence 1 of what is to be written of {source}"),
+        ({"select": "1:"}, f"sequence 1 of the sequences to write of {source}"),
     ):
         with pytest.raises(TokenRangeError) as caught:
             convert(source, tmp_path / "there", other, **more)

@@ -51,7 +51,7 @@ def test_cut_tokens_with_the_index_whole(tmp_path):
     for spare in (0, 1, 2, 2 * (len(LISTS[11]) + 1) - 1):
         data = path.read_bytes()
         cut(path, whole * width + spare)
-        with pytest.raises(FormatError, match="--allow-partial saves the sequences that are whole|allow_partial=True"):
+        with pytest.raises(FormatError, match="--allow-partial saves the complete sequences|allow_partial=True"):
             tokfmt.convert(path, tmp_path / "refused.pbin", eos=EOS)
         out = tmp_path / f"o{spare}.pbin"
         assert saved(path, out) == LISTS[:11]
@@ -95,14 +95,14 @@ def test_open_reads_what_is_whole(tmp_path):
         tokfmt.open(path, eos=EOS)
     with tokfmt.open(path, eos=EOS, allow_partial=True) as dataset:
         assert [one.tolist() for one in dataset] == LISTS[:-1]
-        assert any(note.startswith("partial: 39 of 40 sequences are whole") for note in dataset.notes)
+        assert any(note.startswith("partial: 39 of 40 sequences are complete") for note in dataset.notes)
 
 
 def test_nothing_certain_is_refused(tmp_path):
     """A file of which no sequence is whole is refused, and nothing is written."""
     path = made(tmp_path / "x_document.bin", [[1, 2, 3, 4]])
     cut(path, 4)
-    with pytest.raises(FormatError, match="no sequence of it is certain to be whole"):
+    with pytest.raises(FormatError, match="no sequence of it is certain to be complete"):
         tokfmt.convert(path, tmp_path / "o.pbin", eos=EOS, allow_partial=True)
     assert not (tmp_path / "o.pbin").exists()
 
@@ -135,7 +135,7 @@ def test_check_fix_saves_what_is_whole(tmp_path):
     (verdict,) = check(request)
     done = fix(verdict, tmp_path / "mended_document.bin", request)
     assert done.done == {}
-    assert done.partial.startswith("partial: 11 of 40 sequences are whole and saved")
+    assert done.partial.startswith("partial: 11 of 40 sequences are complete and saved")
     assert done.verdict is not None
     assert done.verdict.errors == 0
     with tokfmt.open(done.destination, eos=EOS) as dataset:
@@ -143,7 +143,7 @@ def test_check_fix_saves_what_is_whole(tmp_path):
     assert json.loads((tmp_path / "mended_document.bin.tokfmt.json").read_text())["partial"][0]["sequences"] == 11
     cut(path, 1)
     (verdict,) = check(request)
-    with pytest.raises(ConversionError, match="no sequence of it is certain to be whole"):
+    with pytest.raises(ConversionError, match="no sequence of it is certain to be complete"):
         fix(verdict, tmp_path / "none_document.bin", request)
 
 
@@ -289,7 +289,7 @@ def test_a_cache_in_stores_without_one_of_them(tmp_path):
         tokfmt.open(home)
     with tokfmt.open(home, allow_partial=True) as dataset:
         assert [one.tolist() for one in dataset] == [*shards[0], *shards[2]]
-        assert any("partial: 38 of 57 sequences are whole" in note for note in dataset.notes)
+        assert any("partial: 38 of 57 sequences are complete" in note for note in dataset.notes)
 
 
 @pytest.mark.usefixtures("kept_workers")

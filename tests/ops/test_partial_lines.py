@@ -35,7 +35,7 @@ def test_every_line_that_decodes_of_one_cut_frame_is_saved(suffix, share, tmp_pa
     path.write_bytes(content)
     decoder = zstandard.ZstdDecompressor().decompressobj()
     whole = decoder.decompress(content).count(b"\n") if suffix == ".zst" else len(LISTS) * share * 0.9
-    with pytest.raises(FormatError, match="ends too early.*allow_partial=True saves the sequences that are whole"):
+    with pytest.raises(FormatError, match="ends too early.*allow_partial=True saves the complete sequences"):
         tokfmt.convert(path, tmp_path / "refused.jsonl")
     found = saved(path)
     assert len(found) >= whole > 1000
@@ -163,7 +163,7 @@ def test_documents_of_cut_text_that_a_separator_closes(suffix, tmp_path):
     assert found == DOCUMENTS[: len(found)]
     with pytest.raises(FormatError) as caught:
         tokfmt.convert(path, tmp_path / "one.jsonl", allow_partial=True)
-    assert "no record of it is certain to be whole" in str(caught.value)
+    assert "no record of it is certain to be complete" in str(caught.value)
 
 
 def test_files_of_text_around_damaged_ones(tmp_path):

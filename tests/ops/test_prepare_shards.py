@@ -95,11 +95,11 @@ def test_a_shard_again_does_nothing_twice(corpora, tmp_path, done):
 
 def test_what_has_nothing_to_deal_out(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
-    with pytest.raises(OptionError, match="task: lines are copied as they stand, which is done in one go"):
+    with pytest.raises(OptionError, match="task: lines are copied as they are, which is done in one run"):
         tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "b.jsonl", task=(0, 2))
     pack = json.dumps(str(FIXTURES / "modalities" / "D_2byte_gpt2.pbin"))
     (tmp_path / "ids.toml").write_text(f'tokfmt = 1\ndedup = "exact"\n[[source]]\npath = {pack}\n')
-    with pytest.raises(OptionError, match="task: equal sequences of ids are looked for, which is done in one go"):
+    with pytest.raises(OptionError, match="task: equal sequences of token IDs are left out, which is done in one run"):
         tokfmt.convert(tmp_path / "ids.toml", tmp_path / "b.pbin", task=(0, 2))
 
 

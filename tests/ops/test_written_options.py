@@ -148,7 +148,7 @@ def test_text_is_found_in_the_field_it_was_written_to(blocks, tmp_path, field):
 @pytest.mark.parametrize(("record", "option"), [({"input_ids": [1]}, "ids_field"), ({"text": "a"}, "text-field")])
 def test_a_field_that_lines_do_not_have_is_refused_and_not_said_to_be_there(tmp_path, record, option):
     (tmp_path / "in.jsonl").write_text(json.dumps(record) + "\n")
-    with pytest.raises(OptionError, match=r"=other: lines are copied as they stand, with the field '(text|input_ids)'"):
+    with pytest.raises(OptionError, match=r"=other: lines are copied as they are, with the field '(text|input_ids)'"):
         tokfmt.convert(tmp_path / "in.jsonl", tmp_path / "out.jsonl", to_options={option: "other"})
     assert not (tmp_path / "out.jsonl").exists()
     (name,) = record

@@ -183,7 +183,9 @@ def test_packed_rows_refuse_labels_that_are_not_moved(mix, tmp_path):
 def test_what_sequences_do_not_store_of_samples_is_said(mix, tmp_path):
     for name in ("x.pbin", "x.parquet"):
         done = tokfmt.convert(mix('pack = "bestfit"'), tmp_path / name)
-        (said,) = [note for note in done.notes if "its mask, and where documents begin, are not stored" in note]
+        (said,) = [
+            note for note in done.notes if "its loss mask and the borders of its documents are not stored" in note
+        ]
         assert ("pack_size" in said and said.endswith("stores both, without padding")) == (name == "x.parquet")
     assert not [note for note in tokfmt.convert(mix(), tmp_path / "x.h5").notes if "not stored" in note]
 

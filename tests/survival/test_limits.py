@@ -288,9 +288,9 @@ def test_a_full_disk_keeps_what_is_done_of_every_format(tmp_path, stage):
         ended = stage.run(home, *words)
         assert ended.code == 4
         assert "no space left on the disk" in ended.error()
-        assert "What was done is kept in .out.zarr.tokfmt-resume: run again with --resume" in ended.stderr
+        assert "The finished work is kept in .out.zarr.tokfmt-resume: run again with --resume" in ended.stderr
         assert sorted(os.listdir(home)) == [".out.zarr.tokfmt-resume"]
         subprocess.run(["mount", "-o", f"remount,size={64 << 20}", str(home)], check=True)
         ended = stage.run(home, *words)
-        assert (ended.code, "continuing what is in .out.zarr.tokfmt-resume" in ended.stderr) == (0, True), ended.stderr
+        assert (ended.code, "continuing the work in .out.zarr.tokfmt-resume" in ended.stderr) == (0, True), ended.stderr
         assert tokfmt.diff(pack, home / "out.zarr", format=("nanogpt", None), eos=0).identical

@@ -150,7 +150,7 @@ def test_killed_while_copying_lines(tmp_path, drive):
 def test_shards_in_any_order(tmp_path, pack, name, drive):
     said = drive("tasks", of_pack(pack, name), tmp_path, order=[2, 0, 3, 1], moments=[20, 60, 75, 90])["said"]
     assert [line.partition(": ")[2].partition(". Run")[0] for line in said] == [
-        "there are no tasks of it. Write them first, with --task I/N",
+        "it has no tasks. Write them first with --task I/N",
         "tasks 0, 1, 3 of 4 are missing",
         "tasks 1, 3 of 4 are missing",
         "task 1 of 4 is missing",

@@ -68,11 +68,11 @@ def test_a_manifest_that_is_too_large_is_broken(tmp_path):
 @pytest.mark.parametrize(
     ("value", "why"),
     [
-        ({"eos_id": 10**30}, "its eos_id is a number of 31 digits, and not a number from 0 to 4,294,967,295"),
-        ({"eos_id": -1}, "its eos_id is -1, and not a number from 0 to 4,294,967,295"),
-        ({"eos_id": True}, "its eos_id is true, and not"),
-        ({"tokens": "12"}, 'its tokens is "12", and not a number from 0 to 9,223,372,036,854,775,807'),
-        ({"max_id": False}, "its max_id is false, and not a number from -1 to"),
+        ({"eos_id": 10**30}, "its eos_id is a number of 31 digits (expected a number from 0 to 4,294,967,295)"),
+        ({"eos_id": -1}, "its eos_id is -1 (expected a number from 0 to 4,294,967,295)"),
+        ({"eos_id": True}, "its eos_id is true (expected"),
+        ({"tokens": "12"}, 'its tokens is "12" (expected a number from 0 to 9,223,372,036,854,775,807)'),
+        ({"max_id": False}, "its max_id is false (expected a number from -1 to"),
         ({"sequences": 10**400}, "its sequences is a number of 401 digits"),
         ({"splits": {"a": {"sequences": 1.5}}}, "its sequences is 1.5"),
     ],
@@ -86,7 +86,7 @@ def test_a_manifest_with_a_number_that_cannot_be_is_broken(tmp_path, value, why)
     (verdict,) = check([path], deep=True)
     assert [(found.code, why in found.message) for found in verdict.findings] == [("TF910", True)]
     notes = " ".join(tokfmt.open(path).notes)
-    assert f"the manifest {beside.name} cannot be read, so nothing is known from it: {why}" in notes
+    assert f"the manifest {beside.name} cannot be read and is not used: {why}" in notes
 
 
 @pytest.mark.parametrize("name", ["x.pbin", "x.jsonl", "x.zarr", "x_document.bin"])

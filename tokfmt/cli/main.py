@@ -229,7 +229,7 @@ def _stopped(stop: BaseException, words: list[str]) -> int:
     publish = sys.modules.get("tokfmt.core.atomic_output")  # an import that was just interrupted is not begun again
     whole = map(publish.is_whole, publish.finished) if publish is not None and hasattr(publish, "is_whole") else ()
     left = " ".join(dict.fromkeys((*getattr(stop, "__notes__", ()), *whole))) or "nothing was left behind"
-    if left.startswith(("Nothing was", "What was")):  # others begin with a path
+    if left.startswith(("Nothing was", "The finished work")):  # others begin with a path
         left = left[0].lower() + left[1:]
     text = f"interrupted by {signal.Signals(number).name}; {left}"
     return _fail(text, 128 + number, words, {})

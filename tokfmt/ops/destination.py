@@ -101,7 +101,7 @@ def _real(path: str, parents: dict[str, str]) -> str:
 def _is_source(destination: Path, given: str | os.PathLike[str]) -> str:
     same = os.path.realpath(destination) == os.path.realpath(given)
     within = Path(os.path.realpath(destination)).is_relative_to(os.path.realpath(given))
-    where = f"lies in {printable(given)}, " if within else f"would replace {printable(given)}, or a part of it, "
+    where = f"is inside {printable(given)}, " if within else f"would replace {printable(given)}, or a part of it, "
     which = "is also a source" if same else f"{where}which is a source"
     return f"{printable(destination)}: {which}. Choose another destination"
 
@@ -130,7 +130,7 @@ def refuse_foreign(destination: Path) -> None:
         if words not in (_beginning(path) or words):
             shown = path if os.path.islink(destination) else Path(destination).with_name(path.name)
             raise ConversionError(
-                f"{printable(shown)}: stands where the {what} goes, and is none. Move it away, or choose another "
+                f"{printable(shown)}: has the name of the {what}, and is not one. Move it away, or choose another "
                 "destination"
             )
 

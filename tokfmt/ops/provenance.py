@@ -239,8 +239,8 @@ def write_rows(
     recipe, allow_loss = opened if isinstance(opened, (Documents, Samples)) else axis, frozenset(dropped)
     if not isinstance(recipe, (Documents, Samples)) or "embedded-separators" in allow_loss:
         raise OptionError(
-            f"{allowing('embedded-separators')} does not go with {Option('ledger')}: it splits sequences that "
-            "rows are of"
+            f"{allowing('embedded-separators')} does not go with {Option('ledger')}: it splits the sequences "
+            "that the rows name"
         )
     listed = list[dict[str, Any]]()
     tracer = Tracer(recipe, allow_loss, listed)
@@ -414,21 +414,21 @@ def read_ledger(path: Path, name: str | None) -> Ledger | None:
     finally:
         file.close()
     if not known:
-        raise CorruptError(about, "is no ledger as tokfmt writes it", remedy=_AGAIN)
+        raise CorruptError(about, "is not a ledger of tokfmt", remedy=_AGAIN)
     found = {
         **extent(written_files(format_of(path, name), path)),
         "xxh3_128": read_manifest(path).output.get("xxh3_128"),
     }
     for key, value in found.items():
         if None not in (value, dataset.get(key)) and value != dataset[key]:
-            what = f"is of another {printable(path.name)} than the one that is there: its {key}"
+            what = f"belongs to another {printable(path.name)} than the one that is there, by its {key}"
             raise CorruptError(about, what, expected=dataset[key], found=value, remedy=_AGAIN)
     file = File(columns)
     size = _HEAD + rows * ROW.itemsize
     if file.size < size:
         raise TruncatedError(columns, "is cut", expected=f"{size:,} bytes", found=f"{file.size:,}", remedy=_AGAIN)
     if file.size > size or file.read(0, _HEAD) != _head(rows):
-        what = f"is not what {printable(about.name)} says: {rows:,} rows"
+        what = f"does not match {printable(about.name)}, which states {rows:,} rows"
         raise CorruptError(columns, what, remedy=_AGAIN)
     mapped = np.memmap(columns, ROW, "r", _HEAD, (rows,)) if rows else np.empty(0, ROW)
     return Ledger(columns, os.path.realpath(about.parent), content["unit"], count, sources, mapped)
@@ -446,7 +446,7 @@ def compare(ledger: Ledger, reader: TokenReader) -> None:
     """
     info, count, before = reader.info, ledger.sequences, 0
     if info.sequences != count:
-        what = f"tells of other {ledger.unit} than the dataset holds"
+        what = f"does not have the {ledger.unit} of the dataset"
         raise CorruptError(ledger.path, what, expected=f"{info.sequences:,}", found=f"{count:,}", remedy=_AGAIN)
     held = np.zeros(count, np.int64)
     for a, b in windows(0, len(ledger.rows)):
@@ -457,7 +457,7 @@ def compare(ledger: Ledger, reader: TokenReader) -> None:
         wrong |= (stop < start) | (source < 0) | (source >= len(ledger.sources))
         if wrong.any():
             row = a + int(np.argmax(wrong))
-            what = f"row {row:,} is of no sequence, source or record that there can be"
+            what = f"row {row:,} names a sequence, source or record that cannot exist"
             raise CorruptError(ledger.path, what, offset=_HEAD + row * ROW.itemsize, remedy=_AGAIN)
         np.add.at(held, sequence, stop - start)
         before = int(sequence[-1])
@@ -547,7 +547,7 @@ def _opened(ledger: Ledger, listed: Mapping[str, Any]) -> Opened:
         )
         expected, text = int(listed["bytes"]), listed["kind"] == "text"
     except (KeyError, TypeError, ValueError) as error:
-        raise CorruptError(ledger.path, "has a source that is described otherwise", remedy=_AGAIN) from error
+        raise CorruptError(ledger.path, "has a source that has an unknown description", remedy=_AGAIN) from error
     size = extent(one for path in paths for one in format_.files(path))["bytes"]
     if size != expected:
         what = "has changed since the ledger was written"
@@ -556,7 +556,7 @@ def _opened(ledger: Ledger, listed: Mapping[str, Any]) -> Opened:
     if listed.get("xxh3_128") is not None and len(paths) == 1 and not (text and size > LITTLE):
         digest = _digest_of(paths[0], format_) if text else read_manifest(paths[0]).output.get("xxh3_128")
     if digest not in (None, listed.get("xxh3_128")):
-        what = f"is another than when the ledger was written, by its {'bytes' if text else 'manifest'}"
+        what = f"has changed since the ledger was written, by its {'bytes' if text else 'manifest'}"
         raise SourceChangedError(paths[0], what, expected=listed["xxh3_128"], found=digest, remedy=_AGAIN)
     return open_sources(request)[0]
 

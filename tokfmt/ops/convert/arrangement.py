@@ -133,7 +133,7 @@ def _parsed(text: str) -> tuple[tuple[str, ...], tuple[Fraction, ...]]:
                 f"{Option('split', printable(text))}: {printable(name)!r} is not a plain name. {_EXAMPLE}", name=name
             )
         if name in shares:
-            raise OptionError(f"{Option('split', text)}: {name} is there twice", name=name)
+            raise OptionError(f"{Option('split', text)}: {name} occurs twice", name=name)
         if not _SHARE.fullmatch(share) or not 0 < Fraction(share) <= 1:
             raise OptionError(
                 f"{Option('split', printable(text))}: the share of {name} is not a number above 0 and up to 1. "

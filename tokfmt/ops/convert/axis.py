@@ -115,7 +115,7 @@ def token_axis(
         asides.append((source, shards.aside))
         counts.append((source, shards.info.sequences, None if last is None else last - first))
         if shards.aside.blank:
-            progress.note(f"{printable(source.paths[0])}: blank lines, which are no documents: {shards.aside.blank:,}")
+            progress.note(f"{printable(source.paths[0])}: blank lines, which are not documents: {shards.aside.blank:,}")
         encoded = encoded and not refused(source, shards.aside)
         readers.append(_not_twice(shards, stored_eos, source.paths[0], notes))
     axis = readers[0] if len(readers) == 1 else Concat(readers)
@@ -170,7 +170,7 @@ def _not_twice(axis: TokenReader, eos_id: int | None, path: Path, notes: list[st
     if ends is None or eos_id not in ends:
         return axis
     if len(ends) == 1:
-        notes.append(f"{path}: its sequences end with the separator {eos_id} already; they are not given a second one")
+        notes.append(f"{path}: its sequences end with the separator {eos_id} already; they do not get a second one")
         return WithoutTrailing(axis, eos_id, str(path))
-    notes.append(f"{path}: some of its sequences end with {eos_id} already, and are given another one as separator")
+    notes.append(f"{path}: some of its sequences end with {eos_id} already; they get a second one as separator")
     return axis

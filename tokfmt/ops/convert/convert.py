@@ -176,7 +176,7 @@ def _convert(request: Request, progress: Progress) -> Conversion:
         given = tuple(os.path.abspath(path) for path in given)
     pipe = next(filter(is_pipe, given), None)
     if pipe is not None and request.kept:
-        raise OptionError(f"{printable(pipe)}: what is piped in cannot be read again. Save it to a file")
+        raise OptionError(f"{printable(pipe)}: a pipe cannot be read again. Save it to a file")
     request = replace(request, source=replace(request.source, paths=given))
     if pipe is None:
         return carry_out(request, progress)
@@ -280,9 +280,7 @@ def _to_stdout(request: Request, progress: Progress) -> Conversion:
     """
     format_ = registry.get(request.to or "jsonl")
     if not format_.streams:
-        raise OptionError(
-            f"-: {format_.name} is no stream that could be piped; jsonl is, and the raw blocks of stage1. Name a file"
-        )
+        raise OptionError(f"-: {format_.name} cannot be written to a pipe (expected jsonl or stage1). Name a file")
     kept = f"{Option('resume')}" if request.resume else f"{Option('task')}" if request.task else ""
     if kept or request.arrangement.shares is not None:
         kept = kept or f"shares in {Option('split')}"

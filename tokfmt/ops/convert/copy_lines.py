@@ -68,13 +68,13 @@ def _refuse_fields(resolved: Resolved, readers: Sequence[RecordReader]) -> None:
     kinds = {reader.info.kind for reader in readers}
     if len(kinds) > 1:
         raise ConversionError(
-            f"some sources hold text and some ids; give {Option('tokenizer')} to make ids of the text"
+            f"some sources hold text, and others hold token IDs. Give {Option('tokenizer')} to encode the text"
         )
     name, given = f"{min(kinds)}_field", resolved.destination.given
     wanted = given.get(name, given.get(name.replace("_", "-")))
     fields = {reader.info.field if reader.info.json_lines else "text" for reader in readers}
     if wanted is not None and fields != {wanted}:
-        why = f"lines are copied as they stand, with the field {min(fields)!r}. Leave the option out"
+        why = f"lines are copied as they are, with the field {min(fields)!r}. Leave the option out"
         raise OptionError(f"{resolved.destination.format.name} option {name}={wanted}: {why}", name=name)
 
 

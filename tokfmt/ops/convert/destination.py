@@ -98,7 +98,7 @@ class Destination:
             ordered = "shuffle" if request.arrangement.shuffle else "split"
             what = Option("select" if request.select is not None else ordered)
             raise OptionError(
-                f"{what}: samples of a recipe are stored in its order: say tokens or shuffle in the recipe"
+                f"{what}: samples of a recipe are stored in its order. Set tokens or shuffle in the recipe"
             )
         laid = tuple(portions(request.arrangement, self.path, self.format, given))
         options = laid[0].options

@@ -120,7 +120,7 @@ def copy_records(
     known = [part.tokens for part in parts if part.tokens is not None]
     tokens = sum(known) if len(known) == len(parts) and all(one.info.kind == "ids" for one in readers) else None
     if blank := sum(aside.blank for aside in asides.values()):
-        progress.note(f"blank lines, which are no documents: {blank:,}")
+        progress.note(f"blank lines, which are not documents: {blank:,}")
     return Copied(counts, tokens, blocks, asides)
 
 

@@ -69,7 +69,7 @@ class Content:
             at = position - shift * number
             if start <= at < stop and int(self.reader.tokens(at, at + 1)[0]) == error.token:
                 same = len(paths) == 1 and not renumbered and "empty-sequences" not in self.dropped
-                origin = f"{'' if same else 'what is to be written of '}{', '.join(map(printable, paths[:_NAMED]))}"
+                origin = f"{'' if same else 'the sequences to write of '}{', '.join(map(printable, paths[:_NAMED]))}"
                 remedy = f"It is token {at - start:,} of sequence {number:,} of {origin}"
                 return TokenRangeError(
                     error.where,
@@ -160,7 +160,9 @@ def left_out(sources: Sequence[Source], traits: WriterTraits) -> list[str]:
     """
     if traits.keeps_labels:
         return []
-    what = "each sample is a sequence of ids, padding among them: its mask, and where documents begin, are not stored"
+    what = (
+        "each sample is a sequence of IDs with padding; its loss mask and the borders of its documents are not stored"
+    )
     found = []
     for source in sources:
         info, path = source.reader.info, source.paths[0]
@@ -292,7 +294,7 @@ def record_losses(
             if "fields" in asked or "fields" in allow_loss:
                 losses.found.append(Loss("fields", what))
             else:
-                losses.notes.append(f"{source.paths[0]}: {what} do not go along")
+                losses.notes.append(f"{source.paths[0]}: {what} are not kept")
     return replace(losses, fault=fault)
 
 

@@ -68,8 +68,8 @@ def refuse_text(sources: Sequence[Source], format_: Format) -> None:
     for source in sources:
         if isinstance(source.reader, RecordReader) and source.reader.info.kind == "text":
             raise OptionError(
-                f"{printable(source.paths[0])}: holds text, and {format_.name} holds token ids. Say how to "
-                f"encode it with {Option('tokenizer', 'NAME|DIR|FILE')}"
+                f"{printable(source.paths[0])}: holds text, and {format_.name} stores token IDs. Encode the "
+                f"text with {Option('tokenizer', 'NAME|DIR|FILE')}"
             )
 
 
@@ -79,14 +79,14 @@ def refuse_undealt(sources: Sequence[Source], *, copies: bool) -> None:
     Raises:
         OptionError: The conversion copies lines, or compares sequences of token IDs.
     """
-    why = "lines are copied as they stand" if copies else ""
+    why = "lines are copied as they are" if copies else ""
     for source in sources:
         recipe = text_recipe_of(source)
         if recipe is not None and recipe.info.kind == "ids":
-            why = "equal sequences of ids are looked for"
+            why = "equal sequences of token IDs are left out"
     if why:
         raise OptionError(
-            f"{Option('task')}: {why}, which is done in one go. Leave it out; {Option('resume')} continues such a run"
+            f"{Option('task')}: {why}, which is done in one run. Leave it out; {Option('resume')} continues such a run"
         )
 
 
@@ -111,9 +111,7 @@ def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
         OptionError: The sources are not one recipe, or the request selects, shuffles or splits.
     """
     if len(sources) > 1 or not sources[0].format.computed:
-        raise OptionError(
-            f"{Option('ledger')} tells what a recipe took from where: name one recipe as SRC, and nothing else"
-        )
+        raise OptionError(f"{Option('ledger')} lists the records that a recipe takes. Name one recipe as the only SRC")
     if request.select is not None or not request.arrangement.plain:
         shuffled = request.arrangement.shuffle is not None
         what = (
@@ -123,7 +121,7 @@ def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
             if shuffled
             else f"{Option('split')}"
         )
-        raise OptionError(f"{what} does not go with {Option('ledger')}: say it in the recipe")
+        raise OptionError(f"{what} does not go with {Option('ledger')}. Set it in the recipe")
 
 
 def refuse_rejects(request: Request, path: Path, sources: Sequence[Source], read: Sequence[SourceFiles]) -> None:
@@ -135,7 +133,9 @@ def refuse_rejects(request: Request, path: Path, sources: Sequence[Source], read
         DestinationExistsError: The file exists.
     """
     if all(text_recipe_of(source) is None for source in sources):
-        raise OptionError(f"{Option('rejects')} is for what filters of a recipe of text leave out, and there is none")
+        raise OptionError(
+            f"{Option('rejects')} lists the texts that a recipe leaves out, and no source is a recipe of text"
+        )
     guard(path, (*request.source.paths, request.destination), read)
     if os.path.lexists(path) and not (request.overwrite and path.is_file()):
         raise DestinationExistsError(path)

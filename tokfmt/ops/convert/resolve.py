@@ -300,7 +300,9 @@ def _named_tokenizer(sources: Sequence[Source], tokenizer: TokenizerHandle | Non
             continue
         named = recipe.tokenizer
         if tokenizer is not None and tokenizer.describe()["digest"] != named.describe()["digest"]:
-            raise OptionError(f"{Option('tokenizer')}: {printable(source.paths[0])} says another one, {named.name}")
+            raise OptionError(
+                f"{Option('tokenizer')}: {printable(source.paths[0])} names another tokenizer, {named.name}"
+            )
         tokenizer = named
     return tokenizer
 
@@ -344,7 +346,7 @@ def _need_separator(resolved: Resolved) -> None:
         if request.select is not None:
             refuse_selection_of_none(request.select, resolved.read)
         name = resolved.destination.format.name
-        why = f"{name} stores a separator after each sequence, and nothing says which id it is"
+        why = f"{name} stores a separator after each sequence, and its ID is not known"
         remedy = _name_separator(request, resolved.destination, resolved.tokenizer)
         raise SeparatorUnknownError(request.destination, why, remedy)
 

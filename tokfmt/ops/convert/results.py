@@ -36,7 +36,9 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
     if others := [note for source in resolved.sources for note in source.left_out]:
         dropped["other-files"] = "; ".join(others)
     if arrangement.shares is not None and not arrangement.shares.seeded:
-        notes.add(f"sequences were dealt out by seed {arrangement.shares.seed}; {Option('seed', 'N')} deals otherwise")
+        notes.add(
+            f"sequences were dealt to splits by seed {arrangement.shares.seed}; override with {Option('seed', 'N')}"
+        )
     splits: dict[str, dict[str, object]] = {
         one.portion.split: {
             "destination": str(one.portion.destination),
@@ -103,8 +105,8 @@ def _made_by(resolved: Resolved, counts: Sequence[PortionCounts]) -> tuple[Mappi
     found, source = f"id {largest:,}", resolved.request.source
     if resolved.tokenizer is not None and "tokenizers" not in source.allow_loss:
         path = source.paths[0] if len(source.paths) == 1 else resolved.request.destination
-        expected = f"ids below {size:,}, as {made.get('name')} has them"
-        raise TokenizerMismatchError(path, "holds ids beyond the tokenizer's vocabulary", expected, found)
+        expected = f"IDs below {size:,}, as {made.get('name')} has them"
+        raise TokenizerMismatchError(path, "holds token IDs beyond the vocabulary of the tokenizer", expected, found)
     return None, f"{found} is beyond the vocabulary of {made.get('name')}"
 
 

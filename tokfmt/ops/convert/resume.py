@@ -52,7 +52,7 @@ SCHEMA = "tokfmt.conversion/1"
 Facts = Mapping[str, object]
 Snapshot = Mapping[Path, Identity]
 
-_IS_KEPT = "What was done is kept in "
+_IS_KEPT = "The finished work is kept in "
 _FREE = {
     "jobs",
     "executor",
@@ -226,7 +226,7 @@ def resumed(
             try:
                 _tidy(staging, task, everything=in_tasks)
                 if not new and not in_tasks:
-                    note(f"continuing what is in {staging.sibling.name}")
+                    note(f"continuing the work in {staging.sibling.name}")
                 yield staging, journal
             except BaseException as error:
                 curable = isinstance(error, _CURED_BY_OPTIONS) or bool(getattr(error, "accepted_by", ""))
@@ -235,7 +235,7 @@ def resumed(
                     in_tasks and not isinstance(error, VerificationError)
                 )
                 if staging.keep and not hopeless:
-                    again = f"again with {Option('resume')}{' and these words' if curable else ''}"
+                    again = f"again with {Option('resume')}{' and these options' if curable else ''}"
                     _say_kept(error, staging.sibling.name, "the same again" if in_tasks else again)
                 raise
         staging.keep = not staging.published
@@ -277,7 +277,7 @@ def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None,
     if later and (_text_kinds(staging) or not any(staging.home.glob("created*.json"))):
         _forget_later(staging)
         write_whole(path, written)
-        note(f"{change}{more}: what is tokenized stays, the rest is done again")
+        note(f"{change}{more}: the tokenized text is kept, and the rest is done again")
         return False
     again = f"run once without {Option('resume')}"
     over = f"delete {staging.sibling.name}" if request.kept == "tasks" else again
@@ -362,7 +362,7 @@ def request_of_tasks(destination: str | os.PathLike[str]) -> Request:
     kept = read_conversion(home / "conversion.json")
     if kept is None:
         raise ConversionError(
-            f"{printable(destination)}: there are no tasks of it. Write them first, with {Option('task', 'I/N')}"
+            f"{printable(destination)}: it has no tasks. Write them first with {Option('task', 'I/N')}"
         )
     version = kept["facts"].get("the version of tokfmt")
     if version != __version__:

@@ -177,7 +177,7 @@ def _write_portion(
             notes.add(f"{printable(portion.destination.name)}: {marked(note)}")
     if counts.merged:
         ended = f"{counted(counts.merged, 'sequence')} with the separator {prepared.target.eos_id} at the end"
-        notes.add(f"{ended} got no second one; it is read as the mark of the end, and no token")
+        notes.add(f"{ended} got no second one; readers take it as the end of the sequence, not as a token")
     return counts
 
 

@@ -124,7 +124,7 @@ class Manifest(NamedTuple):
         what = (
             f"at least {counted(sum(known), 'sequence')}" if len(known) < len(lost) else counted(sum(known), "sequence")
         )
-        return f"partial, by its manifest: saved of damaged sources ({paths}), without {what} of theirs"
+        return f"partial, by its manifest: saved from damaged sources ({paths}); {what} lost"
 
     @property
     def rows(self) -> bool:
@@ -191,7 +191,7 @@ def _read_manifest(path: Path) -> Manifest:
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        return Manifest({}, beside, broken="it is not JSON of that kind")
+        return Manifest({}, beside, broken="it is not JSON of a manifest")
     wrong = _invalid(content)
     return Manifest({}, beside, broken=wrong) if wrong else Manifest(content, beside)
 
@@ -205,7 +205,7 @@ def _invalid(content: Mapping[str, Any]) -> str:
             found = part.get(key)
             if found is not None and (type(found) is not int or not minimum <= found <= maximum):
                 shown = grouped(found) if type(found) is int else printable(json.dumps(found))[:_SHOWN]
-                return f"its {key} is {shown}, and not a number from {minimum} to {maximum:,}"
+                return f"its {key} is {shown} (expected a number from {minimum} to {maximum:,})"
     return ""
 
 
@@ -283,7 +283,7 @@ def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tu
                 notes.append(f"the dataset {wrong.what}; {IGNORED}")
         elif manifest.broken:
             what = f"the manifest {printable(manifest.path.name)} cannot be read"
-            notes.append(f"{what}, so nothing is known from it: {manifest.broken}")
+            notes.append(f"{what} and is not used: {manifest.broken}")
         read.append(manifest)
     return read, notes
 
@@ -361,7 +361,7 @@ def as_written(
 def _check_all_rows(manifests: Sequence[Manifest]) -> None:
     rows, others = ([one.path for one in manifests if one.rows is stated] for stated in (True, False))
     if others:
-        what = f"says that each sample is a sequence, and {printable(others[0].name)} does not"
+        what = f"states that each sample is a sequence, and {printable(others[0].name)} does not"
         remedy = f"Read them one by one, or join the samples with {from_option('view', 'documents')}"
         raise FormatError(rows[0], what, remedy=remedy)
 
@@ -419,7 +419,7 @@ def shrunk(one: SourceFiles, manifest: Manifest) -> Damage | None:
     ):
         return None
     facts = "; ".join(f"expected {grouped(stated)} {what}, found {found:,}" for what, stated, found in differences)
-    return Damage(f"{printable(one.path)}: its manifest {printable(manifest.path.name)} tells of more: {facts}")
+    return Damage(f"{printable(one.path)}: its manifest {printable(manifest.path.name)} states more: {facts}")
 
 
 def describes(manifest: Manifest, format_: Format, path: Path) -> bool:
@@ -465,7 +465,7 @@ def _contradiction(path: Path, manifest: Manifest, what: str, expected: object, 
         f"contradicts its manifest {printable(manifest.path.name)} in {what}",
         expected=expected,
         found=found,
-        remedy=f"Copy it again, or remove the manifest if the change was meant; {Option('ignore-manifest')} goes "
+        remedy=f"Copy it again, or remove the manifest if the change was intended; {Option('ignore-manifest')} goes "
         "on without it",
     )
 

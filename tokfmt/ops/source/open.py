@@ -174,7 +174,7 @@ def with_remedy(error: FormatError, request: SourceRequest) -> FormatError:
             if not any(_is_of(one, Path(error.path)) for one in group):
                 continue
             if _saves(open_stored(group, replace(request, allow_partial=True), checked=False)):
-                error.advise(f"{Option('allow-partial')} saves the sequences that are whole")
+                error.advise(f"{Option('allow-partial')} saves the complete sequences")
     return error
 
 
@@ -303,7 +303,7 @@ def _closed(source: Source, stored: TokenReader, found: Sequence[SourceFiles]) -
     if not isinstance(source.reader, TokenReader) or (whole and not source.damage):
         return source
     if source.separator.eos_id is None:
-        raise SeparatorUnknownError(source.paths[0], "nothing says where its sequences end, and it may be cut")
+        raise SeparatorUnknownError(source.paths[0], "its separator is not known, and it may be cut")
     reader, lost = closed(stored, source.reader, source.separator.eos_id)
     return source if lost is None else source._replace(reader=reader, damage=(*source.damage, lost))
 

@@ -57,9 +57,9 @@ class Partial(NamedTuple):
             if self.lost_sequences is not None:
                 saved += f" of {self.sequences + self.lost_sequences:,}"
             word = "sequences are" if self.sequences != 1 or self.lost_sequences else "sequence is"
-            found = [f"{saved} {word} whole and saved ({counted(self.tokens, 'token')})"]
+            found = [f"{saved} {word} complete and saved ({counted(self.tokens, 'token')})"]
         if self.lost_sequences is None:
-            found.append("nothing tells how many are lost")
+            found.append("the number of lost sequences is not known")
         elif self.lost_tokens is not None:
             found.append(f"{counted(self.lost_tokens, 'token')} lost")
         if self.unused:
@@ -189,7 +189,7 @@ def partial_of(
     unused, reasons = sum(one.unused for one in damage), tuple(one.what for one in damage)
     word = "record" if isinstance(reader, RecordReader) else "sequence"
     if not (has_records(reader) if isinstance(reader, RecordReader) else reader.info.sequences):
-        nothing = f"no {word} of it is certain to be whole"
+        nothing = f"no {word} of it is certain to be complete"
         raise TruncatedError(path, f"{nothing}: {'; '.join(reasons[:_REASONS])}", remedy="Copy it again")
     if isinstance(reader, RecordReader):
         return Partial(named, None, None, None, None, unused, reasons)

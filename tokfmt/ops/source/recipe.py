@@ -357,7 +357,9 @@ def _kinds(entry: SourceEntry, parts: Sequence[Opened]) -> set[str]:
     if (entry.filter or len(kinds) > 1) and not any(map(_holds_ids, parts)):
         kinds.discard("ids")  # "ids" is only the default of files without a record
     if entry.filter and "ids" in kinds:
-        raise OptionError("its filter has rules on text, and it holds ids. Leave the filter out, or name the text")
+        raise OptionError(
+            "its filter has rules on text, and it holds token IDs. Leave the filter out, or name the text"
+        )
     return kinds
 
 
@@ -405,7 +407,7 @@ def _text_source(
         if isinstance(part.reader, TextRecipe):
             raise OptionError("is a recipe with text. Store it first: tokfmt convert, or name its sources here")
         if _holds_ids(part):
-            raise OptionError(f"{printable(part.paths[0])}: holds ids, and others of this source hold text")
+            raise OptionError(f"{printable(part.paths[0])}: holds token IDs, and others of this source hold text")
     if file.pack == "stored":
         raise OptionError('it holds text, and pack = "stored" takes rows as they are')
     if handle is None:

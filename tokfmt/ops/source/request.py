@@ -95,7 +95,7 @@ class SourceRequest:
         number = isinstance(eos, int) and not isinstance(eos, bool) and 0 <= eos <= sys.maxsize
         known = eos is None or eos == "none" or number
         if not known:
-            raise OptionError(f"eos: expected a token id, none, or nothing at all; found {eos!r}", name="eos")
+            raise OptionError(f"eos: expected a token ID, none, or no value; found {eos!r}", name="eos")
 
     @staticmethod
     def of(
@@ -344,7 +344,7 @@ def check_losses(names: Iterable[str]) -> frozenset[str]:
         known = loss_words()
         for name in sorted(words - set(known)):
             raise OptionError(
-                f"{allowing(name)}: is none of {', '.join(known)}", name=name, nearest=nearest(name, known)
+                f"{allowing(name)}: is not one of {', '.join(known)}", name=name, nearest=nearest(name, known)
             )
     return words
 

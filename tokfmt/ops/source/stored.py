@@ -223,7 +223,7 @@ def agreed_separator(sources: Sequence[Source], choice: EosChoice) -> Separator:
         found = [f"{eos_id} in {printable(source.paths[0].name)}" for eos_id, source in known.items()]
         listed = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else "")
         raise ConversionError(
-            f"the sources have different separators ({listed}). Choose the target's with {Option('eos', 'ID')}"
+            f"the sources have different separators ({listed}). Choose one with {Option('eos', 'ID')}"
         )
     return next(iter(known.values()), sources[0]).separator
 
@@ -268,7 +268,7 @@ def _undivided(info: Info, separator: Separator) -> list[str]:
     known = separator.eos_id is not None or separator.source == NO_SEPARATOR
     if known or not info.tokens or info.separators not in (Separators.AFTER, Separators.BEFORE):
         return []
-    why = f"nothing says which id separates documents; {Option('eos', 'ID')} does"
+    why = f"the separator is not known; {Option('eos', 'ID')} does"
     return [Message(f"read as one sequence of {info.tokens:,} tokens: {why}")]
 
 
@@ -318,7 +318,7 @@ def without_separators(
             return stored, [Message(f"read as one sequence of {info.tokens:,} tokens ({NO_SEPARATOR.marked})")]
         if note := _undivided(info, separator):
             return stored, note
-        raise SeparatorUnknownError(path, "a stream of tokens, and nothing says which id ends a document")
+        raise SeparatorUnknownError(path, "a stream of tokens whose separator is not known")
     if eos_id is None:
         if endings is not None and len(endings) == 1 and not separator.doubt and separator.source != NO_SEPARATOR:
             alike = int(endings[0])
