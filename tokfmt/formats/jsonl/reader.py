@@ -249,7 +249,7 @@ class JsonlReader:
             if part.text.limit != 0:
                 self.parts.append(part)
         if damage and not self.parts:
-            what = f"no record of it is certain to be whole: {damage[0].what}"
+            what = f"no record of it is certain to be complete: {damage[0].what}"
             raise TruncatedError(paths[0], what, remedy="Copy it again")
         kind, inferred = self._kind() if options.kind == "auto" else (options.kind, ())
         self.kind: Kind = kind
