@@ -119,18 +119,33 @@ class Levanter(FlatFormat):
     below = r"shard_ledger\.json(\.bak)?|\.success|zarr\.json|\d+"
     member = LEDGER
     meanings = {
-        "TF781": Code("not a cache that can be read", "The ledger is missing or damaged, the build was not finished "
-                       "(is_finished false, or __shards__), or the array is of another kind. The message has the "
-                       "cause."),
-        "TF782": Code("a shard is missing", "The ledger lists it as finished, but it does not exist: a copy was "
-                       "interrupted. Copy the cache again."),
-        "TF783": Code("the ledger contradicts itself", "total_num_rows or field_counts are not the sums over its "
-                       "shards, or a shard is listed twice: Levanter refuses it. Build the cache again."),
-        "TF784": Code("a shard contradicts the ledger", "It has more or fewer rows or elements than the ledger states, "
-                       "or its offsets decrease: upstream reads wrong rows. Copy or build it again."),
-        "TF786": Code("a name that leaves the folder", "The ledger lists a shard by `..`, by an absolute path or an "
-                       "address, or a link leads out. Do not read it, unless you made it yourself.", unsafe=True),
-    }  # fmt: skip
+        "TF781": Code(
+            "not a cache that can be read",
+            "The ledger is missing or damaged, the build was not finished "
+            "(is_finished false, or __shards__), or the array is of another kind. The message has the "
+            "cause.",
+        ),
+        "TF782": Code(
+            "a shard is missing",
+            "The ledger lists it as finished, but it does not exist: a copy was interrupted. Copy the cache again.",
+        ),
+        "TF783": Code(
+            "the ledger contradicts itself",
+            "total_num_rows or field_counts are not the sums over its "
+            "shards, or a shard is listed twice: Levanter refuses it. Build the cache again.",
+        ),
+        "TF784": Code(
+            "a shard contradicts the ledger",
+            "It has more or fewer rows or elements than the ledger states, "
+            "or its offsets decrease: upstream reads wrong rows. Copy or build it again.",
+        ),
+        "TF786": Code(
+            "a name that leaves the folder",
+            "The ledger lists a shard by `..`, by an absolute path or an "
+            "address, or a link leads out. Do not read it, unless you made it yourself.",
+            unsafe=True,
+        ),
+    }
 
     def sniff(self, probe: Probe) -> Confidence | None:
         return Confidence.CERTAIN if {LEDGER, _BUILD} & set(probe.entries) else None
@@ -154,14 +169,23 @@ class Levanter(FlatFormat):
         tokenizer = shown(recorded.get("tokenizer", "")) if isinstance(recorded, dict) else ""
         others = _others(shards[0].folder, options.leaf) if shards else []
         return replace(
-            rows, separators=Separators.TRAILING, problems=[*problems, *rows.problems],
-            sections=[Part("ledger", path, lambda: [
-                Field(shown(key), None, 0, shown(json.dumps(value))) for key, value in ledger.items()
-            ])],
+            rows,
+            separators=Separators.TRAILING,
+            problems=[*problems, *rows.problems],
+            sections=[
+                Part(
+                    "ledger",
+                    path,
+                    lambda: [Field(shown(key), None, 0, shown(json.dumps(value))) for key, value in ledger.items()],
+                )
+            ],
             notes=(f"other arrays are not read: {', '.join(others)}",) if others else (),
-            extras={"shards": len(shards), "layout": shown(ledger.get("layout", "consolidated")),
-                    "tokenizer": tokenizer},
-        )  # fmt: skip
+            extras={
+                "shards": len(shards),
+                "layout": shown(ledger.get("layout", "consolidated")),
+                "tokenizer": tokenizer,
+            },
+        )
 
 
 def _shards(folder: Path, ledger: Mapping[str, Any], leaf: str) -> tuple[list[Shard], list[Problem]]:

@@ -101,10 +101,14 @@ class Writer(ShardWriter):
         kinds = TENSOR if self.options.codes == "tensor" else NUMPY
         code = max(code for code, kind in kinds.items() if np.dtype(kind) == dtype)
         config = {
-            "chunk_bytes": None, "chunk_size": self.options.shard_size, "compression": self.codec or None,
-            "encryption": None, "data_format": [f"no_header_{self.options.codes}:{code}"], "data_spec": _SPEC,
+            "chunk_bytes": None,
+            "chunk_size": self.options.shard_size,
+            "compression": self.codec or None,
+            "encryption": None,
+            "data_format": [f"no_header_{self.options.codes}:{code}"],
+            "data_spec": _SPEC,
             "item_loader": _TOKENS,
-        }  # fmt: skip
+        }
         return {"chunks": chunks, "config": config, "updated_at": "0"}
 
 
@@ -120,17 +124,28 @@ class LitData(ShardFormat):
     shard, item = "chunk", "item"
     missing, wrong_size, wrong_items, wrong_name = "TF742", "TF743", "TF744", "TF746"
     meanings = {
-        "TF741": Code("not chunks of tokens", "index.json is missing or damaged; its data is not token IDs; it is "
-                       "encrypted; or only {rank}.index.json exist: run litdata's merge again."),
-        "TF744": Code("offsets of items contradict the chunk", "They decrease, leave the chunk, split an ID, or differ "
-                       "in number from the index. Write the folder again."),
-        "TF745": Code("TokensLoader cannot read it", "`dim` is null: the folder was written without "
-                       "item_loader=TokensLoader(), or the first item of a chunk is empty (litData#482). tokfmt reads "
-                       "it. Write it again with tokfmt convert."),
-        "TF747": Code("dim is not the number of tokens of the chunk", "TokensLoader cuts windows by `dim` of "
-                      "index.json: it leaves out tokens after it, or reads past the end of the chunk. tokfmt reads "
-                      "the items by their offsets. Write the folder again with tokfmt convert."),
-    }  # fmt: skip
+        "TF741": Code(
+            "not chunks of tokens",
+            "index.json is missing or damaged; its data is not token IDs; it is "
+            "encrypted; or only {rank}.index.json exist: run litdata's merge again.",
+        ),
+        "TF744": Code(
+            "offsets of items contradict the chunk",
+            "They decrease, leave the chunk, split an ID, or differ in number from the index. Write the folder again.",
+        ),
+        "TF745": Code(
+            "TokensLoader cannot read it",
+            "`dim` is null: the folder was written without "
+            "item_loader=TokensLoader(), or the first item of a chunk is empty (litData#482). tokfmt reads "
+            "it. Write it again with tokfmt convert.",
+        ),
+        "TF747": Code(
+            "dim is not the number of tokens of the chunk",
+            "TokensLoader cuts windows by `dim` of "
+            "index.json: it leaves out tokens after it, or reads past the end of the chunk. tokfmt reads "
+            "the items by their offsets. Write the folder again with tokfmt convert.",
+        ),
+    }
 
     def sniff(self, probe: Probe) -> Confidence | None:
         index = probe.entry(INDEX)
@@ -164,8 +179,12 @@ class LitData(ShardFormat):
         if stated is not None and stated != tokens:
             what = "dim of the chunk in index.json, by which TokensLoader cuts windows, is not its number of tokens"
             error = CorruptError(path, what, expected=f"{tokens:,}", found=shown(stated), remedy=_MENDS)
-            yield Problem("TF747", "error", error, note=f"{path.name}: dim in index.json is {shown(stated)}, but the "
-                          f"chunk holds {tokens:,} tokens")  # fmt: skip
+            yield Problem(
+                "TF747",
+                "error",
+                error,
+                note=f"{path.name}: dim in index.json is {shown(stated)}, but the chunk holds {tokens:,} tokens",
+            )
 
     def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
         dtype, loader, _ = one.about

@@ -104,12 +104,18 @@ class Llmc(FlatFormat):
     pattern, unreadable = _SHARD, "TF621"
     member = "NAME_train_NNNNNN.bin or NAME_val_NNNNNN.bin"
     meanings = {
-        "TF621": Code("not a token file of llm.c", "The header is unknown: it is that of a newer version, an "
-                       "evaluation file or a model; or the file is damaged or cannot be read. Name its real format."),
-        "TF622": Code("the size contradicts the header", "The file was cut, or its writer was killed: write it again. "
-                       "--allow-loss tail reads the complete tokens of the file, at most as many as the header "
-                       "states."),
-    }  # fmt: skip
+        "TF621": Code(
+            "not a token file of llm.c",
+            "The header is unknown: it is that of a newer version, an "
+            "evaluation file or a model; or the file is damaged or cannot be read. Name its real format.",
+        ),
+        "TF622": Code(
+            "the size contradicts the header",
+            "The file was cut, or its writer was killed: write it again. "
+            "--allow-loss tail reads the complete tokens of the file, at most as many as the header "
+            "states.",
+        ),
+    }
 
     def recognise(self, probe: Probe) -> Confidence | None:
         if probe.head.startswith(b"\x93NUMPY\x01\x00") and re.fullmatch(_SHARD, probe.path.name):

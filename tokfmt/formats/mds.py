@@ -99,12 +99,21 @@ class Writer(ShardWriter):
         for shard in shards:
             raw = {"basename": self.name(shard.cut.number, ""), "bytes": shard.size, "hashes": shard.hashes}
             packed = {"basename": shard.name, "bytes": shard.stored, "hashes": shard.stored_hashes}
-            listed.append({
-                "column_encodings": [f"ndarray:{dtype.name}"], "column_names": [self.options.column],
-                "column_sizes": [None], "compression": self.codec or None, "format": "mds",
-                "samples": shard.cut.last - shard.cut.first, "size_limit": 1 << 26, "hashes": list(self.hashed),
-                "version": 2, "raw_data": raw, "zip_data": packed if self.codec else None,
-            })  # fmt: skip
+            listed.append(
+                {
+                    "column_encodings": [f"ndarray:{dtype.name}"],
+                    "column_names": [self.options.column],
+                    "column_sizes": [None],
+                    "compression": self.codec or None,
+                    "format": "mds",
+                    "samples": shard.cut.last - shard.cut.first,
+                    "size_limit": 1 << 26,
+                    "hashes": list(self.hashed),
+                    "version": 2,
+                    "raw_data": raw,
+                    "zip_data": packed if self.codec else None,
+                }
+            )
         return {"shards": listed, "version": 2}
 
 
@@ -140,15 +149,26 @@ class Mds(ShardFormat):
     shard, item = "shard", "sample"
     missing, wrong_size, wrong_hash, wrong_items, wrong_name = "TF762", "TF763", "TF764", "TF765", "TF766"
     meanings = {
-        "TF761": Code("not shards of tokens", "index.json is missing, empty or damaged; it is of another version or "
-                       "kind of shards; or no column holds token IDs. The message has the cause."),
-        "TF764": Code("a shard does not fit its hash", "Some of its bytes changed (streaming#759). Copy it again; "
-                       "--from-opt hashes=ignore reads it as it is."),
-        "TF765": Code("samples contradict the shard", "Their offsets decrease or leave the shard, or a column has "
-                       "another length than its sample states. Write the shard again."),
-        "TF767": Code("a column of pickles", "Reading it would execute the code in it; upstream refuses it too. Write "
-                       "the column as ndarray.", unsafe=True),
-    }  # fmt: skip
+        "TF761": Code(
+            "not shards of tokens",
+            "index.json is missing, empty or damaged; it is of another version or "
+            "kind of shards; or no column holds token IDs. The message has the cause.",
+        ),
+        "TF764": Code(
+            "a shard does not fit its hash",
+            "Some of its bytes changed (streaming#759). Copy it again; --from-opt hashes=ignore reads it as it is.",
+        ),
+        "TF765": Code(
+            "samples contradict the shard",
+            "Their offsets decrease or leave the shard, or a column has "
+            "another length than its sample states. Write the shard again.",
+        ),
+        "TF767": Code(
+            "a column of pickles",
+            "Reading it would execute the code in it; upstream refuses it too. Write the column as ndarray.",
+            unsafe=True,
+        ),
+    }
 
     def sniff(self, probe: Probe) -> Confidence | None:
         index = probe.entry(INDEX)

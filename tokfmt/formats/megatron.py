@@ -159,25 +159,46 @@ class Megatron(FlatFormat):
     suffixes, prefix, counted, runs_on = (".bin", ".idx"), ".idx", "prefixes", False
     pattern, unreadable, other_index, drops = r".+\.idx", "TF601", "TF608", ("modes",)
     meanings = {
-        "TF601": Code("not an index of Megatron-LM", "The magic number is wrong, .bin or .idx is missing, or the "
-                       "writer was killed before it wrote the index, which comes last. Write the dataset again."),
-        "TF602": Code("the index is cut or too long", "Its size does not follow from its own counts of sequences and "
-                       "documents: the copy was cut, or the writer was killed. Copy or write it again."),
-        "TF603": Code("pointers contradict lengths", "An int32 overflowed in a merge (Megatron-LM#1672), or a sum was "
-                       "inclusive (Megatron-DeepSpeed#68). The tokens have the size that follows from the lengths, so "
-                       "tokfmt reads documents by length."),
-        "TF604": Code("tokens and lengths differ in size", "If .bin is shorter, it was cut. If it is longer, a writer "
-                       "was killed, separators were written but not counted (#431), or the dtype code is wrong. Write "
-                       "it again."),
-        "TF605": Code("document indices do not end at the sequences", "A merge left them out (Megatron-LM#81), or "
-                       "end_document() was never called. --from-opt unit=sequences reads each sequence by itself."),
-        "TF606": Code("multimodal", "Each sequence has a mode (text, image), which no other format stores. "
-                       "--allow-loss modes reads the tokens alone."),
-        "TF607": Code("a sequences file that contradicts its prefixes", "With --per-dataset-sequences-path Megatron "
-                       "opens no header: it trusts these counts, and reads all prefixes as uint16, or all as int32, "
-                       "by the vocabulary. Make it again with tools/build_sequences_per_dataset.py."),
+        "TF601": Code(
+            "not an index of Megatron-LM",
+            "The magic number is wrong, .bin or .idx is missing, or the "
+            "writer was killed before it wrote the index, which comes last. Write the dataset again.",
+        ),
+        "TF602": Code(
+            "the index is cut or too long",
+            "Its size does not follow from its own counts of sequences and "
+            "documents: the copy was cut, or the writer was killed. Copy or write it again.",
+        ),
+        "TF603": Code(
+            "pointers contradict lengths",
+            "An int32 overflowed in a merge (Megatron-LM#1672), or a sum was "
+            "inclusive (Megatron-DeepSpeed#68). The tokens have the size that follows from the lengths, so "
+            "tokfmt reads documents by length.",
+        ),
+        "TF604": Code(
+            "tokens and lengths differ in size",
+            "If .bin is shorter, it was cut. If it is longer, a writer "
+            "was killed, separators were written but not counted (#431), or the dtype code is wrong. Write "
+            "it again.",
+        ),
+        "TF605": Code(
+            "document indices do not end at the sequences",
+            "A merge left them out (Megatron-LM#81), or "
+            "end_document() was never called. --from-opt unit=sequences reads each sequence by itself.",
+        ),
+        "TF606": Code(
+            "multimodal",
+            "Each sequence has a mode (text, image), which no other format stores. "
+            "--allow-loss modes reads the tokens alone.",
+        ),
+        "TF607": Code(
+            "a sequences file that contradicts its prefixes",
+            "With --per-dataset-sequences-path Megatron "
+            "opens no header: it trusts these counts, and reads all prefixes as uint16, or all as int32, "
+            "by the vocabulary. Make it again with tools/build_sequences_per_dataset.py.",
+        ),
         "TF608": OTHER_INDEX,
-    }  # fmt: skip
+    }
 
     def recognise(self, probe: Probe) -> Confidence | None:
         path = probe.path
@@ -356,7 +377,7 @@ def pair_layout(data: File, index: File, *, by_document: bool, partial: bool = F
     if index.size not in (columns.end, columns.end + count):
         cut = TruncatedError(
             path, "the size of the index", offset=18, expected=columns.end, found=index.size, remedy="Copy it again"
-        )  # fmt: skip
+        )
         if partial and HEADER.size < index.size < columns.end:
             return _cut_layout(data, index, columns, dtype, cut, by_document=by_document)
         return _documents(Extent(data, 0, 0, dtype), offsets_of([]), [fatal("TF602", cut)], header)
@@ -444,9 +465,13 @@ class LazyEntries:
             k = int(np.argmax(wrong)) + 1 if wrong.any() else 0
             at, most = self._columns.at("pointers", first + k), f"0 to {self._size:,}"
             raise CorruptError(
-                self._index.path, f"pointer {first + k:,}", offset=at,
-                expected=int(expected[k - 1]) if k else most, found=int(begins[k]), remedy=_WHOLE,
-            )  # fmt: skip
+                self._index.path,
+                f"pointer {first + k:,}",
+                offset=at,
+                expected=int(expected[k - 1]) if k else most,
+                found=int(begins[k]),
+                remedy=_WHOLE,
+            )
         return begins
 
     def _column(self, name: str, first: int, last: int) -> NDArray[Any]:
@@ -530,9 +555,13 @@ def _begins(
         if not problems and not np.array_equal(pointers, places):
             k = int(np.argmax(pointers != places))
             error = CorruptError(
-                index.path, f"pointer {a + k:,}", offset=columns.at("pointers", a + k), expected=int(places[k]),
-                found=int(pointers[k]), remedy="Documents can be read by length",
-            )  # fmt: skip
+                index.path,
+                f"pointer {a + k:,}",
+                offset=columns.at("pointers", a + k),
+                expected=int(places[k]),
+                found=int(pointers[k]),
+                remedy="Documents can be read by length",
+            )
             note = f"{index.path.name}: pointers contradict the lengths; documents were read by length"
             problems.append(noted("TF603", error, note))
     return begins, negative[:1], problems
@@ -592,9 +621,12 @@ def _legacy(data: File, index: File, *, by_document: bool) -> FileLayout:
         what, expected = "is not an index of tokens", "TNTIDX, version 1, integers"
         raise UnsupportedError(index.path, what, expected=expected, found=stated)
     columns = Columns(
-        OLD.size, dimensions=("<i8", count + 1), begins=("<i8", count + 1), sizes=("<i8", head["sizes"]),
+        OLD.size,
+        dimensions=("<i8", count + 1),
+        begins=("<i8", count + 1),
+        sizes=("<i8", head["sizes"]),
         document_indices=("<i8", head["documents"]),
-    )  # fmt: skip
+    )
     if index.size != columns.end:
         raise TruncatedError(index.path, "the size of the index", expected=columns.end, found=index.size)
     bounded_entries(index.path, max(count, head["sizes"], head["documents"]), data)

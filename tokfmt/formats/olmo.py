@@ -258,15 +258,21 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> Fi
         return FileLayout(extents=(), starts=offsets_of([]), problems=[*problems, fatal("TF702", error)])
     gaps = np.flatnonzero(spans[:, 0] > before)
     for k in gaps[:1].tolist():
-        error = CorruptError(path, f"row {k + 1:,} begins", expected=int(before[k]), found=int(spans[k, 0]),
-                             remedy=f"{allowing('gaps')} leaves out tokens outside of documents")  # fmt: skip
+        error = CorruptError(
+            path,
+            f"row {k + 1:,} begins",
+            expected=int(before[k]),
+            found=int(spans[k, 0]),
+            remedy=f"{allowing('gaps')} leaves out tokens outside of documents",
+        )
         problems.append(fatal("TF703", error, "gaps"))
     if left := file.size - end * width if rows else 0:
         zeros = _zeros(file, end * width)
         what = "zeros after the last row" if zeros else "tokens after the last row"
         word, code = ("tail", "TF704") if zeros else ("gaps", "TF703")
-        error = CorruptError(file.path, what, offset=end * width, found=f"{left:,} bytes",
-                               remedy=f"{allowing(word)} leaves them out")  # fmt: skip
+        error = CorruptError(
+            file.path, what, offset=end * width, found=f"{left:,} bytes", remedy=f"{allowing(word)} leaves them out"
+        )
         problems.append(fatal(code, error, word))
     runs = np.split(spans, gaps[gaps > 0])
     covered = [(int(run[0, 0]), int(run[-1, 1] - run[0, 0])) for run in runs if len(run)]
@@ -281,7 +287,7 @@ def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> Fi
     starts = offsets_of(spans[:, 1] - spans[:, 0])
     return FileLayout(
         extents=extents, starts=starts, masks=masks, problems=problems, separators=stored, inferred=inferred
-    )  # fmt: skip
+    )
 
 
 def _too_few(file: File, count: int, end: int, rows: str, *, width_given: bool) -> CorruptError:
@@ -354,9 +360,13 @@ def _look_partly(file: File, mask: Path | None, width: int | None, eos_id: int |
         masks, problems = [whole._replace(tokens=int(ends[-1]))], [*problems, *wrong]
     extents = [extent._replace(tokens=int(ends[-1]))]
     return FileLayout(
-        extents=extents, starts=ends, masks=masks, problems=problems, separators=Separators.TRAILING,
+        extents=extents,
+        starts=ends,
+        masks=masks,
+        problems=problems,
+        separators=Separators.TRAILING,
         damage=tuple(damage),
-    )  # fmt: skip
+    )
 
 
 def _rows_there(path: Path, most: int) -> tuple[Offsets, str]:
@@ -401,8 +411,16 @@ def _closed(looks: list[FileLayout], eos_id: int | None) -> list[FileLayout]:
         return looks
     begin, what = int(last.starts[-2]), f"ends without {eos_id}: its last document may continue in the next file"
     damage = Damage(f"{printable(last.extents[-1].file.path)}: {what}", 1, total - begin)
-    return [*looks[:-1], replace(last, extents=first_tokens(last.extents, begin), starts=last.starts[:-1],
-                                 masks=first_tokens(last.masks, begin), damage=(*last.damage, damage))]  # fmt: skip
+    return [
+        *looks[:-1],
+        replace(
+            last,
+            extents=first_tokens(last.extents, begin),
+            starts=last.starts[:-1],
+            masks=first_tokens(last.masks, begin),
+            damage=(*last.damage, damage),
+        ),
+    ]
 
 
 def _zeros(file: File, at: int) -> bool:
@@ -505,8 +523,12 @@ def _run_on(looks: Sequence[FileLayout], eos_id: int | None) -> tuple[Offsets, t
 
 def _common_end(readers: Sequence[FlatReader]) -> int | None:
     """Return the ID with which more than half of the first documents end; None if there is none."""
-    ends = [int(reader.tokens(at - 1, at)[0]) for reader in readers
-            for at in reader.offsets(0, min(reader.info.sequences, _ENDS - 1))[1:].tolist() if at]  # fmt: skip
+    ends = [
+        int(reader.tokens(at - 1, at)[0])
+        for reader in readers
+        for at in reader.offsets(0, min(reader.info.sequences, _ENDS - 1))[1:].tolist()
+        if at
+    ]
     common = max(set(ends), key=ends.count, default=-1)
     return common if 2 * ends.count(common) > len(ends) else None
 

@@ -227,15 +227,24 @@ class ShardFormat(FlatFormat):
     def codes(self) -> Mapping[str, Code]:
         return {
             **self.meanings,
-            self.missing: Code(f"a {self.shard} is missing", "index.json lists it, but neither the file nor a "
-                               "compressed form exists: a copy was interrupted, or the file was removed. Copy the "
-                               "folder again."),
-            self.wrong_size: Code(f"a {self.shard} has another size than the index states", "It was cut, or its "
-                                  "compressed data is damaged. Copy it again, or leave it out of index.json."),
-            self.wrong_name: Code("a name that leaves the folder", "index.json lists a file by `..`, by an absolute "
-                                  "path or an address, or a link leads out. Do not read it, unless you made it "
-                                  "yourself.", unsafe=True),
-        }  # fmt: skip
+            self.missing: Code(
+                f"a {self.shard} is missing",
+                "index.json lists it, but neither the file nor a "
+                "compressed form exists: a copy was interrupted, or the file was removed. Copy the "
+                "folder again.",
+            ),
+            self.wrong_size: Code(
+                f"a {self.shard} has another size than the index states",
+                "It was cut, or its compressed data is damaged. Copy it again, or leave it out of index.json.",
+            ),
+            self.wrong_name: Code(
+                "a name that leaves the folder",
+                "index.json lists a file by `..`, by an absolute "
+                "path or an address, or a link leads out. Do not read it, unless you made it "
+                "yourself.",
+                unsafe=True,
+            ),
+        }
 
     def known_lengths(self, one: Listed, file: File) -> Ids | None:  # noqa: ARG002 - nothing
         """Return the IDs of a shard without `places` if their lengths are known without reading all items, else None.

@@ -83,9 +83,14 @@ class TextReader(TextRecords):
         whole = not self._mark
         plain = not any(path.suffix in (".gz", ".zst") for path in self.files)
         self.info = RecordInfo(
-            "text", sum(self._sizes), len(self.files) if whole else None, random_access=whole or plain,
-            inferred=tuple(self._inferred()), extras={"files": len(self.files)}, damage=tuple(damage),
-        )  # fmt: skip
+            "text",
+            sum(self._sizes),
+            len(self.files) if whole else None,
+            random_access=whole or plain,
+            inferred=tuple(self._inferred()),
+            extras={"files": len(self.files)},
+            damage=tuple(damage),
+        )
 
     def _leave_out(self) -> list[Damage]:
         """Leave out text after the damage of compressed data, and documents that are not UTF-8; return the damage.
@@ -281,9 +286,13 @@ class TextReader(TextRecords):
                 yield begin if self._mark else 0, data.decode()
             except UnicodeDecodeError as error:
                 raise CorruptError(
-                    self.files[number], "is not UTF-8", offset=begin + error.start, found=f"{data[error.start]:#x}",
-                    expected="UTF-8", remedy="If it is Latin-1, convert it with iconv -f LATIN1 -t UTF-8",
-                ) from error  # fmt: skip
+                    self.files[number],
+                    "is not UTF-8",
+                    offset=begin + error.start,
+                    found=f"{data[error.start]:#x}",
+                    expected="UTF-8",
+                    remedy="If it is Latin-1, convert it with iconv -f LATIN1 -t UTF-8",
+                ) from error
 
     def _pieces(self, block: Block) -> Iterator[tuple[int, tuple[int, bytes]]]:
         """Yield the number of the file of each document of a block, with its byte offset and its bytes."""

@@ -365,11 +365,18 @@ def file_start(path: Path) -> list[Field]:
             Field("flags", 3, 1, str(head[3])),
             Field("time", 4, 4, f"{when:,}", "seconds since 1970" if when else "not stored"),
             Field("system", 9, 1, _GZIP_OS.get(head[9], str(head[9]))),
-        ]  # fmt: skip
+        ]
     if head.startswith(b"\x28\xb5\x2f\xfd"):
         return [Field("signature", 0, 4, "zstandard")]
-    return [Field("first byte", 0, 1, shown(chr(head[0])) if head[0] < 128 else f"{head[0]:#04x}",
-                  "an object begins" if head[:1] == b"{" else "")]  # fmt: skip
+    return [
+        Field(
+            "first byte",
+            0,
+            1,
+            shown(chr(head[0])) if head[0] < 128 else f"{head[0]:#04x}",
+            "an object begins" if head[:1] == b"{" else "",
+        )
+    ]
 
 
 class _Lines:

@@ -204,9 +204,12 @@ def misplaced(path: Path, text: TextFile, entry: int, offset: int) -> CorruptErr
     """Return the error of an entry that does not begin a line of the text; None if it does."""
     if not 0 <= offset < text.size:
         return CorruptError(
-            path, f"entry {entry:,} points outside {text.path.name}: {_OTHER_FILE}",
-            expected=f"an offset below {text.size:,}", found=offset, remedy=REMEDY,
-        )  # fmt: skip
+            path,
+            f"entry {entry:,} points outside {text.path.name}: {_OTHER_FILE}",
+            expected=f"an offset below {text.size:,}",
+            found=offset,
+            remedy=REMEDY,
+        )
     return stale(path, entry, offset) if offset and text.file.read(offset - 1, 1) != b"\n" else None
 
 
@@ -214,7 +217,7 @@ def stale(path: Path, entry: int, offset: int) -> CorruptError:
     """Return the error of an entry that points into a line."""
     return CorruptError(
         path, f"entry {entry:,} points to byte {offset:,}, where no line begins: {_OTHER_FILE}", remedy=REMEDY
-    )  # fmt: skip
+    )
 
 
 def overlaps(
@@ -235,17 +238,23 @@ def overlaps(
     if len(beyond):
         at = int(beyond[0])
         yield CorruptError(
-            path, f"entry {first + at:,} reaches beyond the end of {text.path.name}: {_OTHER_FILE}",
-            expected=f"at most {text.size - int(offsets[at]):,} bytes", found=int(lengths[at]), remedy=REMEDY,
-        )  # fmt: skip
+            path,
+            f"entry {first + at:,} reaches beyond the end of {text.path.name}: {_OTHER_FILE}",
+            expected=f"at most {text.size - int(offsets[at]):,} bytes",
+            found=int(lengths[at]),
+            remedy=REMEDY,
+        )
     reached = np.concatenate(([before], np.minimum(ends, text.size)[:-1]))[: len(offsets)]
     over = np.flatnonzero(reached > offsets)
     if len(over):
         at = int(over[0])
         yield CorruptError(
-            path, f"entry {first + at - 1:,} overlaps the next: {_OTHER_FILE}",
-            expected=f"an end at byte {int(offsets[at]):,} or before", found=int(reached[at]), remedy=REMEDY,
-        )  # fmt: skip
+            path,
+            f"entry {first + at - 1:,} overlaps the next: {_OTHER_FILE}",
+            expected=f"an end at byte {int(offsets[at]):,} or before",
+            found=int(reached[at]),
+            remedy=REMEDY,
+        )
 
 
 def hidden_lines(lines: Lines, indexed: Positions | None = None) -> list[int]:
@@ -274,9 +283,10 @@ def hiding(path: Path, text: TextFile, count: int, offset: int) -> CorruptError:
     what = f"{count:,} lines of {text.path.name} that are" if count > 1 else f"a line of {text.path.name} that is"
     first = f"the first at byte {offset:,}" if count > 1 else f"at byte {offset:,}"
     return CorruptError(
-        path, f"leaves out {what} JSON ({first}): it is older than the text, or belongs to another one",
+        path,
+        f"leaves out {what} JSON ({first}): it is older than the text, or belongs to another one",
         remedy=f"{REMEDY}; index=trust leaves such lines out",
-    )  # fmt: skip
+    )
 
 
 class _Gaps:

@@ -481,9 +481,11 @@ def _bounded(lines: Lines, longest: int) -> Lines:
 
 def _too_long(text: TextFile, offset: int, longest: int) -> UnsafeError:
     return UnsafeError(
-        text.path, f"line {line_number(text, offset):,} is longer than {longest:,} bytes",
-        offset=offset, remedy=f"{from_option('max_line', 'BYTES')} accepts longer ones; they are held in memory whole",
-    )  # fmt: skip
+        text.path,
+        f"line {line_number(text, offset):,} is longer than {longest:,} bytes",
+        offset=offset,
+        remedy=f"{from_option('max_line', 'BYTES')} accepts longer ones; they are held in memory whole",
+    )
 
 
 def line_number(text: TextFile, offset: int) -> int:

@@ -99,9 +99,12 @@ def line_error(lines: Lines, index: int, problem: Problem) -> TokfmtError:
         return TokenRangeError(f"{text.path}: line {number:,}", problem.token, LARGEST_ID, problem.position)
     where = " of the decompressed text" if text.compression else ""
     return problem.kind(
-        text.path, f"line {number:,}{where} {problem.what}",
-        offset=offset + problem.at, found=problem.found, remedy=problem.remedy,
-    )  # fmt: skip
+        text.path,
+        f"line {number:,}{where} {problem.what}",
+        offset=offset + problem.at,
+        found=problem.found,
+        remedy=problem.remedy,
+    )
 
 
 DEEPEST = 512
@@ -174,9 +177,12 @@ class Parser:
             if not self.others and isinstance(document, (dict, list)) and len(document) > 1:
                 raise ValueError
             document = step(document, key)
-        good = isinstance(document, str) if self.kind == "text" else isinstance(document, list) and all(
-            type(token) is int and 0 <= token <= LARGEST_ID for token in document
-        )  # fmt: skip
+        good = (
+            isinstance(document, str)
+            if self.kind == "text"
+            else isinstance(document, list)
+            and all(type(token) is int and 0 <= token <= LARGEST_ID for token in document)
+        )
         if not good:
             raise ValueError
         return cast("Value", document)
@@ -543,8 +549,9 @@ def dotted(path: str, name: str) -> tuple[str, ...]:
     if ".".join(keys) != path.removeprefix(".") or not all(keys):
         raise OptionError(
             f"jsonl option {name}: {path!r} is not a field; write it like text, .meta.text, or data\\.text for a name "
-            "with a dot", name=name,
-        )  # fmt: skip
+            "with a dot",
+            name=name,
+        )
     return tuple(re.sub(r"\\(.)", r"\1", key) for key in keys)
 
 

@@ -568,8 +568,9 @@ def _in_directory(path: Path) -> list[Path]:
         stem = name.removesuffix(".gz").removesuffix(".zst")
         if stem in stems:
             raise FormatError(
-                path, f"holds {stems[stem]} and {name}: the same records twice",
+                path,
+                f"holds {stems[stem]} and {name}: the same records twice",
                 remedy="Remove one of them, or name the files to be read",
-            )  # fmt: skip
+            )
         stems[stem] = name
     return [path / name for name in names]

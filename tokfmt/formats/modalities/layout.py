@@ -133,9 +133,10 @@ def examine(file: File, options: ReadOptions) -> Anatomy:
     head = file.read(0, min(file.size, LONGEST))
     if head.startswith(MEGATRON):
         raise UnsupportedError(
-            file.path, "is an index of Megatron-LM (MMIDIDX), not a Modalities pack",
+            file.path,
+            "is an index of Megatron-LM (MMIDIDX), not a Modalities pack",
             remedy=f"Its tokens are in the .bin file of the same name; {Option('from', 'megatron')} reads both",
-        )  # fmt: skip
+        )
     header, index = _assembled(file, head, options.layout)
     surplus = _SURPLUS if index.start - index.total != header.size else 0
     width, inferred = _width(file, header, index, surplus, options)
@@ -192,9 +193,11 @@ def _stream(file: File, options: ReadOptions) -> Anatomy:
     problems = [never_released(file)]
     if rest := file.size % width:
         error = TruncatedError(
-            file.path, f"a stream of {width}-byte tokens ends inside one", offset=file.size - rest,
+            file.path,
+            f"a stream of {width}-byte tokens ends inside one",
+            offset=file.size - rest,
             remedy=f"{allowing('tail')} reads up to the last whole token",
-        )  # fmt: skip
+        )
         problems.append(Problem("TF103", "error", error, fatal=True, accepted="tail"))
     return Anatomy(file, "P", header, width, None, file.size // width, problems=tuple(problems))
 
@@ -214,7 +217,7 @@ def _assembled(file: File, head: bytes, layout: str) -> tuple[Header, Index]:
             file.path,
             "is a multimodal pack of a Modalities development version, with several kinds of items per sample",
             remedy="tokfmt reads only packs of tokens",
-        )  # fmt: skip
+        )
     index = find_index(file)
     if index is None:
         raise _nothing(file, head, layout)
@@ -257,10 +260,13 @@ def announces(file: File, header: Header) -> bool:
 
 def _disagreement(file: File, header: Header, index: Index) -> CorruptError:
     return CorruptError(
-        file.path, "the lengths in the index do not add up to the data section", offset=index.start,
-        expected=f"{header.length:,} bytes", found=index.total,
+        file.path,
+        "the lengths in the index do not add up to the data section",
+        offset=index.start,
+        expected=f"{header.length:,} bytes",
+        found=index.total,
         remedy="The index is damaged or belongs to another file; write it again",
-    )  # fmt: skip
+    )
 
 
 def _damaged(head: bytes, index: Index, layout: str) -> Header | None:
@@ -291,42 +297,63 @@ def _nothing(file: File, head: bytes, layout: str) -> FormatError:
     header = next(headers(head, layout), None) if layout != "auto" else twelve(head)
     if header is None:
         return CorruptError(
-            file.path, "is not a Modalities pack: it has neither a header nor an index of a known layout", offset=8,
-            expected=_WIDTHS, found=head[8:12].hex(" "), remedy=_RAW,
-        )  # fmt: skip
+            file.path,
+            "is not a Modalities pack: it has neither a header nor an index of a known layout",
+            offset=8,
+            expected=_WIDTHS,
+            found=head[8:12].hex(" "),
+            remedy=_RAW,
+        )
     if not header.length:
         return CorruptError(
-            file.path, "the header states 0 bytes of data, and no index follows", offset=0,
-            expected="the length of the data section", found=0,
+            file.path,
+            "the header states 0 bytes of data, and no index follows",
+            offset=0,
+            expected="the length of the data section",
+            found=0,
             remedy="Its writer was killed before it finished; write the file again",
-        )  # fmt: skip
+        )
     if header.index_start >= file.size:
         return TruncatedError(
-            file.path, "the file ends before its index", offset=file.size, remedy=_AGAIN,
+            file.path,
+            "the file ends before its index",
+            offset=file.size,
+            remedy=_AGAIN,
             expected=f"{header.length:,} bytes of data and an index from byte {header.index_start:,} on",
-        )  # fmt: skip
+        )
     lead = file.read(header.index_start, min(4, file.size - header.index_start))
     if lead[0] == _PROTO:
         read_index(file, header.index_start)  # raises the error of the damaged index
     return CorruptError(
-        file.path, "the header does not point to an index", offset=header.index_start,
-        expected="a pickled list (80 04 95 or 80 04 5d)", found=lead.hex(" "), remedy=_AGAIN,
-    )  # fmt: skip
+        file.path,
+        "the header does not point to an index",
+        offset=header.index_start,
+        expected="a pickled list (80 04 95 or 80 04 5d)",
+        found=lead.hex(" "),
+        remedy=_AGAIN,
+    )
 
 
 def _no_header(file: File, head: bytes, index: Index, layout: str) -> CorruptError:
     """Return the error of a file with an index, whose bytes before it are not a header and the documents."""
     if index.start - index.total == 12 and twelve(head) is None:
         return CorruptError(
-            file.path, "the token width in the header", offset=8, expected=_WIDTHS, found=head[8:12].hex(" "),
+            file.path,
+            "the token width in the header",
+            offset=8,
+            expected=_WIDTHS,
+            found=head[8:12].hex(" "),
             remedy="The header is damaged; write the file again",
-        )  # fmt: skip
+        )
     forced = f"If you know the layout, give it with {from_option('layout')}"
     return CorruptError(
-        file.path, "the index does not account for the bytes before it", offset=index.start,
-        expected=f"a header and documents of {index.total:,} bytes", found=f"{index.start:,} bytes",
+        file.path,
+        "the index does not account for the bytes before it",
+        offset=index.start,
+        expected=f"a header and documents of {index.total:,} bytes",
+        found=f"{index.start:,} bytes",
         remedy=forced if layout == "auto" else f"It is not of layout {layout}: leave the option out",
-    )  # fmt: skip
+    )
 
 
 def _width(file: File, header: Header, index: Index, surplus: int, options: ReadOptions) -> tuple[int, tuple[str, ...]]:
@@ -338,9 +365,13 @@ def _width(file: File, header: Header, index: Index, surplus: int, options: Read
     if header.width is not None:
         if options.width not in {None, header.width}:
             raise UnsupportedError(
-                file.path, "the token width in the header contradicts width=", offset=8, expected=options.width,
-                found=header.width, remedy="Leave the option out",
-            )  # fmt: skip
+                file.path,
+                "the token width in the header contradicts width=",
+                offset=8,
+                expected=options.width,
+                found=header.width,
+                remedy="Leave the option out",
+            )
         return header.width, ()
     if options.width is not None:
         return options.width, ()
@@ -386,28 +417,46 @@ def _of_header(file: File, header: Header, index: Index, shape: Shape) -> Iterat
     why = "the header states 0 bytes of data" if killed else "the data length in the header is not that of the data"
     how = "its writer was killed before its last step" if killed else f"by {header.length - real:+,} bytes"
     yield _corrupt(
-        "TF105" if killed else "TF106", file, "the data length in the header", offset=0, expected=real,
-        found=header.length, remedy=_READ, note=f"{why} ({how}); documents were read by the index",
-    )  # fmt: skip
+        "TF105" if killed else "TF106",
+        file,
+        "the data length in the header",
+        offset=0,
+        expected=real,
+        found=header.length,
+        remedy=_READ,
+        note=f"{why} ({how}); documents were read by the index",
+    )
     if shape.surplus:
         yield _corrupt(
-            "TF111", file, "every length in the index is one token too large (a development version of 2023-12-19)",
-            offset=index.start, remedy=_READ, note="every length in the index is one token too large; that was undone",
-        )  # fmt: skip
+            "TF111",
+            file,
+            "every length in the index is one token too large (a development version of 2023-12-19)",
+            offset=index.start,
+            remedy=_READ,
+            note="every length in the index is one token too large; that was undone",
+        )
 
 
 def _of_lengths(file: File, header: Header, index: Index, shape: Shape) -> Iterator[Problem]:
     if wrong := index.uneven(shape.width):
         yield _corrupt(
-            "TF110", file, f"the length in index entry {wrong.entry:,}", offset=index.position(file, wrong.entry),
-            expected=f"a multiple of {shape.width} bytes per token", found=wrong.found,
+            "TF110",
+            file,
+            f"the length in index entry {wrong.entry:,}",
+            offset=index.position(file, wrong.entry),
+            expected=f"a multiple of {shape.width} bytes per token",
+            found=wrong.found,
             remedy=_DAMAGED if header.width else f"Name the right width with {from_option('width', 'N')}",
-        )  # fmt: skip
+        )
     if index.empty is not None:
         yield _corrupt(
-            "TF118", file, f"index entry {index.empty:,} is a document of no tokens, not even a separator",
-            offset=index.position(file, index.empty), remedy="Modalities always writes one", severity="warning",
-        )  # fmt: skip
+            "TF118",
+            file,
+            f"index entry {index.empty:,} is a document of no tokens, not even a separator",
+            offset=index.position(file, index.empty),
+            remedy="Modalities always writes one",
+            severity="warning",
+        )
 
 
 def _of_offsets(file: File, header: Header, index: Index, shape: Shape) -> Iterator[Problem]:
@@ -421,16 +470,23 @@ def _of_offsets(file: File, header: Header, index: Index, shape: Shape) -> Itera
     elif shape.layout == "A-broken":
         if index.shifted:
             yield _corrupt(
-                "TF112", file, f"all offsets in the index are {index.base}: a development version did not add them up",
-                offset=index.start, remedy=_READ, note="all offsets in the index are 8; documents were read by length",
-            )  # fmt: skip
+                "TF112",
+                file,
+                f"all offsets in the index are {index.base}: a development version did not add them up",
+                offset=index.start,
+                remedy=_READ,
+                note="all offsets in the index are 8; documents were read by length",
+            )
     elif index.reordered and index.shifted:
         yield _corrupt(
-            "TF109", file, "the index lists the documents in another order than the data: entry "
-            f"{index.shifted.entry:,}", offset=index.position(file, index.shifted.entry),
-            expected=f"offset {index.shifted.expected:,}", found=index.shifted.found,
+            "TF109",
+            file,
+            f"the index lists the documents in another order than the data: entry {index.shifted.entry:,}",
+            offset=index.position(file, index.shifted.entry),
+            expected=f"offset {index.shifted.expected:,}",
+            found=index.shifted.found,
             remedy="No Modalities program writes this; sort the index by offset",
-        )  # fmt: skip
+        )
     elif index.odd or (index.shifted and header.size != 12):
         yield _misplaced(file, index, index.odd or index.shifted or WrongEntry(0, first, index.base))
     elif shape.layout.startswith("E"):
@@ -439,10 +495,14 @@ def _of_offsets(file: File, header: Header, index: Index, shape: Shape) -> Itera
 
 def _misplaced(file: File, index: Index, wrong: WrongEntry) -> Problem:
     return _corrupt(
-        "TF108", file, f"documents overlap or leave a gap: index entry {wrong.entry:,}",
-        offset=index.position(file, wrong.entry), expected=f"offset {wrong.expected:,}", found=wrong.found,
+        "TF108",
+        file,
+        f"documents overlap or leave a gap: index entry {wrong.entry:,}",
+        offset=index.position(file, wrong.entry),
+        expected=f"offset {wrong.expected:,}",
+        found=wrong.found,
         remedy=_DAMAGED,
-    )  # fmt: skip
+    )
 
 
 def _merged(file: File, index: Index, wrong: WrongEntry) -> Problem:
@@ -450,37 +510,68 @@ def _merged(file: File, index: Index, wrong: WrongEntry) -> Problem:
     if index.base < 0:
         wrong = WrongEntry(0, 0, index.base)
     return _corrupt(
-        "TF107", file, f"index entry {wrong.entry:,}", offset=index.position(file, wrong.entry),
-        expected=f"offset {wrong.expected:,}", found=f"{wrong.found:,} ({cause})",
+        "TF107",
+        file,
+        f"index entry {wrong.entry:,}",
+        offset=index.position(file, wrong.entry),
+        expected=f"offset {wrong.expected:,}",
+        found=f"{wrong.found:,} ({cause})",
         remedy="Documents can be read by length, as tokfmt does; Modalities reads shifted ones: convert it",
         note=f"index offsets are shifted from entry {wrong.entry:,} on ({cause}); documents were read by length",
-    )  # fmt: skip
+    )
 
 
 def _of_age(file: File, header: Header, shape: Shape) -> Iterator[Problem]:
     """Yield the problems of a valid file of an older version with the current Modalities."""
     if shape.width == 3:
         yield _corrupt(
-            "TF113", file, "tokens of 3 bytes", offset=8, remedy=f"No Modalities version reads them; {_READ}",
-            severity="warning", note="tokens of 3 bytes, which no Modalities version reads",
-        )  # fmt: skip
+            "TF113",
+            file,
+            "tokens of 3 bytes",
+            offset=8,
+            remedy=f"No Modalities version reads them; {_READ}",
+            severity="warning",
+            note="tokens of 3 bytes, which no Modalities version reads",
+        )
     if header.size == 4 or shape.layout == "A-broken":
         yield never_released(file)
     elif header.big:
-        yield _corrupt("TF114", file, f"layout {shape.layout[-1]} is big-endian", offset=0, severity="warning",
-                       remedy=f"Modalities does not read it since 2024-04; {_READ}")  # fmt: skip
+        yield _corrupt(
+            "TF114",
+            file,
+            f"layout {shape.layout[-1]} is big-endian",
+            offset=0,
+            severity="warning",
+            remedy=f"Modalities does not read it since 2024-04; {_READ}",
+        )
     elif shape.layout.endswith("C"):
-        yield _corrupt("TF115", file, "offsets count from the start of the file (layout C): Modalities since 2024-07 "
-                       "reads documents 12 bytes late", remedy=_READ, severity="warning")  # fmt: skip
+        yield _corrupt(
+            "TF115",
+            file,
+            "offsets count from the start of the file (layout C): Modalities since 2024-07 "
+            "reads documents 12 bytes late",
+            remedy=_READ,
+            severity="warning",
+        )
     if header.width is None:
-        yield _corrupt("TF119", file, f"does not store its token width ({shape.width} inferred or given)",
-                       severity="info", remedy=f"Give it with {from_option('width', 'N')}")  # fmt: skip
+        yield _corrupt(
+            "TF119",
+            file,
+            f"does not store its token width ({shape.width} inferred or given)",
+            severity="info",
+            remedy=f"Give it with {from_option('width', 'N')}",
+        )
 
 
 def never_released(file: File) -> Problem:
     """Return the problem of the layouts P0 .. P3, and of broken packs of layout A."""
-    return _corrupt("TF120", file, "was written by a version of Modalities that was never released", remedy=_READ,
-                    severity="warning")  # fmt: skip
+    return _corrupt(
+        "TF120",
+        file,
+        "was written by a version of Modalities that was never released",
+        remedy=_READ,
+        severity="warning",
+    )
 
 
 def _corrupt(
@@ -616,10 +707,13 @@ class _Survey:
         if longest > self.start or float(self.total) + float(lengths.sum(dtype=np.float64)) > 2.0**62:
             entry = self.count + int(np.argmax(lengths))
             raise CorruptError(
-                self.file.path, f"the length in index entry {entry:,}", expected=f"at most {self.start:,} bytes",
-                offset=entry_position(self.file, self.start, self.file.size, entry), found=longest,
+                self.file.path,
+                f"the length in index entry {entry:,}",
+                expected=f"at most {self.start:,} bytes",
+                offset=entry_position(self.file, self.start, self.file.size, entry),
+                found=longest,
                 remedy="The index is damaged or belongs to another file",
-            )  # fmt: skip
+            )
 
     def _compare(self, first: int, offsets: Ints, window: Ints) -> None:
         shifts = offsets - window[:-1]

@@ -288,9 +288,13 @@ class Walk:
                 yield self._flush()
         if self.at != self.stop:
             raise CorruptError(
-                self.file.path, "the pickled index ends before the file does", offset=self.at,
-                expected="nothing after its STOP", found=f"{self.stop - self.at:,} more bytes", remedy=_CHANGED,
-            )  # fmt: skip
+                self.file.path,
+                "the pickled index ends before the file does",
+                offset=self.at,
+                expected="nothing after its STOP",
+                found=f"{self.stop - self.at:,} more bytes",
+                remedy=_CHANGED,
+            )
         if self._pending:
             yield self._flush()
 
@@ -311,14 +315,22 @@ class Walk:
         version = self._bytes(2) if self.stop - self.start >= 2 else b""
         if version[:1] != bytes([PROTO]):
             raise CorruptError(
-                self.file.path, "is not a pickled index", offset=self.start,
-                expected="a pickle of protocol 2 to 5 (80 04)", found=version.hex(" ") or "nothing", remedy=_CUT,
-            )  # fmt: skip
+                self.file.path,
+                "is not a pickled index",
+                offset=self.start,
+                expected="a pickle of protocol 2 to 5 (80 04)",
+                found=version.hex(" ") or "nothing",
+                remedy=_CUT,
+            )
         if not 2 <= version[1] <= 5:
             raise UnsupportedError(
-                self.file.path, "pickle protocol of the index", offset=self.start + 1, expected="2 to 5",
-                found=version[1], remedy=_CHANGED,
-            )  # fmt: skip
+                self.file.path,
+                "pickle protocol of the index",
+                offset=self.start + 1,
+                expected="2 to 5",
+                found=version[1],
+                remedy=_CHANGED,
+            )
         self._expect(EMPTY_LIST, "a list (EMPTY_LIST)")
         self._listed = True
         self._memo()
@@ -386,9 +398,12 @@ class Walk:
         self._pending += entries
         if self.count > self.most:
             raise CorruptError(
-                self.file.path, "the index has more entries than the file has room for", offset=at,
-                expected=f"at most {self.most:,}", remedy=_CHANGED,
-            )  # fmt: skip
+                self.file.path,
+                "the index has more entries than the file has room for",
+                offset=at,
+                expected=f"at most {self.most:,}",
+                remedy=_CHANGED,
+            )
 
     # Everything else, opcode by opcode
 
@@ -430,10 +445,13 @@ class Walk:
         index = int.from_bytes(self._bytes({BINPUT: 1, LONG_BINPUT: 4}.get(opcode, 0)), "little")
         if index > self.count + 1:  # Unpicklers allocate a table of that size: 9 bytes could take gigabytes.
             raise UnsafeError(
-                self.file.path, "a pickle opcode that makes unpicklers allocate unused memory", offset=at,
-                expected=f"a memo index of at most {self.count + 1:,}", found=index,
+                self.file.path,
+                "a pickle opcode that makes unpicklers allocate unused memory",
+                offset=at,
+                expected=f"a memo index of at most {self.count + 1:,}",
+                found=index,
                 remedy="The file is damaged or hostile: do not load it with pickle",
-            )  # fmt: skip
+            )
 
     def _expect(self, wanted: int, words: str) -> None:
         at, opcode = self.at, self._opcode()
@@ -463,18 +481,25 @@ class Walk:
             at = self.at
             if self._framed:
                 raise CorruptError(
-                    self.file.path, "a frame of the pickled index begins inside another", offset=at,
-                    expected=f"the end of the frame at byte {self._limit:,}", remedy=_CHANGED,
-                )  # fmt: skip
+                    self.file.path,
+                    "a frame of the pickled index begins inside another",
+                    offset=at,
+                    expected=f"the end of the frame at byte {self._limit:,}",
+                    remedy=_CHANGED,
+                )
             self.at += 1
             size = int.from_bytes(self._bytes(8), "little")
             if self.cut:
                 size = min(size, self.stop - self.at)
             if size > self.stop - self.at:
                 raise CorruptError(
-                    self.file.path, "a frame of the pickled index is longer than the file", offset=at,
-                    expected=f"at most {self.stop - self.at:,} bytes", found=size, remedy=_CUT,
-                )  # fmt: skip
+                    self.file.path,
+                    "a frame of the pickled index is longer than the file",
+                    offset=at,
+                    expected=f"at most {self.stop - self.at:,} bytes",
+                    found=size,
+                    remedy=_CUT,
+                )
             self._framed, self._limit = size > 0, self.at + size if size else self.stop
         return opcode
 
@@ -485,9 +510,13 @@ class Walk:
             if not self._framed or (self.cut and self._limit == self.stop):
                 raise self._ended()
             raise CorruptError(
-                self.file.path, "an opcode crosses the end of its frame in the pickled index", offset=at,
-                expected=f"at most {self._limit - at} bytes", found=count, remedy=_CHANGED,
-            )  # fmt: skip
+                self.file.path,
+                "an opcode crosses the end of its frame in the pickled index",
+                offset=at,
+                expected=f"at most {self._limit - at} bytes",
+                found=count,
+                remedy=_CHANGED,
+            )
         if at < self._base or end > self._base + self._held:
             self._load()
         self.at = end
@@ -502,24 +531,29 @@ class Walk:
 
     def _ended(self) -> TruncatedError:
         return TruncatedError(
-            self.file.path, "the pickled index ends too early", offset=self.stop, expected="a STOP opcode",
-            remedy=_CUT,
-        )  # fmt: skip
+            self.file.path, "the pickled index ends too early", offset=self.stop, expected="a STOP opcode", remedy=_CUT
+        )
 
     def _number(self, at: int, value: int) -> CorruptError:
         return CorruptError(
-            self.file.path, f"index entry {self.count:,} holds a number that is not an offset or length", offset=at,
-            expected="0 to 2^63-1", found=value if abs(value) < 1 << 63 else f"one of {value.bit_length():,} bits",
+            self.file.path,
+            f"index entry {self.count:,} holds a number that is not an offset or length",
+            offset=at,
+            expected="0 to 2^63-1",
+            found=value if abs(value) < 1 << 63 else f"one of {value.bit_length():,} bits",
             remedy=_CHANGED,
-        )  # fmt: skip
+        )
 
     def _refused(self, opcode: int, at: int, wanted: str) -> FormatError:
         if opcode in DANGEROUS:
             name, does = DANGEROUS[opcode]
             return UnsafeError(
-                self.file.path, f"the index holds the pickle opcode {name}, which {does},", offset=at, expected=wanted,
+                self.file.path,
+                f"the index holds the pickle opcode {name}, which {does},",
+                offset=at,
+                expected=wanted,
                 remedy="Nothing of it was run; do not load this file with pickle",
-            )  # fmt: skip
+            )
         found = OTHER.get(opcode, f"the byte {opcode:02x}, which is not a pickle opcode")
         what = f"index entry {self.count:,}" if self._listed else "the pickled index"
         return CorruptError(self.file.path, what, offset=at, expected=wanted, found=found, remedy=_PAIRS)
@@ -651,9 +685,15 @@ def start_fields(file: File, start: int, stop: int) -> list[Field]:
     raw = file.read(start, min(16, stop - start))
     known = len(raw) > 1 and raw[0] == PROTO and 2 <= raw[1] <= 5
     found = [
-        Field("protocol", start, min(2, len(raw)), f"pickle protocol {raw[1]}" if known else raw[:2].hex(" "),
-              "" if known else "should be 80 and 2 to 5, as a pickled index begins", wrong=not known)
-    ]  # fmt: skip
+        Field(
+            "protocol",
+            start,
+            min(2, len(raw)),
+            f"pickle protocol {raw[1]}" if known else raw[:2].hex(" "),
+            "" if known else "should be 80 and 2 to 5, as a pickled index begins",
+            wrong=not known,
+        )
+    ]
     if not known:
         return found
     at = 2
