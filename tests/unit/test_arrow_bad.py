@@ -689,6 +689,6 @@ def test_streams_before_1_0(tmp_path, new):
 def test_a_split_that_is_missing(tmp_path):
     (tmp_path / "dataset_dict.json").write_text(json.dumps({"splits": ["train", "test"]}))
     stream(saved(tmp_path / "train", ["data.arrow"]) / "data.arrow")
-    words = 'dataset_dict.json: names the split "test", which is missing'
+    words = 'dataset_dict.json: lists the split "test", which is missing'
     for options in ({}, {"split": "train"}, {"split": "test"}):
         refused(tmp_path, words, code="TF681", **options)

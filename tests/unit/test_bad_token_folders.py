@@ -702,7 +702,7 @@ def data_cut(path):
     file.write_bytes(file.read_bytes()[:-9000])
 
 
-@bad("levanter", CACHE, r"names a codec that is not read.*found pickle")
+@bad("levanter", CACHE, r"has a codec that tokfmt does not read.*found pickle")
 def a_codec_that_executes(path):
     array(path, "data", codecs=[{"name": "bytes"}, {"name": "pickle"}])
 

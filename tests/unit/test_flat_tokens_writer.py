@@ -96,7 +96,7 @@ def test_narrow_ids_do_not_wrap(tmp_path, dtype, chunk):
 
 def test_the_position_of_an_id_that_is_too_large(tmp_path):
     data = Ragged.of([[1, 2], [3, 2**31 + 5]], np.dtype("u8"))
-    with pytest.raises(TokenRangeError, match=r"id 2,147,483,653 at position 3 .* no room for the start bit"):
+    with pytest.raises(TokenRangeError, match=r"ID 2,147,483,653 at position 3 .* no room for the start bit"):
         write(FORMAT, tmp_path / "x.zarr", data, options={"chunk": 2})
 
 

@@ -147,7 +147,7 @@ class Parquet(Columnar):
         wanted, there = int(splits[chosen][0][3]), {int(shard[2]) for shard in splits[chosen]}
         if there != set(range(wanted)):
             missing = next((k for k in range(wanted) if k not in there), wanted)
-            remedy = "Find it, or name the files one by one"
+            remedy = "Find it, or give the files one by one"
             raise CorruptError(path, f"lacks file {missing} of {wanted} of {chosen}", remedy=remedy)
         others = tuple(name for name in splits if name != chosen)
         return Found([home / shard[0] for shard in splits[chosen]], chosen if others else None, others)
@@ -180,7 +180,7 @@ class Arrow(Columnar):
         if listing.is_file(named := path / "dataset_dict.json"):
             splits = [inside(path, name).name for name in _listed(named, "splits")]
             if missing := next((name for name in splits if not listing.is_dir(path / name)), ""):
-                what = f'names the split "{printable(missing)}", which is missing'
+                what = f'lists the split "{printable(missing)}", which is missing'
                 raise CorruptError(named, what, remedy="Copy it again, or take it out of the list")
             chosen = _chosen(path, split, splits)
             one = self.find(path / chosen)
@@ -194,7 +194,7 @@ class Arrow(Columnar):
         if not names:
             raise FormatError(path, "holds no *.arrow")
         if listing.is_file(path / "dataset_info.json"):
-            raise FormatError(state, "no such file, although dataset_info.json exists", remedy="Name the *.arrow files")
+            raise FormatError(state, "no such file, although dataset_info.json exists", remedy="Give the *.arrow files")
         return Found([path / name for name in names])
 
 

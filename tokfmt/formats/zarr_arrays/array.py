@@ -144,7 +144,9 @@ def _v2(where: Path, raw: Json, itemsize: int) -> Layout:
     compressor = raw.get("compressor")
     name = compressor.get("id") if isinstance(compressor, dict) else compressor
     if compressor is not None and (not isinstance(name, str) or name not in COMPRESSORS):
-        raise UnsafeError(where, "names a compressor that is not read", expected=_ALLOWED, found=name, remedy=_REWRITE)
+        raise UnsafeError(
+            where, "has a compressor that tokfmt does not read", expected=_ALLOWED, found=name, remedy=_REWRITE
+        )
     return Layout(
         where,
         length=_length(where, raw),
@@ -164,7 +166,7 @@ def _filters(where: Path, value: object, itemsize: int) -> bool:
     if names not in ([], ["delta"]):
         raise UnsafeError(
             where,
-            "names filters that are not read",
+            "has filters that tokfmt does not read",
             expected="one delta or none",
             found=", ".join(str(name) for name in names)[:60],
             remedy=_PLAIN,
@@ -190,14 +192,14 @@ def _delta(where: Path, settings: Json, itemsize: int) -> None:
 def _v3(where: Path, raw: Json, itemsize: int, *, signed: bool) -> Layout:
     for key, value in raw.items():
         if key not in _V3_KEYS and not (isinstance(value, dict) and value.get("must_understand") is False):
-            raise UnsupportedError(where, "has an extension that is not read", found=key[:60], remedy=_PLAIN)
+            raise UnsupportedError(where, "has an extension that tokfmt does not read", found=key[:60], remedy=_PLAIN)
     if raw.get("node_type") != "array":
         raise _wrong(where, "node_type", "array", raw.get("node_type"))
     data_type = f"{'' if signed else 'u'}int{itemsize * 8}"
     if raw.get("data_type") != data_type:
         raise _wrong(where, "data_type", data_type, raw.get("data_type"))
     if raw.get("storage_transformers"):
-        raise UnsupportedError(where, "has storage transformers, which are not read", remedy=_PLAIN)
+        raise UnsupportedError(where, "has storage transformers, which tokfmt does not read", remedy=_PLAIN)
     grid, settings = _named(where, "chunk_grid", raw.get("chunk_grid"))
     if grid != "regular":
         raise _wrong(where, "chunk_grid", "regular", grid)
@@ -229,7 +231,11 @@ def _sharding(where: Path, settings: Json, size: int) -> tuple[int, Shard, Seque
     names = [name for name, _ in index]
     if names not in (["bytes"], ["bytes", "crc32c"]) or index[0][1].get("endian", "little") != "little":
         raise UnsupportedError(
-            where, "has a shard index that is not read", expected="bytes, crc32c", found=", ".join(names), remedy=_PLAIN
+            where,
+            "has a shard index that tokfmt does not read",
+            expected="bytes, crc32c",
+            found=", ".join(names),
+            remedy=_PLAIN,
         )
     location = settings.get("index_location", "end")
     if location not in ("start", "end"):
@@ -257,13 +263,13 @@ def _chain(where: Path, codecs: Sequence[object], itemsize: int) -> tuple[bool, 
     names = [_V3_NAMES[name] for name, _ in chain[1:]]
     if sum(name != "crc32c" for name in names) > 1:
         raise UnsupportedError(
-            where, "compresses chunks twice, which is not read", found=", ".join(names), remedy=_PLAIN
+            where, "compresses chunks twice, which tokfmt does not read", found=", ".join(names), remedy=_PLAIN
         )
     return endian == "big", delta, tuple(reversed(names))
 
 
 def _refused(where: Path, name: str, expected: str) -> FormatError:
-    return UnsafeError(where, "names a codec that is not read", expected=expected, found=name, remedy=_REWRITE)
+    return UnsafeError(where, "has a codec that tokfmt does not read", expected=expected, found=name, remedy=_REWRITE)
 
 
 def _prefix(where: Path, value: object) -> str:

@@ -199,7 +199,7 @@ class Zipped:
         if head[:4] != b"PK\x03\x04":
             raise CorruptError(
                 self.root / key,
-                "has no header where the zip's directory says",
+                "has no header where the zip's directory states one",
                 offset=member.header,
                 remedy="Copy the zip again",
             )
@@ -245,7 +245,7 @@ class Zipped:
         if len(raw) != member.size:
             raise CorruptError(
                 where,
-                "is not as long as the zip's directory says",
+                "is not as long as the zip's directory states",
                 expected=f"{member.size:,} bytes",
                 remedy="Copy the zip again",
             )
