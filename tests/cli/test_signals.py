@@ -73,8 +73,8 @@ def assert_ended(name, number, code, said, home, whole):
     assert "Traceback" not in said, said
     if code == 128 + number:
         assert len(lines) == 1, said
-        is_whole = " is whole" in lines[0]
-        ends = f"{OUTPUTS[name][0]} is whole" if is_whole else "nothing was left behind"
+        is_whole = " is complete" in lines[0]
+        ends = f"{OUTPUTS[name][0]} is complete" if is_whole else "nothing was left behind"
         assert lines == [f"tokfmt: error: interrupted by {number.name}; {ends}"]
         assert left == (OUTPUTS[name] if is_whole else [])
         return
@@ -118,7 +118,7 @@ def test_what_has_just_become_whole_is_not_denied(tmp_path):
     words = [sys.executable, "-c", LATE.format(source=source)]
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=BOUND, check=False)
     assert done.returncode == 128 + signal.SIGTERM
-    assert done.stderr.splitlines()[-1] == "tokfmt: error: interrupted by SIGTERM; out.pbin is whole"
+    assert done.stderr.splitlines()[-1] == "tokfmt: error: interrupted by SIGTERM; out.pbin is complete"
     assert (tmp_path / "out.pbin").exists()
 
 

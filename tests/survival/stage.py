@@ -187,7 +187,7 @@ def check(place, ended):
         if "othing was left behind" in said:
             assert state in ("absent", "old"), said
         elif state == "new":
-            assert "is whole" in said, said
+            assert "is complete" in said, said
     else:
         assert ended.stderr.count("tokfmt: error: ") == 0
     return state

@@ -207,7 +207,7 @@ def test_a_signal_right_after_the_rename(tmp_path, monkeypatch, portable, existi
         fill(staging.path, "new")
         staging.publish({"out.json": b"{}"})
     assert staging.published
-    assert stopped.value.__notes__ == [f"{out} is whole"]
+    assert stopped.value.__notes__ == [f"{out} is complete"]
     assert (out / "part" if kind == "directory" else out).read_text() == "new"
     assert sorted(os.listdir(tmp_path)) == ["out", "out.json"]
 
@@ -246,7 +246,7 @@ def test_a_signal_after_each_step_of_a_rename_without_renameat2(tmp_path, monkey
             finally:
                 monkeypatch.undo()
     except Stop as stop:
-        whole = [f"{out} is whole"] if staging.published else []
+        whole = [f"{out} is complete"] if staging.published else []
         assert getattr(stop, "__notes__", []) == whole
     content = (out / "part" if kind == "directory" else out).read_text()
     assert content == ("new" if staging.published else "old")

@@ -543,7 +543,7 @@ class Staging:
 
 def is_whole(destination: str | os.PathLike[str]) -> str:
     """Return the note that a destination is complete, for an error after it was published."""
-    return f"{printable(destination)} is whole"
+    return f"{printable(destination)} is complete"
 
 
 def publish_text(
