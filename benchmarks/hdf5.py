@@ -50,7 +50,7 @@ def random_pack():
         stream[np.cumsum(lengths(len(stream))) - 1] = EOS
         block = HOME / "stage1_block_random.bin"
         stream.tofile(block)
-        convert(block, path, from_format="stage1")
+        convert(block, path, format="stage1")
         block.unlink()
     return path
 

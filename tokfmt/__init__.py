@@ -66,9 +66,9 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'tokfmt' has no attribute {name!r}")
     found = getattr(import_module(_HOMES[name]), name)
     if name in ("convert", "show"):  # Their messages are written for the command line.
-        from tokfmt.wording import CONVERTING, spoken
+        from tokfmt.wording import spoken
 
-        found = spoken(CONVERTING)(found)
+        found = spoken(found)
     globals()[name] = found
     return found
 

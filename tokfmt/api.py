@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 from tokfmt.core.errors import OptionError
 from tokfmt.core.messages import python_words, reword
-from tokfmt.wording import READING, spoken
+from tokfmt.wording import spoken
 
 if TYPE_CHECKING:
     from tokfmt.core.reader import TokenReader
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 
 
-@spoken(READING)
+@spoken
 def open(  # noqa: A001 - the verb that users expect
     path: PathLike,
     *,
@@ -107,7 +107,7 @@ def open(  # noqa: A001 - the verb that users expect
     return Dataset(reader, source.format.name, inferred=guessed, notes=notes, origin=(source,))
 
 
-@spoken(READING)
+@spoken
 def stats(
     paths: PathLike | Sequence[PathLike],
     *,
@@ -174,7 +174,7 @@ def stats(
     return replace(report, unmet=unmet(report, expectations))
 
 
-@spoken(READING)
+@spoken
 def check(
     paths: PathLike | Sequence[PathLike],
     *,
@@ -222,17 +222,15 @@ def check(
         source, deep=deep, tokenizer=tokenizer, against=against, ignore_order=ignore_order, jobs=jobs
     )
     verdicts = list(look(request))
-    words = python_words(READING)
-
     for verdict in verdicts:
         verdict.findings = [
-            replace(finding, message=reword(finding.message, words), remedy=reword(finding.remedy, words))
+            replace(finding, message=reword(finding.message, python_words), remedy=reword(finding.remedy, python_words))
             for finding in verdict.findings
         ]
     return verdicts
 
 
-@spoken(READING)
+@spoken
 def diff(
     a: PathLike,
     b: PathLike,

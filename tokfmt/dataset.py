@@ -27,7 +27,7 @@ from tokfmt.core.reader import (
 )
 from tokfmt.core.seeds import check_seed
 from tokfmt.views.select import Concat, Picked, Shuffled, Slice
-from tokfmt.wording import CONVERTING, spoken
+from tokfmt.wording import spoken
 
 if TYPE_CHECKING:
     from tokfmt.ops.convert.request import Conversion
@@ -233,7 +233,7 @@ class Dataset:
     def _derived(self, reader: TokenReader) -> Dataset:
         return Dataset(reader, self.format, inferred=self.inferred, notes=self.notes, origin=self.origin)
 
-    @spoken(CONVERTING)
+    @spoken
     def save(
         self,
         destination: str | os.PathLike[str],

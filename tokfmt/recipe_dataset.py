@@ -22,7 +22,7 @@ from tokfmt.recipes.documents import Source, Span
 from tokfmt.recipes.fields import Ids, check_fields
 from tokfmt.recipes.language import RecipeFile, parse_recipe
 from tokfmt.recipes.samples import DEFAULT, Samples, Where
-from tokfmt.wording import READING, spoken
+from tokfmt.wording import spoken
 
 if TYPE_CHECKING:
     from tokfmt.ops.source.stored import Source as Opened
@@ -218,7 +218,7 @@ class Recipe(Dataset):
         return f"<tokfmt recipe: {len(self):,} samples of {self.seq_len:,}, {len(self.sources)} sources>"
 
 
-@spoken(READING)
+@spoken
 def recipe(
     sources: Sequence[Mapping[str, Any] | str | os.PathLike[str]],
     *,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from operator import index
 from typing import ParamSpec, Protocol, SupportsIndex, TypeVar, cast, runtime_checkable
@@ -15,39 +15,30 @@ from tokfmt.core.messages import python_words, reword
 P = ParamSpec("P")
 R = TypeVar("R")
 _MINIMUM = {"jobs": 1, "sample": 1, "vocab_size": 1, "seq_len": 1, "limit": 0}
-READING = {"from": "format", "from-opt": "options"}
-CONVERTING = {"from": "from_format", "from-opt": "from_options", "to": "to_format", "to-opt": "to_options"}
 
 
-def spoken(renamed: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a function: check its numeric keywords, and reword its errors and notes for Python.
+def spoken(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a function: check its numeric keywords, and reword its errors and notes for Python."""
 
-    Args:
-        renamed: Keywords that differ from the name of their option, such as {"from": "format"}.
-    """
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name in _MINIMUM.keys() & kwargs.keys():
+            number, minimum = kwargs[name], _MINIMUM[name]
+            if number is None:
+                continue
+            if isinstance(number, bool) or not isinstance(number, SupportsIndex) or index(number) < minimum:
+                raise OptionError(f"{name}={number!r}: expected a whole number, at least {minimum}", name=name)
+            if index(number) > sys.maxsize:
+                raise OptionError(f"{name}={number!r}: expected a whole number, at most {sys.maxsize}", name=name)
+        try:
+            return cast("R", _reworded(function(*args, **kwargs)))
+        except TokfmtError as error:
+            error.reword(python_words)
+            raise
+        except ModuleNotFoundError as error:
+            raise missing_package(error, f"tokfmt.{function.__name__}") from error
 
-    def decorated(function: Callable[P, R]) -> Callable[P, R]:
-        @functools.wraps(function)
-        def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            for name in _MINIMUM.keys() & kwargs.keys():
-                number, minimum = kwargs[name], _MINIMUM[name]
-                if number is None:
-                    continue
-                if isinstance(number, bool) or not isinstance(number, SupportsIndex) or index(number) < minimum:
-                    raise OptionError(f"{name}={number!r}: expected a whole number, at least {minimum}", name=name)
-                if index(number) > sys.maxsize:
-                    raise OptionError(f"{name}={number!r}: expected a whole number, at most {sys.maxsize}", name=name)
-            try:
-                return cast("R", _reworded(function(*args, **kwargs), renamed))
-            except TokfmtError as error:
-                error.reword(python_words(renamed))
-                raise
-            except ModuleNotFoundError as error:
-                raise missing_package(error, f"tokfmt.{function.__name__}") from error
-
-        return call
-
-    return decorated
+    return call
 
 
 @runtime_checkable
@@ -58,12 +49,12 @@ class Noted(Protocol):
     notes: tuple[str, ...]
 
 
-def _reworded(result: object, renamed: Mapping[str, str]) -> object:
+def _reworded(result: object) -> object:
     """Return the result of a function with its notes reworded for Python."""
     from tokfmt.ops.convert.request import Conversion
 
     def worded(notes: Iterable[str]) -> list[str]:
-        return [reword(note, python_words(renamed)) for note in notes]
+        return [reword(note, python_words) for note in notes]
 
     if isinstance(result, Noted):
         result.inferred, result.notes = tuple(worded(result.inferred)), tuple(worded(result.notes))

@@ -302,7 +302,7 @@ def test_a_signal_while_it_looks_at_what_is_kept(home, monkeypatch, begun):
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(resume, "read_conversion", stopped)
-        tokfmt.convert(home / "in.bin", home / "out.h5", from_format="stage1", seq_len=512, resume=True)
+        tokfmt.convert(home / "in.bin", home / "out.h5", format="stage1", seq_len=512, resume=True)
     assert hidden(home) == ([HOME] if begun else [])
     after = tree(home / HOME) if begun else {}
     assert {**after, "lock": None} == {**before, "lock": None}, "but for its last holder"

@@ -137,7 +137,7 @@ def test_errors_are_one_line_with_a_remedy(tmp_path):
 
 def test_words_that_are_empty_are_left_out(tmp_path):
     path = tmp_path / "mix.toml"
-    for key in ("name", "from", "split", "text", "select"):
+    for key in ("name", "format", "split", "text", "select"):
         path.write_text(f'tokfmt = 1\n[[source]]\npath = "{PACK}"\n{key} = ""\n')
         code, _, err = tokfmt("recipe", str(path))
         assert code == 3

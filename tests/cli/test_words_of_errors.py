@@ -59,7 +59,7 @@ def test_a_directory_that_takes_no_files():
 def test_a_separator_that_was_given_is_not_asked_for(tmp_path):
     source = tmp_path / "mystery.bin"
     np.random.default_rng(1).integers(0, 60_000, 1000).astype("<u2").tofile(source)
-    with pytest.raises(UnknownFormatError, match="from_format=") as error:
+    with pytest.raises(UnknownFormatError, match="format=") as error:
         tokfmt.convert(source, tmp_path / "x.zarr", eos=0)
     assert "eos=" not in str(error.value)
     with pytest.raises(UnknownFormatError, match="eos="):

@@ -122,7 +122,7 @@ def test_opening_takes_16_bytes_a_document(tmp_path):
     np.tile(np.array([7, 9], "<u2"), count).tofile(tmp_path / "train.bin")
     for tokens, most in ((50_000, 16), (1 << 24, 40)):
         demands = {"to_options": {"shard_size": tokens}, "eos": 9, "jobs": 1, "overwrite": True}
-        tokfmt.convert(tmp_path / "train.bin", tmp_path / "x", from_format="nanogpt", to_format="litdata", **demands)
+        tokfmt.convert(tmp_path / "train.bin", tmp_path / "x", format="nanogpt", to_format="litdata", **demands)
         tracemalloc.start()
         with tokfmt.open(tmp_path / "x", eos="none") as dataset:
             assert len(dataset) == count

@@ -104,7 +104,7 @@ def test_a_file_a_document_or_a_line_between(home):
     """A directory, a pattern, and one file that is split become the same ids; that it was guessed is said."""
     place, texts = home
     expected = [ids(text) for text in texts]
-    split = {"from_options": {"separator": MARK}}
+    split = {"options": {"separator": MARK}}
     for name, source, how in (
         ("a", place / "texts", {}), ("b", str(place / "texts" / "t*"), {}), ("c", place / "all.txt", split),
     ):  # fmt: skip
@@ -121,7 +121,7 @@ def test_a_file_a_document_or_a_line_between(home):
 
 def test_shards_jobs_and_a_selection(home):
     place, texts = home
-    words = {"tokenizer": str(TOKENIZER), "from_options": {"separator": MARK}}
+    words = {"tokenizer": str(TOKENIZER), "options": {"separator": MARK}}
     tokfmt.convert(place / "all.txt", place / "whole.pbin", jobs=1, **words)
     tokfmt.convert(place / "all.txt", place / "jobs.pbin", jobs=3, executor="threads", **words)
     for index in (1, 0):
@@ -210,7 +210,7 @@ def test_the_parts_of_files(home):
 def test_errors(tmp_path, name, content, options, error, says):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(error, match=says):
-        tokfmt.convert(tmp_path / name, tmp_path / "x.pbin", tokenizer=str(TOKENIZER), from_options=options)
+        tokfmt.convert(tmp_path / name, tmp_path / "x.pbin", tokenizer=str(TOKENIZER), options=options)
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 

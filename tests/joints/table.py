@@ -134,8 +134,7 @@ def by_open(part, home):
 
 
 def by_show(part, home):
-    reading = {"from_" + name if name in ("format", "options") else name: value for name, value in part.reading.items()}
-    shown = tokfmt.show(part.path, ":", limit=0, **reading)
+    shown = tokfmt.show(part.path, ":", limit=0, **part.reading)
     found = lists(one.ids for one in shown.shown)
     assert shown.sequences in (None, found.sequences)
     assert shown.tokens in (None, found.tokens)
@@ -176,7 +175,7 @@ def by_diff(part, home):
 def source_of(part):
     entry = {"path": str(part.path)}
     if "format" in part.reading:
-        entry["from"] = part.reading["format"]
+        entry["format"] = part.reading["format"]
     if part.reading.get("options"):
         entry["options"] = part.reading["options"]
     return entry
@@ -255,8 +254,7 @@ def by_browse(part, home):
 def by_convert(part, home):
     """To JSON lines, which tokfmt does not read here."""
     out = home / "read.jsonl"
-    reading = {"from_" + name if name in ("format", "options") else name: value for name, value in part.reading.items()}
-    done = tokfmt.convert(part.path, out, manifest=False, overwrite=True, **reading, **SERIAL)
+    done = tokfmt.convert(part.path, out, manifest=False, overwrite=True, **part.reading, **SERIAL)
     found = lists(json.loads(line)["input_ids"] for line in out.read_text().splitlines())
     assert done.sequences == found.sequences
     assert done.tokens in (None, found.tokens)  # lines of ids that are copied are not counted
@@ -351,7 +349,7 @@ def read_from(case):
     """How the sources of a conversion are read."""
     words = reading(case.middle, case)
     words.pop("eos", None)
-    return {f"from_{name}": value for name, value in words.items()}
+    return words
 
 
 def part_of(path, name, case, done, documents):
@@ -453,7 +451,7 @@ def mixed(case, home):
     text = ["tokfmt = 1", *([f"eos = {words['eos']}"] if "eos" in words else [])]
     for source in paths:
         text += ["[[source]]", f"path = {json.dumps(str(source))}"]
-        text += [f"from = {json.dumps(words['format'])}"] if "format" in words else []
+        text += [f"format = {json.dumps(words['format'])}"] if "format" in words else []
         options = words.get("options", {})
         text += ["[source.options]", *(f"{key} = {value}" for key, value in options.items())] if options else []
     path.write_text("\n".join(text) + "\n")
@@ -578,7 +576,7 @@ OPTIONS = {
     "allow_partial": "convert --allow-partial",
     "task": "convert --task", "resume": "convert --resume", "verify": "convert --verify",
     **dict.fromkeys(
-        ("sources", "destination", "from_format", "to_format", "from_options", "to_options", "eos", "seq_len", "allow_loss",
+        ("sources", "destination", "format", "to_format", "options", "to_options", "eos", "seq_len", "allow_loss",
          "manifest"), "convert to jsonl",
     ),
     **dict.fromkeys(

@@ -354,11 +354,11 @@ def test_names_of_destinations(name, path, expected, tmp_path):
 def test_splits_of_the_source(pack, tmp_path):
     """A store with two splits: --from-opt says which is dealt out again."""
     convert(pack, tmp_path / "x.zarr", "flat-tokens", split="train=0.5,validation=0.5")
-    with pytest.raises(LossyConversionError, match='from_options={"split": NAME} reads one'):
+    with pytest.raises(LossyConversionError, match='options={"split": NAME} reads one'):
         convert(tmp_path / "x.zarr", tmp_path / "y.zarr", "flat-tokens", split="train=0.5,test=0.5")
     done = convert(
         tmp_path / "x.zarr", tmp_path / "y.zarr", "flat-tokens", split="train=0.5,test=0.5",
-        from_options={"split": "validation"},
+        options={"split": "validation"},
     )  # fmt: skip
     assert done.sequences == len(content("flat-tokens", tmp_path / "x.zarr", "validation"))
 

@@ -391,7 +391,7 @@ def test_notes_name_their_source_once(path, tmp_path, monkeypatch):
     np.zeros(8192 * 4, "<i4").tofile(home.parent / "zeros.bin")
     monkeypatch.chdir(home if path == "." else home.parent)
     given = path.format(home.parent)
-    done = tokfmt.convert(given, "../p.zarr", eos="none", from_format="stage1")
+    done = tokfmt.convert(given, "../p.zarr", eos="none", format="stage1")
     assert done.notes
     for note in done.notes:
         assert note.startswith((f"{given}: ", f"{given} ")), note

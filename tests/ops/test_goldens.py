@@ -42,7 +42,7 @@ def test_modalities(name, tmp_path):
     source = FIXTURES / "modalities" / name
     if name.startswith("wild_repo_"):
         source = golden("modalities", name)
-    how = {"from_format": "modalities", "from_options": {"layout": "P0"}, "eos": 50256} if "P0" in name else {}
+    how = {"format": "modalities", "options": {"layout": "P0"}, "eos": 50256} if "P0" in name else {}
     documents = sets[case["documents"]]
     if how:  # no index: documents are what lies between separators, and one of them holds a literal one
         assert converted(source, tmp_path, **how) == pieces([t for doc in documents for t in doc], 50256)
@@ -84,9 +84,9 @@ def test_hdf5(name, tmp_path):
     case, source = HDF5[name], FIXTURES / "hdf5" / name
     eos = case["eos"]
     if case.get("multiset_equals"):
-        with pytest.raises(UnsupportedError, match=r'from_options=\{"view": "samples"\}'):
+        with pytest.raises(UnsupportedError, match=r'options=\{"view": "samples"\}'):
             converted(source, tmp_path, eos=eos)
-        rows = converted(source, tmp_path, eos=eos, from_options={"view": "samples"}, allow_loss=["loss-mask"])
+        rows = converted(source, tmp_path, eos=eos, options={"view": "samples"}, allow_loss=["loss-mask"])
         assert {len(row) for row in rows} == {expected("hdf5")["msl"]}
         return
     if name == "summarization":
@@ -112,7 +112,7 @@ REFUSED = {"faulty", "latin1", "non_dict", "surrogate"}
 def test_jsonl_text_stays_text(path, tmp_path):
     """Lines are copied as they stand; an invalid one is an error with its line number; blank ones go."""
     out = tmp_path / "out.jsonl"
-    options = {"from_options": {"index": "none"}, "executor": "serial"}
+    options = {"options": {"index": "none"}, "executor": "serial"}
     if path.stem in REFUSED:
         with pytest.raises(tokfmt.TokfmtError, match=r"line \d+"):
             tokfmt.convert(path, out, **options)

@@ -233,7 +233,7 @@ def test_packed_rows(tmp_path_factory, given_, size, jobs):
         assert predicted <= size
         before = predicted
     assert not rest
-    rows = {"from_options": {"view": "samples"}}
+    rows = {"options": {"view": "samples"}}
     tokfmt.convert(home / "p.parquet", home / "q.parquet", verify=True, **rows)
     assert (home / "q.parquet").read_bytes() == (home / "p.parquet").read_bytes()
     tokfmt.convert(home / "p.parquet", home / "s.parquet", shuffle=size, verify=True, **rows)
@@ -279,7 +279,7 @@ def test_samples_with_masks(tmp_path):
             file["data"] = np.stack([ids, mask, labels], axis=1).astype("<i4")
         return tmp_path / "x.h5"
 
-    rows = {"from_options": {"view": "samples", "mask": "loss"}, "eos": 99, "allow_loss": "last-labels"}
+    rows = {"options": {"view": "samples", "mask": "loss"}, "eos": 99, "allow_loss": "last-labels"}
     with pytest.raises(LossyConversionError, match="loss masks and labels of its samples"):
         tokfmt.convert(stored(labels), tmp_path / "x.pbin", **rows)
     tokfmt.convert(stored(labels), tmp_path / "x.ds", verify=True, **rows)
@@ -333,7 +333,7 @@ def test_the_last_labels_of_samples_are_refused_and_counted(tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.attrs["n_examples"] = 3
         file["data"] = np.stack([ids, mask, ids + 1], axis=1).astype("<i4")
-    rows = {"from_options": {"view": "samples", "mask": "loss"}, "eos": 99}
+    rows = {"options": {"view": "samples", "mask": "loss"}, "eos": 99}
     for name in ("x.ds", "x.parquet"):
         for dry_run in (True, False):
             with pytest.raises(
@@ -358,7 +358,7 @@ def test_labels_that_are_no_next_token_are_refused_before_the_first_byte(tmp_pat
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.attrs["n_examples"] = 1
         file["data"] = np.stack([ids, mask, labels, span, position], axis=1).astype("<i4")
-    rows = {"from_options": {"view": "samples"}, "eos": EOS}
+    rows = {"options": {"view": "samples"}, "eos": EOS}
     for name, allow_loss in (("x.parquet", ()), ("x.ds", ["inner-boundaries"])):
         for dry_run in (True, False):
             with pytest.raises(ConversionError, match="label at token position 2 is 9, and the next token is 4"):

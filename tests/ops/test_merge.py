@@ -315,7 +315,7 @@ def tree(path):
 def test_blocks(tmp_path, monkeypatch, copied, name, copies, options):
     sources = [tmp_path / "a", tmp_path / "b"]
     first, second = blocks(sources[0], 1, 10), blocks(sources[1], 2, 8)
-    how = {"from_options": {"seq_len": 64}, "executor": "serial", "manifest": False, **options}
+    how = {"options": {"seq_len": 64}, "executor": "serial", "manifest": False, **options}
     tokfmt.convert(sources, tmp_path / name, **how)
     assert bool(copied) is copies
     if name == "out":

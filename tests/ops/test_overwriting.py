@@ -273,7 +273,7 @@ def test_a_source_where_the_manifest_goes(tmp_path):
     source = tmp_path / "x.pbin.tokfmt.json"
     source.write_text('{"input_ids": [1, 2]}\n')
     with untouched(tmp_path), pytest.raises(ConversionError, match="is a source"):
-        convert(source, tmp_path / "x.pbin", from_format="jsonl", overwrite=True)
+        convert(source, tmp_path / "x.pbin", format="jsonl", overwrite=True)
 
 
 @pytest.mark.parametrize("there", [False, True])

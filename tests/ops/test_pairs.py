@@ -78,7 +78,7 @@ def test_the_formats_are_those():
 def convert(source, directory, name, **options):
     directory.mkdir(exist_ok=True)
     options = {"to_format": name, "eos": EOS, "executor": "serial", "to_options": SMALL.get(name, {}), **options}
-    options.setdefault("from_options", reading(source))
+    options.setdefault("options", reading(source))
     tokfmt.convert(source, directory / NAMES[name], **options)
     return directory / NAMES[name]
 
@@ -150,7 +150,7 @@ def test_every_pair_there_and_back(capsys):
                 held = holdable(other, [[min(token, 2**31 - 1) for token in one] for one in lists])
                 (Path(home) / "cache").mkdir()
                 source = cache(Path(home) / "cache", [held[:2], held[2:]])
-                there = convert(source, Path(home) / "there", other, from_options={"holes": "fill"})
+                there = convert(source, Path(home) / "there", other, options={"holes": "fill"})
                 assert content(other, there) == held
 
     every_pair()
@@ -218,14 +218,14 @@ def test_inner_boundaries_of_every_pair_there_and_back(lists):
             expected = marked(one, source, "samples")
             assert sum(flag & BEGINS > 0 for _, flags in expected for flag in flags) == len(lists)
             if other in PACKED:
-                there = convert(source, home / "there", other, from_options=rows, verify=True)
+                there = convert(source, home / "there", other, options=rows, verify=True)
                 assert marked(other, there, "samples") == expected
-                back = convert(there, home / "back", one, from_options=rows, verify=True)
+                back = convert(there, home / "back", one, options=rows, verify=True)
                 assert tree(back) == tree(source)
                 continue
             with pytest.raises(LossyConversionError, match="inner-boundaries"):
-                convert(source, home / "there", other, from_options=rows, allow_loss=both[:1])
-            there = convert(source, home / "there", other, from_options=rows, allow_loss=both)
+                convert(source, home / "there", other, options=rows, allow_loss=both[:1])
+            there = convert(source, home / "there", other, options=rows, allow_loss=both)
             assert content(other, there) == [ids for ids, _ in expected]
 
 

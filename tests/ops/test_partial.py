@@ -411,10 +411,10 @@ def test_remedies_of_cut_rows_and_indexes(tmp_path):
     with pytest.raises(
         FormatError, match=r"c\.npy: tokens: expected .* as c\.csv\.gz states.*width.*allow_partial=True"
     ):
-        tokfmt.convert(path, tmp_path / "refused.pbin", from_format="olmo")
+        tokfmt.convert(path, tmp_path / "refused.pbin", format="olmo")
     (verdict,) = check(CheckRequest(SourceRequest((path,), "olmo")))
     assert [one.path for one in verdict.findings] == [str(path)]
-    assert saved(path, tmp_path / "o.pbin", from_format="olmo", from_options={"width": 2}) == LISTS[:3]
+    assert saved(path, tmp_path / "o.pbin", format="olmo", options={"width": 2}) == LISTS[:3]
     pair = made(tmp_path / "x_document.bin", LISTS[:5])
     cut(pair.with_suffix(".idx"), 60)
     with pytest.raises(FormatError, match=r"the size of the index.*Copy it again"):

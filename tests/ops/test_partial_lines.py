@@ -156,8 +156,8 @@ def test_documents_of_cut_text_that_a_separator_closes(suffix, tmp_path):
     path, options = tmp_path / f"x.txt{suffix}", {"separator": "<|endoftext|>"}
     path.write_bytes(content[: len(content) * 2 // 3])
     with pytest.raises(FormatError, match="ends too early.*allow_partial=True saves"):
-        tokfmt.convert(path, tmp_path / "refused.jsonl", from_options=options)
-    tokfmt.convert(path, tmp_path / "o.jsonl", from_options=options, allow_partial=True, verify=True)
+        tokfmt.convert(path, tmp_path / "refused.jsonl", options=options)
+    tokfmt.convert(path, tmp_path / "o.jsonl", options=options, allow_partial=True, verify=True)
     found = [json.loads(line)["text"] for line in (tmp_path / "o.jsonl").read_text("utf-8").splitlines()]
     assert len(found) > 1000
     assert found == DOCUMENTS[: len(found)]
@@ -183,7 +183,7 @@ def test_documents_around_one_that_is_not_text(tmp_path):
     path, out, many = tmp_path / "x.txt", tmp_path / "o.jsonl", [one.encode() for one in DOCUMENTS[:9]]
     many[2], many[5] = b"caf\xe9\n", b"\xff\xff\n"
     path.write_bytes(MARK.encode().join(many))
-    done = tokfmt.convert(path, out, from_options={"separator": "<|endoftext|>"}, allow_partial=True, select="1:6")
+    done = tokfmt.convert(path, out, options={"separator": "<|endoftext|>"}, allow_partial=True, select="1:6")
     whole = [one for k, one in enumerate(DOCUMENTS[:9]) if k not in (2, 5)]
     assert [json.loads(line)["text"] for line in out.read_text("utf-8").splitlines()] == whole[1:6]
     assert done.partial[0]["reasons"][0].endswith("is not UTF-8; 2 documents in all are not")

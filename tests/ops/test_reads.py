@@ -219,10 +219,10 @@ def test_documents_of_several_sequences(monkeypatch, tmp_path):
         for column, kind in ((lengths, "<i4"), (pointers, "<i8"), (marks, "<i8")):
             column.astype(kind).tofile(index)
     for options in ({}, {"unit": "sequences"}):
-        whole = [one.ids for one in show(path, ":", eos="none", from_options=options).shown]
+        whole = [one.ids for one in show(path, ":", eos="none", options=options).shown]
         with monkeypatch.context() as patch:
             patch.setattr(megatron, "_LONG", 0)
-            needed = show(path, ":", eos="none", from_options=options)
+            needed = show(path, ":", eos="none", options=options)
             assert [one.ids for one in needed.shown] == whole
             assert any("only the entries that were needed" in note for note in needed.notes)
 
@@ -250,7 +250,7 @@ def test_a_long_index_that_does_not_add_up_is_read_whole(long_index, column, num
     entry(long_index, column, number, value)
     for unit in ("documents", "sequences"):
         try:
-            notes = show(long_index, 7, eos="none", from_options={"unit": unit}).notes
+            notes = show(long_index, 7, eos="none", options={"unit": unit}).notes
         except CorruptError as error:
             assert "expected" in str(error)  # as of an index that is not long
         else:

@@ -171,7 +171,7 @@ def test_samples_of_another_length_are_known_everywhere(blocks, tmp_path):
     assert tokfmt.stats(path).datasets[0].sequences == 40
     assert tokfmt.check(path, deep=True)[0].findings == []
     assert tokfmt.diff(path.parent / "mix.toml", path).identical
-    shown = show_origins(path, "0", from_options=(), tokenizer=None)
+    shown = show_origins(path, "0", options=(), tokenizer=None)
     assert [Path(one.path).name for one in next(iter(shown.shown)).origins] == ["web.jsonl"]
     assert tokfmt.convert(path, tmp_path / "again.pbin").sequences == 40
     raw = _fields(sections(path))
@@ -280,7 +280,7 @@ def test_a_recipe_whose_source_is_read_otherwise_orders_it_anew(corpus, tmp_path
     tokfmt.convert(corpus[0], tmp_path / "train.bin", to_format="nanogpt", to_options=["width=2"], eos=4095)
     recipe = tmp_path / "mix.toml"
     recipe.write_text(
-        'tokfmt = 1\neos = 4095\nshuffle = "documents"\n[[source]]\npath = "train.bin"\nfrom = "nanogpt"\n'
+        'tokfmt = 1\neos = 4095\nshuffle = "documents"\n[[source]]\npath = "train.bin"\nformat = "nanogpt"\n'
     )
     for manifest in (True, False):
         if not manifest:

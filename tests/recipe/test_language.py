@@ -108,7 +108,7 @@ def test_what_is_written_is_read_again(tmp_path):
         "eos": "none", "pad": 7,
         "source": [
             {"path": ["a b.pbin", 'q"uote\\.bin'], "weight": 0.7, "name": "web", "options": {"width": 2}},
-            {"path": "c.zarr", "weight": 0.3, "epochs": 4, "from": "flat-tokens", "select": "10:"},
+            {"path": "c.zarr", "weight": 0.3, "epochs": 4, "format": "flat-tokens", "select": "10:"},
         ],
     }  # fmt: skip
     recipe = parse_recipe(table, tmp_path / "mix.toml")
@@ -175,9 +175,9 @@ def test_a_source_that_cannot_be_read_is_named(packs):
         ({"select": "a:b"}, "recipe: source \"a\": selection 'a:b': expected A:B (sequences A to B - 1, as 0:10"),
         ({"select": ""}, "recipe: [[source]] 1: select is empty"),
         ({"select": "5:2"}, "recipe: source \"a\": selection '5:2' ends before it begins"),
-        ({"from": "modalitys"}, "recipe: source \"a\": no format 'modalitys'"),
+        ({"format": "modalitys"}, "recipe: source \"a\": no format 'modalitys'"),
         ({"options": {"layuot": "A"}}, "recipe: source \"a\": modalities has no option 'layuot'"),
-        ({"path": "both"}, 'both: could be jsonl or parquet. Choose one with from = "jsonl" or from = "parquet"'),
+        ({"path": "both"}, 'both: could be jsonl or parquet. Choose one with format = "jsonl" or format = "parquet"'),
     ],
 )
 def test_an_error_of_a_source_names_the_recipe_and_speaks_its_words(packs, monkeypatch, entry, told):

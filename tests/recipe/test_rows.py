@@ -52,7 +52,7 @@ def read_back(path, out, name, how):
     """The lines of a stored recipe: as it is read by itself, masks of its samples left out if need be."""
     for allow_loss in ((), ("loss-mask",)):
         try:
-            tokfmt.convert(path, out, from_format=name, allow_loss=allow_loss, overwrite=True, jobs=1, **how)
+            tokfmt.convert(path, out, format=name, allow_loss=allow_loss, overwrite=True, jobs=1, **how)
         except ConversionError as error:
             assert "loss-mask" in str(error)
             continue
@@ -83,7 +83,7 @@ def test_a_stored_recipe_is_the_recipe_or_refused(name, file, samples, tmp_path_
         (home / f"{stored.name}.tokfmt.json").unlink()
         how = {"eos": EOS}
         if name == "stage1":
-            how["from_options"] = {"view": "samples", "seq_len": mix[0]["seq_len"]}
+            how["options"] = {"view": "samples", "seq_len": mix[0]["seq_len"]}
     wanted = (home / "direct.jsonl").read_bytes()
     assert read_back(stored, home / "back.jsonl", name, how) == wanted
     shutil.rmtree(home)

@@ -88,7 +88,7 @@ def test_packed_rows_of_documents(mix, tmp_path, name):
     wanted = [one.tolist() for one in tokfmt.open(tmp_path / "docs.toml")]
     assert [one.tolist() for one in tokfmt.open(tmp_path / name, eos="none")] == wanted
     tokfmt.convert(
-        tmp_path / name, tmp_path / "back.pbin", eos=0, from_options={"view": "documents"}, allow_loss="loss-mask"
+        tmp_path / name, tmp_path / "back.pbin", eos=0, options={"view": "documents"}, allow_loss="loss-mask"
     )
     assert [one.tolist() for one in tokfmt.open(tmp_path / "back.pbin")] == wanted
 
@@ -140,7 +140,7 @@ def test_packed_rows_of_samples_predict_the_same(mix, tmp_path, words, name):
     assert not [note for note in done.notes if "not stored" in note]
     report = tokfmt.diff(path, tmp_path / name)
     assert report.identical, report
-    rows = {"from_options": {"view": "samples"}}
+    rows = {"options": {"view": "samples"}}
     tokfmt.convert(tmp_path / name, tmp_path / "again.parquet", verify=True, **rows)
     assert_same_rows(pq.read_table(tmp_path / "again.parquet").to_pylist(), view)
     tokfmt.convert(path, tmp_path / "serial.parquet", executor="serial", to_options={"pack_size": 32})
@@ -487,7 +487,7 @@ def test_labels_that_a_recipe_made_are_no_loss(mix, tmp_path, name):
     assert tokfmt.diff(path, tmp_path / name).identical
     (tmp_path / "x.h5.tokfmt.json").unlink()
     with pytest.raises(LossyConversionError, match="loss masks and labels of its samples"):
-        tokfmt.convert(tmp_path / "x.h5", tmp_path / name, from_options={"view": "samples"}, overwrite=True)
+        tokfmt.convert(tmp_path / "x.h5", tmp_path / name, options={"view": "samples"}, overwrite=True)
 
 
 def test_verification_passes_over_last_labels_that_are_dropped(mix, tmp_path):

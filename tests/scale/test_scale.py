@@ -124,7 +124,7 @@ def test_a_terabyte_is_planned(terabyte, home):
 def test_a_slice_of_a_terabyte(terabyte, home):
     """Neither are its tokens scanned, nor is it read for a checksum of what it was taken from."""
     out = home / "slice.pbin"
-    tokfmt.convert(terabyte, out, from_options={"view": "samples"}, select="-1:")
+    tokfmt.convert(terabyte, out, options={"view": "samples"}, select="-1:")
     assert tokfmt.open(out)[0][-100:].tolist() == list(range(1, 101))
     said = json.loads((home / "slice.pbin.tokfmt.json").read_bytes())
     assert said["sources"][0]["bytes"] == 489 * BLOCK * 4

@@ -83,7 +83,7 @@ def test_borders_inside_of_rows_are_not_lost_in_silence(tmp_path):
     path = HOME / "packed" / "int32.idx.parquet"
     for options in ({}, {"view": "samples"}):
         with pytest.raises(TokfmtError, match="loss masks .*documents begin inside" if options else "loss masks"):
-            tokfmt.convert(path, tmp_path / "x.jsonl", from_options=options)
+            tokfmt.convert(path, tmp_path / "x.jsonl", options=options)
     done = tokfmt.convert(path, tmp_path / "x.jsonl", allow_loss="loss-mask")
     assert (done.sequences, done.tokens) == (16, 710)
 

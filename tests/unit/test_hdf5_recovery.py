@@ -351,7 +351,7 @@ def test_files_of_two_directories_whose_names_start_over(tmp_path, halves):
     names = ["d1/data-00000.h5", "d2/data-00000.h5"]
     with pytest.raises(UnsupportedError, match="begins with the token that .*order.*given"):
         converted(tmp_path, *names)
-    assert converted(tmp_path, *names, from_options={"order": "given"}) == halves
+    assert converted(tmp_path, *names, options={"order": "given"}) == halves
 
 
 def test_streams_of_two_directories_that_share_no_token_are_apart(tmp_path):

@@ -11,8 +11,6 @@ import tokfmt
 from tokfmt.core.errors import DestinationExistsError, FormatError, Loss, LossyConversionError, OptionError
 from tokfmt.core.messages import Message, Option, allowing, from_option, python_words, recipe_words, reword, to_option
 
-CONVERT = python_words({"from": "from_format", "from-opt": "from_options", "to": "to_format", "to-opt": "to_options"})
-
 
 @pytest.mark.parametrize(
     ("option", "command_line", "python"),
@@ -24,10 +22,10 @@ CONVERT = python_words({"from": "from_format", "from-opt": "from_options", "to":
         (Option("eos", 50256), "--eos 50256", "eos=50256"),
         (Option("eos", "none"), "--eos none", 'eos="none"'),
         (Option("split", "train=0.9,test=0.1"), "--split train=0.9,test=0.1", 'split="train=0.9,test=0.1"'),
-        (Option("from", "jsonl"), "--from jsonl", 'from_format="jsonl"'),
-        (from_option("gaps", "accept"), "--from-opt gaps=accept", 'from_options={"gaps": "accept"}'),
-        (from_option("width", 4), "--from-opt width=4", 'from_options={"width": 4}'),
-        (from_option("stride"), "--from-opt stride=", 'from_options={"stride": ...}'),
+        (Option("from", "jsonl"), "--from jsonl", 'format="jsonl"'),
+        (from_option("gaps", "accept"), "--from-opt gaps=accept", 'options={"gaps": "accept"}'),
+        (from_option("width", 4), "--from-opt width=4", 'options={"width": 4}'),
+        (from_option("stride"), "--from-opt stride=", 'options={"stride": ...}'),
         (to_option("samples", "N"), "--to-opt samples=N", 'to_options={"samples": N}'),
         (allowing("fields"), "--allow-loss fields", 'allow_loss="fields"'),
         (allowing("fields", "tail"), "--allow-loss fields --allow-loss tail", 'allow_loss=["fields", "tail"]'),
@@ -36,36 +34,36 @@ CONVERT = python_words({"from": "from_format", "from-opt": "from_options", "to":
 def test_an_option_in_the_words_of_each_interface(option, command_line, python):
     message = Message(f"say {option}, please")
     assert message == f"say {command_line}, please"
-    assert message.reworded(CONVERT) == f"say {python}, please"
-    assert pickle.loads(pickle.dumps(message)).reworded(CONVERT) == f"say {python}, please"
+    assert message.reworded(python_words) == f"say {python}, please"
+    assert pickle.loads(pickle.dumps(message)).reworded(python_words) == f"say {python}, please"
 
 
 def test_recipes_word_the_options_of_their_sources_only():
     message = Message(f"{Option('eos', 'none')}; {from_option('view', 'rows')}; {Option('overwrite')}")
     inside = message.reworded(recipe_words)
     assert inside == 'eos = "none" in the recipe; options = { view = "rows" } in the recipe; --overwrite'
-    assert inside.reworded(CONVERT).endswith("; overwrite=True")
+    assert inside.reworded(python_words).endswith("; overwrite=True")
 
 
 def test_a_message_is_a_part_of_another():
     inner = Message(f"{Option('from', 'a')} reads it")
-    assert Message(f"say {inner.marked}.").reworded(CONVERT) == 'say from_format="a" reads it.'
+    assert Message(f"say {inner.marked}.").reworded(python_words) == 'say format="a" reads it.'
     assert f"note: {inner}" == "note: --from a reads it"
     assert Message(inner) is inner
-    assert reword("a plain text with --eos", CONVERT) == "a plain text with --eos"
+    assert reword("a plain text with --eos", python_words) == "a plain text with --eos"
 
 
 def test_options_that_follow_each_other_are_used_together():
     message = Message(f"{Option('from', 'stage1')} {Option('eos', 'ID')} reads it")
     assert message == "--from stage1 --eos ID reads it"
-    assert message.reworded(CONVERT) == 'from_format="stage1", eos=ID reads it'
+    assert message.reworded(python_words) == 'format="stage1", eos=ID reads it'
     assert message.without("eos") == "--from stage1 reads it"
     assert message.without("from") == message
 
 
 def test_a_message_about_an_option():
     error = OptionError(f"{Option('seed')}: nothing is dealt out")
-    error.reword(CONVERT)
+    error.reword(python_words)
     assert str(error) == "seed: nothing is dealt out"
 
 
@@ -73,14 +71,14 @@ def test_errors_are_worded_again():
     error = FormatError("x.bin", "is cut", expected=4, found=3, remedy=f"{allowing('tail')} reads the rest")
     error.advise(f"{Option('eos', 'ID')} names the separator")
     assert str(error).endswith("found 3. --allow-loss tail reads the rest. --eos ID names the separator")
-    error.reword(CONVERT)
+    error.reword(python_words)
     assert str(error).endswith('found 3. allow_loss="tail" reads the rest. eos=ID names the separator')
     assert error.remedy == 'allow_loss="tail" reads the rest. eos=ID names the separator'
     lossy = LossyConversionError("o.h5", [Loss("fields", "2 fields"), Loss("tail", "3 bytes")])
-    lossy.reword(CONVERT)
+    lossy.reword(python_words)
     assert str(lossy).endswith('To accept that, add allow_loss=["fields", "tail"]')
     there = pickle.loads(pickle.dumps(DestinationExistsError("o.h5")))
-    there.reword(CONVERT)
+    there.reword(python_words)
     assert str(there) == "o.h5: already exists. overwrite=True replaces it"
 
 

@@ -236,7 +236,7 @@ def _preview(requests: list[Any], given: dict[str, Any], unfit: str) -> None:
     path = requests[0].paths[0]
     of = f" of {printable(path)}, the first of {len(requests):,} datasets" if len(requests) > 1 else ""
     click.echo(f"note: {unfit}, so this is what tokfmt show prints{of}", err=True)
-    names = ("from_format", "from_options", "tokenizer", "text_field", "eos", "split", "ignore_manifest")
+    names = ("format", "options", "tokenizer", "text_field", "eos", "split", "ignore_manifest")
     allow_loss = (
         *given["allow_loss"],
         *(("other-files",) if given["recursive"] else ()),

@@ -72,8 +72,8 @@ def command(
 
     with Watcher(quiet=quiet) as watcher:
         report = diff(
-            requested((a,), reading, format=format_a or reading["from_format"]),
-            requested((b,), reading, format=format_b or reading["from_format"]),
+            requested((a,), reading, format=format_a or reading["format"]),
+            requested((b,), reading, format=format_b or reading["format"]),
             tokenizer=tokenizer,
             samples=samples,
             ignore_order=ignore_order,

@@ -166,7 +166,7 @@ FORMAT = Known("format", _formats)
 DROP = Known("name", _loss_words)
 CODE = Known("code", _codes)
 THEME = Known("name", _themes)
-READ_OPTION = Known("key=value", _options_of("from_format", "read_options"))
+READ_OPTION = Known("key=value", _options_of("format", "read_options"))
 WRITE_OPTION = Known("key=value", _options_of("to_format", "write_options"))
 PLACE = click.Path(readable=False)  # what cannot be read is an error of reading (exit code 3), none of usage
 """A file or a directory, which shells complete; whether it is there is the command's business."""
@@ -227,7 +227,7 @@ def requested(paths: Iterable[Any], given: Mapping[str, Any], **other: Any) -> S
     from tokfmt.ops.source.request import SourceRequest
 
     names = ("eos", "text_field", "split", "allow_loss", "recursive", "ignore_manifest")
-    said = {"format": given["from_format"], "options": given["from_options"], **{name: given[name] for name in names}}
+    said = {"format": given["format"], "options": given["options"], **{name: given[name] for name in names}}
     return SourceRequest.of(tuple(paths), **{**said, **other})
 
 
@@ -256,7 +256,7 @@ def reading(function: F) -> F:
         source("--eos", type=Eos(0), help="Separator ID, or none (default: from source or tokenizer, or inferred)."),
         source(
             "--from-opt",
-            "from_options",
+            "options",
             multiple=True,
             type=READ_OPTION,
             metavar="KEY=VALUE",
@@ -264,7 +264,7 @@ def reading(function: F) -> F:
         ),
         source(
             "--from",
-            "from_format",
+            "format",
             type=FORMAT,
             metavar="FORMAT",
             help="Source format (default: detected from content).",

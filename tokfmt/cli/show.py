@@ -166,10 +166,10 @@ def _holds_text(path: str, given: Mapping[str, Any]) -> bool:
     from tokfmt.ops.source.open import open_one
     from tokfmt.ops.source.request import SourceRequest
 
-    if not format_of(path, given["from_format"]).may_hold_text:
+    if not format_of(path, given["format"]).may_hold_text:
         return False
     request = SourceRequest.of(
-        path, given["from_format"], given["eos"], given["from_options"], given["text_field"], given["split"],
+        path, given["format"], given["eos"], given["options"], given["text_field"], given["split"],
         {*given["allow_loss"], "fields"}, given["recursive"], given["ignore_manifest"],
     )  # fmt: skip
     reader = open_one(request, few=True).reader
@@ -575,7 +575,7 @@ def show_raw(path: str, given: dict[str, Any], *, limit: int | None, as_json: bo
     """Print the annotated parts of a dataset's files."""
     from tokfmt.ops.show.parts import sections
 
-    raw = sections(path, format=given["from_format"], options=_options(given))
+    raw = sections(path, format=given["format"], options=_options(given))
     most = _FIELDS if limit is None else limit or sys.maxsize
     if as_json:
         _raw_as_json(raw, most)
@@ -609,7 +609,7 @@ def _beyond(raw: Raw, section: Section, first: int, more: int, terminal: bool) -
 
 def _options(given: dict[str, Any]) -> list[str]:
     """What the command line says of reading that is an option of the format."""
-    return list(given["from_options"])
+    return list(given["options"])
 
 
 def _part_title(section: Section, raw: Raw) -> str:

@@ -15,7 +15,7 @@ line; other interfaces call `reworded`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import Any, Self
 
@@ -144,27 +144,23 @@ def reword(text: str, words: Words) -> str:
     return Message(text).reworded(words)
 
 
-def python_words(renamed: Mapping[str, str]) -> Words:
-    """Return the words of a Python function for options: keywords and their values.
+_KEYWORDS = {"from": "format", "from-opt": "options", "to": "to_format", "to-opt": "to_options"}
+"""Keywords that differ from the names of their options."""
 
-    Args:
-        renamed: Keywords that differ from the names of their options, such as {"from": "format"}.
-    """
 
-    def words(option: Option) -> str:
-        name = renamed.get(option.name, option.name.replace("-", "_"))
-        if option.name in FLAGS:
-            return f"{name}=True"
-        if option.name == "no-manifest":
-            return "manifest=False"
-        if len(option.values) != 1:
-            return f"{name}=[{', '.join(map(_literal, option.values))}]" if option.values else f"{name}="
-        key, is_setting, setting = option.values[0].partition("=")
-        if is_setting and option.name in ("from-opt", "to-opt"):
-            return f'{name}={{"{key}": {_literal(setting) if setting else "..."}}}'
-        return f"{name}={_literal(option.values[0])}"
-
-    return words
+def python_words(option: Option) -> str:
+    """Return the words of a Python function for an option: a keyword and its value."""
+    name = _KEYWORDS.get(option.name, option.name.replace("-", "_"))
+    if option.name in FLAGS:
+        return f"{name}=True"
+    if option.name == "no-manifest":
+        return "manifest=False"
+    if len(option.values) != 1:
+        return f"{name}=[{', '.join(map(_literal, option.values))}]" if option.values else f"{name}="
+    key, is_setting, setting = option.values[0].partition("=")
+    if is_setting and option.name in ("from-opt", "to-opt"):
+        return f'{name}={{"{key}": {_literal(setting) if setting else "..."}}}'
+    return f"{name}={_literal(option.values[0])}"
 
 
 def _literal(value: str) -> str:
@@ -183,7 +179,7 @@ def recipe_words(option: Option) -> str | Option:
     if option.name == "text-field":
         return f"text = {_toml(value or 'NAME')} in the recipe"
     if option.name == "from" and value:
-        return f"from = {_toml(value)}"
+        return f"format = {_toml(value)}"
     if option.name == "from-opt" and is_setting:
         return f"options = {{ {setting} = {_toml(of_setting)} }} in the recipe"
     return option

@@ -294,8 +294,8 @@ class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is no depend
                 return
             with self.track_time():
                 convert(
-                    texts, part, from_format="jsonl", to_format="jsonl", text_field="text", tokenizer=self.tokenizer,
-                    from_options={"kind": "text"}, allow_loss="fields", overwrite=True, jobs=1, executor="serial",
+                    texts, part, format="jsonl", to_format="jsonl", text_field="text", tokenizer=self.tokenizer,
+                    options={"kind": "text"}, allow_loss="fields", overwrite=True, jobs=1, executor="serial",
                     **self.encoding,
                 )  # fmt: skip
 
@@ -346,7 +346,7 @@ def finish(destination: PathLike, **converting: Any) -> Conversion:
     """
     home = _parts_of(destination)
     parts = _all_parts(home)
-    done = convert(parts, destination, from_format="jsonl", text_field="text", **converting)
+    done = convert(parts, destination, format="jsonl", text_field="text", **converting)
     if not done.dry_run:
         if files := _files(parts):
             done = _with_sources(done, files)

@@ -74,7 +74,7 @@ class SourceEntry:
     Attributes:
         path: Files, directories or patterns, relative to the recipe.
         name: The name (default: from the path).
-        format: The format, `from` in the file (default: detected from content).
+        format: The format (default: detected from content).
         options: Read options of the format, as NAME=VALUE.
         split: The split of a dataset that has several.
         text: The JSON field of the text.
@@ -87,7 +87,7 @@ class SourceEntry:
 
     path: tuple[str, ...] = _bounded(())
     name: str = _bounded("")
-    format: str | None = _bounded(None, key="from")
+    format: str | None = _bounded(None)
     options: tuple[str, ...] = field(default=(), metadata={"key": "", "table": True})
     split: str | None = _bounded(None)
     text: str | None = _bounded(None)

@@ -52,9 +52,9 @@ def convert(
     sources: Path_ | Sequence[Path_],
     destination: Path_,
     *,
-    from_format: str | None = None,
+    format: str | None = None,  # noqa: A002 - the word users know
     to_format: str | None = None,
-    from_options: Options = (),
+    options: Options = (),
     to_options: Options = (),
     tokenizer: str | None = None,
     special_tokens: Literal["text", "parse"] = "text",
@@ -90,9 +90,9 @@ def convert(
             it matches, in natural order (part-2 before part-10). `-` is standard input. Pipes carry JSON Lines.
         destination: The path to write. It is complete, or not written. `-` is standard output, for jsonl (the default)
             and stage1.
-        from_format: Format of the sources (default: detected from content).
+        format: Format of the sources (default: detected from content).
         to_format: Format of the destination (default: by its name).
-        from_options: Options of the source format, as a mapping or `key=value` words.
+        options: Options of the source format, as a mapping or `key=value` words.
         to_options: Options of the destination format, as a mapping or `key=value` words.
         tokenizer: Name, directory or tokenizer.json. It encodes text, or decodes token IDs if the destination holds
             text.
@@ -134,7 +134,7 @@ def convert(
     arrangement = arrangement_of(shuffle, split, seed)
     read = None if arrangement.shares else split
     source = SourceRequest.of(
-        sources, from_format, eos, from_options, text_field, read, allow_loss, recursive, ignore_manifest, allow_partial
+        sources, format, eos, options, text_field, read, allow_loss, recursive, ignore_manifest, allow_partial
     )
     request = Request(
         source=source,

@@ -101,8 +101,8 @@ def show(
     path: str | os.PathLike[str],
     selection: Selection = None,
     *,
-    from_format: str | None = None,
-    from_options: Options = (),
+    format: str | None = None,  # noqa: A002 - the word users know
+    options: Options = (),
     tokenizer: str | None = None,
     text_field: str | None = None,
     eos: EosChoice = None,
@@ -120,8 +120,8 @@ def show(
         path: A file or a directory.
         selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, or a query (see `ops.search.query`). Default: the
             first five sequences.
-        from_format: The format (default: detected from content).
-        from_options: Read options of the format.
+        format: The format (default: detected from content).
+        options: Read options of the format.
         tokenizer: The name, directory or tokenizer.json of a tokenizer; it decodes IDs and encodes text.
         text_field: The JSON field of the text.
         eos: The separator, or "none" (default: given by the manifest, or inferred).
@@ -140,9 +140,7 @@ def show(
     query = _query(selection)
     handle = tokenizer_of(tokenizer)
     decoder = handle.decoder() if handle else None
-    said = SourceRequest.of(
-        path, from_format, eos, from_options, text_field, split, allow_loss, recursive, ignore_manifest
-    )
+    said = SourceRequest.of(path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest)
     request = replace(said, allow_loss=said.allow_loss | {"fields"})
     most = None if query is not None or _is_random(selection) else needed(selection, DEFAULT)
     source = open_one(request, handle, progress=progress, most=most, few=query is None)
@@ -178,21 +176,21 @@ def show_origins(path: str | os.PathLike[str], selection: Selection = None, **gi
     Args:
         path: A file or a directory.
         selection: As for `show`.
-        given: The other arguments of `show`; `from_options` is required.
+        given: The other arguments of `show`; `options` is required.
 
     Raises:
         FormatError: If the ledger is missing, damaged, cut, or of another dataset.
     """
     from tokfmt.ops.provenance import Ledgers  # imports every module of recipes
 
-    format_ = format_of(path, given.get("from_format"))
-    place, ledgers, options = format_.canonical(Path(path)), Ledgers(), dict(given_options(given["from_options"]))
+    format_ = format_of(path, given.get("format"))
+    place, ledgers, options = format_.canonical(Path(path)), Ledgers(), dict(given_options(given["options"]))
     ledger = ledgers.of(place, format_.name)
     if ledger is None:
         raise FormatError(place, "has no ledger", remedy=f"Convert its recipe with {Option('ledger')}")
     if ledger.unit == "samples":
         options = dict(viewed(SourceRequest((path,), options=options), format_, "samples").options)
-    preview = show(path, selection, **{**given, "from_format": format_.name, "from_options": options})
+    preview = show(path, selection, **{**given, "format": format_.name, "options": options})
     if preview.sequences not in (None, ledger.sequences):
         raise CorruptError(
             place,

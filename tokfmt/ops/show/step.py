@@ -120,8 +120,8 @@ def show_step(
     rank: int = 0,
     world_size: int = 1,
     tokenizer: str | None = None,
-    from_format: str | None = None,
-    from_options: Options = (),
+    format: str | None = None,  # noqa: A002 - the word users know
+    options: Options = (),
     eos: EosChoice = None,
     allow_loss: Iterable[str] = (),
 ) -> Step:
@@ -135,8 +135,8 @@ def show_step(
         rank: The rank whose part of the batch is shown.
         world_size: The number of ranks.
         tokenizer: The name, directory or tokenizer.json of a tokenizer that decodes the IDs.
-        from_format: The format (default: detected from content).
-        from_options: Read options of the format.
+        format: The format (default: detected from content).
+        options: Read options of the format.
         eos: The separator, or "none" (default: given by the recipe).
         allow_loss: Words of `--allow-loss`.
 
@@ -151,7 +151,7 @@ def show_step(
         )
     handle = tokenizer_of(tokenizer)
     decoder = handle.decoder() if handle is not None else None
-    source = open_one(SourceRequest.of(path, from_format, eos, from_options, allow_loss=allow_loss))
+    source = open_one(SourceRequest.of(path, format, eos, options, allow_loss=allow_loss))
     reader = source.reader
     if isinstance(reader, TextRecipe):
         raise reader.unprepared()
