@@ -8,6 +8,8 @@ Pickles carry plans between tokfmt's own processes, never content of user files.
 sequences, thousands of readers) is written once to a file in scratch. The workers map this file, and share one copy in
 the page cache. A task carries the name of the file, and the digest of the pickle in it; no other pickle is loaded.
 
+The name of an executor on Dask has three forms:
+
     dask                        worker processes of this machine, with encrypted connections
     dask:tcp://10.0.0.5:8786    the scheduler of a cluster (Slurm, Kubernetes ...)
     dask:tls://10.0.0.5:8786    the same, with the certificates of Dask's configuration
@@ -15,7 +17,7 @@ the page cache. A task carries the name of the file, and the digest of the pickl
 The workers of a cluster need the same version of tokfmt, and the sources and the destination under the same paths:
 large arrays are files in the hidden sibling of the destination. If a worker is lost, Dask runs its tasks on another
 one. Anyone who can reach a scheduler at tcp:// can run code on its workers and, through their answers, here. Use such a
-cluster only on a trusted network. With tls://, only holders of the keys can
+cluster only on a trusted network. With tls://, only holders of the keys can do so
 (https://distributed.dask.org/en/stable/tls.html, `DASK_DISTRIBUTED__COMM__TLS__...`).
 """
 
