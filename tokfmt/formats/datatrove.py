@@ -93,29 +93,28 @@ class Datatrove(FlatFormat):
     meanings = {
         "TF721": Code(
             "not a token file of datatrove",
-            "It cannot be read, or neither .index nor .metadata states the "
-            "width: the job was killed before it wrote them. --from-opt width=N reads it as one stream.",
+            "It cannot be read, or neither .index nor .metadata states the width: the job was killed before it wrote "
+            "them. --from-opt width=N reads it as one stream.",
         ),
         "TF722": Code(
             "the index is invalid",
-            "Its size is not a multiple of 8 bytes, or its values decrease: the copy "
-            "was cut or damaged. Copy it again, or remove it and split at the separator.",
+            "Its size is not a multiple of 8 bytes, or its values decrease: the copy was cut or damaged. Copy it "
+            "again, or remove it and split at the separator.",
         ),
         "TF723": Code(
             "index and tokens differ in size",
-            "The last value of the index times the width is not the size: "
-            "the tokens were cut, or continue after the last document. Copy or write them again.",
+            "The last value of the index times the width is not the size: the tokens were cut, or continue after the "
+            "last document. Copy or write them again.",
         ),
         "TF724": Code(
             "the metadata contradicts the size",
-            "The width in .metadata does not fit the size, and another "
-            "does: the tokens were cut to half, or the metadata is wrong (datatrove#118). Copy both again; "
-            "--from-opt width=N reads them in that width.",
+            "The width in .metadata does not fit the size, and another does: the tokens were cut to half, or the "
+            "metadata is wrong (datatrove#118). Copy both again; --from-opt width=N reads them in that width.",
         ),
         "TF725": Code(
             "the loss mask does not fit",
-            "It has more or fewer bytes than there are tokens, or bytes other "
-            "than 0 and 1. Write it again, or remove it.",
+            "It has more or fewer bytes than there are tokens, or bytes other than 0 and 1. Write it again, or remove "
+            "it.",
         ),
         "TF726": OTHER_INDEX,
     }

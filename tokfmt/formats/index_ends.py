@@ -24,9 +24,9 @@ _REMEDY = "Copy the index that was written with these tokens, or write both agai
 
 OTHER_INDEX = Code(
     "the index seems to belong to other tokens",
-    "The last token of a file occurs exactly as often as there are sequences, as a separator does, but ends fewer than "
-    "half of them. The index is that of another run with as many tokens, and cuts these tokens in wrong places. Copy "
-    "the index that was written with them, or write both again.",
+    "The last token of a file occurs exactly as often as there are sequences, as a separator does, but ends fewer "
+    "than half of them. The index is that of another run with as many tokens, and cuts these tokens in wrong places. "
+    "Copy the index that was written with them, or write both again.",
 )
 """The meaning of the finding, for formats whose index is a file of its own."""
 

@@ -121,9 +121,8 @@ class Levanter(FlatFormat):
     meanings = {
         "TF781": Code(
             "not a cache that can be read",
-            "The ledger is missing or damaged, the build was not finished "
-            "(is_finished false, or __shards__), or the array is of another kind. The message has the "
-            "cause.",
+            "The ledger is missing or damaged, the build was not finished (is_finished false, or __shards__), or the "
+            "array is of another kind. The message has the cause.",
         ),
         "TF782": Code(
             "a shard is missing",
@@ -131,18 +130,18 @@ class Levanter(FlatFormat):
         ),
         "TF783": Code(
             "the ledger contradicts itself",
-            "total_num_rows or field_counts are not the sums over its "
-            "shards, or a shard is listed twice: Levanter refuses it. Build the cache again.",
+            "total_num_rows or field_counts are not the sums over its shards, or a shard is listed twice: Levanter "
+            "refuses it. Build the cache again.",
         ),
         "TF784": Code(
             "a shard contradicts the ledger",
-            "It has more or fewer rows or elements than the ledger states, "
-            "or its offsets decrease: upstream reads wrong rows. Copy or build it again.",
+            "It has more or fewer rows or elements than the ledger states, or its offsets decrease: upstream reads "
+            "wrong rows. Copy or build it again.",
         ),
         "TF786": Code(
             "a name that leaves the folder",
-            "The ledger lists a shard by `..`, by an absolute path or an "
-            "address, or a link leads out. Do not read it, unless you made it yourself.",
+            "The ledger lists a shard by `..`, by an absolute path or an address, or a link leads out. Do not read "
+            "it, unless you made it yourself.",
             unsafe=True,
         ),
     }

@@ -126,8 +126,8 @@ class LitData(ShardFormat):
     meanings = {
         "TF741": Code(
             "not chunks of tokens",
-            "index.json is missing or damaged; its data is not token IDs; it is "
-            "encrypted; or only {rank}.index.json exist: run litdata's merge again.",
+            "index.json is missing or damaged; its data is not token IDs; it is encrypted; or only {rank}.index.json "
+            "exist: run litdata's merge again.",
         ),
         "TF744": Code(
             "offsets of items contradict the chunk",
@@ -135,15 +135,13 @@ class LitData(ShardFormat):
         ),
         "TF745": Code(
             "TokensLoader cannot read it",
-            "`dim` is null: the folder was written without "
-            "item_loader=TokensLoader(), or the first item of a chunk is empty (litData#482). tokfmt reads "
-            "it. Write it again with tokfmt convert.",
+            "`dim` is null: the folder was written without item_loader=TokensLoader(), or the first item of a chunk "
+            "is empty (litData#482). tokfmt reads it. Write it again with tokfmt convert.",
         ),
         "TF747": Code(
             "dim is not the number of tokens of the chunk",
-            "TokensLoader cuts windows by `dim` of "
-            "index.json: it leaves out tokens after it, or reads past the end of the chunk. tokfmt reads "
-            "the items by their offsets. Write the folder again with tokfmt convert.",
+            "TokensLoader cuts windows by `dim` of index.json: it leaves out tokens after it, or reads past the end "
+            "of the chunk. tokfmt reads the items by their offsets. Write the folder again with tokfmt convert.",
         ),
     }
 

@@ -106,14 +106,13 @@ class Llmc(FlatFormat):
     meanings = {
         "TF621": Code(
             "not a token file of llm.c",
-            "The header is unknown: it is that of a newer version, an "
-            "evaluation file or a model; or the file is damaged or cannot be read. Name its real format.",
+            "The header is unknown: it is that of a newer version, an evaluation file or a model; or the file is "
+            "damaged or cannot be read. Name its real format.",
         ),
         "TF622": Code(
             "the size contradicts the header",
-            "The file was cut, or its writer was killed: write it again. "
-            "--allow-loss tail reads the complete tokens of the file, at most as many as the header "
-            "states.",
+            "The file was cut, or its writer was killed: write it again. --allow-loss tail reads the complete tokens "
+            "of the file, at most as many as the header states.",
         ),
     }
 

@@ -151,8 +151,8 @@ class Mds(ShardFormat):
     meanings = {
         "TF761": Code(
             "not shards of tokens",
-            "index.json is missing, empty or damaged; it is of another version or "
-            "kind of shards; or no column holds token IDs. The message has the cause.",
+            "index.json is missing, empty or damaged; it is of another version or kind of shards; or no column holds "
+            "token IDs. The message has the cause.",
         ),
         "TF764": Code(
             "a shard does not fit its hash",
@@ -160,8 +160,8 @@ class Mds(ShardFormat):
         ),
         "TF765": Code(
             "samples contradict the shard",
-            "Their offsets decrease or leave the shard, or a column has "
-            "another length than its sample states. Write the shard again.",
+            "Their offsets decrease or leave the shard, or a column has another length than its sample states. Write "
+            "the shard again.",
         ),
         "TF767": Code(
             "a column of pickles",

@@ -161,41 +161,39 @@ class Megatron(FlatFormat):
     meanings = {
         "TF601": Code(
             "not an index of Megatron-LM",
-            "The magic number is wrong, .bin or .idx is missing, or the "
-            "writer was killed before it wrote the index, which comes last. Write the dataset again.",
+            "The magic number is wrong, .bin or .idx is missing, or the writer was killed before it wrote the index, "
+            "which comes last. Write the dataset again.",
         ),
         "TF602": Code(
             "the index is cut or too long",
-            "Its size does not follow from its own counts of sequences and "
-            "documents: the copy was cut, or the writer was killed. Copy or write it again.",
+            "Its size does not follow from its own counts of sequences and documents: the copy was cut, or the writer "
+            "was killed. Copy or write it again.",
         ),
         "TF603": Code(
             "pointers contradict lengths",
-            "An int32 overflowed in a merge (Megatron-LM#1672), or a sum was "
-            "inclusive (Megatron-DeepSpeed#68). The tokens have the size that follows from the lengths, so "
-            "tokfmt reads documents by length.",
+            "An int32 overflowed in a merge (Megatron-LM#1672), or a sum was inclusive (Megatron-DeepSpeed#68). The "
+            "tokens have the size that follows from the lengths, so tokfmt reads documents by length.",
         ),
         "TF604": Code(
             "tokens and lengths differ in size",
-            "If .bin is shorter, it was cut. If it is longer, a writer "
-            "was killed, separators were written but not counted (#431), or the dtype code is wrong. Write "
-            "it again.",
+            "If .bin is shorter, it was cut. If it is longer, a writer was killed, separators were written but not "
+            "counted (#431), or the dtype code is wrong. Write it again.",
         ),
         "TF605": Code(
             "document indices do not end at the sequences",
-            "A merge left them out (Megatron-LM#81), or "
-            "end_document() was never called. --from-opt unit=sequences reads each sequence by itself.",
+            "A merge left them out (Megatron-LM#81), or end_document() was never called. --from-opt unit=sequences "
+            "reads each sequence by itself.",
         ),
         "TF606": Code(
             "multimodal",
-            "Each sequence has a mode (text, image), which no other format stores. "
-            "--allow-loss modes reads the tokens alone.",
+            "Each sequence has a mode (text, image), which no other format stores. --allow-loss modes reads the "
+            "tokens alone.",
         ),
         "TF607": Code(
             "a sequences file that contradicts its prefixes",
-            "With --per-dataset-sequences-path Megatron "
-            "opens no header: it trusts these counts, and reads all prefixes as uint16, or all as int32, "
-            "by the vocabulary. Make it again with tools/build_sequences_per_dataset.py.",
+            "With --per-dataset-sequences-path Megatron opens no header: it trusts these counts, and reads all "
+            "prefixes as uint16, or all as int32, by the vocabulary. Make it again with "
+            "tools/build_sequences_per_dataset.py.",
         ),
         "TF608": OTHER_INDEX,
     }

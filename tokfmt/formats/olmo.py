@@ -129,8 +129,8 @@ class Olmo(FlatFormat):
         ),
         "TF702": Code(
             "rows that contradict the tokens",
-            "Rows of the .csv.gz overlap, or end beyond the token file: the file was "
-            "cut, or the rows belong to other tokens. OLMo-core would read past the end. Copy both again.",
+            "Rows of the .csv.gz overlap, or end beyond the token file: the file was cut, or the rows belong to other "
+            "tokens. OLMo-core would read past the end. Copy both again.",
         ),
         "TF703": Code(
             "tokens outside of documents",
@@ -138,18 +138,18 @@ class Olmo(FlatFormat):
         ),
         "TF704": Code(
             "zeros after the last row",
-            "dolma makes files at full size, and was killed before it cut them "
-            "(dolma#272). --allow-loss tail leaves the zeros out.",
+            "dolma makes files at full size, and was killed before it cut them (dolma#272). --allow-loss tail leaves "
+            "the zeros out.",
         ),
         "TF705": Code(
             "rows and a scan differ",
-            "OLMo-core finds documents of local files by a scan for EOS: documents "
-            "without EOS run together, and documents with EOS inside are cut. tokfmt reads the rows.",
+            "OLMo-core finds documents of local files by a scan for EOS: documents without EOS run together, and "
+            "documents with EOS inside are cut. tokfmt reads the rows.",
         ),
         "TF706": Code(
             "a label mask does not fit",
-            "It has more or fewer bytes than there are tokens, or bytes other than 0 and 1: "
-            "OLMo-core stops, or trains on wrong tokens. Write the mask again.",
+            "It has more or fewer bytes than there are tokens, or bytes other than 0 and 1: OLMo-core stops, or "
+            "trains on wrong tokens. Write the mask again.",
         ),
         "TF707": OTHER_INDEX,
     }

@@ -229,9 +229,8 @@ class ShardFormat(FlatFormat):
             **self.meanings,
             self.missing: Code(
                 f"a {self.shard} is missing",
-                "index.json lists it, but neither the file nor a "
-                "compressed form exists: a copy was interrupted, or the file was removed. Copy the "
-                "folder again.",
+                "index.json lists it, but neither the file nor a compressed form exists: a copy was interrupted, or "
+                "the file was removed. Copy the folder again.",
             ),
             self.wrong_size: Code(
                 f"a {self.shard} has another size than the index states",
@@ -239,9 +238,8 @@ class ShardFormat(FlatFormat):
             ),
             self.wrong_name: Code(
                 "a name that leaves the folder",
-                "index.json lists a file by `..`, by an absolute "
-                "path or an address, or a link leads out. Do not read it, unless you made it "
-                "yourself.",
+                "index.json lists a file by `..`, by an absolute path or an address, or a link leads out. Do not read "
+                "it, unless you made it yourself.",
                 unsafe=True,
             ),
         }

@@ -85,8 +85,8 @@ CODES: Mapping[str, Code] = {
     ),
     "TF511": Code(
         "the index cannot be read",
-        "X.idx beside X.jsonl is not a pickled list of pairs of integers. tokfmt index writes a new one; "
-        "--from-opt index=none reads all lines without one.",
+        "X.idx beside X.jsonl is not a pickled list of pairs of integers. tokfmt index writes a new one; --from-opt "
+        "index=none reads all lines without one.",
     ),
     "TF512": Code(
         "entries that do not begin a line",
@@ -102,10 +102,10 @@ CODES: Mapping[str, Code] = {
     ),
     "TF514": Code(
         "an index of an older version",
-        "Versions of Modalities counted lengths in characters instead of bytes (2024-02-06 to 2024-12-11), counted the "
-        "last line feed, or left out a last line without one. The current packer cuts UTF-8 sequences with such an "
-        "index: its reader process dies, and packing hangs for ever. tokfmt reads these indexes, as their offsets are "
-        "right. tokfmt index (or check --fix OUT.jsonl) writes one of the current version.",
+        "Versions of Modalities counted lengths in characters instead of bytes (2024-02-06 to 2024-12-11), counted "
+        "the last line feed, or left out a last line without one. The current packer cuts UTF-8 sequences with such "
+        "an index: its reader process dies, and packing hangs for ever. tokfmt reads these indexes, as their offsets "
+        "are right. tokfmt index (or check --fix OUT.jsonl) writes one of the current version.",
     ),
     "TF515": Code(
         "lengths that fit no version",
@@ -116,14 +116,14 @@ CODES: Mapping[str, Code] = {
     "TF516": Code(
         "unsafe",
         "Reading on would take unbounded memory (a line of hundreds of megabytes, or compressed data that inflates to "
-        "one), or the index, a pickle, would execute code. tokfmt stops before that. --from-opt max_line=BYTES accepts "
-        "longer lines; never load such an index with pickle.",
+        "one), or the index, a pickle, would execute code. tokfmt stops before that. --from-opt max_line=BYTES "
+        "accepts longer lines; never load such an index with pickle.",
         unsafe=True,
     ),
     "TF517": Code(
         "texts that spell a special token",
-        "A text holds a literal <|endoftext|>. Packers that let the tokenizer parse special tokens make a separator of "
-        "it, in the middle of a document. tokfmt takes it as text, unless --special-tokens parse is given.",
+        "A text holds a literal <|endoftext|>. Packers that let the tokenizer parse special tokens make a separator "
+        "of it, in the middle of a document. tokfmt takes it as text, unless --special-tokens parse is given.",
     ),
     "TF518": Code(
         "an index that is out of order",

@@ -33,23 +33,20 @@ _CONVERT = "tokfmt check --fix OUT.pbin writes it for the current Modalities."
 CODES: Mapping[str, Code] = {
     "TF101": Code(
         "cannot be opened, is empty, or is another format",
-        "The file cannot be read, holds no byte, or "
-        "begins like a format that only shares its name (an index of Megatron-LM, a multimodal pack of a "
-        "development version). A packer that was killed early leaves an empty file. Write it again, or "
-        "name its format with --from.",
+        "The file cannot be read, holds no byte, or begins like a format that only shares its name (an index of "
+        "Megatron-LM, a multimodal pack of a development version). A packer that was killed early leaves an empty "
+        "file. Write it again, or name its format with --from.",
     ),
     "TF102": Code(
         "no index, or not one of pairs of integers",
-        "A pack ends with a pickled list of one (offset, "
-        "length) per document. There is none, or it is damaged or written by another program. Without the "
-        "index, only the separator shows the ends of documents. Copy the file again, or pack the text "
-        "again.",
+        "A pack ends with a pickled list of one (offset, length) per document. There is none, or it is damaged or "
+        "written by another program. Without the index, only the separator shows the ends of documents. Copy the file "
+        "again, or pack the text again.",
     ),
     "TF103": Code(
         "the file ends too early",
-        "The header states more bytes than the file has: the copy was cut, the "
-        "disk was full, or the packer was killed before it wrote the index. Copy the file again, or pack "
-        "the text again.",
+        "The header states more bytes than the file has: the copy was cut, the disk was full, or the packer was "
+        "killed before it wrote the index. Copy the file again, or pack the text again.",
     ),
     "TF104": Code(
         "the index would execute code or exhaust memory",
@@ -60,50 +57,47 @@ CODES: Mapping[str, Code] = {
     ),
     "TF105": Code(
         "the header states 0 bytes: its writer was killed",
-        "A packer writes the length of the data into "
-        "the header as its last step. This one was killed just before, with data and index complete. "
-        "Modalities finds no documents in it. The index gives the right length, so the repair is certain: "
+        "A packer writes the length of the data into the header as its last step. This one was killed just before, "
+        "with data and index complete. Modalities finds no documents in it. The index gives the right length, so the "
+        "repair is certain: "
         f"{_CONVERT} Make sure that the corpus was packed to its end: --against corpus.jsonl.",
     ),
     "TF106": Code(
         "the header's length is not that of the data",
-        "The data length in the header does not lead to "
-        "the index, although header, data and index fit together without it. A development version of "
-        "2023-12, or a program that filtered a pack of layout C, wrote it. Lengths in the index are right: "
+        "The data length in the header does not lead to the index, although header, data and index fit together "
+        "without it. A development version of 2023-12, or a program that filtered a pack of layout C, wrote it. "
+        "Lengths in the index are right: "
         f"{_CONVERT}",
     ),
     "TF107": Code(
         "offsets shifted by a merge",
-        "Modalities' merge_packed_data (since 2024-02, any version) "
-        "subtracts 12 bytes from the offsets of every further file that it joins; nested merges subtract "
-        "more. Data and lengths are right, the offsets are not: Modalities returns documents that begin "
-        "and end 12 bytes early. If it filters or shuffles such a pack, it writes these documents. Training "
-        "on the continuous view is not affected. tokfmt reads documents by their "
+        "Modalities' merge_packed_data (since 2024-02, any version) subtracts 12 bytes from the offsets of every "
+        "further file that it joins; nested merges subtract more. Data and lengths are right, the offsets are not: "
+        "Modalities returns documents that begin and end 12 bytes early. If it filters or shuffles such a pack, it "
+        "writes these documents. Training on the continuous view is not affected. tokfmt reads documents by their "
         f"lengths. {_CONVERT} Check packs made from it: their documents do not end with the separator "
         "(TF116, TF117), and --against corpus.jsonl reports the shift.",
     ),
     "TF108": Code(
         "documents overlap or leave gaps",
-        "An offset in the index is neither the sum of the lengths before "
-        "it, nor shifted by a merge. The index is damaged or belongs to another file, and its right content "
-        "is not certain. Pack the text again.",
+        "An offset in the index is neither the sum of the lengths before it, nor shifted by a merge. The index is "
+        "damaged or belongs to another file, and its right content is not certain. Pack the text again.",
     ),
     "TF109": Code(
         "the index is in another order than the data",
-        "The stored intervals cover the data without gaps, "
-        "but the index lists them in another order. No Modalities program writes this, so tokfmt cannot "
-        "know the intended order. Sort the index by offset for the order of the data.",
+        "The stored intervals cover the data without gaps, but the index lists them in another order. No Modalities "
+        "program writes this, so tokfmt cannot know the intended order. Sort the index by offset for the order of the "
+        "data.",
     ),
     "TF110": Code(
         "lengths that are not whole tokens",
-        "The length of a document in bytes is not a multiple of the "
-        "token width. Either the width is wrong (layouts A and P do not store it: --from-opt width=N), or "
-        "the index is damaged or belongs to another file.",
+        "The length of a document in bytes is not a multiple of the token width. Either the width is wrong (layouts A "
+        "and P do not store it: --from-opt width=N), or the index is damaged or belongs to another file.",
     ),
     "TF111": Code(
         "every length is one token too large",
-        "A development version of 2023-12-19 (three hours of one "
-        "day) counted one token too many in every length. The error is the same everywhere, so tokfmt "
+        "A development version of 2023-12-19 (three hours of one day) counted one token too many in every length. The "
+        "error is the same everywhere, so tokfmt "
         f"undoes it. {_CONVERT}",
     ),
     "TF112": Code(
@@ -113,46 +107,43 @@ CODES: Mapping[str, Code] = {
     ),
     "TF113": Code(
         "tokens of 3 bytes, which Modalities never reads",
-        "For some hours of 2024-12-16 the writer chose "
-        "3 bytes per token for vocabularies above 65,536; no reader of any version opens such a pack. The "
+        "For some hours of 2024-12-16 the writer chose 3 bytes per token for vocabularies above 65,536; no reader of "
+        "any version opens such a pack. The "
         f"IDs are right. {_CONVERT}",
     ),
     "TF114": Code(
         "big-endian layout, no longer read by Modalities",
-        "Layouts A (2023-12 to 2024-03) and B (2024-03 "
-        "to 2024-04) store header and tokens big-endian. Modalities since 2024-04 reads them as garbage "
+        "Layouts A (2023-12 to 2024-03) and B (2024-03 to 2024-04) store header and tokens big-endian. Modalities "
+        "since 2024-04 reads them as garbage "
         f"or refuses them. {_CONVERT}",
     ),
     "TF115": Code(
         "layout C, read 12 bytes late since 2024-07",
-        "From 2024-04 to 2024-07 (v0.2.0) offsets counted "
-        "from the start of the file, 12 bytes before the data. The current Modalities counts from the data, "
+        "From 2024-04 to 2024-07 (v0.2.0) offsets counted from the start of the file, 12 bytes before the data. The "
+        "current Modalities counts from the data, "
         f"and returns every document 12 bytes late, without an error. {_CONVERT}",
     ),
     "TF116": Code(
         "documents that do not end as most others do",
-        "The separator ends most documents, but not these. "
-        "They may be cut, by a program that used shifted offsets (TF107) or by a tokenizer that truncates. "
-        "Or the packer adds no separator to some documents. Compare them with their source: --against "
-        "corpus.jsonl --tokenizer NAME.",
+        "The separator ends most documents, but not these. They may be cut, by a program that used shifted offsets "
+        "(TF107) or by a tokenizer that truncates. Or the packer adds no separator to some documents. Compare them "
+        "with their source: --against corpus.jsonl --tokenizer NAME.",
     ),
     "TF117": Code(
         "most documents do not end alike",
-        "Every Modalities packer ends documents with a separator, but "
-        "no ID ends most documents of this pack. Filtering or shuffling a merged pack (TF107) leaves such "
-        "documents, cut at shifted offsets. Compare with the source: --against corpus.jsonl --tokenizer "
-        "NAME.",
+        "Every Modalities packer ends documents with a separator, but no ID ends most documents of this pack. "
+        "Filtering or shuffling a merged pack (TF107) leaves such documents, cut at shifted offsets. Compare with the "
+        "source: --against corpus.jsonl --tokenizer NAME.",
     ),
     "TF118": Code(
         "documents without tokens",
-        "A document in the index has length 0, without even a separator. "
-        "Modalities always writes one, so another program wrote this pack. Readers of Modalities may fail "
-        "on such a document.",
+        "A document in the index has length 0, without even a separator. Modalities always writes one, so another "
+        "program wrote this pack. Readers of Modalities may fail on such a document.",
     ),
     "TF119": Code(
         "the token width is not stored",
-        "Layouts A and P do not store the number of bytes per token; it "
-        "was inferred from the ends of documents. Give it with --from-opt width=N.",
+        "Layouts A and P do not store the number of bytes per token; it was inferred from the ends of documents. Give "
+        "it with --from-opt width=N.",
     ),
     "TF120": Code(
         "a version that was never released",
@@ -161,29 +152,26 @@ CODES: Mapping[str, Code] = {
     ),
     "TF121": Code(
         "separators inside documents",
-        "The separator occurs before the end of a document: the text held a "
-        "literal <|endoftext|>, and the packer parsed it. That is valid, and tokfmt keeps such documents "
-        "complete by the index. But a format that marks boundaries by the separator cannot store them, and "
-        "a trainer sees one more boundary.",
+        "The separator occurs before the end of a document: the text held a literal <|endoftext|>, and the packer "
+        "parsed it. That is valid, and tokfmt keeps such documents complete by the index. But a format that marks "
+        "boundaries by the separator cannot store them, and a trainer sees one more boundary.",
     ),
     "TF122": Code(
         "many documents of exactly the greatest length",
-        "From 2024-04-02 to 2024-06-10 (v0.2.0) the "
-        "default of the tokenizer was truncation=True, and its configuration had max_length 512: longer "
-        "documents lost all tokens after that. The pack does not hold the lost tokens. Compare with the "
-        "source (--against corpus.jsonl), and pack the text again.",
+        "From 2024-04-02 to 2024-06-10 (v0.2.0) the default of the tokenizer was truncation=True, and its "
+        "configuration had max_length 512: longer documents lost all tokens after that. The pack does not hold the "
+        "lost tokens. Compare with the source (--against corpus.jsonl), and pack the text again.",
     ),
     "TF123": Code(
         "documents that are padded",
-        "Many documents hold a run of one ID before their separator. In "
-        "v0.2.0 the default of the tokenizer was "
+        "Many documents hold a run of one ID before their separator. In v0.2.0 the default of the tokenizer was "
         'padding="max_length", so short documents were filled with the padding ID, which training then '
         "learns. Pack the text again with padding=False.",
     ),
     "TF124": Code(
         "no documents",
-        "A well-formed pack without documents. This may be intended; but packers whose "
-        "child process fails (layouts A to C) leave the same and exit with code 0. Compare with the source.",
+        "A well-formed pack without documents. This may be intended; but packers whose child process fails (layouts A "
+        "to C) leave the same and exit with code 0. Compare with the source.",
     ),
 }
 

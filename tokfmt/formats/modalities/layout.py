@@ -548,8 +548,8 @@ def _of_age(file: File, header: Header, shape: Shape) -> Iterator[Problem]:
         yield _corrupt(
             "TF115",
             file,
-            "offsets count from the start of the file (layout C): Modalities since 2024-07 "
-            "reads documents 12 bytes late",
+            "offsets count from the start of the file (layout C): Modalities since 2024-07 reads documents 12 bytes "
+            "late",
             remedy=_READ,
             severity="warning",
         )

@@ -28,6 +28,6 @@ class WriteOptions:
     width: Literal[1, 2, 4] | None = option(None, "bytes per token; auto: the fewest that hold the largest ID (A: 4)")
     eos: Literal["always", "if-missing", "none"] = option(
         "always",
-        "separator after each document, only if it does not end with it already, or none "
-        "(if-missing, as Modalities does since 2025-01, merges a final separator of a document with the added one)",
+        "separator after each document, only if it does not end with it already, or none (if-missing, as Modalities "
+        "does since 2025-01, merges a final separator of a document with the added one)",
     )

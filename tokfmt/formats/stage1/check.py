@@ -309,114 +309,102 @@ def stream_findings(path: Path, found: Sequence[Content], eos_id: int) -> Iterat
 CODES: Mapping[str, Code] = {
     "TF201": Code(
         "no blocks in the directory",
-        "Blocks are named stage1_block_0000.bin, stage1_block_0001.bin and "
-        "so on, directly in the directory. There is none. Name the right directory, or the files "
-        "themselves.",
+        "Blocks are named stage1_block_0000.bin, stage1_block_0001.bin and so on, directly in the directory. There is "
+        "none. Name the right directory, or the files themselves.",
     ),
     "TF202": Code(
         "a block cannot be read",
-        "A block is not a regular file, you have no permission to read it, or the "
-        "disk reports an error. Check permissions, or copy it again.",
+        "A block is not a regular file, you have no permission to read it, or the disk reports an error. Check "
+        "permissions, or copy it again.",
     ),
     "TF203": Code(
         "two blocks of one number",
-        "Two files have the same number (such as stage1_block_1.bin and "
-        "stage1_block_0001.bin). The stream is the concatenation in order of number, so one of them would "
-        "be read twice or in the wrong order. Keep one.",
+        "Two files have the same number (such as stage1_block_1.bin and stage1_block_0001.bin). The stream is the "
+        "concatenation in order of number, so one of them would be read twice or in the wrong order. Keep one.",
     ),
     "TF204": Code(
         "a block is missing",
-        "The numbers of blocks have a gap: a download was not finished. Documents "
-        "continue across blocks, so the stream is broken there. A block above 0 without the blocks before "
-        "it may begin with a fragment of a document. Fetch the missing block, or accept the gap with "
-        "--from-opt gaps=accept.",
+        "The numbers of blocks have a gap: a download was not finished. Documents continue across blocks, so the "
+        "stream is broken there. A block above 0 without the blocks before it may begin with a fragment of a "
+        "document. Fetch the missing block, or accept the gap with --from-opt gaps=accept.",
     ),
     "TF205": Code(
         "an empty block",
-        "A block has 0 bytes: a copy was interrupted, or a packer had nothing more to "
-        "write. Copy it again, or remove it if it is the last one.",
+        "A block has 0 bytes: a copy was interrupted, or a packer had nothing more to write. Copy it again, or remove "
+        "it if it is the last one.",
     ),
     "TF206": Code(
         "a block ends inside a token",
-        "A block is whole int32 tokens, but the size is not a multiple of "
-        "4: a copy was cut. A block does not state its size, so tokfmt does not repair it. Copy it again; "
-        "--allow-loss tail reads up to the last whole token.",
+        "A block is whole int32 tokens, but the size is not a multiple of 4: a copy was cut. A block does not state "
+        "its size, so tokfmt does not repair it. Copy it again; --allow-loss tail reads up to the last whole token.",
     ),
     "TF207": Code(
         "a block ends with a partial sample",
-        "A block is whole samples of 8,192 tokens. This one ends "
-        "within a sample: it was cut at a token border, or its samples have another length (--from-opt "
-        "seq_len=N).",
+        "A block is whole samples of 8,192 tokens. This one ends within a sample: it was cut at a token border, or "
+        "its samples have another length (--from-opt seq_len=N).",
     ),
     "TF208": Code(
         "a block that is not the last is short",
-        "Only the last block may be shorter than the others. An "
-        "earlier one that is shorter was cut, and the document at its end continues with the wrong tokens. "
-        "Copy it again, or accept the gap with --from-opt gaps=accept.",
+        "Only the last block may be shorter than the others. An earlier one that is shorter was cut, and the document "
+        "at its end continues with the wrong tokens. Copy it again, or accept the gap with --from-opt gaps=accept.",
     ),
     "TF209": Code(
         "a block of zeros",
-        "All tokens that were read are 0: the file was allocated and never written, or "
-        "it is a sparse file whose holes were not copied. Copy it again.",
+        "All tokens that were read are 0: the file was allocated and never written, or it is a sparse file whose "
+        "holes were not copied. Copy it again.",
     ),
     "TF210": Code(
         "zeros at the end of a block",
-        "Padding is the separator, never 0. Zeros at the end are space "
-        "that a copy or a download reserved and did not fill. Copy it again.",
+        "Padding is the separator, never 0. Zeros at the end are space that a copy or a download reserved and did not "
+        "fill. Copy it again.",
     ),
     "TF211": Code(
         "big-endian IDs",
-        "Tokens are little-endian int32. Most IDs here are 2^24 or more as stored, and "
-        "plausible with their bytes swapped: they were written on, or for, a big-endian machine. "
-        "numpy.fromfile(f, '>i4').astype('<i4').tofile(g) swaps them.",
+        "Tokens are little-endian int32. Most IDs here are 2^24 or more as stored, and plausible with their bytes "
+        "swapped: they were written on, or for, a big-endian machine. numpy.fromfile(f, "
+        "'>i4').astype('<i4').tofile(g) swaps them.",
     ),
     "TF212": Code(
         "uint16 IDs read as int32",
-        "Most IDs are 65,536 or more, of the form a*65536+b: two 16-bit IDs "
-        "in each. The file is a stream of uint16 (as nanoGPT writes it) with the name of a block. "
-        "Convert it from its real format.",
+        "Most IDs are 65,536 or more, of the form a*65536+b: two 16-bit IDs in each. The file is a stream of uint16 "
+        "(as nanoGPT writes it) with the name of a block. Convert it from its real format.",
     ),
     "TF213": Code(
         "negative IDs",
-        "An ID is below 0: a cast to int32 wrapped 2^31 or more, the file is damaged, or an "
-        "ignored label (-100) was stored. A trainer would index its embedding from the end, or crash. Write "
-        "the block again.",
+        "An ID is below 0: a cast to int32 wrapped 2^31 or more, the file is damaged, or an ignored label (-100) was "
+        "stored. A trainer would index its embedding from the end, or crash. Write the block again.",
     ),
     "TF214": Code(
         "IDs beyond GPT-2's vocabulary",
-        "Stage-1 blocks are made with GPT-2's tokenizer, whose last ID "
-        "is the separator 50256. If a file has that separator, higher IDs come from another tokenizer or "
-        "from damage. --tokenizer NAME compares with the right vocabulary.",
+        "Stage-1 blocks are made with GPT-2's tokenizer, whose last ID is the separator 50256. If a file has that "
+        "separator, higher IDs come from another tokenizer or from damage. --tokenizer NAME compares with the right "
+        "vocabulary.",
     ),
     "TF215": Code(
         "no separator",
-        "No token that was read is the separator (50256 unless --eos gives another), so the "
-        "ends of documents are not known. Either another ID separates them (--eos ID), or the packer joined "
-        "documents without one: then a model learns to continue from one document into the next, and the "
-        "text has to be packed again.",
+        "No token that was read is the separator (50256 unless --eos gives another), so the ends of documents are not "
+        "known. Either another ID separates them (--eos ID), or the packer joined documents without one: then a model "
+        "learns to continue from one document into the next, and the text has to be packed again.",
     ),
     "TF216": Code(
         "too many separators",
-        "A quarter of the tokens or more are the separator. Samples were padded "
-        "with it one by one, or most documents are empty: a large share of training time goes into "
-        "padding. Pack the text again.",
+        "A quarter of the tokens or more are the separator. Samples were padded with it one by one, or most documents "
+        "are empty: a large share of training time goes into padding. Pack the text again.",
     ),
     "TF217": Code(
         "two blocks are the same",
-        "Two blocks hold the same bytes: one was copied to the wrong name and "
-        "replaced another block, or a packer was run twice over the same text. Without --deep, three parts "
-        "of each are compared.",
+        "Two blocks hold the same bytes: one was copied to the wrong name and replaced another block, or a packer was "
+        "run twice over the same text. Without --deep, three parts of each are compared.",
     ),
     "TF218": Code(
         "padding inside",
-        "Runs of the separator are padding, and only the end of the last sample is "
-        "padded, as a document that does not fit a sample continues in the next. A long run elsewhere means "
-        "that samples were padded one by one, or documents are empty; reading drops such runs.",
+        "Runs of the separator are padding, and only the end of the last sample is padded, as a document that does "
+        "not fit a sample continues in the next. A long run elsewhere means that samples were padded one by one, or "
+        "documents are empty; reading drops such runs.",
     ),
     "TF219": Code(
         "not int32 token IDs",
-        "The content looks like numbers of another width (int64 IDs read as int32: "
-        "every second one is 0), or like numbers that count up. numpy.fromfile(FILE, "
-        "'<i8').astype('<i4').tofile(OTHER) converts int64 to int32.",
+        "The content looks like numbers of another width (int64 IDs read as int32: every second one is 0), or like "
+        "numbers that count up. numpy.fromfile(FILE, '<i8').astype('<i4').tofile(OTHER) converts int64 to int32.",
     ),
 }
