@@ -1,9 +1,9 @@
-"""Tapes, a format made up to show how one is added: a header in JSON, then token ids, a separator after each sequence.
+"""Tapes, a format made up to show how one is added: a header in JSON, then token IDs, a separator after each sequence.
 
 0 .. 3    54 41 50 45, "TAPE"
 4 .. 7    u32 little-endian, bytes of the JSON that follows: at most 4,096
 8 ..      {"tokens": 12, "sequences": 3, "eos_id": 50256}; separators count among the tokens
-then      u32 little-endian token ids
+then      u32 little-endian token IDs
 """
 
 import json
