@@ -71,8 +71,8 @@ def test_streams_that_are_closed_are_no_terminal(closed):
 @pytest.mark.parametrize(
     ("stderr", "environment", "says"),
     [
-        (subprocess.PIPE, {}, "note: stderr is no terminal"),
-        (None, {"PYTHONIOENCODING": "latin1"}, "note: a terminal of iso8859-1 has not the letters"),
+        (subprocess.PIPE, {}, "note: stderr is not a terminal"),
+        (None, {"PYTHONIOENCODING": "latin1"}, "note: the encoding iso8859-1 lacks characters (set LC_ALL=C.UTF-8)"),
         (None, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, "╭"),  # that nobody chose
     ],
 )
@@ -192,7 +192,7 @@ def test_a_picture_of_a_state(tmp_path):
 
 def test_what_no_picture_can_be_made_of_is_refused(tmp_path):
     for words, said in (
-        (["--screenshot", tmp_path / "x.png"], "pictures are SVG"),
+        (["--screenshot", tmp_path / "x.png"], "pictures are SVG. Name the file OUT.svg"),
         (["--screenshot", tmp_path / "x.svg", "--keys", "down nosuchkey"], "there is no key 'nosuchkey'"),
     ):
         result = run(PACK, *words)
@@ -325,6 +325,6 @@ def test_in_a_terminal(tmp_path):
 def test_a_browser_that_falls_over_is_no_success():
     from tokfmt.cli.browse import _until_left
 
-    with pytest.raises(RuntimeError, match="fell over"):
+    with pytest.raises(RuntimeError, match="the browser failed"):
         _until_left(SimpleNamespace(return_code=1, post_message=lambda message: True), lambda: None)
     assert _until_left(SimpleNamespace(return_code=0, post_message=lambda message: True), lambda: 7) == 7

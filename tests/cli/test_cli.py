@@ -158,7 +158,7 @@ def test_dry_run_writes_nothing(tmp_path):
     done = tokfmt("convert", PACK, "o.h5", "--dry-run", cwd=tmp_path, check=4)
     assert "cannot carry 1 empty sequence (first: sequence 19)" in done.stderr
     done = tokfmt("convert", PACK, "o.h5", "--dry-run", "--allow-loss", "empty-sequences", cwd=tmp_path, check=0)
-    assert "gives up     empty-sequences: 1 empty sequence (first: sequence 19)" in done.stdout
+    assert "loses        empty-sequences: 1 empty sequence (first: sequence 19)" in done.stdout
     assert "destination  o.h5 (hdf5)" in done.stdout
     assert "separator    50256 (manifest of D_2byte_gpt2.pbin)" in done.stdout
     for name, line in (("text", '{"text": "a"}'), ("ids", '{"input_ids": [1]}')):
@@ -216,7 +216,7 @@ def test_one_bad_document_never_truncates_the_output(tmp_path):
     done = tokfmt(
         "convert", "c.jsonl", "o.pbin", "--tokenizer", TOKENIZER, "--allow-loss", "invalid-lines", cwd=tmp_path, check=0
     )
-    assert "dropped invalid-lines: 2 invalid lines" in done.stderr
+    assert "lost invalid-lines: 2 invalid lines" in done.stderr
     shown = json.loads(tokfmt("show", "o.pbin", ":", "--tokenizer", TOKENIZER, "--json", cwd=tmp_path, check=0).stdout)
     assert [s["text"] for s in shown["shown"]] == ["one", "two", "four", "six"]
 
@@ -370,7 +370,7 @@ def test_jobs_have_bounds(command, jobs, tmp_path):
     paths = {"convert": [PACK, "o.zarr"], "diff": [PACK, PACK]}.get(command, [PACK])
     done = tokfmt(command, *paths, "-j", jobs, cwd=tmp_path, check=2)
     assert len(done.stderr.splitlines()) == 1
-    assert "'-j' / '--jobs'" in done.stderr
+    assert done.stderr.startswith("tokfmt: error: --jobs: ")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -384,7 +384,7 @@ def test_a_prefix_is_a_dataset_to_every_command():
 def test_bytes_a_token_are_not_those_of_other_splits():
     """The size is that of the dataset; of one split of it nothing is said."""
     for path, said in ((FIXTURES / "flat-tokens" / "multi_chunk.zarr", False), (PACK, True)):
-        assert (" bytes a token" in tokfmt("stats", path, check=0).stdout) is said
+        assert (" bytes per token" in tokfmt("stats", path, check=0).stdout) is said
 
 
 def test_what_is_written_by_no_name_says_how():
@@ -428,7 +428,7 @@ run(sys.argv[1:])
 @pytest.mark.parametrize(
     ("error", "says"),
     [
-        ('RuntimeError("can\'t start new thread")', "no more threads can be started: memory or processes are limited"),
+        ('RuntimeError("can\'t start new thread")', "cannot start another thread: memory or processes are limited"),
         ("MemoryError()", "out of memory"),
         ('OSError(12, "Cannot allocate memory")', "out of memory"),
         ('ImportError("libx.so: failed to map segment from shared object")', "out of memory"),

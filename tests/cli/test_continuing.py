@@ -451,7 +451,7 @@ def test_the_manifest_of_shards_is_that_of_one_run(home, tokens):
         (["in.bin", "--finish", "o.pbin"], 2, "--finish takes DST alone"),
         (["--finish", "o.pbin", "--eos", "3"], 2, "--finish takes no --eos"),
         (["--finish", "o.pbin"], 4, "it has no tasks"),
-        (["in.bin"], 2, "Missing argument"),
+        (["in.bin"], 2, "DST is missing (expected tokfmt convert [OPTIONS] SRC... DST)"),
         ([FIXTURES / "modalities" / "D_2byte_gpt2.pbin", "o.bin", "--executor", "dusk"], 2, "dask"),
     ],
 )

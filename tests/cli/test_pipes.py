@@ -98,7 +98,7 @@ def test_whoever_reads_may_stop(tmp_path):
     ("words", "code", "says"),
     [(["convert", PACK, "-", "--to", "hdf5"], 2, "-: hdf5 cannot be written to a pipe (expected jsonl or stage1)"),
      (["convert", PACK, "-", "--to", "modalities"], 2, "-: modalities cannot be written to a pipe"),
-     (["convert", PACK, "-", "--json"], 2, "would both be printed"),
+     (["convert", PACK, "-", "--json"], 2, "would both write to stdout"),
      (["convert", PACK, "-", "--resume"], 2, "-: --resume needs a place to write to"),
      (["convert", PACK, "-", "--task", "0/2"], 2, "-: --task needs a place to write to"),
      (["convert", "-", "x.pbin", "--resume"], 2, "-: a pipe cannot be read again"),

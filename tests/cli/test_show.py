@@ -349,7 +349,7 @@ def test_text_with_the_tokenizer_that_the_manifest_names(tmp_path, monkeypatch):
     for name in ("some/thing", "/no/such/place", "a b c"):
         digest = said["tokenizer"]["digest"][:8]
         looked = f"which is not at {name}" if os.path.isabs(name) else f"which is not at {name} or {tmp_path / name}"
-        expected = f"--text needs --tokenizer: the manifest names {name} with digest {digest}, {looked}"
+        expected = f"--text needs a tokenizer: the manifest names {name} with digest {digest}, {looked}"
         assert expected in named(name, 2)
     shutil.copytree(TOKENIZER, tmp_path / "beside")
     named("beside", 0)

@@ -66,7 +66,7 @@ def test_raw_as_json():
 
 def test_raw_takes_no_sequences():
     """A number that would be ignored is refused."""
-    with pytest.raises(click.UsageError, match="--raw shows files, not sequences: leave '2' out"):
+    with pytest.raises(click.UsageError, match="--raw prints files, not sequences. Leave '2' out"):
         CliRunner().invoke(cli, ["show", str(PACK), "2", "--raw"], standalone_mode=False, catch_exceptions=False)
 
 
@@ -123,8 +123,8 @@ def test_borders_and_padding():
     out = run(path, "0", "--samples").stdout
     assert "2 documents beginning inside" in out and out.count("│") >= 8
     padded = FIXTURES / "hdf5" / "padded_eos"
-    assert "93 more of padding (--full)" in run(padded, "0", "--samples").stdout
-    assert "more of padding" not in run(padded, "0", "--samples", "--full").stdout
+    assert "93 more padding IDs (--full)" in run(padded, "0", "--samples").stdout
+    assert "more padding" not in run(padded, "0", "--samples", "--full").stdout
 
 
 def test_samples_with_text_and_as_json():

@@ -241,9 +241,9 @@ def test_on_a_terminal_it_is_cut_to_a_screen():
         (("--sample", 99), "has samples 0 to 45"),
         (("--step", 0, "--batch-size", 3, "--world-size", 2), "cannot be dealt to 2 ranks"),
         (("--step", 0, "--batch-size", 4, "--rank", 2, "--world-size", 2), "rank 2 of 2"),
-        (("--sample", 1, "--raw"), "--raw does not go with"),
-        (("3", "--sample", 1), "SEL does not go with"),
-        (("--sample", 1, "--text"), "--text needs --tokenizer"),
+        (("--sample", 1, "--raw"), "--raw cannot be combined with"),
+        (("3", "--sample", 1), "SEL cannot be combined with"),
+        (("--sample", 1, "--text"), "--text needs a tokenizer. Add --tokenizer"),
     ],
 )
 def test_what_cannot_be_is_said(words, said):

@@ -1,7 +1,7 @@
-"""The command line: one small module a command; the only place that maps errors to exit codes."""
+"""The command line: one module per command, and `main`, which maps errors to exit codes."""
 
 import gc
 
-# before anything is imported: imports, those of click too, make far more objects than Python's 700, and looking for
-# garbage among them cost browse 0.1 seconds
+# Set before anything is imported: imports, including those of click, create far more objects than Python's threshold of
+# 700, and the garbage collector's search through them costs browse 0.1 seconds.
 gc.set_threshold(100_000)

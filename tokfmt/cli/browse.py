@@ -1,4 +1,4 @@
-"""`tokfmt browse`."""
+"""`tokfmt browse`: run the browser in the terminal, serve it as a page, or draw one screen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 class Size(click.ParamType[Any]):
-    """`160x48`: columns and lines."""
+    """A size in characters, `160x48`: columns and lines."""
 
     name = "COLUMNSxLINES"
 
@@ -34,7 +34,9 @@ class Size(click.ParamType[Any]):
             return value
         columns, _, lines = str(value).partition("x")
         if not (columns.isdecimal() and lines.isdecimal() and 20 <= int(columns) <= 500 and 5 <= int(lines) <= 200):
-            self.fail(f"{value!r} is not of the form 160x48 (20x5 to 500x200)", param, ctx)
+            self.fail(
+                f"is not a size (expected 20x5 to 500x200, found {value!r}). Write COLUMNSxLINES, as 160x48", param, ctx
+            )
         return int(columns), int(lines)
 
 
@@ -44,7 +46,12 @@ class Size(click.ParamType[Any]):
 @click.option(
     "--diff", "compare", is_flag=True, help="Show two datasets side by side, and go from difference to difference."
 )
-@click.option("--theme", type=THEME, metavar="NAME", help="Colors: tokyo-night, catppuccin-latte, nord, gruvbox ...")
+@click.option(
+    "--theme",
+    type=THEME,
+    metavar="NAME",
+    help="Color theme, such as catppuccin-latte, nord or gruvbox (default: tokyo-night).",
+)
 @click.option("--web", is_flag=True, help="Serve the browser as a web page, at the address that is printed.")
 @click.option("--port", type=Count(0, 65535), help="Port of --web; 0 is any free port (default: 8000).")
 @click.option("--host", metavar="NAME", help="Host of --web (default: 127.0.0.1, this machine only).")
@@ -56,7 +63,7 @@ class Size(click.ParamType[Any]):
 def command(paths: tuple[str, ...], **given: Any) -> None:
     """Browse datasets of any size in the terminal.
 
-    ? shows the keys, q quits.
+    Press ? for the keys, and q to quit.
     """
     from tokfmt.ops.source.discover import dataset_paths
 
@@ -67,7 +74,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         for path in dataset_paths(named)
     ]
     if given["compare"] and len(requests) != 2:
-        raise click.UsageError(f"--diff compares two datasets; {len(requests)} were given")
+        raise click.UsageError(f"--diff compares two datasets (found {len(requests)}). Name two")
     web = _web(given)
     _refuse_picture(given)
     if given["tokenizer"] is not None:
@@ -80,29 +87,29 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
     app = _app(requests, given["tokenizer"], given["theme"], compare=given["compare"])
     if given["screenshot"] is not None:
         _draw(app, given["screenshot"], given["keys"].split(), given["size"])
-        _refuse(app)
+        _raise_if_none_opened(app)
         return
     if web is not None:
         for session in app.sessions.values():
             session.close()
         _serve(*web)
         return
-    if given["web"]:  # whoever draws for a server is ended by it
+    if given["web"]:  # this process draws for a server, which ends it
         from tokfmt.tui.signals import plain_signals
 
         plain_signals()
         app.run()
     else:
-        cast("Any", sys.__stderr__).reconfigure(encoding="utf-8")  # Textual draws on it; ASCII nobody chose
-        _until_left(app, app.run)
-    _refuse(app)
+        cast("Any", sys.__stderr__).reconfigure(encoding="utf-8")  # Textual draws there, and the locale may say ASCII
+        _run_until_closed(app, app.run)
+    _raise_if_none_opened(app)
 
 
-def _until_left(app: Any, run: Callable[[], Result]) -> Result:
-    """Run an app; a signal that comes meanwhile ends it, and then the process as it ends every command.
+def _run_until_closed(app: Any, run: Callable[[], Result]) -> Result:
+    """Run an app until it closes; a signal closes it and then ends the process like any command.
 
     Raises:
-        RuntimeError: It fell over by itself.
+        RuntimeError: The app failed.
     """
     from tokfmt.cli.signals import Interrupted, check_dropped
     from tokfmt.tui.app import Quit
@@ -112,43 +119,47 @@ def _until_left(app: Any, run: Callable[[], Result]) -> Result:
         check_dropped()
         try:
             left = run()
-        finally:  # whatever fell over on the way out did so because of it
+        finally:  # after a signal, an error on the way out is a consequence of it
             if number := signals.outcome():
                 raise Interrupted(number)
     if app.return_code:
-        raise RuntimeError("the browser fell over, where it says above")
+        raise RuntimeError("the browser failed; the traceback is above")
     return left
 
 
 def _refuse_picture(given: dict[str, Any]) -> None:
-    """A name that promises something else than SVG, keys that there are none of."""
+    """Raise UsageError if --screenshot has another suffix than .svg, or --keys an unknown key."""
     suffix = os.path.splitext(given["screenshot"] or "")[1]
     if suffix and suffix.lower() != ".svg":
-        raise click.UsageError(f"--screenshot {given['screenshot']}: pictures are SVG; name it OUT.svg")
+        raise click.UsageError(f"--screenshot {given['screenshot']}: pictures are SVG. Name the file OUT.svg")
     if given["keys"]:
         from tokfmt.tui.app import unknown_key
 
         for key in given["keys"].split():
             if unknown_key(key):
                 raise click.UsageError(
-                    f"--keys: there is no key {key!r}; write down, enter, g, 1, ctrl+p, question_mark"
+                    f"--keys: there is no key {key!r}. Use names like down, enter, g, 1, ctrl+p or question_mark"
                 )
 
 
-def _refuse(app: Any) -> None:
-    """Nothing of what was opened could be shown: say on leaving what the screen said."""
+def _raise_if_none_opened(app: Any) -> None:
+    """Raise the error of the first dataset if no dataset could be opened."""
     refused = [session.refused for session in app.sessions.values()]
     if all(refused):
         raise refused[0]
 
 
 def _app(requests: list[Any], tokenizer: str | None, theme: str | None, *, compare: bool = False) -> Any:
-    """The browser, with the first dataset open, or with what there is to see of one that cannot be read."""
+    """Return the browser with the first dataset open.
+
+    A damaged dataset is opened with the parts and bytes that can be shown. Other errors are raised: a missing file,
+    a wrong option, a missing library.
+    """
     from tokfmt.core.errors import TokfmtError
     from tokfmt.tui.session import shown_session
 
     session, *compared = [shown_session(request, tokenizer) for request in requests[: 2 if compare else 1]]
-    for one in (session, *compared):  # no such file, an option that is none, a library that is missing: nothing to see
+    for one in (session, *compared):
         error = one.refused
         if error is not None:
             code = error.exit_code if isinstance(error, TokfmtError) else 0
@@ -160,18 +171,18 @@ def _app(requests: list[Any], tokenizer: str | None, theme: str | None, *, compa
     if theme is not None:
         if theme not in app.available_themes:
             known = ", ".join(sorted(app.available_themes))
-            raise click.UsageError(f"no theme {theme!r}; there are {known}")
+            raise click.UsageError(f"--theme: no theme {theme!r} (expected one of {known}). Choose one of them")
         app.theme = theme
     return app
 
 
 def _web(given: dict[str, Any]) -> tuple[str, int] | None:
-    """Where to serve pages; None in a terminal, and in the process that draws for a page."""
+    """Return the host and port to serve pages at; None for a terminal, and in the process that draws for a page."""
     for option in ("port", "host"):
         if given[option] is not None and not given["web"]:
-            raise click.UsageError(f"--{option} goes with --web")
+            raise click.UsageError(f"--{option} has no effect without --web. Add --web")
     if given["web"] and given["screenshot"] is not None:
-        raise click.UsageError("--screenshot needs no --web")
+        raise click.UsageError("--screenshot and --web cannot be combined. Leave --web out")
     if not given["web"]:
         return None
     from tokfmt.tui.signals import draws_for_server, end_with_server
@@ -183,24 +194,24 @@ def _web(given: dict[str, Any]) -> tuple[str, int] | None:
 
 
 def _serve(host: str, port: int) -> None:
-    """Serve this very command, with a page in place of the terminal, until a signal comes."""
+    """Serve this command line as web pages until a signal ends it."""
     from tokfmt.core.errors import MissingDependencyError
 
     try:
-        import textual_serve  # noqa: F401 - whether it is there
+        import textual_serve  # noqa: F401 - only to see if it is installed
     except ImportError as error:
         raise MissingDependencyError("textual-serve", "web", "browse --web") from error
     from tokfmt.tui.web import is_local, serve
 
     if not is_local(host):
-        text = "other machines can reach this: whoever is given the address can read the dataset, unencrypted"
+        text = "other machines can reach this address, and read the dataset unencrypted"
         click.echo(f"note: {host}: {text}", err=True)
 
     def announce(url: str) -> None:
         click.echo(f"browse at {url}")
-        click.echo("Ctrl+C ends it, and every page with it", err=True)
+        click.echo("Ctrl+C ends the server and every page", err=True)
 
-    # the page's process is started as this one was, and finds out that it draws for a server
+    # The server starts one process per page with this command line; `draws_for_server` is true in it.
     serve([sys.executable, *sys.orig_argv[1:]], host, port, announce)
 
 
@@ -209,38 +220,38 @@ def _draw(app: Any, out: str, keys: list[str], size: tuple[int, int]) -> None:
     from tokfmt.core.output import begins_with
     from tokfmt.tui.app import screenshot
 
-    drawn = _until_left(app, lambda: screenshot(app, keys, size))
+    drawn = _run_until_closed(app, lambda: screenshot(app, keys, size))
     publish_text(out, drawn, overwrite=True, objection=begins_with("picture", b"<svg", b"<?xml"))
 
 
 def _unfit_terminal() -> str:
-    """Why the browser cannot be drawn here; "" where it can."""
+    """Return why the browser cannot be drawn here; "" if it can."""
     dumb = os.environ.get("TERM") == "dumb"
-    for name in ("stdout", "stdin", *(() if dumb else ("stderr",))):  # it is stderr that Textual draws on
+    for name in ("stdout", "stdin", *(() if dumb else ("stderr",))):  # Textual draws on stderr
         stream = getattr(sys, name)
         if stream is None or not stream.isatty():
-            return f"{name} is no terminal"
+            return f"{name} is not a terminal"
     if dumb:
-        return "a terminal of TERM=dumb has no cursor to move"
+        return "a terminal with TERM=dumb has no cursor"
     coding = sys.stderr.encoding
-    return "" if "utf" in coding.lower() else f"a terminal of {coding} has not the letters (LC_ALL=C.UTF-8 if it has)"
+    return "" if "utf" in coding.lower() else f"the encoding {coding} lacks characters (set LC_ALL=C.UTF-8)"
 
 
 def _preview(requests: list[Any], given: dict[str, Any], unfit: str) -> None:
-    """What `show` prints of the first dataset, for a pipe; of what cannot be read its parts and bytes."""
+    """Print the first dataset as `show` does; of a damaged dataset, its parts and bytes."""
     from tokfmt.cli.show import print_preview, show_raw
     from tokfmt.core.errors import TokfmtError
     from tokfmt.core.text_format import printable
     from tokfmt.ops.show.show import show
 
     path = requests[0].paths[0]
-    of = f" of {printable(path)}, the first of {len(requests):,} datasets" if len(requests) > 1 else ""
-    click.echo(f"note: {unfit}, so this is what tokfmt show prints{of}", err=True)
+    of = f" for {printable(path)}, the first of {len(requests):,} datasets" if len(requests) > 1 else ""
+    click.echo(f"note: {unfit}; printing what tokfmt show prints{of}", err=True)
     names = ("format", "options", "tokenizer", "text_field", "eos", "split", "ignore_manifest")
     allow_loss = (
         *given["allow_loss"],
         *(("other-files",) if given["recursive"] else ()),
-    )  # those below are datasets of their own
+    )  # datasets in directories below are listed as separate datasets
     try:
         print_preview(show(path, **{name: given[name] for name in names}, allow_loss=allow_loss))
     except TokfmtError as error:

@@ -1,4 +1,4 @@
-"""`tokfmt check`."""
+"""`tokfmt check`: print the findings of datasets, and repair one."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from tokfmt.cli.parameters import (
     tokenizer,
     workers,
 )
+from tokfmt.cli.usage import missing
 from tokfmt.core.text_format import counted, printable
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ _EPILOG = examples(
     "tokfmt check --explain TF107",
 )
 _COLOURS = {"error": "red", "warning": "yellow", "info": "blue"}
-_LEVELS = {"error": "error", "warning": "warning", "info": "notice"}  # GitHub's words
+_LEVELS = {"error": "error", "warning": "warning", "info": "notice"}  # the levels of GitHub annotations
 _WIDTH = 100
 
 
@@ -96,11 +97,11 @@ def command(
         _explain(explain, as_json=output == "json")
         return 0
     if not paths:
-        context.fail("Missing argument 'PATH...'.")
+        context.fail(missing(context, "PATH..."))
     if fix_to and len(paths) > 1:
-        context.fail("--fix repairs one dataset at a time.")
+        context.fail(f"--fix repairs one dataset at a time (found {len(paths)}). Name one PATH")
     if ignore_order and not against:
-        context.fail("--ignore-order says how to compare with --against CORPUS.")
+        context.fail("--ignore-order has no effect without --against CORPUS. Add --against")
     from tokfmt.ops.check import CheckRequest
 
     request = CheckRequest(
@@ -111,7 +112,7 @@ def command(
 
 
 def _check(request: CheckRequest, output: str, fix_to: str | None, *, overwrite: bool, quiet: bool) -> int:
-    """Check, print and repair; the exit code."""
+    """Check the datasets, print the findings, repair with --fix, and return the exit code."""
     from tokfmt.ops.check import check, fix
 
     found, fixed = [], None
@@ -166,7 +167,7 @@ def _annotations(verdict: Any) -> None:
 
 
 def _document(found: list[Any], fixed: Any) -> dict[str, Any]:
-    """`tokfmt.check/1`; see tokfmt/schemas/check.json."""
+    """Return the document `tokfmt.check/1` (tokfmt/schemas/check.json)."""
     datasets = [
         {
             "path": verdict.path, "format": verdict.format, "deep": verdict.deep, "sequences": verdict.sequences,
@@ -183,7 +184,7 @@ def _document(found: list[Any], fixed: Any) -> dict[str, Any]:
 
 
 def _conclude(verdict: Any, *, quiet: bool) -> None:
-    """The last line: an error's is always said."""
+    """Print the last line about a dataset; with --quiet, only if it has errors."""
     known = {name: verdict.severities.get(name, 0) for name in _LEVELS}
     said = [f"{count:,} info" if name == "info" else counted(count, name) for name, count in known.items() if count]
     what = ", ".join(said)

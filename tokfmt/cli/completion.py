@@ -1,4 +1,4 @@
-"""`tokfmt completion`."""
+"""`tokfmt completion`: print the completion script of a shell."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def command(ctx: click.Context, shell: str) -> None:
     """Print the completion script of a shell."""
     completion = get_completion_class(shell)
     if completion is None:
-        raise click.UsageError(f"no completion for {shell}")
+        raise click.UsageError(f"click has no completion for {shell}. Choose another shell")
     click.echo(completion(ctx.find_root().command, {}, "tokfmt", "_TOKFMT_COMPLETE").source())

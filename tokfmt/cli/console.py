@@ -1,14 +1,13 @@
-"""The terminal: notes and progress on stderr (bars on a terminal, else lines), a document on stdout; and what happens
-when stdout or stderr is full, closed, or has no words for a character.
+"""The streams of the command line: documents on stdout; notes and progress on stderr.
 
-What cannot be written to stdout is an error with a line of its own (`StdoutError`, exit code 4), or, when whoever read
-it has had enough (`| head`), a quiet end (`ReaderGone`).
-Neither is an OSError, so that no library takes it for something else. What cannot be written to stderr is lost.
-ASCII becomes UTF-8; what another encoding has no bytes for is written as a JSON escape (`\\u00b7`), so JSON stays what
-it is.
+- If stdout cannot be written, `StdoutError` ends the command with one line and exit code 4. If the reader of stdout
+  closes it (`| head`), `ReaderGone` ends the command silently. Neither is an OSError, so no library catches it. A
+  failure to write to stderr is ignored.
+- An ASCII encoding is replaced by UTF-8. A character that another encoding lacks is written as a JSON escape
+  (`\\u00b7`), so JSON keeps its meaning.
+- A GitHub workflow obeys each line of either stream that begins with `::` or holds `##[`. Both are escaped, except in
+  the annotations of tokfmt.
 
-In a GitHub workflow every line of either is looked at by the runner, which obeys those that begin with `::` or hold
-`##[`: nothing but an annotation of ours may.
 Source: https://docs.github.com/actions/reference/workflow-commands-for-github-actions
 """
 
@@ -40,26 +39,26 @@ _EVERY = 10.0  # seconds between plain lines
 
 
 def note(text: object, place: str = "") -> None:
-    """Say what a person should know; `place`: what it is about, as "A: "."""
+    """Print a note on stderr; `place` begins the line, as "A: "."""
     click.echo(f"note: {printable(place)}{printable(text)}", err=True)
 
 
 def document(name: str, facts: Mapping[str, object]) -> None:
-    """Print the one JSON document of a command, `tokfmt.NAME/1`."""
-    import json  # not for --help
+    """Print the JSON document `tokfmt.NAME/1` of a command."""
+    import json  # imported here to keep --help fast
 
     click.echo(json.dumps({"schema": f"tokfmt.{name}/1", **facts}, indent=2))
 
 
 def terminal(*, width: int | None = None, stderr: bool = False) -> Console:
-    """A Rich console that takes every text as it is: names from files are no markup, emoji codes or links."""
-    from rich.console import Console  # not for --json
+    """Return a Rich console that prints text unchanged: markup, emoji codes and links in file names have no effect."""
+    from rich.console import Console  # imported here to keep --json fast
 
     return Console(width=width, stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
 class Watcher:
-    """An `run.execute.Progress` that draws, as a context manager."""
+    """Draw progress as a bar on a terminal, else print a line every ten seconds; a `run.execute.Progress`."""
 
     def __init__(self, *, quiet: bool) -> None:
         self.quiet = quiet
@@ -67,7 +66,7 @@ class Watcher:
         self._bars: Bars | None = None
         self._task: TaskID | None = None
         self._name, self._unit, self._total, self._done = "", "", 0, 0
-        self._began = self._said = time.monotonic()
+        self._began = self._printed = time.monotonic()
 
     def __enter__(self) -> Watcher:
         return self
@@ -82,7 +81,7 @@ class Watcher:
         """Start a bar."""
         name = printable(name)
         self._name, self._unit, self._total, self._done = name, unit, total, 0
-        self._began = self._said = time.monotonic()
+        self._began = self._printed = time.monotonic()
         if not self.terminal:
             return
         bars = self._ensure()
@@ -91,25 +90,25 @@ class Watcher:
         self._task = bars.add_task(name, total=total or None, unit=unit)
 
     def advance(self, amount: int) -> None:
-        """Move the bar, or say a line when the last is ten seconds old."""
+        """Move the bar, or print a line if the last one is ten seconds old."""
         self._done += amount
         if self._bars is not None and self._task is not None:
             self._bars.advance(self._task, amount)
             return
         now = time.monotonic()
-        if self.quiet or self.terminal or now - self._said < _EVERY:
+        if self.quiet or self.terminal or now - self._printed < _EVERY:
             return
-        self._said = now
+        self._printed = now
         rate = self._done / max(now - self._began, 1e-9)
         if 0 < self._done <= self._total:
             share, left = 100 * self._done / self._total, (self._total - self._done) / rate
             far, rest = f"{share:.0f} % of {self._total:,} {self._unit}", f", {left:,.0f} s left"
-        else:  # the total is not known, or was an estimate
+        else:  # the total is unknown, or an estimate that was too low
             far, rest = f"{self._done:,} {self._unit}", ""
         click.echo(f"{self._name}: {far}, {rate:,.0f} {self._unit}/s{rest}", err=True)
 
     def note(self, text: str) -> None:
-        """Say it above the bar."""
+        """Print a note above the bar."""
         if self.quiet:
             return
         if self._bars is not None:
@@ -123,7 +122,7 @@ class Watcher:
             from rich.text import Text
 
             class Rate(TextColumn):
-                """How fast: `12.3 M tokens/s`."""
+                """The speed, as `12.3 M tokens/s`."""
 
                 def render(self, task: Task) -> Text:
                     speed = task.finished_speed or task.speed or 0
@@ -142,12 +141,12 @@ class Watcher:
 
 
 _DATA = ("show", "completion", "convert")
-"""Commands that print what datasets hold, or code, which nobody may change; the rest print about datasets."""
+"""Commands that print the content of datasets, or code, which must stay unchanged."""
 _HIDDEN = "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 
 
 class StdoutError(ConversionError):
-    """stdout does not take what is written: a full disk, a device that failed, no stdout at all."""
+    """stdout cannot be written: a full disk, a failed device, or a closed descriptor."""
 
     def __init__(self, error: OSError) -> None:
         self.errno = error.errno
@@ -155,8 +154,8 @@ class StdoutError(ConversionError):
         super().__init__(f"standard output: {why}. What was printed is not complete")
 
 
-class ReaderGone(Exception):  # noqa: N818 - nothing went wrong
-    """Whoever read stdout has closed it."""
+class ReaderGone(Exception):  # noqa: N818 - not an error
+    """The reader of stdout closed it."""
 
 
 class _Out(io.FileIO):
@@ -177,7 +176,7 @@ class _Err(io.FileIO):
 
 
 class _Json(io.TextIOWrapper):
-    """JSON in which nothing controls a terminal or a workflow: what might is an escape, which means the same."""
+    """Write JSON with the characters that control a terminal or a workflow as JSON escapes, which mean the same."""
 
     def write(self, text: str, /) -> int:
         hidden = re.sub(_HIDDEN, lambda found: _as_json(found[0]), text)
@@ -185,19 +184,19 @@ class _Json(io.TextIOWrapper):
 
 
 class _Defused(io.TextIOWrapper):
-    """Text whose lines no workflow obeys."""
+    """Write text without lines that a workflow obeys."""
 
     def write(self, text: str, /) -> int:
         return super().write(defused(text))
 
     def command(self, line: str) -> None:
-        """Write a line that a workflow is to obey."""
+        """Write a line that a workflow obeys."""
         super().write(f"{line}\n")
         self.flush()
 
 
 def open_streams(words: Sequence[str]) -> None:
-    """Replace `sys.stdout` and `sys.stderr`, before the command line `words` runs."""
+    """Replace `sys.stdout` and `sys.stderr` as the command line `words` needs them."""
     codecs.register_error("tokfmt-json", _escaped)
     output = output_of(words)
     workflow = os.environ.get("GITHUB_ACTIONS") == "true" or output == "github"
@@ -208,7 +207,8 @@ def open_streams(words: Sequence[str]) -> None:
         with contextlib.suppress(OSError):
             os.fstat(descriptor)
             continue
-        # takes the lowest number that is free: no file of ours may become stdout, where whatever is written fails
+        # Open the null device at a closed descriptor, as the next file would get its number and be written by any
+        # print.
         os.open(os.devnull, access)
     sys.stdout = _stream(_Out(1, "w", closefd=False), sys.stdout, out)
     sys.stderr = _stream(_Err(2, "w", closefd=False), sys.stderr, about)
@@ -216,7 +216,7 @@ def open_streams(words: Sequence[str]) -> None:
 
 def _stream(raw: io.FileIO, before: TextIO | None, kind: type[io.TextIOWrapper]) -> io.TextIOWrapper:
     encoding = getattr(before, "encoding", None) or "utf-8"
-    if codecs.lookup(encoding).name == "ascii":  # a locale that nobody chose, as click takes it too
+    if codecs.lookup(encoding).name == "ascii":  # the default of an unset locale, which click replaces too
         encoding = "utf-8"
     return kind(io.BufferedWriter(raw), encoding, "tokfmt-json", line_buffering=raw.fileno() == 2 or raw.isatty())
 
@@ -228,14 +228,14 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
 
 
 def _as_json(text: str) -> str:
-    """As JSON has it in a string."""
-    import json  # 1 ms that few commands need
+    """Return text as the inside of a JSON string."""
+    import json  # imported here: it takes 1 ms, and few commands need it
 
     return json.dumps(text)[1:-1]
 
 
 def output_of(words: Sequence[str]) -> str:
-    """What a command line asks for: "text", "json" or "github". It need not be one that can be understood."""
+    """Return the output that a command line asks for: "text", "json" or "github". The command line may be invalid."""
     options = list(words[: words.index("--")] if "--" in words else words)
     if "--json" in options:
         return "json"
@@ -245,16 +245,17 @@ def output_of(words: Sequence[str]) -> str:
 
 
 def flush() -> None:
-    """Write what is left.
+    """Flush stdout.
 
     Raises:
-        StdoutError, ReaderGone: As ever.
+        StdoutError: stdout cannot be written.
+        ReaderGone: The reader closed it.
     """
     sys.stdout.flush()
 
 
 def silence() -> None:
-    """Throw away what stdout has not taken, and all that comes."""
+    """Discard the buffered output and all further output of stdout."""
     sink = os.open(os.devnull, os.O_WRONLY)
     os.dup2(sink, 1)
     os.close(sink)
@@ -262,7 +263,7 @@ def silence() -> None:
 
 
 def settle() -> None:
-    """Write what is left, or throw it away: Python would try again when it ends, and complain."""
+    """Flush stdout or discard its buffer, which Python would otherwise flush at exit, with a message if that fails."""
     try:
         flush()
     except (ReaderGone, StdoutError):
@@ -270,17 +271,24 @@ def settle() -> None:
 
 
 def annotate(level: str, path: str, title: str, message: str) -> None:
-    """Print a line that GitHub shows at a file. `level`: "error", "warning" or "notice"."""
+    """Print an annotation, which GitHub shows at a file.
+
+    Args:
+        level: "error", "warning" or "notice".
+        path: The file.
+        title: Heading of the annotation.
+        message: Its text.
+    """
     line = f"::{level} file={_property(path)},title={_property(title)}::{_command_text(message)}"
     write = getattr(sys.stdout, "command", None)
     if write is None:
-        print(line)  # noqa: T201 - not a stream that minds
+        print(line)  # noqa: T201 - this stream escapes nothing
     else:
         write(line)
 
 
 def defused(text: str) -> str:
-    """Text of which no line is a command to a workflow: neither `::` at the start of one nor `##[` anywhere."""
+    """Return text that gives a workflow no command: no `::` at the start of a line, and no `##[`."""
     return re.sub(r"((?:^|[\r\n])[^\S\r\n]*):(?=:)", r"\1\\x3a", text.replace("##[", "#\\x23["))
 
 

@@ -1,4 +1,4 @@
-"""`tokfmt convert`."""
+"""`tokfmt convert`: convert datasets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tokfmt.cli.parameters import (
     Command,
     Count,
     ExecutorName,
-    Part,
+    TaskNumber,
     Words,
     common,
     examples,
@@ -29,6 +29,7 @@ from tokfmt.cli.parameters import (
     tokenizer,
     workers,
 )
+from tokfmt.cli.usage import missing
 from tokfmt.core.resources import cpus
 from tokfmt.core.text_format import counted, printable
 
@@ -66,15 +67,15 @@ _EPILOG = examples(
 )
 @click.option("--select", metavar="A:B", help="Convert only sequences A to B - 1, such as 0:140.")
 @click.option(
-    "--shuffle", type=Count(most=None), metavar="SEED", help="Shuffle all sequences, in an order that SEED decides."
+    "--shuffle", type=Count(maximum=None), metavar="SEED", help="Shuffle all sequences, in an order that SEED decides."
 )
-@click.option("--seed", type=Count(most=None), help="Seed of --split NAME=SHARE,... (default: 0).")
+@click.option("--seed", type=Count(maximum=None), help="Seed of --split NAME=SHARE,... (default: 0).")
 @workers(", which does not change the output")
 @running("--executor", type=ExecutorName(["auto", "threads", "processes", "serial", "dask"]), default="auto",
-         help="Where tasks run; auto: processes for much text or many HDF5 samples, else threads; "
-         "dask:ADDRESS: a cluster (default: auto).")  # fmt: skip
+         help="Pool that runs the tasks; auto is processes for much text or many HDF5 samples, else threads; "
+         "dask:ADDRESS is a cluster (default: auto).")  # fmt: skip
 @running("--resume", is_flag=True, help="Continue what an interrupted --resume left, or start over.")
-@running("--task", type=Part(), help="Run only task I of N (0 <= I < N); other runs do the rest.")
+@running("--task", type=TaskNumber(), help="Run only task I of N (0 <= I < N); other runs do the rest.")
 @running("--finish", is_flag=True, help="Publish DST once all tasks are done; takes no SRC.")
 @click.option("--rejects", type=PLACE, metavar="FILE.jsonl", help="Write the texts that a recipe leaves out, and why.")
 @click.option("--ledger", is_flag=True, help="Write DST.ledger: the origin of each sequence.")
@@ -90,9 +91,9 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
     """Convert any format to any format.
 
     The format of a SRC is detected from its content. That of DST follows from its name. Several sources are joined in
-    order. A quoted pattern ('part-*.jsonl') stands for the files that it matches, part-2 before part-10.
+    order. A quoted pattern ('part-*.jsonl') means the files that it matches, part-2 before part-10.
 
-    DST is complete, or not written. Nothing is dropped, repeated or changed unless --allow-loss accepts it.
+    DST is complete, or not written. Nothing is lost, repeated or changed unless --allow-loss accepts it.
 
     A SRC of - is JSON Lines from stdin. A DST of - is stdout, as jsonl or as the blocks of --to stage1. Both go through
     $TMPDIR.
@@ -102,10 +103,10 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
     given["manifest"] = not given.pop("no_manifest")
     from tokfmt.run.execute import POOLS
 
-    for pool in POOLS:  # looked at when a tokenizer is first used
+    for pool in POOLS:  # tokenizer libraries read these variables on first use
         os.environ.setdefault(pool, str(given["jobs"] or cpus()))
     if as_json and destination == "-":
-        context.fail("--json and a DST of - would both be printed.")
+        context.fail("--json and a DST of - would both write to stdout. Leave --json out")
     run = _finish(context, sources, given) if finishing else _convert(context, sources)
     began = time.monotonic()
     with Watcher(quiet=quiet) as watcher:
@@ -127,19 +128,20 @@ def _convert(context: click.Context, sources: tuple[str, ...]) -> Callable[..., 
     from tokfmt.ops.convert.convert import convert
 
     if not sources:
-        context.fail("Missing argument 'DST'.")
+        context.fail(missing(context, "DST"))
     return partial(convert, sources)
 
 
 def _finish(context: click.Context, sources: tuple[str, ...], given: dict[str, Any]) -> Callable[..., Any]:
-    """The function that publishes tasks; leaves in `given` what it takes."""
+    """Return the function that publishes tasks, and remove from `given` the options that it does not take."""
     from tokfmt.ops.convert.convert import finish
 
     if sources:
-        context.fail("--finish takes DST alone: its tasks know the sources.")
+        context.fail("--finish takes DST alone, because the tasks hold the sources. Leave SRC out")
     for name in set(given) - {"jobs", "executor", "overwrite", "verify", "manifest", "checksums"}:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            context.fail(f"--finish takes no --{name.removesuffix('_options').replace('_', '-')}: its tasks know it.")
+            option = name.removesuffix("_options").replace("_", "-")
+            context.fail(f"--finish takes no --{option}, because the tasks hold it. Leave it out")
         del given[name]
     return finish
 
@@ -152,7 +154,7 @@ def _summary(done: Any, seconds: float) -> str:
         what.append(counted(done.tokens, "token") + samples + padded)
     if done.separator["eos_id"] is not None:
         what.append(f"separator {done.separator['eos_id']} ({done.separator['from']})")
-    lines = [f"dropped {name}: {what_}" for name, what_ in done.dropped.items()]
+    lines = [f"lost {name}: {what_}" for name, what_ in done.dropped.items()]
     compared = " and ".join(counted(count, what[:-1]) for what, count in done.compared.items())
     verified = f", verified: {compared} read back and compared" if done.verified else ""
     lines.append(f"{printable(done.destination)} ({done.format}): {', '.join(what)}{verified}, {seconds:.1f} s")
@@ -179,7 +181,7 @@ def _plan(done: Any) -> str:
         *_room(done.plan),
         f"runs in      {done.plan['jobs']} {done.plan['executor']}",
         *_splits(done),
-        *(f"gives up     {name}: {what}" for name, what in done.dropped.items()),
+        *(f"loses        {name}: {what}" for name, what in done.dropped.items()),
         *_prepared(done.prepared),
         "dry run: nothing was written",
     ]
@@ -187,7 +189,7 @@ def _plan(done: Any) -> str:
 
 
 def _room(plan: Mapping[str, Any]) -> list[str]:
-    """What a destination takes at least, as far as it is known, and how much space is free."""
+    """Return the line about the least space that the destination takes, if known, and the free space."""
     from tokfmt.ops.convert.space import sized
 
     free = "" if plan["free_bytes"] is None else f"{sized(plan['free_bytes'])} free"
@@ -196,25 +198,25 @@ def _room(plan: Mapping[str, Any]) -> list[str]:
 
 
 def _prepared(report: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The report of a preparation as a table."""
+    """Return the lines of the table about a preparation."""
     from tokfmt.core.text_format import columns, printable
 
     return columns([PREPARED, *(tuple(map(printable, row)) for row in prepared_rows(report))]) if report else []
 
 
 PREPARED = ("source", "documents", "of source", "characters", "tokens", "of all", "passes")
-"""The heads of what `prepared_rows` gives."""
+"""The column heads of `prepared_rows`."""
 
 
 def prepared_rows(report: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Of a recipe by source and rule what was looked at, and what became of it.
+    """Return the rows of the table about a preparation, by source and rule.
 
     Args:
         report: `Conversion.prepared`.
 
     Returns:
-        Name (those of rules begin with two spaces), documents, their share of the source, characters, tokens in the
-        result, share of all, passes over what is kept. A source of which all is kept has one row.
+        Name (two spaces before the name of a rule), documents, their share of the source, characters, tokens in the
+        result, share of all tokens, and passes over the kept documents. A source of which all is kept has one row.
     """
     rows: list[tuple[str, ...]] = []
     whole = max(1, sum(row["tokens"] for row in report))
@@ -236,7 +238,7 @@ def prepared_rows(report: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
 
 
 def _splits(done: Any) -> list[str]:
-    """A line for each split, and where it goes."""
+    """Return a line for each split and its destination."""
     lines = []
     for name, split in done.splits.items():
         pairs = ((split["sequences"], "sequence"), (split["tokens"], "token"))

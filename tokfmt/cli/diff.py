@@ -1,4 +1,4 @@
-"""`tokfmt diff`."""
+"""`tokfmt diff`: print how two datasets differ."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EPILOG = examples(
     "fixtures/modalities/D_2byte_gpt2_shuffled_seed7.pbin --ignore-order",
 )
 _SIDES = {"changed": "ab", "only_in_a": "a", "only_in_b": "b"}
-"""Whose sequences the differences count that are listed together when they are neighbours."""
+"""By kind of difference, the sides whose sequence numbers must follow each other to be listed as one range."""
 
 
 @click.command("diff", cls=Command, epilog=_EPILOG, no_args_is_help=True)
@@ -86,12 +86,12 @@ def command(
         document("diff", dataclasses.asdict(report))
     else:
         if not quiet:
-            _tell_both(report)
-        _tell(report)
+            _print_sides(report)
+        _print_report(report)
     return 0 if report.identical else 1
 
 
-def _tell_both(report: Any) -> None:
+def _print_sides(report: Any) -> None:
     for name, side in (("A", report.a), ("B", report.b)):
         size = f"{counted(side.sequences, _noun(report))}, {counted(side.tokens, report.unit[:-1])}"
         click.echo(f"{name}: {printable(side.path)}: {side.format}: {size}", err=True)
@@ -100,24 +100,24 @@ def _tell_both(report: Any) -> None:
 
 
 def _noun(report: Any) -> str:
-    """What is compared: texts, where there are no ids."""
+    """Return the noun for the compared unit: "text" if no tokenizer gives token IDs, else "sequence"."""
     return "text" if report.unit == "bytes" else "sequence"
 
 
-def _tell(report: Any) -> None:
+def _print_report(report: Any) -> None:
     from tokfmt.ops.compare.diff import counted as counted_kinds
 
     if report.identical:
-        order = ", in whatever order" if report.surplus else ""
+        order = ", in any order" if report.surplus else ""
         size = f"{counted(report.a.sequences, _noun(report))}, {counted(report.a.tokens, report.unit[:-1])}"
         click.echo(f"identical: {size}{order}")
         return
     alike = "" if report.same is None else f"; {counted(report.same, _noun(report))} alike"
     click.echo(click.style("different: ", bold=True) + counted_kinds(report.counts) + alike)
     if not report.complete:
-        click.echo(f"too many {_noun(report)}s are equal to pair them in the best way: fewer may have moved")
+        click.echo(f"too many {_noun(report)}s are equal to find the best pairs; fewer may have moved")
     if report.first is not None:
-        _tell_first(report)
+        _print_first(report)
     for run in _runs(report.differences[1:]):
         click.echo(
             f"then {_sentence(_noun(report), run[0]) if len(run) == 1 else _sentences(_noun(report), run[0], run[-1])}"
@@ -125,10 +125,10 @@ def _tell(report: Any) -> None:
     left = sum(report.counts.values()) - len(report.differences)
     if report.differences and left > 0:
         click.echo(f"… and {left:,} more (--limit)")
-    _tell_surplus(report)
+    _print_surplus(report)
 
 
-def _tell_surplus(report: Any) -> None:
+def _print_surplus(report: Any) -> None:
     for side, surplus in zip("AB", report.surplus or (), strict=False):
         if surplus.count:
             more = " …" if surplus.count > len(surplus.examples) else ""
@@ -137,7 +137,7 @@ def _tell_surplus(report: Any) -> None:
 
 
 def _runs(differences: Sequence[Any]) -> Iterator[list[Any]]:
-    """Neighbours that differ in the same way, put together."""
+    """Group neighbors that differ in the same way."""
 
     def kind(numbered: tuple[int, Any]) -> tuple[object, ...]:
         number, difference = numbered
@@ -173,7 +173,7 @@ def _sentence(noun: str, difference: Any) -> str:
     return f"{noun} {a:,} differs" if a == b else f"{noun} {a:,} of A differs from {b:,} of B"
 
 
-def _tell_first(report: Any) -> None:
+def _print_first(report: Any) -> None:
     first, kind = report.first, report.first.difference.kind
     click.echo(f"first: {_sentence(_noun(report), first.difference)}{'' if kind == 'changed' else _rest(report)}")
     if kind in ("changed", "swapped"):

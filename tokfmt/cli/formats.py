@@ -1,4 +1,4 @@
-"""`tokfmt formats`."""
+"""`tokfmt formats`: list the formats, or describe one."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def _facts(format_: Any) -> dict[str, Any]:
         "read_only": format_.read_only,
         "read_options": described(format_.read_options),
         "write_options": described(format_.write_options),
-        "layout": inspect.getdoc(sys.modules[type(format_).__module__]) or "",  # where a format has its byte table
+        "layout": inspect.getdoc(sys.modules[type(format_).__module__]) or "",  # formats document their bytes there
     }
 
 
 def _destinations(facts: dict[str, Any]) -> str:
-    """Names that mean the format, or what to say where none does."""
+    """Return the file names that imply the format; without any, "read only" or the option --to."""
     named = "read only" if facts["read_only"] else f"--to {facts['name']}"
     return ", ".join(facts["destinations"]) or named
 

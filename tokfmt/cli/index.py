@@ -1,4 +1,4 @@
-"""`tokfmt index`."""
+"""`tokfmt index`: write the raw index of a JSON Lines file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tokfmt.core.text_format import counted, printable
     "index", cls=Command, no_args_is_help=True, epilog=examples("tokfmt index fixtures/text/corpus.jsonl -o corpus.idx")
 )
 @click.argument("source", type=PLACE, metavar="FILE.jsonl")
-@click.option("-o", "--output", type=PLACE, metavar="FILE.idx", help="Index to write (default: beside the source).")
+@click.option("-o", "--output", type=PLACE, metavar="FILE.idx", help="Index to write (default: next to FILE.jsonl).")
 @click.option("--drop-invalid", is_flag=True, help="Leave lines that are not JSON out of the index.")
 @click.option("--no-validate", is_flag=True, help="Find lines without parsing them.")
 @click.option("--overwrite", is_flag=True, help="Replace an index that exists.")
@@ -34,7 +34,7 @@ def command(
 ) -> None:
     """Write the raw index of a JSON Lines file.
 
-    Modalities reads this index (.idx). It has the byte offset and the length of each line.
+    Modalities reads this index (.idx). It holds the byte offset and the length of each line.
     """
     from pathlib import Path
 

@@ -1,9 +1,17 @@
-"""The `tokfmt` command: finds the subcommand, runs it, and turns every error into one line and an exit code.
+"""Run the command `tokfmt`: find the subcommand, run it, and turn every error into one line and an exit code.
 
-Exit codes: 0 success; 1 findings, differences or unmet expectations; 2 usage; 3 unreadable, invalid or unsafe input;
-4 a conversion that could not be done, or stdout that takes no more; 70 a bug in tokfmt or in a format of another
-package; 128 + n ended by signal n. When whoever read stdout has closed it (`| head`), commands that only print exit
-with 0, those with a verdict and a convert that reads or writes a pipe with 141.
+| exit code | meaning |
+|---|---|
+| 0 | success |
+| 1 | findings, differences or unmet expectations |
+| 2 | wrong usage |
+| 3 | unreadable, invalid or unsafe input |
+| 4 | a conversion that failed, or a stdout that cannot be written |
+| 70 | a bug in tokfmt or in a format of another package |
+| 128 + n | ended by signal n |
+
+If the reader of stdout closes it (`| head`), commands that only print exit with 0. Commands with a verdict, and convert
+if it reads or writes a pipe, exit with 141 (128 + SIGPIPE).
 """
 
 from __future__ import annotations
@@ -20,6 +28,7 @@ from typing import Any, NoReturn
 import click
 
 from tokfmt.cli import console, signals
+from tokfmt.cli.usage import usage_line
 from tokfmt.core.errors import PluginWarning, TokfmtError, missing_package
 from tokfmt.core.text_format import printable
 from tokfmt.core.version import __version__
@@ -40,13 +49,13 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 
 
 _VERDICTS = ("check", "stats", "diff")
-"""Commands whose exit code says what was found: nobody knows, when the reader of stdout left before the end."""
+"""Commands whose exit code is a verdict, which is unknown if the reader of stdout closes it before the end."""
 
 _COMPLETE = "_TOKFMT_COMPLETE"
 
 
 class LazyGroup(click.Group):
-    """Imports a subcommand's module when it is run: `tokfmt --help` imports none."""
+    """A group that imports the module of a command when the command runs; `tokfmt --help` imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -65,7 +74,7 @@ class LazyGroup(click.Group):
             from difflib import get_close_matches
 
             near = get_close_matches(name, COMMANDS, 1)
-            hint = f"Did you mean {near[0]}?" if near else f"It is one of: {', '.join(COMMANDS)}."
+            hint = f"Did you mean {near[0]}?" if near else f"The commands are {', '.join(COMMANDS)}"
             ctx.fail(f"no command {name!r}. {hint}")
         return super().resolve_command(ctx, args)
 
@@ -77,7 +86,7 @@ class LazyGroup(click.Group):
 @click.group(
     cls=LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    # as `parameters.examples` has it; the types of options are not imported for --help
+    # written as `parameters.examples` does, whose module --help does not import
     epilog="\b\nExample:\n  tokfmt convert fixtures/text/corpus.jsonl out.pbin --tokenizer fixtures/tokenizer",
 )
 @click.version_option(__version__, "-V", "--version", message="tokfmt %(version)s")
@@ -89,7 +98,7 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
     _tune_interpreter()
     words = list(sys.argv[1:] if args is None else args)
-    warnings.showwarning = _noted
+    warnings.showwarning = _show_warning
     console.open_streams(words)
     signals.listen()
     try:
@@ -98,22 +107,23 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
     except (signals.Interrupted, click.Abort, KeyboardInterrupt) as stop:
         code = _stopped(stop, words)
     console.settle()
-    sys.exit(code)  # worker threads may still hold a read; everything that matters is on disk by now
+    sys.exit(code)  # worker threads may still wait for a read, but everything that matters is on disk
 
 
 def _tune_interpreter() -> None:
-    """What this process wants of Python and of libraries, before any of them is imported.
+    """Set variables for Python and for libraries, before any library is imported.
 
-    No matrix is multiplied here, and the threads of OpenBLAS spin at first. Nothing that is started from here, by
-    whatever library, imports from the current directory: what lies beside the data is no module. A tokenizer library
-    that runs out of memory ends the process with a line of its own, not with a hundred.
+    - OPENBLAS_NUM_THREADS=1: tokfmt multiplies no matrices, and idle threads of OpenBLAS spin at their start.
+    - RUST_BACKTRACE=0: a tokenizer library that runs out of memory ends the process with one line instead of a hundred.
+    - PYTHONSAFEPATH=1: processes that libraries start do not import modules from the current directory, which holds
+      data.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ["RUST_BACKTRACE"] = "0"
     os.environ["PYTHONSAFEPATH"] = "1"
 
 
-def _noted(
+def _show_warning(
     message: Warning | str,
     category: type[Warning],
     filename: str,
@@ -121,7 +131,7 @@ def _noted(
     file: object = None,
     line: str | None = None,
 ) -> None:
-    """Print the warning that a format of another package was left out as a note; others as Python does."""
+    """Print a warning about a plug-in as a note, and any other warning as Python does."""
     del file
     if issubclass(category, PluginWarning):
         console.note(message)
@@ -130,13 +140,17 @@ def _noted(
 
 
 def _run(words: list[str]) -> int:
+    """Run a command and flush stdout; return the exit code.
+
+    If the reader left, the code is 0 unless the reader lacks a verdict or converted data.
+    """
     try:
         code = _invoke(words)
         console.flush()
     except console.ReaderGone:
         console.silence()
-        owed = words[0] in _VERDICTS or (words[0] == "convert" and "-" in words)  # a verdict, or the data itself
-        return 128 + signal.SIGPIPE if owed else 0
+        is_incomplete = words[0] in _VERDICTS or (words[0] == "convert" and "-" in words)
+        return 128 + signal.SIGPIPE if is_incomplete else 0
     except console.StdoutError as error:
         console.silence()
         return _fail(str(error), error.exit_code, words, {})
@@ -144,7 +158,7 @@ def _run(words: list[str]) -> int:
 
 
 def _invoke(words: list[str]) -> int:
-    """Run a command; every error but those of stdout becomes a line and an exit code."""
+    """Run a command, print any error except those of stdout as one line, and return the exit code."""
     debug = "--debug" in words
     try:
         result = _called(words)
@@ -154,20 +168,18 @@ def _invoke(words: list[str]) -> int:
         click.echo(error.ctx.get_help() if error.ctx else error.format_message(), err=True)
         return 2
     except click.ClickException as error:
-        lost = [word for word in words if word.startswith("-") and os.path.lexists(word)]
-        hint = f" A file of that name is ./{lost[0]}" if lost and isinstance(error, click.NoSuchOption) else ""
-        return _fail(error.format_message() + hint, 2, words, {"type": "UsageError"})
+        return _fail(usage_line(error, words), 2, words, {"type": "UsageError"})
     except (click.Abort, KeyboardInterrupt, signals.Interrupted, console.ReaderGone, console.StdoutError):
         raise
     except TokfmtError as error:
         _trace(debug)
         text = ". ".join((str(error), *getattr(error, "__notes__", ())))
         return _fail(text, error.exit_code, words, {"type": type(error).__name__, **error.facts()})
-    except BaseException as error:  # noqa: BLE001 - a library's exit, a panic in Rust: none is an Exception
-        if isinstance(error, SystemExit) and _COMPLETE in os.environ:  # click's way to end a completion
+    except BaseException as error:  # noqa: BLE001 - exits of libraries and panics in Rust are not an Exception
+        if isinstance(error, SystemExit) and _COMPLETE in os.environ:  # click ends a completion like this
             return int(error.code or 0)
         _trace(debug)
-        return _fail(*_unforeseen(error), words, {"type": type(error).__name__})
+        return _fail(*_unexpected(error), words, {"type": type(error).__name__})
     return result if isinstance(result, int) else 0
 
 
@@ -175,21 +187,21 @@ _OUTSIDE = {
     errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE, errno.ENAMETOOLONG, errno.EMFILE, errno.ENFILE, errno.ENODEV,
     errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EREMOTE,
 }  # fmt: skip
-"""What no program can help: permissions, disks, file servers that are gone."""
+"""System errors that no program can prevent: permissions, failed disks, file servers that are gone."""
 
 
 _NO_MEMORY = ("cannot allocate memory", "failed to map segment from shared object")
-"""What the system says of it where it is no MemoryError: of a new process, of a library that is loaded."""
+"""Messages of the system for a lack of memory that is not a MemoryError."""
 _NO_THREAD = "can't start new thread"
 
 
-def _unforeseen(error: BaseException) -> tuple[str, int]:
-    """The line and the exit code of what nobody has worded."""
+def _unexpected(error: BaseException) -> tuple[str, int]:
+    """Return the line and the exit code for an error that is not a TokfmtError."""
     if isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _NO_MEMORY):
         return "out of memory", 4
     if isinstance(error, RuntimeError) and str(error) == _NO_THREAD:
         return (
-            "no more threads can be started: memory or processes are limited here (ulimit -v, -u). Use fewer --jobs",
+            "cannot start another thread: memory or processes are limited (ulimit -v, ulimit -u). Use fewer --jobs",
             4,
         )
     if isinstance(error, OSError) and error.filename is not None and error.errno in _OUTSIDE:
@@ -200,13 +212,13 @@ def _unforeseen(error: BaseException) -> tuple[str, int]:
 
 
 def _called(words: list[str]) -> Any:
-    """What the command returns."""
-    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"  # click itself asks neither
+    """Run the command with click and return its result."""
+    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"  # click reads neither variable
     try:
         return cli.main(words, prog_name="tokfmt", standalone_mode=False, color=False if plain else None)
     except Exception as error:
         stop = signals.behind(error)
-        if stop is not None:  # what falls over while everything is taken down says nothing new
+        if stop is not None:  # an error raised while a signal ends the command adds nothing
             raise stop from error
         if isinstance(error, ModuleNotFoundError):
             from tokfmt import registry
@@ -216,7 +228,7 @@ def _called(words: list[str]) -> Any:
 
 
 def _trace(debug: bool) -> None:
-    """Print the traceback of the error being handled, if asked for."""
+    """Print the traceback of the current error if `debug` is set."""
     if debug:
         import traceback
 
@@ -224,18 +236,20 @@ def _trace(debug: bool) -> None:
 
 
 def _stopped(stop: BaseException, words: list[str]) -> int:
+    """Report the signal that ended the command and what it left; return the exit code."""
     number = stop.number if isinstance(stop, signals.Interrupted) else signal.SIGINT
     signals.leave(128 + number)
-    publish = sys.modules.get("tokfmt.core.atomic_output")  # an import that was just interrupted is not begun again
+    publish = sys.modules.get("tokfmt.core.atomic_output")  # not imported here: the signal may have stopped its import
     whole = map(publish.is_whole, publish.finished) if publish is not None and hasattr(publish, "is_whole") else ()
     left = " ".join(dict.fromkeys((*getattr(stop, "__notes__", ()), *whole))) or "nothing was left behind"
-    if left.startswith(("Nothing was", "The finished work")):  # others begin with a path
+    if left.startswith(("Nothing was", "The finished work")):  # other notes begin with a path
         left = left[0].lower() + left[1:]
     text = f"interrupted by {signal.Signals(number).name}; {left}"
     return _fail(text, 128 + number, words, {})
 
 
 def _fail(message: str, code: int, words: list[str], facts: Mapping[str, Any]) -> int:
+    """Print an error on stderr, and with --json as a document on stdout; return the exit code."""
     line = printable(" ".join(message.split()))
     click.echo(f"tokfmt: error: {line}", err=True)
     if console.output_of(words) == "json":
@@ -244,6 +258,6 @@ def _fail(message: str, code: int, words: list[str], facts: Mapping[str, Any]) -
         error = {"message": line, "exit_code": code, **facts}
         try:
             click.echo(json.dumps({"schema": "tokfmt.error/1", "error": error}, default=str))
-        except (console.ReaderGone, console.StdoutError):  # the line above has said it
+        except (console.ReaderGone, console.StdoutError):  # stderr has the line already
             console.silence()
     return code

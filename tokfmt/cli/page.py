@@ -1,13 +1,14 @@
-"""`tokfmt stats --html`: one self-contained page, which asks nothing of the network.
+"""Render the page of `tokfmt stats --html`, one file that needs no network.
 
-    page.html  the frame    page.css  all looks, light and dark
-    page       sections of a dataset; *_table  rows and numbers; *_figure  inline SVG
+    page.html  the frame
+    page.css   all styles, light and dark
+    page       the sections of a dataset; *_table: rows and numbers; *_figure: inline SVG
 
-No script is in it, and its policy allows none, nor any connection, nor a style but page.css: a private dataset's page
-cannot leak, whatever text is in it. Everything that comes from a file is escaped where it is set.
+The page holds no script. Its policy allows no script, no connection, and no style except page.css, so no text in a
+private dataset can leak it. All content of files is escaped where it is inserted.
 
-A figure is as wide as the page leaves it: places along it are percentages, so that letters keep their size, and a scale
-of fixed width stands beside it; values stand in `<title>`. What is too much for a narrow screen is of class `more`.
+A figure is as wide as the page. Horizontal coordinates are percentages, so letters keep their size, and a scale of
+fixed width is next to the figure. `<title>` elements hold exact values. Class `more` is hidden on a narrow screen.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from tokfmt.ops.stats.report import (
 )
 
 BEGINNING = b"<!doctype html>\n<!-- tokfmt stats -->\n"
-"""Of every page: what does not begin so is not replaced by one."""
+"""The first bytes of a page. A file that begins with other bytes is not replaced by a page."""
 
 
 class _Rejected(TypedDict):
@@ -52,7 +53,7 @@ class _Rejected(TypedDict):
 
 
 class Prepared(TypedDict):
-    """What a manifest tells of a source of a recipe; see `Conversion.prepared`."""
+    """The report about one source of a recipe in a manifest; see `Conversion.prepared`."""
 
     source: str
     documents: int
@@ -66,7 +67,7 @@ class Prepared(TypedDict):
 
 
 def prepared_of(content: object) -> list[Prepared]:
-    """The report of a preparation from a manifest, which anybody may have written; empty where it is none."""
+    """Return the report about a preparation from a manifest; [] if the content is not such a report."""
     try:
         return msgspec.convert(content, list[Prepared])
     except msgspec.ValidationError:
@@ -78,15 +79,15 @@ def page(
     findings: Mapping[str, Sequence[Finding]] | None = None,
     prepared: Mapping[str, Sequence[Prepared]] | None = None,
 ) -> str:
-    """The HTML page of a report.
+    """Return the HTML page of a report.
 
     Args:
-        report: What `ops.stats` found.
-        findings: What `ops.check` found, by the path of the dataset; a dataset that is missing was not checked.
-        prepared: How a dataset was made of texts, by its path.
+        report: The result of `ops.stats`.
+        findings: The findings of `ops.check` by path; a dataset that is missing was not checked.
+        prepared: The reports about preparations by path.
 
     Returns:
-        A whole document, of some 100 kB a dataset. Its policy allows no script and no connection.
+        An HTML document of about 100 kB per dataset. Its policy allows no script and no connection.
     """
     datasets = [("total", report.total)] if report.total else []
     datasets += [(f"dataset-{k}", one) for k, one in enumerate(report.datasets)]
@@ -94,7 +95,7 @@ def page(
     if report.total:
         parts.append(_section("Datasets", overview_table(datasets)))
     if report.failures:
-        parts.append(_section("What could not be read", failures_table(report.failures)))
+        parts.append(_section("Unreadable datasets", failures_table(report.failures)))
     for anchor, one in datasets:
         found, made = (findings or {}).get(one.path), (prepared or {}).get(one.path, ())
         parts.append(_dataset(anchor, one, found, made, alone=not report.several))
@@ -113,8 +114,8 @@ def page(
 
 
 def _section(title: str, *content: str, note: str = "") -> str:
-    said = f'<p class="note">{note}</p>' if note else ""
-    return f'<section class="panel"><h3>{safe(title)}</h3>{said}{"".join(content)}</section>'
+    remark = f'<p class="note">{note}</p>' if note else ""
+    return f'<section class="panel"><h3>{safe(title)}</h3>{remark}{"".join(content)}</section>'
 
 
 def _dataset(
@@ -137,11 +138,11 @@ def _dataset(
         columns = _ends("first tokens", one.first_tokens) + _ends("last tokens", one.last_tokens)
         parts.append(_section("Where sequences begin and end", f'<div class="columns">{columns}</div>'))
     if one.duplicates is not None and one.duplicates.groups:
-        said = (
+        summary = (
             f"{number(one.duplicates.sequences)} {sequences} ({percent(one.duplicates.share)}) repeat an earlier one; "
-            f"{percent(one.duplicates.token_share)} of the {tokens} are theirs."
+            f"they hold {percent(one.duplicates.token_share)} of the {tokens}."
         )
-        parts.append(_section(f"Repeated {sequences}", duplicates_table(one.duplicates, tokens), note=said))
+        parts.append(_section(f"Repeated {sequences}", duplicates_table(one.duplicates, tokens), note=summary))
     if one.packing is not None:
         title = f"Packing into samples of {one.packing.seq_len:,} tokens"
         parts.append(_section(title, packing_table(one.packing)))
@@ -159,9 +160,9 @@ def _heading(one: Statistics, *, alone: bool) -> str:
     ]
     badge = ""
     if one.sampled is not None:
-        looked = f"{one.sampled.sequences:,} of {number(one.sampled.of)} {counted_as(one)[0]} looked at"
-        told = f"Estimated for the whole: {looked}, seed {one.sampled.seed}."
-        badge = f'<p class="estimated">{safe(told)}</p>'
+        looked = f"{one.sampled.sequences:,} of {number(one.sampled.of)} {counted_as(one)[0]} read"
+        basis = f"Estimated for the whole: {looked}, seed {one.sampled.seed}."
+        badge = f'<p class="estimated">{safe(basis)}</p>'
     title = "" if alone else f"<h2>{safe(one.path)}</h2>"
     return f'{title}<p class="facts">{safe(" · ".join(map(str, facts)))}</p>{badge}'
 
@@ -177,7 +178,7 @@ def _cards(one: Statistics) -> str:
     if one.text is not None:
         cards.append(("characters", exact(one.text.characters), f"{human_bytes(one.text.bytes)} of text"))
     else:
-        per = "" if one.bytes_per_token is None else f"{one.bytes_per_token:.2f} bytes a token on disk"
+        per = "" if one.bytes_per_token is None else f"{one.bytes_per_token:.2f} bytes per token on disk"
         cards.append(("tokens", exact(one.tokens), per))
     if one.ids is not None:
         covered = "" if one.ids.coverage is None else f"{percent(one.ids.coverage)} of {one.ids.vocab_size:,}"
@@ -218,8 +219,8 @@ def _vocabulary(one: Statistics) -> str:
 
 
 def _ends(title: str, ends: Ends) -> str:
-    said = f"{percent(ends.share)} with the commonest, {number(ends.distinct)} different"
-    return f'<div><h4>{safe(title)}</h4><p class="note">{safe(said)}</p>{ends_figure(ends)}</div>'
+    summary = f"{percent(ends.share)} with the commonest, {number(ends.distinct)} different"
+    return f'<div><h4>{safe(title)}</h4><p class="note">{safe(summary)}</p>{ends_figure(ends)}</div>'
 
 
 def _findings(findings: Sequence[Finding]) -> str:
@@ -232,18 +233,18 @@ _CUT = 120  # characters of a text in a table
 
 
 class Markup(str):
-    """HTML that is safe as it stands."""
+    """HTML that needs no escaping."""
 
     __slots__ = ()
 
 
 def safe(value: object) -> str:
-    """Text as HTML; control characters are made visible first."""
+    """Return text as HTML, with visible control characters."""
     return value if isinstance(value, Markup) else escape(printable(str(value)))
 
 
 def number(value: float | None) -> str:
-    """`1,234,567`, from ten million on `12.3 M`, `3.21 G`; a dash for what is not known."""
+    """Return a number as `1,234,567`, from ten million on as `12.3 M` or `3.21 G`; a dash for None."""
     if value is None:
         return "–"  # noqa: RUF001 - an en dash, as in print
     if abs(value) < 1e7:
@@ -253,7 +254,7 @@ def number(value: float | None) -> str:
 
 
 def exact(value: float | None) -> Markup:
-    """A number with all its digits where the mouse rests on it."""
+    """Return a number that shows all its digits under the mouse."""
     shown = number(value)
     full = f"{value:,}" if value is not None else ""
     return Markup(f'<span title="{full}">{shown}</span>' if full and full != shown else shown)
@@ -299,7 +300,7 @@ def token(one: Id) -> Markup:
 
 
 def ids_table(ids: Sequence[Id]) -> Markup:
-    """Token, id, count, share."""
+    """Return the table of IDs: token, ID, count, share."""
     decoded = any(one.text is not None for one in ids)
     heads = ["token", "id", "count", "share"] if decoded else ["id", "count", "share"]
     rows = [([token(one)] if decoded else []) + [f"{one.id}", exact(one.count), percent(one.share)] for one in ids]
@@ -307,19 +308,19 @@ def ids_table(ids: Sequence[Id]) -> Markup:
 
 
 def lengths_list(lengths: Lengths) -> Markup:
-    """Percentiles, in as many rows as it takes."""
+    """Return the list of percentiles."""
     names = ("min", "p1", "p5", "p25", "p50", "mean", "p75", "p95", "p99", "max")
     cells = "".join(f"<div><dt>{name}</dt><dd>{exact(getattr(lengths, name))}</dd></div>" for name in names)
     return Markup(f'<dl class="lengths">{cells}</dl>')
 
 
 def counted_as(one: Statistics) -> tuple[str, str]:
-    """What is counted in a dataset, and what lengths are of: sequences of tokens, or documents of characters."""
+    """Return the counted unit and the unit of lengths: sequences and tokens, or documents and characters."""
     return ("documents", "characters") if one.text is not None else ("sequences", "tokens")
 
 
 def prepared_table(prepared: Sequence[Prepared]) -> Markup:
-    """Sources by rule: documents, characters, tokens and shares."""
+    """Return the table of a preparation: documents, characters, tokens and shares by source and rule."""
     from tokfmt.cli.convert import PREPARED, prepared_rows
 
     rows = [
@@ -330,20 +331,21 @@ def prepared_table(prepared: Sequence[Prepared]) -> Markup:
 
 
 _LOOKED = (
-    "What was looked at of each source until its quota was full, what filters left out by rule, and what is kept: "
-    "its tokens here, and how often each of its documents is here on average."
+    "The documents read of each source until its quota was full, those that filters left out by rule, and those kept: "
+    "their tokens in this dataset, and the mean number of copies of a document."
 )
 
 
 def failures_table(failures: Sequence[Failure]) -> Markup:
-    """Datasets that could not be read, and why."""
-    return table(("dataset", "why"), [(one.path, one.error) for one in failures], words=(0, 1))
+    """Return the table of unreadable datasets with their errors."""
+    return table(("dataset", "error"), [(one.path, one.error) for one in failures], words=(0, 1))
 
 
 def duplicates_table(duplicates: Duplicates, unit: str) -> Markup:
-    """The largest groups of equal sequences; where they are of several datasets, with the first one's.
+    """Return the table of the largest groups of equal sequences, with the first dataset if there are several.
 
     Args:
+        duplicates: The duplicates of a dataset, or of all.
         unit: "tokens" or "characters".
     """
     several = any(group.path is not None for group in duplicates.largest)
@@ -368,22 +370,31 @@ def _beginning(text: str | None, ids: Sequence[int] | None) -> Markup:
 
 
 def packing_table(packing: Packing) -> Markup:
-    """Both ways of making samples."""
+    """Return the table of the costs of both ways of packing."""
     rows = [
-        (name, exact(cost.samples), exact(cost.padding), percent(cost.padding_share), exact(cost.documents_cut),
-         percent(cost.cut_share))
-        for name, cost in (("one stream, cut", packing.concatenated), ("padded, one document a sample", packing.padded))
-    ]  # fmt: skip
+        (
+            name,
+            exact(cost.samples),
+            exact(cost.padding),
+            percent(cost.padding_share),
+            exact(cost.documents_cut),
+            percent(cost.cut_share),
+        )
+        for name, cost in (
+            ("one stream, cut", packing.concatenated),
+            ("padded, one document per sample", packing.padded),
+        )
+    ]
     return table(("way", "samples", "padding", "", "documents cut", ""), rows)
 
 
 def fields_table(text: TextFacts) -> Markup:
-    """Fields of the records."""
+    """Return the table of the fields of the records."""
     return table(("field", "records"), [(field.name, exact(field.count)) for field in text.fields])
 
 
 def findings_table(findings: Sequence[Finding]) -> Markup:
-    """What `tokfmt check` says."""
+    """Return the table of findings."""
     rows = [
         (
             Markup(f'<span class="badge {safe(one.severity)}">{safe(one.severity)}</span>'),
@@ -393,11 +404,11 @@ def findings_table(findings: Sequence[Finding]) -> Markup:
         )
         for one in findings
     ]
-    return table(("severity", "code", "at byte", "what, and what to do"), rows, "findings", words=(0, 1, 3))
+    return table(("severity", "code", "at byte", "finding and remedy"), rows, "findings", words=(0, 1, 3))
 
 
 def overview_table(rows: Sequence[tuple[str, Statistics]]) -> Markup:
-    """A row for each dataset, with a link to its part of the page."""
+    """Return the table of datasets, with a link from each row to its section."""
     sequences, tokens = counted_as(rows[0][1])
     return table(
         ("dataset", "format", sequences, tokens, "bytes", "mean length", "largest id", "duplicates"),
@@ -419,36 +430,38 @@ def overview_table(rows: Sequence[tuple[str, Statistics]]) -> Markup:
 
 
 _MARKED = ("p5", "p50", "p95", "p99")
-_HEIGHT = 220  # pixels of the area; so are all others
+_HEIGHT = 220  # pixels of the area, as all numbers below
 _ROW, _FOOT, _SCALE = 16, 40, 64
 _TICKS, _FEW = 12, 4  # labels along a wide screen and a narrow one
 
 
 def lengths_figure(lengths: Lengths, counted: str) -> Markup:
-    """Bars, one a bin, each as wide as the others; percentiles stand where they lie between the bins' edges.
+    """Return the histogram of lengths, one bar of equal width per bin, with marks at percentiles.
 
-    Drawn twice, the second time with a logarithmic scale; a switch shows the one or the other.
+    The bars are drawn with a linear and with a logarithmic scale; a switch shows one of them.
 
     Args:
-        counted: What has these lengths: "sequences" or "documents".
+        lengths: The lengths and their histogram.
+        counted: The unit that has these lengths: "sequences" or "documents".
     """
     top = max(lengths.histogram.counts, default=0) or 1
     steps = _steps(top)
     linear = _bars(lengths, counted, [(step / steps[-1], short(step)) for step in steps], 1 / steps[-1])
     powers = [10**k for k in range(len(str(top)))]
-    ceiling = math.log(2 * top)  # one is drawn as a bar too: from a half on
+    ceiling = math.log(2 * top)  # the scale begins at 0.5, so that a count of 1 has a bar
     log = _bars(lengths, counted, [(math.log(2 * power) / ceiling, short(power)) for power in powers], None)
     switch = '<label class="switch"><input type="checkbox"> log scale</label>'
     return Markup(f'{switch}<div class="linear">{linear}</div><div class="log">{log}</div>')
 
 
 def _bars(lengths: Lengths, counted: str, scale: Sequence[tuple[float, str]], each: float | None) -> str:
-    """One figure of bars.
+    """Return one figure of bars.
 
     Args:
-        lengths, counted: See `lengths_figure`.
-        scale: Where the scale has which label, as a share of the height.
-        each: Height of one; None where it is logarithmic.
+        lengths: See `lengths_figure`.
+        counted: See `lengths_figure`.
+        scale: Labels of the scale, each with its position as a share of the height.
+        each: Share of the height per unit of count; None for a logarithmic scale.
     """
     histogram = lengths.histogram
     counts, edges = histogram.counts, histogram.edges
@@ -459,9 +472,9 @@ def _bars(lengths: Lengths, counted: str, scale: Sequence[tuple[float, str]], ea
     for k, (low, high, count) in enumerate(zip(edges, edges[1:], counts, strict=False)):
         share = count * each if each is not None else math.log(2 * count) / math.log(2 * top) if count else 0.0
         tall = max(_HEIGHT * share, 1) if count else 0
-        said = f"{_range(low, high)} {lengths.unit}: {count:,} {counted}, {percent(count / total)}"
+        tip = f"{_range(low, high)} {lengths.unit}: {count:,} {counted}, {percent(count / total)}"
         parts.append(
-            f'<g class="bar"><title>{escape(said)}</title>'
+            f'<g class="bar"><title>{escape(tip)}</title>'
             f'<rect class="hit" x="{k * width:.3f}%" y="{above}" width="{width:.3f}%" height="{_HEIGHT}"/>'
             f'<rect class="series" x="{(k + 0.04) * width:.3f}%" y="{above + _HEIGHT - tall:.1f}" '
             f'width="{0.92 * width:.3f}%" height="{tall:.1f}"/></g>'
@@ -481,7 +494,7 @@ def _bars(lengths: Lengths, counted: str, scale: Sequence[tuple[float, str]], ea
 
 
 def frequency_figure(frequencies: Frequencies) -> Markup:
-    """Frequency over rank, both logarithmic: a straight line for natural language, steps where ids were made up."""
+    """Return the plot of frequency over rank, both logarithmic: a straight line for natural language."""
     across, up = math.log10(max(frequencies.rank[-1], 10)), math.log10(max(frequencies.count[0], 10))
     places = [
         (100 * math.log10(rank) / across, math.log10(max(count, 1)) / up)
@@ -505,7 +518,7 @@ def frequency_figure(frequencies: Frequencies) -> Markup:
 
 
 def ends_figure(ends: Ends) -> Markup:
-    """The commonest first (or last) tokens, with a bar for the share of each."""
+    """Return the table of the most frequent first or last tokens, with a bar for the share of each."""
     most = ends.top[0].share
     rows = [
         (
@@ -522,7 +535,7 @@ def ends_figure(ends: Ends) -> Markup:
 
 
 def short(value: int) -> str:
-    """A number for a scale: `150`, `1,500`, `150 k`, `1.5 M`."""
+    """Return a number as the label of a scale: `150`, `1,500`, `150 k`, `1.5 M`."""
     if value < 10_000:
         return f"{value:,}"
     units = ((10**15, "P"), (10**12, "T"), (10**9, "G"), (10**6, "M"), (1000, "k"))
@@ -533,7 +546,7 @@ def short(value: int) -> str:
 def _figure(
     name: str, above: int, scale: Sequence[tuple[float, str]], parts: Sequence[str], across: str, up: str
 ) -> Markup:
-    """A scale, and the area beside it."""
+    """Return a figure: a scale of fixed width, and the area to the right of it."""
     height = above + _HEIGHT + _FOOT
     labels = "".join(
         f'<text x="{_SCALE - 8}" y="{above + _HEIGHT * (1 - share) + 4:.1f}" text-anchor="end">{label}</text>'
@@ -557,7 +570,7 @@ def _line(left: float, right: float, y: float, kind: str) -> str:
 
 
 def _ticks(places: Sequence[tuple[float, str]], y: int) -> list[str]:
-    """Labels below the area, centred where they are: as many as there is room for, fewer on a narrow screen."""
+    """Return at most 12 centered labels below the area, of which a narrow screen shows four."""
     every = -(-len(places) // _TICKS) or 1
     kept = places[::every]
     few = -(-len(kept) // _FEW) or 1
@@ -569,7 +582,7 @@ def _ticks(places: Sequence[tuple[float, str]], y: int) -> list[str]:
 
 
 def _marks(lengths: Lengths) -> list[tuple[str, int]]:
-    """Percentiles by their value: those that are equal have one label, and every label a row of its own."""
+    """Return the marked percentiles by value; equal percentiles share one label."""
     found: dict[int, list[str]] = {}
     for name in _MARKED:
         value = getattr(lengths, name)
@@ -579,18 +592,18 @@ def _marks(lengths: Lengths) -> list[tuple[str, int]]:
 
 
 def _steps(top: int) -> list[int]:
-    """0 and round numbers up to one that is not below the top."""
+    """Return 0 and round numbers, the last of which is at least `top`."""
     step = next(s * 10**k for k in range(20) for s in (1, 2, 5) if 5 * s * 10**k >= top)
     return list(range(0, top + step, step))
 
 
 def _range(low: int, high: int) -> str:
-    """`48-63`, or `5` for a bin of one length."""
+    """Return the lengths in a bin: `48-63`, or `5` if it has one length."""
     return f"{low:,}" if high - low == 1 else f"{low:,}–{high - 1:,}"  # noqa: RUF001 - an en dash, as in print
 
 
 def _at(histogram: Histogram, value: int) -> float:
-    """Where a length stands among bars at 0, 1, 2 ..., whose borders are at -0.5, 0.5, ..."""
+    """Return the coordinate of a length, in units of bars: bar k covers k - 0.5 to k + 0.5."""
     edges = histogram.edges
     k = min(max(bisect_right(edges, value) - 1, 0), len(edges) - 2)
     return k - 0.5 + min((value + 0.5 - edges[k]) / (edges[k + 1] - edges[k]), 1.0)

@@ -1,13 +1,16 @@
-"""Options that several commands share, and the types of their values."""
+"""Options that several commands share, the types of their values, and the layout of the help."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from tokfmt.cli.usage import surplus
+from tokfmt.core.losses import LOSSES
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -18,12 +21,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def examples(*lines: str) -> str:
-    """An epilog of lines to paste, which click does not wrap."""
+    """Return an epilog of example lines, which click does not wrap."""
     return "\b\n" + "\n".join(("Examples:" if len(lines) > 1 else "Example:", *(f"  {line}" for line in lines)))
 
 
 class Grouped(click.Option):
-    """An option with a heading of the help that it stands under."""
+    """An option with the heading of the help that lists it."""
 
     def __init__(self, *names: Any, group: str = "", **how: Any) -> None:
         super().__init__(*names, **how)
@@ -32,6 +35,19 @@ class Grouped(click.Option):
 
 class Command(click.Command):
     """A command whose help lists its own options first, then those of each group."""
+
+    allow_extra_args = True  # so that `parse_args` can word the error; click's has no remedy
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments, and refuse those that the command does not take."""
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.BadOptionUsage as error:
+            error.ctx = error.ctx or ctx  # which click leaves out
+            raise
+        if rest and not ctx.resilient_parsing:
+            raise click.UsageError(surplus(ctx, str(rest[0]).strip()), ctx)
+        return rest
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a section for each group."""
@@ -46,19 +62,22 @@ class Command(click.Command):
                 continue
             with formatter.section(f"{name} options" if name else "Options"):
                 formatter.write_dl(records)
+        if any("--allow-loss" in param.opts for param in self.get_params(ctx)):
+            with formatter.section("Losses that --allow-loss accepts"):
+                formatter.write(_listed(LOSSES, formatter.width))
 
 
 class Count(click.ParamType[Any]):
-    """A whole number as people write it: 4096, 1_000_000, 1e6, 10M, 4Ki.
+    """A whole number: 4096, 1_000_000, 1e6, 10M or 4Ki.
 
     Args:
-        least, most: What it may be, None: anything.
+        minimum, maximum: Bounds of the number, inclusive; None for no bound.
     """
 
     name = "number"
 
-    def __init__(self, least: int | None = None, most: int | None = sys.maxsize) -> None:
-        self.least, self.most = least, most
+    def __init__(self, minimum: int | None = None, maximum: int | None = sys.maxsize) -> None:
+        self.minimum, self.maximum = minimum, maximum
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         from tokfmt.core.errors import OptionError
@@ -70,15 +89,17 @@ class Count(click.ParamType[Any]):
             number = parse_count(value)
         except OptionError as error:
             self.fail(str(error), param, ctx)
-        if self.most is not None and (number > self.most or (self.most < sys.maxsize and number < (self.least or 0))):
-            self.fail(f"expected {self.least or 0:,} to {self.most:,}, found {number:,}.", param, ctx)
-        if self.least is not None and number < self.least:
-            self.fail(f"expected at least {self.least:,}, found {number:,}.", param, ctx)
+        low, high = self.minimum, self.maximum
+        if low is not None and number < low and high in (None, sys.maxsize):
+            self.fail(f"is too small (expected at least {low:,}, found {number:,}). Choose a larger number", param, ctx)
+        if (low is not None and number < low) or (high is not None and number > high):
+            expected = f"expected {low or 0:,} to {high:,}, found {number:,}"
+            self.fail(f"is out of range ({expected}). Choose a number in it", param, ctx)
         return number
 
 
 class Eos(Count):
-    """A token id, or `none`."""
+    """A token ID, or `none`."""
 
     name = "id|none"
 
@@ -89,39 +110,61 @@ class Eos(Count):
 
 
 class Words(click.Choice[str]):
-    """A choice with a did-you-mean."""
+    """A choice whose error suggests the nearest word."""
 
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         from difflib import get_close_matches
 
-        message = super().get_invalid_choice_message(value, ctx)
-        near = get_close_matches(str(value), [str(choice) for choice in self.choices], 1)
-        return f"{message} Did you mean {near[0]}?" if near else message
+        words = [str(choice) for choice in self.choices]
+        near = get_close_matches(str(value), words, 1)
+        remedy = f"Did you mean {near[0]}?" if near else "Choose one of them"
+        return f"unknown value {str(value)!r} (expected {_one_of(words)}). {remedy}"
 
 
 class ExecutorName(Words):
-    """A choice of executors; that of a cluster may carry an address."""
+    """A choice of executors; `dask` may carry the address of a cluster."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         return value if str(value).startswith("dask:") else super().convert(value, param, ctx)
 
 
 class Known(click.ParamType[str]):
-    """A word out of a set that is looked up to complete it only: whoever takes the word says what it is not.
+    """A word that shells complete from a set; the command itself refuses unknown words.
 
     Args:
-        name: What is shown in the help.
-        words: Of the context, which has what was typed before.
+        name: The metavar in the help.
+        words: Returns the set from the context, which has the arguments typed so far.
     """
 
     def __init__(self, name: str, words: Callable[[click.Context], Iterable[str]]) -> None:
         self.name, self._words = name, words
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Those that begin with what was typed."""
+        """Return the words that begin with the typed letters."""
         from click.shell_completion import CompletionItem
 
         return [CompletionItem(word) for word in self._words(ctx) if word.startswith(incomplete)]
+
+
+def allow_loss(text: str, group: str = "") -> Callable[[F], F]:
+    """Return the option --allow-loss; the help of its command lists the accepted words below the options."""
+    return click.option("--allow-loss", cls=Grouped, group=group, multiple=True, type=LOSS, metavar="NAME", help=text)
+
+
+def _listed(words: Sequence[str], width: int) -> str:
+    """Return indented lines of words, none of which is broken at a hyphen, as click would."""
+    import textwrap
+
+    indent = "  "
+    return (
+        textwrap.fill(", ".join(words), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+        + "\n"
+    )
+
+
+def _one_of(words: Sequence[str]) -> str:
+    """Return the words as a list in prose: `a, b or c`."""
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def _formats(ctx: click.Context) -> Iterable[str]:
@@ -149,7 +192,12 @@ def _themes(ctx: click.Context) -> Iterable[str]:
 
 
 def _options_of(parameter: str, kind: str) -> Callable[[click.Context], Iterable[str]]:
-    """Options of the format that a parameter names, or of all."""
+    """Return a function that lists the options of the format in a parameter, or of every format.
+
+    Args:
+        parameter: The parameter that names the format.
+        kind: `read_options` or `write_options`.
+    """
 
     def words(ctx: click.Context) -> Iterable[str]:
         from tokfmt import registry
@@ -163,13 +211,13 @@ def _options_of(parameter: str, kind: str) -> Callable[[click.Context], Iterable
 
 
 FORMAT = Known("format", _formats)
-DROP = Known("name", _loss_words)
+LOSS = Known("name", _loss_words)
 CODE = Known("code", _codes)
 THEME = Known("name", _themes)
 READ_OPTION = Known("key=value", _options_of("format", "read_options"))
 WRITE_OPTION = Known("key=value", _options_of("to_format", "write_options"))
-PLACE = click.Path(readable=False)  # what cannot be read is an error of reading (exit code 3), none of usage
-"""A file or a directory, which shells complete; whether it is there is the command's business."""
+PLACE = click.Path(readable=False)  # an unreadable path is an error of reading (exit code 3), not of usage
+"""A file or a directory, which shells complete. The command checks that it exists."""
 
 
 running = partial(click.option, cls=Grouped, group="Running")
@@ -178,36 +226,36 @@ output = partial(click.option, cls=Grouped, group="Output")
 
 
 def workers(text: str = "") -> Callable[[F], F]:
-    """--jobs, -j."""
-    said = f"Number of workers{text} (default: one per available core)."
-    return running("-j", "--jobs", type=Count(1, 1024), metavar="N", help=said)
+    """Return the option --jobs; `text` adds a clause to its help."""
+    words = f"Number of workers{text} (default: one per available core)."
+    return running("-j", "--jobs", type=Count(1, 1024), metavar="N", help=words)
 
 
 def tokenizer(text: str) -> Callable[[F], F]:
-    """--tokenizer; `text`: what it does."""
+    """Return the option --tokenizer with its help."""
     return click.option("--tokenizer", type=PLACE, metavar="NAME|DIR|FILE", help=text)
 
 
 def output_format(text: str) -> Callable[[F], F]:
-    """--output-format; `text`: what the three are."""
+    """Return the option --output-format; `text` describes its three values in order."""
     kinds = Words(["text", "json", "github"])
     return click.option("--output-format", type=kinds, default="text", help=f"{text} (default: text).")
 
 
-class Part(click.ParamType[Any]):
-    """`I/N`: number I, from 0, of N."""
+class TaskNumber(click.ParamType[Any]):
+    """`I/N`: task I, counted from 0, of N."""
 
     name = "I/N"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
         index, _, count = str(value).partition("/")
         if not (index.isascii() and index.isdigit() and count.isascii() and count.isdigit()):
-            self.fail(f"{value!r} is not of the form I/N, such as 0/8 for the first of eight", param, ctx)
+            self.fail(f"{value!r} is not of the form I/N. Write 0/8 for the first of eight tasks", param, ctx)
         return int(index), int(count)
 
 
 def common(function: F) -> F:
-    """--json, --quiet and --debug."""
+    """Add the options --json, --quiet and --debug to a command."""
     for option in (
         output("--debug", is_flag=True, help="Show the traceback of an error."),
         output("-q", "--quiet", is_flag=True, help="Print no progress and no notes."),
@@ -218,31 +266,25 @@ def common(function: F) -> F:
 
 
 def requested(paths: Iterable[Any], given: Mapping[str, Any], **other: Any) -> SourceRequest:
-    """What the options of `reading` say of some paths.
+    """Return a request for some paths, as the options of `reading` describe them.
 
     Args:
-        given: The options' values by name; others may be among them.
-        other: What is said otherwise.
+        given: The values of the options by name. Other options are ignored.
+        other: Fields of the request that replace those of the options.
     """
     from tokfmt.ops.source.request import SourceRequest
 
     names = ("eos", "text_field", "split", "allow_loss", "recursive", "ignore_manifest")
-    said = {"format": given["format"], "options": given["options"], **{name: given[name] for name in names}}
-    return SourceRequest.of(tuple(paths), **{**said, **other})
+    facts = {"format": given["format"], "options": given["options"], **{name: given[name] for name in names}}
+    return SourceRequest.of(tuple(paths), **{**facts, **other})
 
 
 def reading(function: F) -> F:
-    """How to read a source: which format and options, what of it, and what may be given up or left unheeded."""
+    """Add the options that describe how to read a source to a command."""
     for option in (
         source("--ignore-manifest", is_flag=True, help="Ignore a manifest that contradicts its dataset."),
         source("--recursive", is_flag=True, help="Read the directories below a directory too."),
-        source(
-            "--allow-loss",
-            multiple=True,
-            type=DROP,
-            metavar="NAME",
-            help="Loss to accept, as the error names it; repeatable.",
-        ),
+        allow_loss("Loss to accept, of those below; repeatable.", group="Reading"),
         source(
             "--text-field",
             metavar="PATH",

@@ -1,4 +1,4 @@
-"""`tokfmt plugin`."""
+"""`tokfmt plugin`: write a package with a format."""
 
 from __future__ import annotations
 

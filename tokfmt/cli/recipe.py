@@ -1,4 +1,4 @@
-"""`tokfmt recipe`."""
+"""`tokfmt recipe`: write a recipe, or explain one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tokfmt.cli.console import document, note
-from tokfmt.cli.parameters import DROP, PLACE, Command, Count, Eos, Words, common, examples
+from tokfmt.cli.parameters import PLACE, Command, Count, Eos, Words, allow_loss, common, examples
 
 if TYPE_CHECKING:
     from tokfmt.ops.source.draft import TextRecipe
@@ -40,31 +40,30 @@ _WRITTEN = (
 @click.option(
     "--pack",
     type=Words(["stream", "document", "bestfit", "stored"]),
-    help="How sequences become samples (default: stream).",
+    help="Way to make samples of sequences (default: stream).",
 )
 @click.option(
     "--labels",
     type=Words(["next", "disjoint", "starts", "same"]),
-    help="How labels follow from tokens (default: next).",
+    help="Way to derive labels from tokens (default: next).",
 )
-@click.option("--tail", type=Words(["pad", "drop"]), help="What becomes of the last sample of a stream (default: pad).")
+@click.option("--tail", type=Words(["pad", "drop"]), help="Pad or drop the last sample of a stream (default: pad).")
 @click.option(
     "--long",
     type=Words(["split", "truncate"]),
-    help="What becomes of documents longer than a sample, with --pack document (default: split).",
+    help="Split or truncate longer documents, with --pack document (default: split).",
 )
-@click.option("--shuffle", type=Words(["none", "samples", "documents"]), help="What to shuffle (default: none).")
+@click.option("--shuffle", type=Words(["none", "samples", "documents"]), help="Units to shuffle (default: none).")
 @click.option("--seed", type=Count(0, None), help="Shuffle seed (default: 0).")
-@click.option("--tokens", type=Count(1), help="Token budget of the whole recipe.")
-@click.option("--epochs", type=Count(1), help="Passes over each source; with weights the most passes (default: 1).")
+@click.option("--tokens", type=Count(1), help="Token budget of the whole recipe (default: no limit).")
+@click.option(
+    "--epochs", type=Count(1), help="Passes over each source; with weights, the limit of passes (default: 1)."
+)
 @click.option("--eos", type=Eos(), help="Separator ID, or none (default: that of the sources).")
 @click.option("--pad", type=Count(0), help="Padding ID (default: the separator).")
 @click.option("--bos", type=Count(0), help="ID before each document, with --labels starts (default: 0).")
 @click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Tokenizer of texts and IDs, compared with manifests.")
-@click.option(
-    "--allow-loss", multiple=True, type=DROP, metavar="NAME",
-    help="Loss to accept with --explain, as the error names it; repeatable.",
-)  # fmt: skip
+@allow_loss("Loss to accept with --explain, of those below; repeatable.")
 @common
 def command(
     words: Sequence[str],
@@ -76,7 +75,7 @@ def command(
     as_json: bool,
     quiet: bool,
     debug: bool,
-    **said: Any,
+    **given_keys: Any,
 ) -> None:
     """Write a recipe that mixes datasets, or explain one.
 
@@ -86,16 +85,19 @@ def command(
     from tokfmt.core.errors import OptionError
     from tokfmt.recipes.language import written
 
-    keys = {key: said[key] for key in _WRITTEN if said[key] is not None}
+    keys = {key: given_keys[key] for key in _WRITTEN if given_keys[key] is not None}
     file, given = _file(words, output, keys)
     if given and keys:
-        raise OptionError(f"--{next(iter(keys)).replace('_', '-')}: {words[0]} says itself how it is read: edit it")
+        option = next(iter(keys)).replace("_", "-")
+        raise OptionError(f"--{option} has no effect on the recipe {words[0]}. Edit the file instead")
     if given and output is not None:
-        raise OptionError("--output: this is a recipe already; copy it")
+        raise OptionError(f"--output: {words[0]} is a recipe already. Copy the file instead")
     if explain or given:
         _explain(file, allow_loss, as_json=as_json)
     elif allow_loss:
-        raise OptionError("--allow-loss: is of use with --explain only; commands that read the recipe take it as well")
+        raise OptionError(
+            "--allow-loss has no effect without --explain. Add --explain, or use it when you read the recipe"
+        )
     if output is not None:
         publish_text(output, written(file), overwrite=overwrite)
         if not quiet:
@@ -105,7 +107,7 @@ def command(
 
 
 def _file(words: Sequence[str], output: str | None, keys: dict[str, Any]) -> tuple[RecipeFile, bool]:
-    """The recipe that words mean, and whether it is a file that was there."""
+    """Return the recipe that the arguments describe, and whether they name an existing recipe."""
     from tokfmt.core.files import File
     from tokfmt.recipes.language import entries_of, is_recipe, parse_recipe, read_blend, read_recipe
 
@@ -153,7 +155,7 @@ def _explain(file: RecipeFile, allow_loss: Sequence[str], *, as_json: bool) -> N
 
 
 def _explain_draft(draft: TextRecipe, *, as_json: bool) -> None:
-    """What is known of such a recipe before it is stored: its sources, and what filters say of some texts."""
+    """Print the known facts of a recipe of text: its sources, and the results of its filters on some texts."""
     from tokfmt.core.text_format import columns, printable
 
     looks, name, ids = draft.looks(), str(draft.file.where), draft.of_ids
@@ -165,7 +167,7 @@ def _explain_draft(draft: TextRecipe, *, as_json: bool) -> None:
         ]
         document("recipe", {"recipe": name, "texts": [asdict(look) for look in looks], "ids": held})
         return
-    of_texts: list[tuple[str, ...]] = [("source", "bytes", "quota", "looked at", "of them")]
+    of_texts: list[tuple[str, ...]] = [("source", "bytes", "quota", "read", "of these")]
     for look in looks:
         left = look.texts - sum(look.rejected.values())
         of_texts.append((printable(look.source), f"{look.size:,}", _quota(look.quota), f"{look.texts:,}", ""))
@@ -178,7 +180,7 @@ def _explain_draft(draft: TextRecipe, *, as_json: bool) -> None:
     for table in (of_texts, of_ids):
         for line in columns(table) if len(table) > 1 else ():
             click.echo(line)
-    click.echo(f"Samples exist once it is stored: tokfmt convert {printable(name)} DST")
+    click.echo(f"Samples exist once the recipe is converted: tokfmt convert {printable(name)} DST")
 
 
 def _quota(tokens: int | None) -> str:
@@ -194,7 +196,7 @@ def _head(count: int, file: RecipeFile) -> str:
 
 
 def lines_of(rows: Sequence[Row]) -> list[str]:
-    """The tree of a recipe as a table."""
+    """Return the lines of the table of a recipe: one row per source, indented by depth."""
     from tokfmt.core.text_format import columns, printable
 
     heads = ("source", "sequences", "tokens", "drawn", "share", "passes", "samples", "cut", "padded")
@@ -208,10 +210,10 @@ def lines_of(rows: Sequence[Row]) -> list[str]:
 
 
 def _left_out(whole: Row) -> list[str]:
-    """What no sample has of a pass; empty sequences are in a note."""
+    """Return a line for each kind of token of a pass that no sample holds; a note counts empty sequences."""
     whys = {
-        "tail": "tokens of a pass, at its end, are in no sample",
-        "truncated": "tokens of a pass, beyond seq_len, are in no sample",
-        "targetless": "sequences of one token have no target and are in no sample",
+        "tail": "tokens at the end of a pass are in no sample",
+        "truncated": "tokens of a pass beyond seq_len are in no sample",
+        "targetless": "sequences of one token have no label and are in no sample",
     }
     return [f"{count:,} {whys[word]}" for word, count in whole.left_out.items()]

@@ -1,4 +1,4 @@
-"""`tokfmt show`: sequences as they are read, rows of samples as they are stored, the parts of files field by field."""
+"""`tokfmt show`: print sequences, stored samples (--samples), or the parts of files field by field (--raw)."""
 
 from __future__ import annotations
 
@@ -42,16 +42,17 @@ _EPILOG = examples(
 _OF_STEPS = ("step", "batch_size", "rank", "world_size", "sample")
 
 
-def _of_recipe(name: str, kind: Count, metavar: str, told: str) -> Callable[[F], F]:
-    """An option about the steps of a recipe."""
-    return click.option(name, cls=Grouped, group="Recipe", type=kind, metavar=metavar, help=told)
+def _of_recipe(name: str, kind: Count, metavar: str, text: str) -> Callable[[F], F]:
+    """Return an option about the steps of a recipe."""
+    return click.option(name, cls=Grouped, group="Recipe", type=kind, metavar=metavar, help=text)
 
 
 class _Selecting(Command):
-    """A command whose arguments may begin with a minus and a digit (`-3:`), which no option does."""
+    """A command whose arguments may begin with a minus and a digit (`-3:`). No option begins with a digit."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # click takes no word for an option that begins with a blank, and numbers are stripped
+        # click parses a word that begins with a blank as an argument; the blank is stripped when the selection is
+        # parsed
         return super().parse_args(ctx, [f" {word}" if re.match(r"-\d", word) else word for word in args])
 
 
@@ -100,11 +101,11 @@ def command(path: str, selection: str | None, **given: Any) -> None:
         show_step(path, selection, asked, given, Printing(only_ids, only_text, full, quiet, as_json))
         return
     if given["raw"] and selection is not None:
-        raise click.UsageError(f"--raw shows files, not sequences: leave {selection.strip()!r} out")
+        raise click.UsageError(f"--raw prints files, not sequences. Leave {selection.strip()!r} out")
     if origin and (given["raw"] or given["rows"]):
         what = "--raw" if given["raw"] else "--samples"
         raise click.UsageError(
-            f"--origin does not go with {what}: it shows sequences, and samples where the ledger is of samples. "
+            f"--origin and {what} cannot be combined, because the ledger describes what is printed without it. "
             f"Leave {what} out"
         )
     if given.pop("raw"):
@@ -117,13 +118,14 @@ def command(path: str, selection: str | None, **given: Any) -> None:
         found = Located() if given["ignore_manifest"] else located_tokenizer(Path(path))
         given["tokenizer"] = found.place
         if not found.place:
-            raise click.UsageError(f"--text needs --tokenizer{f': {found.problem}' if found.problem else ''}")
+            problem = f": {found.problem}" if found.problem else ""
+            raise click.UsageError(f"--text needs a tokenizer{problem}. Add --tokenizer")
         if not quiet:
             note(f"tokenizer {given['tokenizer']}, by the manifest of {Path(path).name}")
     if rows:
         show_samples(path, given, selection=selection, full=full, only_text=only_text, as_json=as_json, quiet=quiet)
         return
-    # on a terminal a bar would run into what is printed
+    # on a terminal, a bar and the printed sequences would mix
     with Watcher(quiet=quiet or _terminal()) as watcher:
         preview = (show_origins if origin else show)(path, selection, progress=watcher, **given)
         if as_json:
@@ -136,7 +138,15 @@ def command(path: str, selection: str | None, **given: Any) -> None:
 def print_preview(
     preview: Any, *, only_ids: bool = False, only_text: bool = False, quiet: bool = False, full: bool = False
 ) -> None:
-    """The heading and the notes on stderr, the sequences on stdout."""
+    """Print the heading and the notes on stderr, and the sequences on stdout.
+
+    Args:
+        preview: The result of `ops.show.show`.
+        only_ids: Print token IDs without headings.
+        only_text: Print text without headings.
+        quiet: Print nothing on stderr.
+        full: Do not cut sequences on a terminal.
+    """
     if not quiet:
         click.echo(_heading(preview), err=True)
         for text in preview.notes:
@@ -149,14 +159,14 @@ def print_preview(
             click.echo()
         _write_sequence(shown, style)
     if not quiet:
-        _tell_end(preview, count)
+        _print_end(preview, count)
 
 
-def _tell_end(preview: Any, count: int) -> None:
+def _print_end(preview: Any, count: int) -> None:
     if not count:
         click.echo("no sequences" if preview.sequences == 0 else "nothing found", err=True)
     if preview.cut() is not None:
-        note(f"stopped after {preview.cut():,}; --limit N goes on, --limit 0 shows all")
+        note(f"stopped after {preview.cut():,}; --limit N shows N, --limit 0 shows all")
 
 
 def _holds_text(path: str, given: Mapping[str, Any]) -> bool:
@@ -185,8 +195,8 @@ def _heading(preview: Any) -> str:
         parts.append(counted(preview.tokens, "token"))
     if preview.eos_id is not None:
         parts.append(f"separator {preview.eos_id} ({preview.eos_from})")
-    told = {key: value for key, value in preview.extras.items() if value not in (0, -1, None, "", (), [])}
-    detail = ", ".join(f"{key.replace('_', ' ')} {_words(value)}" for key, value in told.items())
+    facts = {key: value for key, value in preview.extras.items() if value not in (0, -1, None, "", (), [])}
+    detail = ", ".join(f"{key.replace('_', ' ')} {_words(value)}" for key, value in facts.items())
     what = f"{printable(preview.path)}: {preview.format}{f' ({detail})' if detail else ''}"
     return ": ".join(filter(None, (what, ", ".join(parts))))
 
@@ -209,12 +219,13 @@ _Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """What to print.
+    """The parts of a sequence to print.
 
     Attributes:
-        only_ids, only_text: One kind, bare, for pipes.
-        short: Cut to what fits on a terminal.
-        width: Columns of the terminal, for ids to be folded between them; 0 when there is none.
+        only_ids: Print token IDs without headings.
+        only_text: Print text without headings.
+        short: Cut each sequence to `_LINES` lines of the terminal.
+        width: Columns of the terminal, to break lines between IDs; 0 without a terminal.
     """
 
     only_ids: bool
@@ -224,12 +235,12 @@ class _Style:
 
     @property
     def bare(self) -> bool:
-        """Without headings."""
+        """Return whether headings are left out."""
         return self.only_ids or self.only_text
 
 
 def _write_sequence(shown: Shown, style: _Style) -> None:
-    """Print one sequence: bare when one kind was asked for, else headed."""
+    """Print one sequence, with a heading unless `style.bare`."""
     has_ids = shown.look.reader is not None
     if not style.bare:
         heading = counted(shown.length, "token" if has_ids else "character")
@@ -258,10 +269,12 @@ def _room() -> int:
 
 
 def _visible_part(shown: Shown, style: _Style, fits: int) -> _Span:
-    """The part of a sequence that is read: all, or its beginning, or what is around what was found.
+    """Return the interval of a sequence to read: all of it, its beginning, or the surroundings of a search result.
 
     Args:
-        fits: Units that fit for sure.
+        shown: The sequence.
+        style: The parts to print.
+        fits: Number of tokens or characters that certainly fit on the screen.
     """
     if not style.short:
         return 0, shown.length
@@ -272,7 +285,7 @@ def _visible_part(shown: Shown, style: _Style, fits: int) -> _Span:
 
 
 def _spans(shown: Shown, window: _Span) -> list[tuple[_Span, bool]]:
-    """A window cut at what was found in it, and which part that is."""
+    """Split an interval at the search result in it; the boolean marks the result."""
     start, stop = window
     if shown.found is None:
         return [(window, False)]
@@ -307,7 +320,7 @@ def _ids(shown: Shown, style: _Style) -> Iterator[str]:
 
 
 def _folded(words: list[str], column: int, width: int) -> tuple[str, int]:
-    """Words with a blank between them, or a line break where the next would not fit; and the column after them."""
+    """Join words with blanks, or line breaks where a word does not fit; return the text and the column after it."""
     if not width:
         return " ".join(words), 0
     pieces = list[str]()
@@ -321,7 +334,7 @@ def _folded(words: list[str], column: int, width: int) -> tuple[str, int]:
 
 
 def _fitting(words: list[str], room: int) -> list[str]:
-    """As many words as there is room for."""
+    """Return the first words that fit in `room` characters."""
     for k, word in enumerate(words):
         room -= len(word) + 1
         if room < 0:
@@ -348,7 +361,7 @@ def _text(shown: Shown, style: _Style) -> Iterator[str]:
     for k, text in enumerate(shown.texts([span for span, _ in parts])):
         found = parts[k][1]
         before = len(parts) > 1 and k == 0
-        kept = _cut(text, room, text.count("\n") + 1 if before else lines)  # what was found is to be seen
+        kept = _cut(text, room, text.count("\n") + 1 if before else lines)  # keeps room for the search result
         yield _styled(kept, color, found=found)
         room, printed = room - len(kept), printed + len(kept)
         lines -= 0 if before else kept.count("\n")
@@ -376,7 +389,7 @@ def _left(count: int | None, unit: str) -> str:
 
 
 def _write_json(facts: dict[str, Any], sequences: Iterator[Shown]) -> None:
-    """One JSON document, written as it is read: no sequence is held whole, nor all of them."""
+    """Print one JSON document while the sequences are read, so that memory holds only a part of a sequence."""
     head = json.dumps({"schema": "tokfmt.show/1", **facts}, default=str, indent=2)
     click.echo(head[:-2] + ',\n  "shown": [', nl=False)
     count = 0
@@ -399,9 +412,9 @@ def _write_json(facts: dict[str, Any], sequences: Iterator[Shown]) -> None:
     click.echo("\n  ]\n}" if count else "]\n}")
 
 
-# --samples: input_ids, mask and labels under each other
+# --samples: input_ids, mask and labels in rows of a grid
 
-_PIPED = 120  # columns, when nobody says how many there are
+_PIPED = 120  # columns without a terminal
 _LABEL = 11
 _PIECE = 12  # characters of a token's text
 _BLOCKS = 4  # of columns, on a terminal without --full
@@ -412,7 +425,17 @@ _SHOWN_AS = {" ": "·", "\n": "↵", "\t": "⇥"}
 def show_samples(
     path: str, given: dict[str, Any], *, selection: str | None, full: bool, only_text: bool, as_json: bool, quiet: bool
 ) -> None:
-    """Print rows as they are stored, or their text alone."""
+    """Print samples as they are stored, or only their text.
+
+    Args:
+        path: The dataset.
+        given: The values of the options by name.
+        selection: The samples, as SEL of the command.
+        full: Print all columns and all padding.
+        only_text: Print the text without padding.
+        as_json: Print one JSON document.
+        quiet: Print nothing on stderr.
+    """
     from tokfmt.ops.show.show import samples
 
     view = samples(requested((path,), given), selection, tokenizer=given["tokenizer"])
@@ -424,7 +447,7 @@ def show_samples(
         for text in view.notes:
             note(text)
         if not view.bordered:
-            note("no separator known; --eos ID draws the borders of documents")
+            note("the separator is unknown; --eos ID marks where documents begin")
     if only_text:
         _write_texts(view, given["tokenizer"])
         return
@@ -432,7 +455,7 @@ def show_samples(
 
 
 def _write_texts(view: SampleView, tokenizer: str) -> None:
-    """The text of each row, without padding."""
+    """Print the text of each sample, without padding."""
     from tokfmt.text.tokenizer import load_tokenizer
 
     decoder = load_tokenizer(tokenizer).decoder(lenient=True)
@@ -441,7 +464,7 @@ def _write_texts(view: SampleView, tokenizer: str) -> None:
 
 
 def _write_rows(view: SampleView, *, full: bool) -> None:
-    """Each row as a grid of ids, loss mask and labels."""
+    """Print each sample as a grid of IDs, loss mask and labels."""
     terminal = _terminal()
     width = shutil.get_terminal_size((_PIPED, 24)).columns
     for number, sample in enumerate(view.shown):
@@ -455,41 +478,41 @@ def _write_rows(view: SampleView, *, full: bool) -> None:
             click.echo(("\n" if k else "") + "\n".join(block.lines()))
         else:
             if folded:
-                click.echo(click.style(f"… {folded:,} more of padding (--full)", dim=True))
+                click.echo(click.style(f"… {folded:,} more padding IDs (--full)", dim=True))
 
 
 def _rows_heading(view: SampleView) -> str:
-    told = [counted(view.samples, "sample")]
+    facts = [counted(view.samples, "sample")]
     if view.sample_length is not None:
-        told[0] += f" of {counted(view.sample_length, 'token')}"
+        facts[0] += f" of {counted(view.sample_length, 'token')}"
     if view.eos_id is not None:
-        told.append(f"separator {view.eos_id} ({view.eos_from})")
+        facts.append(f"separator {view.eos_id} ({view.eos_from})")
     if view.pad_id is not None:
-        told.append(f"padding {view.pad_id}")
-    return f"{printable(view.path)}: {view.format}: {', '.join(told)}"
+        facts.append(f"padding {view.pad_id}")
+    return f"{printable(view.path)}: {view.format}: {', '.join(facts)}"
 
 
 def _row_title(sample: Sample) -> str:
-    told = [counted(len(sample.ids), "token")]
+    facts = [counted(len(sample.ids), "token")]
     if sample.mask is not None:
-        told.append(f"{int(sample.mask.sum()):,} counted in the loss")
+        facts.append(f"{int(sample.mask.sum()):,} counted in the loss")
     if count := int(sample.begins.sum()):
-        told.append(f"{counted(count, 'document')} beginning inside")
+        facts.append(f"{counted(count, 'document')} beginning inside")
     if sample.padding:
-        told.append(f"{sample.padding:,} of padding")
-    return click.style(f"#{sample.index}", bold=True) + click.style(f"  {', '.join(told)}", dim=True)
+        facts.append(f"{sample.padding:,} of padding")
+    return click.style(f"#{sample.index}", bold=True) + click.style(f"  {', '.join(facts)}", dim=True)
 
 
 @dataclass(frozen=True)
 class _Block:
-    """As many columns of a sample as fit side by side.
+    """The columns of a sample that fit side by side.
 
     Attributes:
-        first: Number of the first.
+        first: Number of the first column.
         rows: Name, style and cells of each row.
-        widths: Of the columns.
-        borders: Of each column, whether a document begins at it.
-        real: Columns that are no padding.
+        widths: Characters of each column.
+        borders: For each column, whether a document begins at it.
+        real: Number of columns before the padding.
     """
 
     first: int
@@ -499,7 +522,7 @@ class _Block:
     real: int
 
     def lines(self) -> Iterator[str]:
-        """The rows as styled text."""
+        """Yield the rows as styled text."""
         for name, colour, cells in self.rows:
             text = click.style(f"{name:>{_LABEL - 1}} ", dim=True)
             for k, (cell, width) in enumerate(zip(cells, self.widths, strict=True)):
@@ -535,7 +558,7 @@ def _blocks(sample: Sample, room: int, stop: int) -> Iterator[_Block]:
 
 
 def _piece(text: str) -> str:
-    """A token's text in a few characters, white space visible."""
+    """Return the text of a token in at most `_PIECE` characters, with visible white space."""
     shown = printable("".join(_SHOWN_AS.get(char, char) for char in text))
     return shortened(shown, _PIECE)
 
@@ -560,19 +583,27 @@ def _rows_as_json(view: SampleView) -> None:
 # --raw: the parts of files
 
 _FIELDS = 12
-"""Fields of each part shown when nothing else is said."""
+"""Fields of each part without --limit."""
 
-_PARTS = 40  # a directory of thousands of files has more, which nobody reads
+_PARTS = 40  # a directory may have thousands of files
 _BYTES = 16
 _FEW_BYTES = 8  # on a terminal
 _HEX_ROWS = 4
 _TOGETHER = 1000  # fields aligned with each other
-_AHEAD, _WRONG = 256, 3  # fields beyond the limit that are looked at, and wrong ones of them that are shown
+_AHEAD, _WRONG = 256, 3  # fields read beyond the limit to find wrong ones, and wrong ones shown
 _COLUMNS = ("offset", "length", "bytes", "field", "value", "meaning")
 
 
 def show_raw(path: str, given: dict[str, Any], *, limit: int | None, as_json: bool, quiet: bool) -> None:
-    """Print the annotated parts of a dataset's files."""
+    """Print the annotated parts of the files of a dataset.
+
+    Args:
+        path: The dataset.
+        given: The values of the options by name.
+        limit: Fields per part; 0 for all, None for the default.
+        as_json: Print one JSON document.
+        quiet: Print no notes.
+    """
     from tokfmt.ops.show.parts import sections
 
     raw = sections(path, format=given["format"], options=_options(given))
@@ -599,16 +630,16 @@ def show_raw(path: str, given: dict[str, Any], *, limit: int | None, as_json: bo
 
 
 def _beyond(raw: Raw, section: Section, first: int, more: int, terminal: bool) -> None:
-    """How much is left out, and the first of it that is wrong."""
+    """Print how many fields are left out, and the first wrong ones of these."""
     wrong = [field for field in section.fields(first, first + _AHEAD) if field.wrong][:_WRONG]
-    said = ", of which these are the first that are wrong" if wrong else ""
-    click.echo(click.style(f"  … {more:,} more (--limit N, 0: all){said}", dim=True))
+    listed = "; the first wrong ones are" if wrong else ""
+    click.echo(click.style(f"  … {more:,} more (--limit N, 0: all){listed}", dim=True))
     if wrong:
         (_field_table if terminal else _aligned)(raw, section, wrong)
 
 
 def _options(given: dict[str, Any]) -> list[str]:
-    """What the command line says of reading that is an option of the format."""
+    """Return the options of the format from the command line."""
     return list(given["options"])
 
 
@@ -632,12 +663,12 @@ def _field_bytes(raw: Raw, section: Section, field: Field, most: int) -> bytes:
 
     try:
         return raw.bytes_of(section, field, most)
-    except FormatError:  # that it cannot be read is what the field itself says
+    except FormatError:  # the field itself reports it
         return b""
 
 
 def _aligned(raw: Raw, section: Section, fields: Sequence[Field]) -> None:
-    """Aligned text; a `!` before what is wrong."""
+    """Print fields as aligned text, with a `!` before each wrong field."""
     rows = [list(_COLUMNS), *(_field_cells(raw, section, field, _BYTES) for field in fields)]
     widths = [max(len(row[k]) for row in rows) for k in range(len(_COLUMNS))]
     marks = [" ", *("!" if field.wrong else " " for field in fields)]
@@ -681,7 +712,7 @@ def _first_bytes(raw: Raw) -> None:
 
 
 def hex_lines(rows: Sequence[HexRow]) -> Iterator[str]:
-    """Rows of a hex view as text: offset, bytes, printable characters."""
+    """Yield the lines of a hex view: byte offset, bytes, printable characters."""
     for row in rows:
         text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row.data)
         yield f"  {row.offset:08x}  {row.data[:8].hex(' '):23}  {row.data[8:].hex(' '):23}  {text}".rstrip()

@@ -1,4 +1,4 @@
-"""`tokfmt show --step` and `--sample`: what a step of a recipe is made of."""
+"""`tokfmt show --step` and `--sample`: print the samples of a recipe and the sequences that they come from."""
 
 from __future__ import annotations
 
@@ -20,13 +20,21 @@ if TYPE_CHECKING:
     from tokfmt.ops.show.step import Drawn, Part, Step
 
 _COLOURS = ("cyan", "green", "yellow", "magenta", "blue")
-"""Of sources, in the order in which they are met."""
+"""Colors of sources, in the order of their first sample."""
 
-_LINES, _SAMPLES = 2, 8  # of a part's text, and samples, on a terminal without --full
+_LINES, _SAMPLES = 2, 8  # lines of a part's text, and samples, on a terminal without --full
 
 
 class Printing(NamedTuple):
-    """How to print: bare ids or text, whole or cut to the terminal, with or without headings, as JSON."""
+    """The options of output.
+
+    Attributes:
+        only_ids: Print token IDs without headings.
+        only_text: Print text without headings.
+        full: Do not cut text on a terminal.
+        quiet: Print nothing on stderr.
+        as_json: Print one JSON document.
+    """
 
     only_ids: bool
     only_text: bool
@@ -36,14 +44,22 @@ class Printing(NamedTuple):
 
 
 def show_step(path: str, selection: str | None, asked: dict[str, Any], given: dict[str, Any], how: Printing) -> None:
-    """Print the samples of a step, or one sample, and what they are made of."""
+    """Print the samples of a step, or one sample, with the parts of sequences in them.
+
+    Args:
+        path: The recipe.
+        selection: SEL of the command, which must be None.
+        asked: The options of steps by name, None if not given.
+        given: The other options by name.
+        how: The options of output.
+    """
     from tokfmt.ops.show.step import show_step as find
 
     for word, wrong in (("SEL", selection is not None), ("--raw", given["raw"]), ("--samples", given["rows"])):
         if wrong:
-            raise click.UsageError(f"{word} does not go with --step, --sample and what they need")
+            raise click.UsageError(f"{word} cannot be combined with --step or --sample. Leave it out")
     if how.only_text and not given["tokenizer"]:
-        raise click.UsageError("--text needs --tokenizer")
+        raise click.UsageError("--text needs a tokenizer. Add --tokenizer")
     names = ("format", "options", "tokenizer", "eos", "allow_loss")
     asked = {name: value for name, value in asked.items() if value is not None}
     found = find(path, **asked, **{name: given[name] for name in names})
@@ -56,7 +72,7 @@ def show_step(path: str, selection: str | None, asked: dict[str, Any], given: di
 
 
 def _print(found: Step, how: Printing, limit: int, *, terminal: bool) -> None:
-    """The heading and the notes on stderr, samples and their parts on stdout."""
+    """Print the heading and the notes on stderr, and samples with their parts on stdout."""
     if not how.quiet:
         click.echo(_heading(found), err=True)
         for text in found.notes:
@@ -84,7 +100,7 @@ def _print(found: Step, how: Printing, limit: int, *, terminal: bool) -> None:
 
 
 def _as_json(found: Step) -> None:
-    """The same as one JSON document, written as it is read."""
+    """Print one JSON document while the samples are read."""
     import dataclasses
 
     facts = {f.name: getattr(found, f.name) for f in dataclasses.fields(found) if f.name != "shown"}
@@ -115,12 +131,12 @@ def _heading(found: Step) -> str:
 
 
 def _title(drawn: Drawn) -> str:
-    told = []
+    facts = []
     if drawn.drawn_from:
-        told.append(f"drawn from {drawn.drawn_from}")
+        facts.append(f"drawn from {drawn.drawn_from}")
     if drawn.epoch:
-        told.append(f"pass {drawn.epoch + 1:,}")
-    return click.style(f"#{drawn.sample}", bold=True) + click.style(f"  {', '.join(told)}" if told else "", dim=True)
+        facts.append(f"pass {drawn.epoch + 1:,}")
+    return click.style(f"#{drawn.sample}", bold=True) + click.style(f"  {', '.join(facts)}" if facts else "", dim=True)
 
 
 def _line(part: Part, colour: str) -> str:
@@ -134,17 +150,17 @@ def _line(part: Part, colour: str) -> str:
 
 
 def origin_lines(origins: Sequence[Origin]) -> Iterator[str]:
-    """A line for each piece of a sequence: the file it comes from, and where in it."""
+    """Yield a line for each piece of a sequence: its file, and its place in the file."""
     for one in origins:
         where = f"line {one.line:,}, at byte {one.byte:,}" if one.line is not None else one.detail
         where += " of the decompressed text" if one.decompressed else ""
-        via = "".join(f", by way of sequence {number:,} of {printable(path)}" for path, number in one.via)
-        told = f"{printable(one.path)}{', ' if where else ''}{where}{via}"
+        via = "".join(f", through sequence {number:,} of {printable(path)}" for path, number in one.via)
+        place = f"{printable(one.path)}{', ' if where else ''}{where}{via}"
         what = click.style(f"  from {printable(one.source)}", bold=True)
-        yield f"{what} record {one.record:,}, {one.start:,} to {one.stop:,}" + click.style(f"  {told}", dim=True)
+        yield f"{what} record {one.record:,}, {one.start:,} to {one.stop:,}" + click.style(f"  {place}", dim=True)
 
 
 def _indented(text: str, room: int) -> str:
-    """Text of a part below its line, control characters escaped; cut on a terminal."""
+    """Return the indented text of a part, with escaped control characters, cut to `room` characters if not 0."""
     lines = visible(shortened(text, room) if room else text).rstrip("\n").split("\n")
     return "\n".join(f"    {line}" for line in lines)

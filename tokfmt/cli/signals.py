@@ -1,12 +1,14 @@
-"""What a signal does to a running command.
+"""Handle signals of a running command.
 
-The first raises `Interrupted` where the main thread is, so that whatever is under way cleans up. The second gives the
-signals back to the system: the third ends the process, cleaned up or not. From when a command has come to its end, a
-signal only hastens the leaving.
+1. The first signal raises `Interrupted` in the main thread, so that the command cleans up.
+2. The second restores the default action of the signals.
+3. The third ends the process, cleaned up or not.
 
-Python runs handlers in the main thread, which may be inside a library for long. A thread of its own therefore sees
-each signal as it comes: it says on a terminal that the first was heard when cleaning up takes time, and ends the
-process at the third by itself.
+After the end of a command, a signal ends the process at once.
+
+Python runs handlers in the main thread, which may spend a long time inside a library. A second thread therefore watches
+the signals: if cleaning up takes time, it prints on a terminal that the first signal was received, and it ends the
+process at the third.
 """
 
 from __future__ import annotations
@@ -23,23 +25,23 @@ from types import FrameType
 from tokfmt.run.isolation import ENDING, postponed, undelivered
 
 _MOMENT, _SOON = 0.01, 0.2  # seconds
-_PATIENCE = 1.0  # seconds until somebody who waits is told that the signal was heard
+_PATIENCE = 1.0  # seconds of cleaning up before a terminal shows that the signal was received
 _LAST = 3
-_DEEP = 100  # errors behind an error; a chain may be a ring
-_answered = 0  # handlers that have run
-_raised = 0  # the signal of the last `Interrupted`
+_DEEP = 100  # limit on the chain of causes of an error, which may be a ring
+_answered = 0  # number of handlers that ran
+_raised = 0  # number of the signal of the last `Interrupted`
 _listened: list[signal.Signals] = []
 
 
 class Interrupted(BaseException):
-    """A signal asked the process to end; cleaning up goes first."""
+    """A signal that ends the process after it cleaned up."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
 def behind(error: BaseException) -> Interrupted | None:
-    """The signal during whose cleaning up an error came about, if there was one."""
+    """Return the signal in the chain of causes of an error; None if there is none."""
     seen: list[BaseException | None] = [error]
     while (last := seen[-1]) is not None and not isinstance(last, Interrupted) and len(seen) < _DEEP:
         seen.append(last.__cause__ or last.__context__)
@@ -47,28 +49,28 @@ def behind(error: BaseException) -> Interrupted | None:
 
 
 def listen() -> None:
-    """Let signals end this process by `Interrupted` from now on; one that `nohup` keeps away stays away."""
+    """Raise `Interrupted` for signals from now on. A SIGHUP that `nohup` ignores stays ignored."""
     sys.unraisablehook = _not_lost
     _listened[:] = [n for n in ENDING if n != signal.SIGHUP or signal.getsignal(n) is not signal.SIG_IGN]
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    with undelivered():  # they are the main thread's
+    with undelivered():  # so that the kernel delivers signals to the main thread
         threading.Thread(target=_watch, args=(reader,), daemon=True).start()
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     _answer_with(_interrupt)
 
 
 def check_dropped() -> None:
-    """Raise `Interrupted` once more if a library in C has dropped it, as some do with any error of an import.
+    """Raise `Interrupted` again if a C library dropped it, as some do with any error of an import.
 
-    For a place that is reached only if no signal has ended the command.
+    Call it where a command arrives only if no signal ended it.
     """
     if _raised:
         raise Interrupted(_raised)
 
 
 def leave(code: int) -> None:
-    """The command has come to its end, and everything that matters is on disk: a signal ends the process at once."""
+    """Let any signal end the process at once with this exit code; everything that matters is on disk."""
     _answer_with(lambda *_: os._exit(code))
 
 
@@ -78,13 +80,13 @@ def _answer_with(handler: Callable[[int, FrameType | None], object] | signal.Han
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    global _answered, _raised  # noqa: PLW0603 - between this thread and the one that watches
+    global _answered, _raised  # noqa: PLW0603 - shared with the thread that watches
     if postponed(number):
         return
     _answered += 1
     _raised = number
     _answer_with(_again)
-    threading.excepthook = lambda _: None  # what falls over while everything is taken down says nothing new
+    threading.excepthook = lambda _: None  # errors of threads while the process ends add nothing
     raise Interrupted(number)
 
 
@@ -95,7 +97,7 @@ def _again(number: int, frame: FrameType | None) -> None:
 
 
 def _not_lost(caught: sys.UnraisableHookArgs) -> None:
-    """Python drops what is raised in a finalizer or a callback of its own: a signal is sent again a moment later."""
+    """Send a signal again 0.01 seconds later if Python dropped its `Interrupted` in a finalizer or a callback."""
     stop = caught.exc_value
     if not isinstance(stop, Interrupted):
         sys.__unraisablehook__(caught)
@@ -106,8 +108,8 @@ def _not_lost(caught: sys.UnraisableHookArgs) -> None:
 
 
 def _watch(reader: int) -> None:
-    """See each signal come; `reader` is the end of a pipe into which Python writes their numbers."""
-    unanswered, said = 0, False
+    """Watch the signals, whose numbers Python writes into the pipe of `reader`."""
+    unanswered, is_printed = 0, False
     while True:
         before = _answered
         numbers = set(os.read(reader, 4096)) & set(_listened)
@@ -115,8 +117,8 @@ def _watch(reader: int) -> None:
             continue
         time.sleep(_SOON)
         unanswered = unanswered + 1 if _answered == before else 0
-        if unanswered == _LAST:  # the main thread is deep in some library
+        if unanswered == _LAST:  # the main thread is inside a library
             os._exit(128 + max(numbers))
-        if not said and not select.select([reader], [], [], _PATIENCE)[0] and sys.stderr.isatty():
-            os.write(2, b"\ninterrupting: what was begun is cleaned up. Twice more ends it at once\n")
-            said = True
+        if not is_printed and not select.select([reader], [], [], _PATIENCE)[0] and sys.stderr.isatty():
+            os.write(2, b"\ninterrupted: cleaning up. Two more signals end it at once\n")
+            is_printed = True

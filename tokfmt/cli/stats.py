@@ -1,4 +1,4 @@
-"""`tokfmt stats`."""
+"""`tokfmt stats`: print statistics, compare them with expectations and a baseline, and write a page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tokfmt.cli.parameters import (
 from tokfmt.core.text_format import counted, printable
 
 Problem = tuple[str, str, str]
-"""The path, the message, and how a line on stderr begins."""
+"""The path, the message, and the beginning of the line on stderr."""
 
 if TYPE_CHECKING:
     from tokfmt.core.atomic_output import Staging
@@ -84,7 +84,7 @@ _EPILOG = examples(
     "--executor",
     type=Words(("serial", "threads", "processes", "dask")),
     default="threads",
-    help="Where tasks run; dask: worker processes of this machine (default: threads).",
+    help="Pool that runs the tasks; dask is worker processes of this machine (default: threads).",
 )
 @reading
 @common
@@ -111,7 +111,8 @@ def command(
 ) -> int:
     """Count sequences, tokens, lengths, IDs and duplicates.
 
-    Each PATH is a dataset. If a PATH cannot be read, it is named, the others are reported, and the exit code is 3.
+    Each PATH is a dataset. If a PATH cannot be read, an error names it, the others are reported, and the exit code is
+    3.
 
     --expect takes the keys of --json, dotted, such as tokens, max_id, lengths.p50 or duplicates.share. total.tokens is
     the number of tokens of all datasets. Write values like 1e6, 10M or 1%.
@@ -145,7 +146,7 @@ def command(
 
 
 def _page_place(path: str | None) -> Any:
-    """Where the page will be made. It replaces a page only, and what it may not replace is refused before any work."""
+    """Return the staging file of --html; raise before any work if the destination exists and is not such a page."""
     from contextlib import nullcontext
 
     if path is None:
@@ -158,7 +159,7 @@ def _page_place(path: str | None) -> Any:
 
 
 def _write_page(report: Report, place: Staging, request: StatsRequest, watcher: Watcher) -> None:
-    """The page of the report, with what a shallow check finds."""
+    """Write the page of a report, with the findings of a shallow check."""
     from tokfmt import registry
     from tokfmt.cli.page import page, prepared_of
     from tokfmt.core.files import writing
@@ -177,14 +178,14 @@ def _write_page(report: Report, place: Staging, request: StatsRequest, watcher: 
     if not source.ignore_manifest:
         prepared = {path: prepared_of(read_manifest(Path(path)).content.get("prepared")) for path in paths}
     files = (file for one in report.datasets for file in registry.get(one.format).files(Path(one.path)))
-    place.readable = readable_by(files)  # the page tells what is in them
+    place.readable = readable_by(files)  # the page shows their content
     with writing(place.destination):
         place.path.write_text(page(report, findings, prepared), "utf-8")
     place.publish()
 
 
 def _by_dataset(changed: Sequence[Unmet], against: str) -> list[Problem]:
-    """One problem for each dataset that differs from the baseline: how many values, then a line for each."""
+    """Return one problem per dataset that differs from the baseline: the number of values, then a line for each."""
     lines: dict[str, list[str]] = {}
     for one in changed:
         lines.setdefault(one.path, []).append(one.message)
@@ -196,17 +197,17 @@ def _by_dataset(changed: Sequence[Unmet], against: str) -> list[Problem]:
 
 
 def _held(count: int, failed: Collection[Expectation | None], is_baseline_held: bool, against: str) -> list[str]:
-    """What held, in a line for expectations and one for the baseline."""
-    said = []
+    """Return a line about the expectations that hold, and one about the baseline if it holds."""
+    lines = []
     if count:
-        said.append(f"{count - len(failed):,} of {counted(count, 'expectation')} held")
+        lines.append(f"{count - len(failed):,} of {counted(count, 'expectation')} held")
     if is_baseline_held:
-        said.append(f"every value is within the baseline {against}")
-    return said
+        lines.append(f"every value is within the baseline {against}")
+    return lines
 
 
 def _print(report: Report, problems: Sequence[Problem], output: str, held: Sequence[str], *, quiet: bool) -> None:
-    """The report on stdout; then a line on stderr, or an annotation, for each problem, and what held.
+    """Print the report on stdout, then a line on stderr or an annotation for each problem, then what holds.
 
     A quiet run that compares with expectations or a baseline prints problems only.
     """
@@ -228,10 +229,10 @@ def _table(report: Report, *, quiet: bool) -> None:
     from tokfmt.cli.stats_table import show
 
     show(report, terminal())
-    said: dict[str, list[str]] = {}
+    by_note: dict[str, list[str]] = {}
     for one in () if quiet else report.datasets:
         for text in one.notes:
-            said.setdefault(text, []).append(one.path)
-    for text, paths in said.items():
+            by_note.setdefault(text, []).append(one.path)
+    for text, paths in by_note.items():
         others = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
         note(text, f"{paths[0]}{others}: " if report.several else "")

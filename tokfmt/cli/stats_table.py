@@ -1,7 +1,6 @@
-"""Statistics on a terminal: facts, percentiles, bars. Plain text when piped; legible without colour.
+"""Print statistics on a terminal: facts, percentiles, bars. The output is plain text in a pipe, and needs no color.
 
-No number is cut or broken over lines, however narrow the terminal: what does not fit side by side is set one below the
-other.
+No number is cut or broken over lines. On a narrow terminal, columns that do not fit are printed below each other.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ _SHORTEST_BAR = 4
 _DASH, _TIMES = "\u2013", "\u00d7"
 _LISTED = 5  # groups of repeated sequences, fields
 _PERCENTILES = ("min", "p1", "p5", "p25", "p50", "p75", "p95", "p99", "max", "mean")
-_BEGINNING = 16  # characters of a name, or of what a sequence begins with, that are worth a column
+_BEGINNING = 16  # least width of a column for names, or for the beginnings of sequences
 _LABEL, _BAR, _TITLE = "dim", "cyan", "bold"
 
 
 def show(report: Report, console: Console) -> None:
-    """Print the statistics of one dataset in full, of several as a row each."""
+    """Print the statistics of one dataset in full, or one row for each of several."""
     if report.several:
         console.print(_several(report, console.width))
     else:
@@ -42,7 +41,7 @@ def show(report: Report, console: Console) -> None:
 
 
 def _fits(content: RenderableType, width: int) -> bool:
-    """Whether nothing in it has to be cut or wrapped."""
+    """Return whether the content fits in `width` columns without cuts or line breaks."""
     return terminal(width=1 << 12).measure(content).maximum <= width
 
 
@@ -79,8 +78,8 @@ def _section(title: str, content: RenderableType) -> RenderableType:
 
 def _heading(found: Statistics) -> Text:
     details = [found.format, found.layout, *([found.dtype] if found.dtype else [])]
-    told = {key: value for key, value in found.variant.items() if key not in ("header_bytes", "index_bytes")}
-    details += [f"{key.replace('_', ' ')} {_plain(value)}" for key, value in told.items()]
+    facts = {key: value for key, value in found.variant.items() if key not in ("header_bytes", "index_bytes")}
+    details += [f"{key.replace('_', ' ')} {_plain(value)}" for key, value in facts.items()]
     text = Text(printable(found.path), style=_TITLE)
     text.append("\n" + " · ".join(details), style="not bold dim")
     return text
@@ -109,7 +108,7 @@ def _named(found: Statistics) -> list[tuple[str, str]]:
     empty = f", {some}{found.empty.count:,} empty" if found.empty and found.empty.count else ""
     rows = [(word, f"{about}{found.sequences:,}{empty}")]
     if found.tokens is not None:
-        each = f", {found.bytes_per_token:.2f} bytes a token" if found.bytes_per_token else ""
+        each = f", {found.bytes_per_token:.2f} bytes per token" if found.bytes_per_token else ""
         of_recipe = ", the recipe alone" if found.recipe else ""
         rows += [("tokens", f"{about}{found.tokens:,}"), ("on disk", f"{human_bytes(found.bytes)}{each}{of_recipe}")]
     if found.text is not None:
@@ -181,7 +180,7 @@ def _lengths(found: Statistics, width: int) -> RenderableType:
 
 
 def _side_by_side(shown: Mapping[str, str], width: int) -> Table:
-    """Values below their names; where they do not fit, beside their names."""
+    """Return a table with values below their names, or next to their names if the row does not fit."""
     line = Table.grid(padding=(0, 2))
     for _ in shown:
         line.add_column(justify="right", no_wrap=True)
@@ -200,7 +199,7 @@ def _below(shown: Mapping[str, str]) -> Table:
 
 
 def _bars(histogram: Histogram, width: int) -> Table:
-    """A row a bin: its lengths, a bar, how many, what share; the share and the bar go where there is no room."""
+    """Return a row per bin: lengths, bar, count, share. Without room, the share and the bar are left out."""
     edges, counts = histogram.edges, histogram.counts
     most, total = max(counts) or 1, sum(counts) or 1
     names = [
@@ -275,7 +274,7 @@ def _repeated(found: Statistics, width: int) -> RenderableType:
     for group in repeated.largest[:_LISTED] if repeated is not None else ():
         line = Text(f"{group.count:,} {_TIMES} {counted(group.length, unit)}")
         line.append(f"  #{group.sequence:,}" if group.sequence is not None else "", style=_LABEL)
-        narrow = width - len(line) < _BEGINNING  # what it begins with stands below
+        narrow = width - len(line) < _BEGINNING  # then the beginning of the sequence is printed below
         line.append("\n  " if narrow else "  ")
         room = width - 2 if narrow else width - len(line)
         begin = shortened(printable(group.text), room) if group.text is not None else _whole_ids(group.ids or (), room)
@@ -285,7 +284,7 @@ def _repeated(found: Statistics, width: int) -> RenderableType:
 
 
 def _whole_ids(ids: Sequence[int], room: int) -> str:
-    """As many ids as there is room for, none of them cut."""
+    """Return the first IDs that fit in `room` characters, none of them cut."""
     for many in range(len(ids), 0, -1):
         shown = " ".join(map(str, ids[:many])) + (" …" if many < len(ids) else "")
         if len(shown) <= room:
@@ -316,7 +315,7 @@ def _cost(cost: Cost, about: str) -> tuple[str, str, str]:
 
 
 def _several(report: Report, width: int) -> RenderableType:
-    """A row each, the total last; a block each, where a row does not fit."""
+    """Return a row per dataset with the total last, or a block per dataset if a row does not fit."""
     each = [*report.datasets, *([report.total] if report.total is not None else [])]
     for wide in [True, False] if width >= _WIDE else [False]:
         details = [_details(one, wide=wide) for one in each]
@@ -331,7 +330,7 @@ def _several(report: Report, width: int) -> RenderableType:
 
 
 def _rows(each: Sequence[Statistics], details: Sequence[Mapping[str, str]], *, total: bool) -> Table:
-    """The name comes last, for it may be long."""
+    """Return the rows, with the path last because it may be long."""
     table = Table(box=None, pad_edge=False, header_style=_LABEL, padding=(0, 2, 0, 0))
     for name in details[0]:
         table.add_column(name, justify="right", no_wrap=True)
@@ -343,7 +342,7 @@ def _rows(each: Sequence[Statistics], details: Sequence[Mapping[str, str]], *, t
 
 
 def _details(one: Statistics, *, wide: bool) -> dict[str, str]:
-    """The cells of a dataset's row, by the name of the column."""
+    """Return the cells of a dataset's row by the name of the column."""
     exact = one.sampled.exact if one.sampled is not None else ()
     about = "≈ " if one.estimated and "sequences" not in exact else ""
     texts, lengths = one.tokens is None, one.lengths

@@ -157,7 +157,7 @@ class Megatron(FlatFormat):
     cannot = "IDs above 2^31-1; documents of 2^31 tokens and more"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     suffixes, prefix, counted, runs_on = (".bin", ".idx"), ".idx", "prefixes", False
-    pattern, unreadable, other_index, drops = r".+\.idx", "TF601", "TF608", ("modes",)
+    pattern, unreadable, other_index = r".+\.idx", "TF601", "TF608"
     meanings = {
         "TF601": Code(
             "not an index of Megatron-LM",

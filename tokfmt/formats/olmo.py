@@ -118,7 +118,7 @@ class Olmo(FlatFormat):
     carries = "sequences in order, empty ones too; label masks; IDs up to 2^63-1"
     cannot = "sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
-    pattern, unreadable, masked, drops = r"(?!labels_mask|[._]).+\.npy", "TF701", "TF706", ("gaps",)
+    pattern, unreadable, masked = r"(?!labels_mask|[._]).+\.npy", "TF701", "TF706"
     other_index = "TF707"
     suffixes, member = (".npy", ".csv.gz"), "X.npy with raw tokens"
     meanings = {

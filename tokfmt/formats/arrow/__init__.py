@@ -63,7 +63,6 @@ class Columnar(Format):
     Container: Any
     Writer: Any
     joins = may_hold_text = True
-    drops = ("null-rows",)
     carries = "sequences in order, empty ones too; IDs up to 2^31-1 (2^32-1 with dtype=uint32)"
     cannot = "other columns; empty sequences and long ones in packed rows"
     read_options, write_options = ReadOptions, WriteOptions

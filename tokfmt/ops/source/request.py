@@ -18,6 +18,7 @@ from tokfmt.core import listing
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import natural_key
 from tokfmt.core.format import Format
+from tokfmt.core.losses import LOSSES
 from tokfmt.core.messages import allowing
 from tokfmt.core.options import choices, given_options, nearest, parse_count, parse_options
 from tokfmt.core.place import Kind, path_of
@@ -32,22 +33,6 @@ Path_ = str | os.PathLike[str]
 STREAM = "-"
 """Standard input as a source, standard output as a destination."""
 
-_DROPS = (
-    "embedded-separators",
-    "empty-sequences",
-    "loss-mask",
-    "masked-separators",
-    "last-labels",
-    "inner-boundaries",
-    "invalid-lines",
-    "invalid-utf8",
-    "fields",
-    "splits",
-    "order",
-    "tail",
-    "other-files",
-    "tokenizers",
-)
 WRITTEN = frozenset(
     {
         "embedded-separators",
@@ -330,7 +315,7 @@ def needed(selection: str | None, default: int) -> int | None:
 def loss_words() -> tuple[str, ...]:
     """Return all names of --allow-loss, including those of plug-ins."""
     theirs = [word for format_ in registry.formats() for word in format_.drops]
-    return tuple(dict.fromkeys((*_DROPS, *theirs)))
+    return tuple(dict.fromkeys((*LOSSES, *theirs)))
 
 
 def check_losses(names: Iterable[str]) -> frozenset[str]:

@@ -1,0 +1,102 @@
+"""Help and usage errors of every command: what a stranger reads first."""
+
+import inspect
+import os
+import re
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import tokfmt.core.errors
+from tokfmt import registry
+from tokfmt.cli.main import COMMANDS
+from tokfmt.core.losses import LOSSES
+from tokfmt.ops.source.request import check_losses, loss_words
+
+PACK = "fixtures/modalities/D_2byte_gpt2.pbin"
+
+
+def run(*words, check):
+    environment = {**os.environ, "COLUMNS": "100"}
+    done = subprocess.run([sys.executable, "-m", "tokfmt", *words], capture_output=True, text=True, timeout=60,
+                          env=environment)  # fmt: skip
+    assert done.returncode == check, done.stderr
+    return done
+
+
+def has_allow_loss(name):
+    command = import_module(COMMANDS[name][0]).command
+    return any("--allow-loss" in param.opts for param in command.params)
+
+
+def test_the_table_of_losses_is_what_the_option_accepts():
+    assert loss_words()[: len(LOSSES)] == LOSSES
+    own = [format_ for format_ in registry.formats() if type(format_).__module__.startswith("tokfmt.")]
+    assert own, "no format is installed"
+    assert not any(format_.drops for format_ in own), "a word of tokfmt itself belongs into the table"
+    assert check_losses(LOSSES) == set(LOSSES)
+    with pytest.raises(tokfmt.core.errors.OptionError, match="Did you mean gaps"):
+        check_losses(["gap"])
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if has_allow_loss(name)])
+def test_the_help_lists_every_word_of_allow_loss(name):
+    out = run(name, "--help", check=0).stdout
+    assert re.search(r"--allow-loss NAME +Loss to accept", out)
+    said = out.partition("\nLosses that --allow-loss accepts:\n")[2].partition("\n\n")[0]
+    assert " ".join(said.split()).split(", ") == list(LOSSES)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_summaries_and_options_are_short(name):
+    command = import_module(COMMANDS[name][0]).command
+    summary = inspect.cleandoc(command.help).split("\n")[0]
+    assert summary == COMMANDS[name][1]
+    assert len(summary) <= 60
+    assert summary.endswith(".")
+    for param in command.params:
+        words = getattr(param, "help", None)
+        assert words is None or words[0].isupper(), (name, words)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_unknown_option_names_the_command_and_one_remedy(name):
+    said = run(name, "--no-such-thing", check=2).stderr
+    start = f"tokfmt: error: tokfmt {name} has no option --no-such-thing. "
+    assert said.startswith(start), said
+    assert re.fullmatch(rf"Did you mean --\S+\?|Run tokfmt {name} --help for its options", said[len(start) :].strip())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["convert", "--ovrwrite", "a", "b"], "tokfmt convert has no option --ovrwrite. Did you mean --overwrite?"),
+        (["formats", "--jsn"], "tokfmt formats has no option --jsn. Did you mean --json?"),
+        (["diff", "a"], "B is missing (expected tokfmt diff [OPTIONS] A B). Run tokfmt diff --help for examples"),
+        (["check", "--deep"],
+         "PATH... is missing (expected tokfmt check [OPTIONS] PATH...). Run tokfmt check --help for examples"),
+        (["formats", "a", "b"],
+         "tokfmt formats takes no argument 'b' (expected tokfmt formats [OPTIONS] [NAME]). Leave it out"),
+        (["show", PACK, "1", "-2"],
+         "tokfmt show takes no argument '-2' (expected tokfmt show [OPTIONS] PATH [SEL]). Leave it out"),
+        (["stats", PACK, "--seq-len"], "--seq-len: its value is missing (expected --seq-len NUMBER). Add the value"),
+        (["stats", PACK, "--json=1"], "--json: is a switch and takes no value. Leave the value out"),
+        (["stats", PACK, "--seq-len", "0"],
+         "--seq-len: is too small (expected at least 1, found 0). Choose a larger number"),
+        (["check", PACK, "-j", "2000"],
+         "--jobs: is out of range (expected 1 to 1,024, found 2,000). Choose a number in it"),
+        (["check", PACK, "--output-format", "xml"],
+         "--output-format: unknown value 'xml' (expected text, json or github). Choose one of them"),
+        (["completion", "bsh"], "SHELL: unknown value 'bsh' (expected bash, zsh or fish). Did you mean bash?"),
+        (["convert", PACK, "o.pbin", "--task", "3"],
+         "--task: '3' is not of the form I/N. Write 0/8 for the first of eight tasks"),
+        (["browse", PACK, "--size", "3"],
+         "--size: is not a size (expected 20x5 to 500x200, found '3'). Write COLUMNSxLINES, as 160x48"),
+        (["check", PACK, "--ignore-order"], "--ignore-order has no effect without --against CORPUS. Add --against"),
+        (["nonsense"], f"no command 'nonsense'. The commands are {', '.join(COMMANDS)}"),
+    ],
+)  # fmt: skip
+def test_a_usage_error_is_one_sentence_and_one_remedy(words, said):
+    assert run(*words, check=2).stderr == f"tokfmt: error: {said}\n"

@@ -1,0 +1,80 @@
+"""Word usage errors: what is wrong, what the command expects, and one remedy.
+
+click words its errors in several ways and without a remedy. This module renders each of its exceptions in one sentence.
+An error that a command raises with its own text is printed as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import click
+
+
+def usage_line(error: click.ClickException, words: Sequence[str]) -> str:
+    """Return the message of a usage error as one line.
+
+    Args:
+        error: An error that click or a command raised.
+        words: The command line without the program. If it names a file that looks like an option, the remedy says so.
+    """
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    if ctx is None:
+        return error.format_message()
+    if isinstance(error, click.NoSuchOption):
+        return f"{ctx.command_path} has no option {error.option_name}. {_other_option(ctx, error.option_name, words)}"
+    if isinstance(error, click.BadOptionUsage):
+        return _without_value(ctx, error.option_name)
+    if isinstance(error, click.MissingParameter):
+        return missing(ctx, _name(error))
+    if isinstance(error, click.BadParameter):
+        return f"{_name(error)}: {error.message}"
+    return error.format_message()
+
+
+def missing(ctx: click.Context, argument: str) -> str:
+    """Return the message for an argument that the command line does not have."""
+    return f"{argument} is missing (expected {_usage(ctx)}). Run {ctx.command_path} --help for examples"
+
+
+def surplus(ctx: click.Context, argument: str) -> str:
+    """Return the message for an argument that the command does not take."""
+    return f"{ctx.command_path} takes no argument {argument!r} (expected {_usage(ctx)}). Leave it out"
+
+
+def _usage(ctx: click.Context) -> str:
+    return " ".join((ctx.command_path, *ctx.command.collect_usage_pieces(ctx)))
+
+
+def _name(error: click.BadParameter) -> str:
+    """Return the longest name of an option, or the name of an argument as the usage shows it."""
+    param = error.param
+    if isinstance(error.param_hint, str):
+        return error.param_hint
+    if isinstance(param, click.Option):
+        return max(param.opts, key=len)
+    if isinstance(param, click.Argument) and isinstance(param.type, click.Choice):
+        return str(param.name).upper()  # the usage shows its words instead of a name
+    return param.human_readable_name if param is not None else "an argument"
+
+
+def _other_option(ctx: click.Context, name: str, words: Sequence[str]) -> str:
+    """Return the remedy for an unknown option: the file of that name, the option that was meant, or the help."""
+    file = next((word for word in words if word.startswith("-") and os.path.lexists(word)), None)
+    if file is not None:
+        return f"A file of that name is ./{file}"
+    from tokfmt.core.options import nearest
+
+    known = {option.lstrip("-"): option for param in ctx.command.get_params(ctx) for option in param.opts}
+    near = nearest(name.lstrip("-"), known)  # without the dashes, which every option has
+    return f"Did you mean {known[near]}?" if near else f"Run {ctx.command_path} --help for its options"
+
+
+def _without_value(ctx: click.Context, name: str) -> str:
+    """Return the message for an option without its value, or for a flag with one."""
+    option = next((param for param in ctx.command.get_params(ctx) if name in param.opts), None)
+    if isinstance(option, click.Option) and option.is_flag:
+        return f"{name}: is a switch and takes no value. Leave the value out"
+    metavar = option.make_metavar(ctx) if option is not None else "VALUE"
+    return f"{name}: its value is missing (expected {name} {metavar}). Add the value"
