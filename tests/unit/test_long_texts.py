@@ -157,7 +157,9 @@ def test_a_long_text_of_a_small_file_is_refused(tmp_path, name, content, where):
     (tmp_path / name).write_bytes(gzip.compress((content % (" " * 2 * LONGEST)).encode()))
     with pytest.raises(UnsafeError, match=where) as refused:
         tokfmt.convert(tmp_path / name, tmp_path / "o.pbin", tokenizer=TOKENIZER, eos=4095, jobs=1)
-    assert "may fill 0.1 GB of memory (a longer text is accepted of a file with a byte for each 8" in str(refused.value)
+    assert "may fill 0.1 GB of memory (a longer text is accepted if its file has a byte for each 8" in str(
+        refused.value
+    )
     assert str(refused.value).endswith("Split the text, leave it out, or decompress its file")
     assert not (tmp_path / "o.pbin").exists()
 

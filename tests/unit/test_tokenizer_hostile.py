@@ -38,7 +38,7 @@ def test_a_file_of_gigabytes_is_not_read(tmp_path, name):
     saved(tmp_path, made())
     (tmp_path / name).touch()
     os.truncate(tmp_path / name, 3 << 30)
-    with pytest.raises(UnsafeError, match=f"{name}: is too large for a file of a tokenizer"):
+    with pytest.raises(UnsafeError, match=f"{name}: is too large for a tokenizer file"):
         load_tokenizer(str(tmp_path))
 
 
@@ -93,7 +93,7 @@ def test_a_panic_while_decoding(tmp_path):
     decoder = load_tokenizer(
         saved(tmp_path, made(decoder=decoders.Sequence([decoders.Fuse(), decoders.Replace(Regex(ENDLESS), "x")])))
     ).decoder()
-    with pytest.raises(EngineError, match="decode the ids that begin 0, 0"):
+    with pytest.raises(EngineError, match="decode the IDs that begin 0, 0"):
         decoder.decode([0] * 60 + [1])
 
 

@@ -1,1 +1,1 @@
-"""Steps for the pipelines of other tools. Nothing else of tokfmt imports them, nor do they come with it."""
+"""Steps for the pipelines of other tools. tokfmt neither imports nor installs these tools."""

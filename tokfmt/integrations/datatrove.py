@@ -1,4 +1,4 @@
-"""Steps of datatrove pipelines: any tokfmt source as documents, and documents as a dataset of any format.
+"""Steps for datatrove pipelines: read any tokfmt source as documents, and write documents as a dataset of any format.
 
     from datatrove.executor import LocalPipelineExecutor
     from tokfmt.integrations.datatrove import TokfmtReader, TokfmtWriter, finish
@@ -6,10 +6,11 @@
     LocalPipelineExecutor([TokfmtReader("mix.toml"), ..., TokfmtWriter("corpus.pbin")], tasks=8).run()
     finish("corpus.pbin", tokenizer="gpt2")
 
-Task r of n reads the r-th part of a source's order, and `finish` puts what tasks wrote together in the order of tasks.
-So documents that no step moves stay in the order of their source, however many tasks there are and however they end.
+Task r of n reads the r-th share of the order of a source, and `finish` joins the outputs in the order of the tasks.
+Documents that no step moves therefore keep the order of their source, whatever the number of tasks and the order in
+which they end.
 
-Needs datatrove, which is no dependency of tokfmt.
+This module needs datatrove, which is not a dependency of tokfmt.
 """
 
 from __future__ import annotations
@@ -56,15 +57,15 @@ if TYPE_CHECKING:
 
 PathLike = str | os.PathLike[str]
 
-_BLOCK = 1 << 20  # bytes of records, the same for any number of tasks: ids of documents depend on it
+_BLOCK = 1 << 20  # bytes of records; constant, because the IDs of documents depend on it
 _SEQUENCES = 1 << 10
 _NAMED = 5
-_FILES = 20_000  # that a manifest names
+_FILES = 20_000  # limit of source files in a manifest
 _PART = re.compile(r"(\d{5,})-of-(\d{5,})\.jsonl")
 
 
 class _Records(NamedTuple):
-    """What one task reads at a time: a block of records, with their `fields` if those can be had."""
+    """A block of records, which one task reads at a time."""
 
     path: str
     source: str | None
@@ -73,7 +74,7 @@ class _Records(NamedTuple):
     format: str
 
     def file(self, number: int) -> str:
-        """The file of a record of the block; of a text file that is one record a block holds several."""
+        """Return the file of a record of the block. If each file is one record, a block covers several files."""
         if not isinstance(self.reader, LocatedRecords):
             return self.path
         files = self.reader.files
@@ -81,7 +82,7 @@ class _Records(NamedTuple):
 
 
 class _Sequences(NamedTuple):
-    """What one task reads at a time: some sequences, by their numbers."""
+    """An interval of sequences, which one task reads at a time."""
 
     path: str
     source: str | None
@@ -89,7 +90,7 @@ class _Sequences(NamedTuple):
     numbers: range
 
     def file(self, number: int) -> str:
-        """The dataset of a sequence."""
+        """Return the dataset of a sequence."""
         del number
         return self.path
 
@@ -97,16 +98,18 @@ class _Sequences(NamedTuple):
 _Piece = _Records | _Sequences
 
 
-class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependency
-    """Documents of whatever tokfmt opens: texts as they are, ids decoded.
+class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a dependency
+    """Read any dataset that tokfmt opens as documents: text unchanged, token IDs decoded.
 
-    A recipe with text gives the records of its sources in the order of its file, as they stand there: neither filtered
-    nor drawn, compared nor shuffled; `metadata["recipe_source"]` is the name of their source in the recipe. Any other
-    recipe gives what it gives to every command.
+    A recipe of text yields the records of its sources in the order of its file, unchanged: not filtered, drawn,
+        compared or
+    shuffled. `metadata["recipe_source"]` is the name of the source in the recipe. Any other recipe yields its
+    sequences.
 
-    A task takes whole blocks: about a mebibyte of lines or rows, a compressed file, 1,024 sequences. Other fields of
-    JSON lines, and other columns of Parquet and Arrow, become the id and metadata, as with datatrove's own readers;
-    documents without one get an id of file and place that does not depend on the number of tasks.
+    A task reads whole blocks: about 1 MiB of lines or rows, one compressed file, or 1,024 sequences. Other fields of
+        JSON
+    lines, and other columns of Parquet and Arrow, become the ID and the metadata, as in datatrove's readers. A document
+    without an ID gets one of file and position that does not depend on the number of tasks.
     """
 
     name = "tokfmt"
@@ -125,18 +128,23 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependen
         recursive: bool = False,
         **reading: Any,
     ) -> None:
-        """Say what to read; nothing is opened before a task runs.
+        """Store the settings. Nothing is opened before a task runs.
 
         Args:
-            paths: Files, directories and patterns, one after the other.
-            format, options, text_field, split, eos, recursive: How to read them, as for `tokfmt.convert`.
-            tokenizer: Decodes ids; not needed for text. A recipe with text names its own.
-            allow_loss: What may be given up, by name; "invalid-utf8" writes U+FFFD where ids are no text.
-            reading: Of datatrove's readers: `limit` and `skip` for each task, `adapter`, `text_key`, `id_key`,
+            paths: Files, directories and patterns, in order.
+            format: Format of the sources (default: detected from content).
+            options: Options of the source format.
+            tokenizer: Tokenizer that decodes IDs; text needs none. A recipe of text names its own.
+            text_field: Field of the text in a record, as a dotted path.
+            split: Split to read.
+            eos: Separator ID, or "none".
+            allow_loss: Losses to accept, by name. "invalid-utf8" writes U+FFFD for IDs that are not text.
+            recursive: Read the directories below a directory too.
+            reading: Arguments of datatrove's readers: `limit` and `skip` per task, `adapter`, `text_key`, `id_key`,
                 `default_metadata`.
         """
         super().__init__(**reading)
-        self.paths = [os.path.abspath(path) for path in several(paths)]  # tasks may run elsewhere
+        self.paths = [os.path.abspath(path) for path in several(paths)]  # tasks may run in other directories
         self.format, self.options, self.tokenizer = format, given_options(options), tokenizer
         self.text_field, self.split, self.eos = text_field, split, eos
         self.allow_loss, self.recursive = sorted(check_losses(allow_loss)), recursive
@@ -144,10 +152,15 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependen
     def run(
         self, data: Iterable[Document] | None = None, rank: int = 0, world_size: int = 1
     ) -> Generator[Document, None, None]:
-        """The documents of one task, behind those of steps before this one.
+        """Yield the documents of earlier steps, then those of one task.
+
+        Args:
+            data: Documents of earlier steps.
+            rank: Number of the task, from 0.
+            world_size: Number of tasks.
 
         Raises:
-            TokfmtError: The source cannot be read, or holds ids and there is no tokenizer.
+            TokfmtError: The source cannot be read, or holds token IDs and no tokenizer is given.
         """
         if data:
             yield from data
@@ -173,7 +186,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependen
                 for k, (number, fields) in enumerate(self._records(piece, decoder)):
                     path = piece.file(k)
                     document = self.get_document_from_dict(fields, path, number)
-                    if document is None:  # datatrove's own rule for those without text; it has said so
+                    if document is None:  # datatrove skips records without text, and logs them
                         self.stat_update("empty")
                         continue
                     document.id = str(document.id)
@@ -187,7 +200,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependen
                 source.reader.close()
 
     def _records(self, piece: _Piece, decoder: Decoder | None) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Where each record of a piece is, in a word, and what it holds."""
+        """Yield the ID and the fields of each record of a piece."""
         if isinstance(piece, _Records) and piece.reader.info.kind == "text":
             reader, block = piece.reader, piece.block
             name = f"{block.file}-{block.start}"
@@ -201,7 +214,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependen
             yield from ((f"{name}-{k}", fields) for k, fields in enumerate(found))
             return
         if decoder is None:
-            raise OptionError(f"{printable(piece.path)}: holds ids; give tokenizer= to read it as documents")
+            raise OptionError(f"{printable(piece.path)}: holds token IDs. Give tokenizer= to decode them")
         if isinstance(piece, _Records):
             name, first, found_ids = f"{piece.block.file}-{piece.block.start}-", 0, piece.reader.ids(piece.block)
             ragged: Iterator[Ragged] = (batch.ragged for batch in found_ids if batch.ragged is not None)
@@ -213,7 +226,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is no dependen
 
 
 def _pieces(source: Source) -> Iterator[_Piece]:
-    """A source in pieces that tasks share, in order."""
+    """Yield the pieces of a source in order; the tasks share them."""
     if not isinstance(source.reader, TextRecipe):
         yield from _pieces_of(source.reader, str(source.paths[0]), None, source.format.name, (0, None))
         return
@@ -237,7 +250,7 @@ def _pieces_of(
 
 
 def _with_text(record: Any, field: str, key: str) -> dict[str, Any]:
-    """A record of JSON whose text is at a dotted path, as one that has it under `key`."""
+    """Return a JSON record with the text at a dotted path moved to `key`."""
     *above, name = field.split(".")
     holder = record
     for word in above:
@@ -246,23 +259,24 @@ def _with_text(record: Any, field: str, key: str) -> dict[str, Any]:
     return {**record, key: text}
 
 
-class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is no dependency
-    """Documents for a dataset: each task writes a part beside it, and `finish` makes the dataset of all parts.
+class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is not a dependency
+    """Write documents for a dataset: each task writes a part next to it, and `finish` makes the dataset of all parts.
 
-    A part is JSON lines (`text`, `id`, `metadata`; with a tokenizer `input_ids`, so that tasks share that work) and
-    appears whole when its task ends; a task that runs again replaces its own. Documents go on to the next step.
+    A part is JSON lines with `text`, `id` and `metadata`, or with `input_ids` if a tokenizer is given, so that the
+    tasks share its work. It is complete, or not written. A repeated task replaces its part. The next step gets the
+    documents.
     """
 
     name = "tokfmt"
     type = "💽 - WRITER"
 
     def __init__(self, destination: PathLike, tokenizer: str | None = None, **encoding: Any) -> None:
-        """Say where to; nothing is made before a task runs.
+        """Store the settings. Nothing is written before a task runs.
 
         Args:
-            destination: As `finish` is given it. Parts are in `DESTINATION.parts`, which all tasks must see.
-            tokenizer: Each task tokenises its own documents; None: `finish` does, or keeps text.
-            encoding: Then, as for `tokfmt.convert`: `special_tokens`, `engine`, `eos`.
+            destination: The destination of `finish`. Parts are in `DESTINATION.parts`, which all tasks must reach.
+            tokenizer: Tokenizer of each task; None: `finish` tokenizes, or keeps text.
+            encoding: With a tokenizer, arguments of `tokfmt.convert`: `special_tokens`, `engine`, `eos`.
         """
         super().__init__()
         self.destination, self.tokenizer, self.encoding = os.path.abspath(destination), tokenizer, encoding
@@ -270,10 +284,15 @@ class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is no depend
     def run(
         self, data: Iterable[Document] | None, rank: int = 0, world_size: int = 1
     ) -> Generator[Document, None, None]:
-        """Write the part of one task.
+        """Write the part of one task, and yield its documents.
+
+        Args:
+            data: Documents of earlier steps.
+            rank: Number of the task, from 0.
+            world_size: Number of tasks.
 
         Raises:
-            ConversionError: It cannot be written, or a document holds what JSON lines cannot.
+            ConversionError: The part cannot be written, or JSON cannot hold a document.
         """
         home = _parts_of(self.destination)
         with writing(home):
@@ -300,13 +319,13 @@ class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is no depend
                 )  # fmt: skip
 
     def _write_files(self, part: Path, files: list[str | None]) -> None:
-        """Say where the documents of a part come from, as far as they tell; of very many files nobody would."""
+        """Write the files that the documents of a part come from; [null] if there are more than 20,000."""
         with writing(part):
             write_whole(_files_of(part), json.dumps(files if len(files) <= _FILES else [None]).encode())
 
     def _write(self, document: Document, file: BinaryIO) -> None:
         line = _line(document)
-        try:  # for each document: without the cost of `writing`
+        try:  # `writing` would cost too much per document
             file.write(line)
         except OSError as error:
             raise write_error(_parts_of(self.destination), error) from error
@@ -315,11 +334,11 @@ class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is no depend
 
 def _line(document: Document) -> bytes:
     if document.media:
-        raise ConversionError(f"document {printable(document.id)}: has media, and token datasets hold text alone")
+        raise ConversionError(f"document {printable(document.id)}: has media, but token datasets hold only text")
     record = {"text": document.text, "id": document.id, "metadata": document.metadata}
     try:
         return msgspec.json.encode(record) + b"\n"
-    except (TypeError, ValueError, OverflowError) as error:  # an object of Python; half of a surrogate pair
+    except (TypeError, ValueError, OverflowError) as error:  # a Python object, or half of a surrogate pair
         raise ConversionError(f"document {printable(document.id)}: cannot be written as JSON: {error}") from error
 
 
@@ -329,20 +348,20 @@ def _parts_of(destination: PathLike) -> Path:
 
 
 def finish(destination: PathLike, **converting: Any) -> Conversion:
-    """Make the dataset of what all tasks of a `TokfmtWriter` have written; whole or not at all.
+    """Make the dataset of the parts that all tasks of a `TokfmtWriter` wrote. It is complete, or not written.
 
-    Parts are read in the order of tasks, and removed once the dataset is there. It is the one that `tokfmt convert`
-    makes of their texts in this order. Its sources are the files that documents came from, by their `file_path`; the
-    parts, where a document has none.
+    The parts are read in the order of the tasks, and removed when the dataset is complete. The dataset is that of
+    `tokfmt convert` for their texts in this order. Its sources in the manifest are the `file_path` of all documents, or
+    the parts if a document has no `file_path`.
 
     Args:
-        destination: As the writer was given it.
-        converting: As for `tokfmt.convert`: `tokenizer`, `to_format`, `to_options`, `seq_len`, `shuffle` ...
-            Metadata stays in JSON lines alone.
+        destination: The destination of the writer.
+        converting: Arguments of `tokfmt.convert`: `tokenizer`, `to_format`, `to_options`, `seq_len`, `shuffle` and
+            others. Only JSON lines keep metadata.
 
     Raises:
-        ConversionError: Parts are missing (they are named), or of runs with different numbers of tasks.
-        TokfmtError: As for `tokfmt.convert`. The parts stay.
+        ConversionError: Parts are missing, or belong to runs with different numbers of tasks.
+        TokfmtError: See `tokfmt.convert`. The parts stay.
     """
     home = _parts_of(destination)
     parts = _all_parts(home)
@@ -352,45 +371,48 @@ def finish(destination: PathLike, **converting: Any) -> Conversion:
             done = _with_sources(done, files)
         for part in parts:
             part.unlink()
-            for beside in (manifest_path(part), _files_of(part)):
-                beside.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # somebody keeps something of his own there
+            for companion in (manifest_path(part), _files_of(part)):
+                companion.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the directory holds other files
             home.rmdir()
     return done
 
 
 def _files_of(part: Path) -> Path:
-    """Where stands which files the documents of a part come from."""
+    """Return the path of the list of files that the documents of a part come from."""
     return part.with_suffix(".files.json")
 
 
 def _files(parts: Sequence[Path]) -> list[str]:
-    """The files that all documents come from, in order; none where that is not known of each of them."""
+    """Return the files that all documents come from, in order; [] if the file of any document is unknown."""
     found = dict[str | None, None]()
     for part in parts:
-        beside = _files_of(part)
-        found |= dict.fromkeys(json.loads(beside.read_bytes()) if beside.exists() else [None])
+        companion = _files_of(part)
+        found |= dict.fromkeys(json.loads(companion.read_bytes()) if companion.exists() else [None])
     return [] if None in found or len(found) > _FILES else [file for file in found if file is not None]
 
 
 def _with_sources(done: Conversion, files: Sequence[str]) -> Conversion:
-    """The same with other sources than the parts, in its manifests too; of files elsewhere no size is known."""
+    """Replace the parts by the files of origin as the sources of a result, and in its manifests.
+
+    The size of a file that is not on this machine is null.
+    """
     for destination in {str(split["destination"]) for split in done.splits.values()} or {done.destination}:
-        said = read_manifest(Path(destination))
-        if said.content:
+        manifest = read_manifest(Path(destination))
+        if manifest.content:
             nothing = {"bytes": None, "files": 1, "xxh3_128": None}
             facts = (extent([Path(file)]) if os.path.isfile(file) else nothing for file in files)
             sources = [{"path": file, "format": None, **one} for file, one in zip(files, facts, strict=True)]
-            content = {**said.content, "sources": sources}
-            write_whole(said.path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+            content = {**manifest.content, "sources": sources}
+            write_whole(manifest.path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
     return replace(done, sources=[{"path": file, "format": None} for file in files])
 
 
 def _all_parts(home: Path) -> list[Path]:
-    """The parts of all tasks, in order.
+    """Return the parts of all tasks in order.
 
     Raises:
-        ConversionError: It is not one part of each.
+        ConversionError: A part is missing, or parts belong to different runs.
     """
     names = names_in(home) if home.is_dir() else []
     found = sorted((int(m[2]), int(m[1])) for m in map(_PART.fullmatch, names) if m)
@@ -398,14 +420,15 @@ def _all_parts(home: Path) -> list[Path]:
         raise ConversionError(f"{printable(home)}: holds no parts. Run a pipeline with a TokfmtWriter first")
     worlds = sorted({world for world, _ in found})
     if len(worlds) > 1:
-        told = " and ".join(f"{world:,}" for world in worlds)
-        raise ConversionError(f"{printable(home)}: holds parts of runs of {told} tasks. Remove those of the old run")
+        counts = " and ".join(f"{world:,}" for world in worlds)
+        raise ConversionError(f"{printable(home)}: holds parts of runs of {counts} tasks. Remove those of the old run")
     world = worlds[0]
     missing = sorted(set(range(world)) - {rank for _, rank in found})
     if missing:
-        told = ", ".join(map(str, missing[:_NAMED])) + (" ..." if len(missing) > _NAMED else "")
+        listed = ", ".join(map(str, missing[:_NAMED])) + (" ..." if len(missing) > _NAMED else "")
         raise ConversionError(
-            f"{printable(home)}: the parts of {len(missing):,} of {world:,} tasks are missing ({told}). Run these first"
+            f"{printable(home)}: the parts of {len(missing):,} of {world:,} tasks are missing ({listed}). "
+            "Run these tasks first"
         )
     return [home / _part(rank, world) for rank in range(world)]
 

@@ -1,1 +1,1 @@
-"""From text to tokens and back: the tokenizer seam, ingestion into scratch shards."""
+"""Text to token IDs and back: tokenizers, engines, filters, and the ingestion of records."""

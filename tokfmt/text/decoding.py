@@ -1,9 +1,10 @@
-"""Ids back to text, exactly; and what a tokenizer.json says of its tokens, its decoder and the bytes they stand for.
+"""Decode token IDs to text exactly, and read the vocabulary and the decoder of a tokenizer.json.
 
-A byte-level vocabulary (GPT-2, Llama 3, Qwen ...) is a table of byte strings: a sequence is their concatenation, and
-its text is that, read as UTF-8. Any other vocabulary is decoded by `tokenizers`, with nothing skipped and nothing
-cleaned up. Neither guesses: an id without a token and bytes that are no UTF-8 are errors, unless `lenient`, which is
-for display and for `--allow-loss invalid-utf8`: bytes that are no UTF-8 become U+FFFD, an id without a token ⟨id⟩.
+A byte-level vocabulary (GPT-2, Llama 3, Qwen) maps each ID to bytes. The text of a sequence is the concatenation of its
+bytes, read as UTF-8. `tokenizers` decodes any other vocabulary, with all special tokens and without cleaning.
+
+An ID without a token and bytes that are not UTF-8 are errors. With `lenient`, for display and for `--allow-loss
+invalid-utf8`, bytes that are not UTF-8 become U+FFFD, and an ID without a token becomes ⟨id⟩.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from tokfmt.core.text_format import printable
 T = TypeVar("T")
 
 _MOST_IDS = 1 << 24
-"""Four times more than any tokenizer in use has. Some of what is done with a vocabulary takes 8 bytes an id."""
+"""Limit of the vocabulary size, four times the largest in use. Some steps take 8 bytes per ID."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A tokenizer.json; equal by digest.
+    """A tokenizer.json. Two are equal if their digests are.
 
     Attributes:
-        json: uint8[bytes]; an array, so that it travels to worker processes once.
-        digest: Of the file it came from, xxh3_128.
+        json: uint8[bytes]. Worker processes receive an array only once.
+        digest: The xxh3_128 of the file.
     """
 
     json: NDArray[np.uint8] = field(compare=False, repr=False)
@@ -46,17 +47,17 @@ class Content:
 
 
 class EngineError(TokfmtError):
-    """A tokenizer library failed on a text, or on ids, that it should take: an absurd pattern, a bug."""
+    """A tokenizer library fails on valid text or IDs, because of a bug or an absurd pattern in the tokenizer."""
 
     def __init__(self, doing: str, why: str) -> None:
         self.doing, self.why = doing, why
-        super().__init__(f"the tokenizer fails to {doing}: {why}. Is it the tokenizer that such text was made for?")
+        super().__init__(f"the tokenizer fails to {doing}: {why}. Check that the tokenizer fits this text")
 
 
 def guarded(call: Callable[[], T], worded: Callable[[str], Exception]) -> T:
-    """Call into a tokenizer library; whatever it raises becomes `worded(its first line)`.
+    """Call a tokenizer library, and raise `worded(first line of the error)` for any error.
 
-    A panic of Rust code arrives as a BaseException that no `except Exception` sees.
+    A panic of Rust code is a BaseException, which `except Exception` does not catch. A MemoryError is raised as it is.
     """
     try:
         return call()
@@ -70,13 +71,14 @@ def guarded(call: Callable[[], T], worded: Callable[[str], Exception]) -> T:
 
 
 def expansion_of(tokenizer: Any) -> tuple[int, str]:
-    """How many times longer the steps of a `tokenizers.Tokenizer` can make what goes through them, and which steps.
+    """Return how many times longer the steps of a `tokenizers.Tokenizer` can make text, and which steps.
 
-    What Unicode itself does (decomposing, lower case) is bounded and does not add up; what a file says, multiplies.
+    The growth from Unicode itself (decomposition, lower case) is bounded and not counted. The factors of the steps that
+    the file defines are multiplied.
 
     Returns:
-        The larger of the factors, in characters, of encoding (normalizer and pre-tokenizer) and decoding; its steps'
-        name: "normalizers" or "decoders".
+        The larger of two factors in characters, that of encoding (normalizer and pre-tokenizer) and that of decoding,
+        with the name of its steps: "normalizers" or "decoders".
     """
     encoding = _factor(_state(tokenizer.normalizer)) * _factor(_state(tokenizer.pre_tokenizer))
     return max((encoding, "normalizers"), (_factor(_state(tokenizer.decoder)), "decoders"))
@@ -87,7 +89,7 @@ def _state(part: Any) -> Any:
 
 
 def _factor(part: Any) -> int:
-    """Of one step, or of all in a list."""
+    """Return the factor of one step, or the product of a list of steps."""
     if isinstance(part, list):
         return prod(map(_factor, part))
     if not isinstance(part, dict):
@@ -99,7 +101,7 @@ def _factor(part: Any) -> int:
         return max(1, -(-content // len(literal))) if literal else 1 + content  # a pattern may match between characters
     if kind == "Prepend":
         return 1 + len(part.get("prepend", ""))
-    if kind in ("Metaspace", "ByteLevel"):  # one more at the start; two characters for a byte beyond ASCII
+    if kind in ("Metaspace", "ByteLevel"):  # adds one at the start, or spells a byte beyond ASCII in two characters
         return 2
     if kind == "Precompiled":
         table = b64decode(part.get("precompiled_charsmap") or "")
@@ -109,10 +111,10 @@ def _factor(part: Any) -> int:
 
 
 def plain_tokenizer(source: bytes) -> Any:
-    """A `tokenizers.Tokenizer` from a tokenizer.json, without its padding and truncation.
+    """Return the `tokenizers.Tokenizer` of a tokenizer.json, without its padding and truncation.
 
     Raises:
-        ValueError: It is not one. A panic of the library is possible too; see `guarded`.
+        ValueError: The source is not a tokenizer.json. The library may panic as well; see `guarded`.
     """
     from tokenizers import Tokenizer
 
@@ -123,35 +125,35 @@ def plain_tokenizer(source: bytes) -> Any:
 
 
 def without_dropout(source: bytes) -> tuple[bytes, Any]:
-    """A tokenizer.json by which the ids of a text are always the same, and its `plain_tokenizer`.
+    """Return a tokenizer.json without dropout, so that a text always has the same IDs, and its `plain_tokenizer`.
 
     Raises:
-        ValueError: It is not one.
+        ValueError: The source is not a tokenizer.json.
     """
     tokenizer = plain_tokenizer(source)
     if getattr(tokenizer.model, "dropout", None) is None:
         return source, tokenizer
-    vocabulary_of(tokenizer)  # only for its check: writing steps through every number up to the largest id
+    vocabulary_of(tokenizer)  # only for its check: `to_str` steps through every number up to the largest ID
     tokenizer.model.dropout = None
     return tokenizer.to_str().encode(), tokenizer
 
 
 def vocabulary_of(tokenizer: Any) -> dict[int, str]:
-    """Id to token of a `tokenizers.Tokenizer`, added tokens by their content.
+    """Return the tokens of a `tokenizers.Tokenizer` by ID; an added token is its content.
 
     Raises:
-        ConversionError: It has an id that no vocabulary has.
+        ConversionError: The largest ID is beyond the limit of 2^24.
     """
     found = {token: text for text, token in tokenizer.get_vocab(with_added_tokens=True).items()}
     found.update({token: added.content for token, added in tokenizer.get_added_tokens_decoder().items()})
     top = max(found, default=0)
     if top >= _MOST_IDS:
-        raise ConversionError(f"the tokenizer's vocabulary has the id {top:,}; at most {_MOST_IDS - 1:,} is supported")
+        raise ConversionError(f"the tokenizer's vocabulary has the ID {top:,} (expected at most {_MOST_IDS - 1:,})")
     return found
 
 
 def decoder_kinds(tokenizer: Any) -> set[str]:
-    """The types of a tokenizer's decoder and of what it is made of, e.g. {"ByteFallback", "Fuse", "Replace"}."""
+    """Return the types of the decoders in a tokenizer, such as {"ByteFallback", "Fuse", "Replace"}."""
     return _kinds(_state(tokenizer.decoder)) - {"Sequence"}
 
 
@@ -164,10 +166,10 @@ def _kinds(part: Any) -> set[str]:
 
 
 def byte_table(tokenizer: Any) -> dict[int, bytes]:
-    """Bytes of each id of a byte-level `tokenizers.Tokenizer`.
+    """Return the bytes of each ID of a byte-level `tokenizers.Tokenizer`.
 
-    Byte-level vocabularies spell each byte as a visible character. A token with any other character stands for its own
-    UTF-8; so does an added token, unless the model has it too.
+    A byte-level vocabulary spells each byte as a visible character. A token with any other character means its own
+    UTF-8 bytes, and so does an added token that the model does not have.
     """
     spelled = _spelling()
     own = set(tokenizer.get_vocab(with_added_tokens=False).values())
@@ -185,10 +187,10 @@ def _bytes_of(text: str, spelled: Mapping[int, int | str]) -> bytes:
 
 
 def _spelling() -> dict[int, int | str]:
-    """Character to byte, for `str.translate`.
+    """Return the byte of each character, for `str.translate`.
 
-    Bytes that are visible in Latin-1 spell themselves; the others, in order, are U+0100, U+0101, ... A character below
-    256 that spells nothing goes to one that Latin-1 cannot have, so that `_bytes_of` notices.
+    Bytes that are visible in Latin-1 spell themselves. The others are spelled U+0100, U+0101 and so on, in order. A
+    character below 256 that spells no byte maps to U+FFFF, which Latin-1 lacks, so `_bytes_of` detects it.
     """
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in visible]
@@ -196,53 +198,55 @@ def _spelling() -> dict[int, int | str]:
 
 
 class DecodeError(ConversionError):
-    """Ids that are no text.
+    """IDs that cannot be decoded to text.
 
     Attributes:
-        position: Of the token in its sequence. token: Its id. found: Its bytes, when they are the trouble.
+        position: Position of the token in its sequence.
+        token: Its ID.
+        found: Its bytes in hexadecimal if they are not UTF-8, else "".
     """
 
     def __init__(self, position: int, token: int, why: str, found: bytes = b"") -> None:
         self.position, self.token, self.found = position, token, found.hex(" ")
-        super().__init__(f"token {position:,} of the sequence (id {token:,}) {why}")
+        super().__init__(f"token {position:,} of the sequence (ID {token:,}) {why}")
 
     @staticmethod
     def unknown(position: int, token: int, size: int) -> DecodeError:
-        """An id without a token, in a vocabulary of `size`."""
-        remedy = "Is it the tokenizer that the dataset was made with?"
+        """Return the error for an ID without a token in a vocabulary of `size` tokens."""
+        remedy = "Give the tokenizer that the dataset was made with"
         return DecodeError(position, token, f"is not in the tokenizer's vocabulary of {size:,} tokens. {remedy}")
 
     @staticmethod
     def not_utf8(position: int, token: int, found: bytes) -> DecodeError:
-        """A token at which the bytes stop being UTF-8."""
+        """Return the error for the token at which the bytes are no longer UTF-8."""
         remedy = f"{allowing('invalid-utf8')} writes U+FFFD in their place"
         why = f"gives bytes that are not UTF-8 here ({found.hex(' ')}). {remedy}"
         return DecodeError(position, token, why, found)
 
 
 class TextDecoder(Decoder, Protocol):
-    """A `Decoder` that also tells tokens apart; `decode` raises DecodeError. Threads may share it."""
+    """A `Decoder` that also decodes tokens one by one. `decode` raises DecodeError. Threads can share it."""
 
     def pieces(self, tokens: Sequence[int] | NDArray[np.integer]) -> list[bytes | str]:
-        """What each token stands for by itself: bytes where it is bytes, else a string. Never raises."""
+        """Return each token by itself: bytes if the vocabulary has bytes for it, else a string. Never raises."""
 
 
 def marker(token: int) -> str:
-    """How an id without a token is shown."""
+    """Return the display of an ID without a token."""
     return f"⟨{token}⟩"
 
 
 class ByteLevelDecoder:
-    """Decodes by a table of bytes.
+    """Decode with a table of bytes.
 
     Args:
-        table: Bytes of each id; ids may be missing.
-        lenient: Show what is no text instead of raising.
+        table: The bytes of each ID; IDs can be missing.
+        lenient: Replace bytes and IDs that are not text instead of raising.
     """
 
     def __init__(self, table: Mapping[int, bytes], *, lenient: bool = False) -> None:
         size = max(table, default=-1) + 1
-        # arrays travel to worker processes once, and fast
+        # worker processes receive arrays once, and fast
         self._lengths = np.full(size, -1, np.int32)
         self._lengths[list(table)] = [len(entry) for entry in table.values()]
         self._blob = np.frombuffer(b"".join(table[token] for token in sorted(table)), np.uint8)
@@ -254,7 +258,7 @@ class ByteLevelDecoder:
         try:
             data = b"".join(map(self._table().__getitem__, ids))  # type: ignore[arg-type]
             negative = min(ids, default=0) < 0
-        except (IndexError, TypeError):  # beyond the table, or None in it
+        except (IndexError, TypeError):  # an ID beyond the table, or one without bytes
             negative = True
         if negative:
             data = self._with_unknown(ids)
@@ -290,11 +294,11 @@ class ByteLevelDecoder:
 
 
 class VocabularyDecoder:
-    """Decodes by `tokenizers`, for everything that is not byte-level.
+    """Decode with `tokenizers`, for every vocabulary that is not byte-level.
 
     Args:
         content: The tokenizer.
-        lenient: Show what is no text instead of raising.
+        lenient: Replace bytes and IDs that are not text instead of raising.
     """
 
     def __init__(self, content: Content, *, lenient: bool = False) -> None:
@@ -328,7 +332,7 @@ class VocabularyDecoder:
 
 
 class _Vocabulary:
-    """A loaded tokenizer and what its decoding needs: how ids are spelled, which stand for a single byte."""
+    """A loaded tokenizer, with the spelling of each ID and the IDs of single bytes."""
 
     def __init__(self, tokenizer: Any) -> None:
         self.tokenizer = tokenizer
@@ -343,11 +347,11 @@ class _Vocabulary:
         self.spelled = {token: text if token in added else text.replace("▁", " ") for token, text in vocabulary.items()}
 
     def decoded(self, ids: list[int]) -> str:
-        """The text of ids that all have a token."""
+        """Return the text of IDs that all have a token."""
         begins = ", ".join(map(str, ids[:8]))
         return guarded(
             lambda: str(self.tokenizer.decode(ids, skip_special_tokens=False)),
-            lambda why: EngineError(f"decode the ids that begin {begins}", why),
+            lambda why: EngineError(f"decode the IDs that begin {begins}", why),
         )
 
     def piece(self, token: int) -> bytes | str:
@@ -357,7 +361,7 @@ class _Vocabulary:
 
 
 def _around_unknown(ids: list[int], vocabulary: _Vocabulary) -> str:
-    """Decode the runs between ids without a token, and show these."""
+    """Decode the runs between IDs without a token, and display these as ⟨id⟩."""
     text = ""
     for known, run in groupby(ids, vocabulary.spelled.__contains__):
         several = list(run)
@@ -366,7 +370,10 @@ def _around_unknown(ids: list[int], vocabulary: _Vocabulary) -> str:
 
 
 def _check_runs(ids: list[int], byte_of: Mapping[int, int]) -> None:
-    """Raise for the first run of single-byte tokens that is not UTF-8; a U+FFFD may also be what a token says."""
+    """Raise DecodeError for the first run of single-byte tokens that is not UTF-8.
+
+    A U+FFFD in the text is not enough, as a token may spell it.
+    """
     for position, run in _byte_runs(ids, byte_of):
         try:
             run.decode("utf-8")

@@ -1,17 +1,21 @@
-"""Engines: text to ids by one of two, and the comparison that keeps them equal.
+"""Encode text with one of two engines, and compare them so that both give the same IDs.
 
-`fastokens` is some 40 times faster; `tokenizers` is the reference, whose ids are right by definition. Both read the
-same tokenizer.json, without its padding, truncation, dropout and templates, so only the text decides about ids. Texts
-are given in batches: one call for each takes the interpreter's lock back as often, for which other threads wait (with
-two jobs no faster than with one), and half as much CPU again. Either engine has a pool of threads of its own for all
-callers (`run.execute.POOLS`): the command line makes it as large as the number of jobs.
+`fastokens` is about 40 times faster. `tokenizers` is the reference: its IDs are right by definition. Both read the same
+tokenizer.json without its padding, truncation, dropout and templates, so only the text decides about the IDs.
 
-Only byte-level tokenizers are trusted to the fast engine unasked. The engines are compared before a run, on strings
-made to part them (`hostile_texts`); in every process on the first texts; and on one text in 1,024 later on, chosen by
-its ids, so that the same input always compares the same. Once a run is under way a difference stops it: ids never
-depend on which texts happened to be compared.
+Texts are encoded in batches. One call per text would take the interpreter lock for each, so that two jobs are no faster
+than one, and would use half as much CPU time again. Each engine has one pool of threads for all callers
+(`run.execute.POOLS`), which the command line makes as large as the number of jobs.
 
-Tokenizers without a tokenizer.json are Python classes of `transformers` (ByT5 and a few others): slow, but right.
+Without --engine, only byte-level tokenizers use the fast engine. The engines are compared
+
+- before a run, on strings that are known to make tokenizers differ (`hostile_texts`);
+- in every process, on the first texts;
+- on one text in 1,024 after that, chosen by its IDs, so that the same source always compares the same texts.
+
+During a run, a difference stops the run, so that IDs never depend on which texts are compared.
+
+Tokenizers without a tokenizer.json are Python classes of `transformers` (ByT5 and a few others), which are slow.
 """
 
 from __future__ import annotations
@@ -38,25 +42,25 @@ EngineName = Literal["fastokens", "tokenizers"]
 EngineChoice = Literal["auto", "fastokens", "tokenizers"]
 
 _FIRST = 16
-"""Texts that each process compares before it trusts the fast engine."""
+"""Number of texts that each process compares first."""
 _SAMPLED = 1023
-"""Mask of the hash of a text's ids, see `_sampled`; 0 means compare. One in 1,024 costs a tenth of the fast engine."""
+"""Mask of the hash in `_sampled`; 0 means compare. One text in 1,024 costs a tenth of the time of the fast engine."""
 _COMPARED = 1 << 14
-"""Characters of a text that are compared at most: 7 ms of the reference."""
+"""Limit of characters compared of a text, which take the reference 7 ms."""
 _BATCH = 256
 """Texts compared in one call."""
 _loading = threading.Lock()
 
 
 class Fastokens:
-    """The fast engine.
+    """The fast engine, `fastokens`.
 
     Args:
         content: A tokenizer.json.
-        parse: Whether the literal text of a special token becomes its id.
+        parse: Encode the literal text of a special token as its ID.
 
     Raises:
-        ValueError: A tokenizer that fastokens does not support.
+        ValueError: fastokens does not support the tokenizer.
     """
 
     def __init__(self, content: bytes, *, parse: bool) -> None:
@@ -75,7 +79,7 @@ class Fastokens:
 
 
 class Reference:
-    """The reference engine, `tokenizers`. Arguments as for Fastokens."""
+    """The reference engine, `tokenizers`. It takes the arguments of `Fastokens`."""
 
     def __init__(self, content: bytes, *, parse: bool) -> None:
         self._tokenizer = plain_tokenizer(content)
@@ -85,25 +89,25 @@ class Reference:
         try:
             found = guarded(lambda: self._tokenizer.encode_batch_fast(texts, add_special_tokens=False), ValueError)
         except ValueError as error:
-            if len(texts) > 1:  # which one it is
+            if len(texts) > 1:  # to find the text that fails
                 return Ragged.of(self.encode([text]).tokens for text in texts)
             raise EngineError(f"encode the text that begins {printable(repr(texts[0][:60]))}", str(error)) from error
         return Ragged.of(encoding.ids for encoding in found)
 
     def vocabulary(self) -> dict[int, str]:
-        """Id to token."""
+        """Return the token of each ID."""
         return vocabulary_of(self._tokenizer)
 
 
 def engine_title(name: str) -> str:
-    """An engine and its version, as manifests have it: "fastokens 0.3.5"."""
-    from importlib.metadata import version  # slow to import
+    """Return the name and the version of an engine, as in manifests: "fastokens 0.3.5"."""
+    from importlib.metadata import version  # imported here because it is slow
 
     return f"{name} {version(name)}"
 
 
 def first_difference(fast: Encoder, reference: Encoder, texts: Iterable[str]) -> EngineDifferenceError | None:
-    """Compare two engines on the beginnings of texts; None when they agree on all."""
+    """Compare two engines on the beginnings of texts; return None if all IDs are equal."""
     samples = (text[:_COMPARED] for text in texts)
     batches = iter(lambda: list(islice(samples, _BATCH)), [])
     return next(filter(None, (_difference_within(batch, fast, reference) for batch in batches)), None)
@@ -136,20 +140,20 @@ _reference = lru_cache(maxsize=2)(lambda content, parse: Reference(content.json.
 
 
 def fast_engine(content: Content, *, parse: bool) -> Fastokens:
-    """The fast engine, loaded once a process."""
+    """Return the fast engine, loaded once per process."""
     with _loading:
         return _fast(content, parse)
 
 
 def reference_engine(content: Content, *, parse: bool) -> Reference:
-    """The reference engine, loaded once a process."""
+    """Return the reference engine, loaded once per process."""
     with _loading:
         return _reference(content, parse)
 
 
 @lru_cache(maxsize=2)
 def _known_difference(content: Content, parse: bool) -> EngineDifferenceError | None:
-    """The same on the texts that this module has, once a process."""
+    """Compare the engines on the strings of this module, once per process."""
     fast, reference = fast_engine(content, parse=parse), reference_engine(content, parse=parse)
     return first_difference(fast, reference, hostile_texts(reference.vocabulary()))
 
@@ -157,25 +161,25 @@ def _known_difference(content: Content, parse: bool) -> EngineDifferenceError | 
 def choose(
     choice: EngineChoice, content: Content, texts: Iterable[str], *, parse: bool, byte_level: bool
 ) -> tuple[EngineName, str]:
-    """The engine to use, and a note when it is not the one hoped for.
+    """Return the engine to use, and a note if "auto" does not choose fastokens.
 
     Args:
-        choice: What was asked for.
+        choice: The requested engine.
         content: The tokenizer.
-        texts: Texts to compare the engines on, besides those that this module has.
-        parse: Whether the literal text of a special token becomes its id.
-        byte_level: Its decoder is byte-level.
+        texts: Texts to compare the engines on, in addition to the strings of this module.
+        parse: Encode the literal text of a special token as its ID.
+        byte_level: The decoder is byte-level.
 
     Raises:
-        EngineDifferenceError: "fastokens" was asked for, and its ids differ on one of the texts.
-        ConversionError: "fastokens" was asked for, and it does not support this tokenizer.
+        EngineDifferenceError: "fastokens" is requested, and its IDs differ on one of the texts.
+        ConversionError: "fastokens" is requested and does not support this tokenizer.
     """
     if choice == "tokenizers":
         return choice, ""
     try:
         if choice == "auto" and not byte_level:
-            # seen in 0.3.5: with byte fallback, the six characters <0x41> become the token for the byte 0x41
-            raise ConversionError("fastokens is trusted with byte-level tokenizers only")  # noqa: TRY301
+            # fastokens 0.3.5 encodes the six characters <0x41> as the token of the byte 0x41 if there is byte fallback
+            raise ConversionError("fastokens is used for byte-level tokenizers only")  # noqa: TRY301
         fast = guarded(lambda: fast_engine(content, parse=parse), ConversionError)
         difference = _known_difference(content, parse) or first_difference(
             fast, reference_engine(content, parse=parse), texts
@@ -190,13 +194,13 @@ def choose(
 
 
 class TextEncoder:
-    """Text to ids, by one engine. Picklable; loads its tokenizer on first use in a process; threads may share it.
+    """Encode text with one engine. Picklable; it loads its tokenizer on first use in a process. Threads can share it.
 
     Args:
         content: The tokenizer.
-        engine: Which engine encodes.
-        parse: Whether the literal text of a special token becomes its id.
-        strict: A text that fastokens fails on stops the run, instead of going to the reference.
+        engine: The engine.
+        parse: Encode the literal text of a special token as its ID.
+        strict: Raise if fastokens fails on a text, instead of encoding it with the reference.
     """
 
     def __init__(self, content: Content, engine: EngineName, *, parse: bool, strict: bool = False) -> None:
@@ -205,11 +209,11 @@ class TextEncoder:
         self._compared = 0
 
     def encode(self, texts: list[str]) -> Ragged:
-        """The ids of each text, in order, no special tokens added: Ragged of uint32.
+        """Return the IDs of each text in order, without added special tokens: a Ragged of uint32.
 
         Raises:
-            EngineDifferenceError: A text that was compared has other ids by the reference.
-            UnbrokenTextError: A text is too long, and cannot be cut.
+            EngineDifferenceError: The reference gives other IDs for a compared text.
+            UnbrokenTextError: A text is too long and cannot be cut.
         """
         return in_pieces(texts, self._encode, lambda: cuts_of(self.content))
 
@@ -253,25 +257,25 @@ class TextEncoder:
 
 
 def _sampled(ragged: Ragged) -> NDArray[np.bool_]:
-    """Which texts to compare, by their length and four of their ids: the same whatever else is in the batch."""
+    """Return which texts to compare. The choice depends on the length and four IDs of a text, not on its batch."""
     lengths = np.diff(ragged.offsets)
     filled = lengths > 0
     mixed = lengths.astype(np.uint64)
     for third in range(4):
         mixed[filled] += ragged.tokens[(ragged.offsets[:-1] + (lengths - 1) * third // 3)[filled]]
-        mixed *= np.uint64(0x9E3779B97F4A7C15)  # Knuth's: the high bits depend on all that was added
+        mixed *= np.uint64(0x9E3779B97F4A7C15)  # Knuth's multiplier: the high bits depend on every addend
     return np.asarray(mixed >> np.uint64(40) & np.uint64(_SAMPLED) == 0)
 
 
 def hostile_texts(vocabulary: Mapping[int, str]) -> Iterator[str]:
-    """Texts on which tokenizers are known to part: every script and category, runs of spaces, tokens spelled out.
+    """Yield texts on which tokenizers are known to differ: all scripts and categories, runs of spaces, literal tokens.
 
     Args:
-        vocabulary: Id to token; the tokens that look special are tried, and a thousand of the others.
+        vocabulary: The token of each ID. Tokens that look special are used, and a thousand of the others.
     """
     yield from _SPACES
     yield from _WORDS
-    step = 89  # a prime, and small enough to touch every block of assigned characters
+    step = 89  # a prime that is small enough to reach every block of assigned characters
     spread = [chr(c) for c in (*range(1, 0xD800, step), *range(0xE000, 0x20000, step), *range(0xE0000, 0xE0200, step))]
     for i in range(0, len(spread), 64):
         yield "".join(spread[i : i + 64])
@@ -316,7 +320,7 @@ _loaded = lru_cache(maxsize=2)(pretrained)
 
 @dataclass(frozen=True)
 class ClassMaker:
-    """Makes encoders and decoders that load the class anew in each process."""
+    """Make encoders and decoders that load the class once per process."""
 
     directory: str
     parse: bool
@@ -338,13 +342,13 @@ class ClassMaker:
 
 @dataclass(frozen=True)
 class ClassEncoder:
-    """Text to ids."""
+    """Encode text with a class of `transformers`."""
 
     directory: str
     parse: bool
 
     def encode(self, texts: list[str]) -> Ragged:
-        """The ids of each text, in order, no special tokens added: Ragged of uint32."""
+        """Return the IDs of each text in order, without added special tokens: a Ragged of uint32."""
         return in_pieces(texts, self._encode, lambda: NOWHERE) if texts else Ragged.of([])
 
     def _encode(self, texts: list[str]) -> Ragged:
@@ -359,7 +363,7 @@ class ClassEncoder:
 
 @dataclass(frozen=True)
 class ClassDecoder:
-    """Ids to text. A class replaces bytes that are not UTF-8 on its own terms; nothing tells them apart."""
+    """Decode IDs with a class of `transformers`, which replaces bytes that are not UTF-8 in its own way."""
 
     directory: str
     lenient: bool
@@ -371,7 +375,7 @@ class ClassDecoder:
         if beyond is None:
             return guarded(
                 lambda: str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)),
-                lambda why: EngineError(f"decode the ids that begin {', '.join(map(str, ids[:8]))}", why),
+                lambda why: EngineError(f"decode the IDs that begin {', '.join(map(str, ids[:8]))}", why),
             )
         if self.lenient:
             return "".join(map(str, self.pieces(ids)))

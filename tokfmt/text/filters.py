@@ -1,24 +1,24 @@
-"""Filters of texts: rules that keep garbage out of a corpus, exact and fast.
+"""Filter texts: rules that keep garbage out of a corpus.
 
-A rule that is left out does not apply, and a value equal to its threshold stays. The first rule of a filter that a text
-breaks, in the order below, is the one it is counted under.
+A rule without a threshold does not apply. A value equal to its threshold passes. A rejected text is counted under the
+first rule, in the order below, that it breaks.
 
-    min_words             words; one is what lies between white space, and keeps its case
+    min_words             words, which are separated by white space; case is kept
     min_chars             code points
-    max_symbol_ratio      code points that are neither letter, mark, number (Unicode's L, M, N) nor white space, over
-                          those that are letter, mark or number; infinite where none of these is
-    max_char_repetition   share of the code points, white space left out, that stand in runs of one character longer
-                          than 4; 0 where all is white space
-    min_word_diversity    distinct words over words, of the first 1,000; 1 where there is none
-    max_word_share        share of the most frequent word among the first 1,000; 0 where there is none
+    max_symbol_ratio      symbols over letters, marks and numbers (Unicode's L, M, N); symbols are all other code points
+                          except white space; infinite without any letter, mark or number
+    max_char_repetition   share of the code points, without white space, in runs of one character that are longer than
+                          4; 0 if all is white space
+    min_word_diversity    distinct words over words, of the first 1,000; 1 without any word
+    max_word_share        share of the most frequent word among the first 1,000; 0 without any word
 
-White space is what `str.split` splits at. Languages that write without spaces set no word rules. Usual values: 50
+White space is where `str.split` splits. For languages that write without spaces, set no word rules. Usual values are 50
 words, 200 characters, 0.3, 0.2, 0.1 and 0.3. The rules are the four heuristics that the card of the stage-1 corpus
-names without numbers: length, symbols, repetition, diversity.
+lists without numbers: length, symbols, repetition, diversity.
 
-Texts are judged in batches with numpy. Words are first told apart by their first bytes alone: that can only
-find fewer distinct ones, and a more frequent most frequent one, than there are; a text that passes so passes, and only
-the others are split and counted.
+numpy judges texts in batches. It distinguishes words by their first bytes only, which can only underestimate the number
+of distinct words and overestimate the most frequent one. A text that passes by these bounds passes exactly, and only
+the other texts are split into words and counted.
 """
 
 from __future__ import annotations
@@ -39,30 +39,35 @@ from numpy.typing import NDArray
 from tokfmt.core.ragged import offsets_of, true_at
 
 FIRST_WORDS = 1000
-"""Words of a text that diversity and share look at."""
+"""Number of words at the start of a text that `min_word_diversity` and `max_word_share` read."""
 _LONG_RUN = 4
 _BINS = 1 << 8
-_BATCH = 1 << 19  # code points judged at once: what is made of them stays in the processor's cache
+_BATCH = 1 << 19  # code points judged at once, so that the arrays stay in the processor's cache
 _SPACE, _SYMBOL, _WORD, _UNKNOWN = 0, 1, 2, 3
-_BEHIND, _LOOKED_AHEAD = b"\n" * 68, 4  # the last text: whole words of 64 flags, and some bytes more
-_SPREAD = np.uint8(37)  # of codes, letters become distinct ones, and pairs of letters are spread over all
+_BEHIND, _LOOKED_AHEAD = (
+    b"\n" * 68,
+    4,
+)  # padding after the last text: whole numbers of 64 flags, and 4 bytes to look ahead
+_SPREAD = np.uint8(37)  # multiplier that keeps letters distinct and spreads pairs of letters over all bins
 _SPELLED = re.compile(r"\S+")
-_LONG_RUNS = re.compile(rf"(\S)\1{{{_LONG_RUN},}}+")  # possessive: else each character of a run takes 90 bytes
-_BEFORE = (np.uint64(1) << np.arange(64, dtype=np.uint64)) - np.uint64(1)  # of 64 flags, those before one of them
+_LONG_RUNS = re.compile(rf"(\S)\1{{{_LONG_RUN},}}+")  # possessive, else each character of a run takes 90 bytes
+_BEFORE = (np.uint64(1) << np.arange(64, dtype=np.uint64)) - np.uint64(
+    1
+)  # for each of 64 flags, the mask of those before
 
 _SPACES = bytes(code for code in range(128) if chr(code).isspace())
 _WORDS = bytes(code for code in range(128) if chr(code).isalnum())
 _SYMBOLS = bytes(code for code in range(128) if code not in _SPACES + _WORDS)
 _CODES = bytes.maketrans(_SPACES + _WORDS + _SYMBOLS, bytes(len(_SPACES)) + bytes(range(1, 129 - len(_SPACES))))
-"""Of bytes: 0 for white space, then letters and numbers, symbols; those beyond ASCII are what they were."""
+"""Codes of bytes: 0 for white space, then letters and numbers, then symbols. Bytes beyond ASCII are unchanged."""
 
 Flags = NDArray[np.uint64]
-"""One a byte of texts, 64 in a number: what is done with them takes an eighth of the time."""
+"""One bit per byte of text, 64 per number, which takes an eighth of the time of booleans."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Thresholds of the rules; None: the rule does not apply."""
+    """Thresholds of the rules; a rule with None does not apply."""
 
     min_words: int | None = None
     min_chars: int | None = None
@@ -75,15 +80,15 @@ class Filter:
 _RULES = tuple(one.name for one in fields(Filter))
 
 GARBAGE = Filter(50, 200, 0.3, 0.2, 0.1, 0.3)
-"""What `filter = "garbage"` means where no table of that name says otherwise."""
+"""The filter of `filter = "garbage"`, unless the recipe has a table of that name."""
 
 
 class Rejection(NamedTuple):
-    """Why a text does not pass.
+    """The reason why a text is rejected.
 
     Attributes:
-        rule: Name of a field of `Filter`.
-        value: What the text has instead.
+        rule: The name of a field of `Filter`.
+        value: The value of the text.
     """
 
     rule: str
@@ -91,24 +96,29 @@ class Rejection(NamedTuple):
 
 
 ENTRY = np.dtype([("tokens", "<i4"), ("chars", "<i4"), ("rule", "<i4"), ("high", "<u8"), ("low", "<u8")])
-"""What is known of a record before documents are drawn: its tokens (0 if it is rejected), code points, the rule it
-breaks (see `FilterChain.rule`), and a hash of 128 bits of its content, where equal ones are looked for."""
+"""The facts about a record before documents are drawn.
+
+    tokens     number of tokens, 0 if the record is rejected
+    chars      code points
+    rule       number of the rule that it breaks (`FilterChain.rule`), or 0
+    high, low  128-bit hash of the content, if equal documents are searched for
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class FilterChain:
-    """What lets a text pass: filters, each with its name, one after the other.
+    """Named filters that a text has to pass, in order.
 
     Attributes:
-        filters: Name and thresholds of each.
-        hashed: Entries have a hash.
+        filters: The name and the thresholds of each filter.
+        hashed: Entries hold a hash.
     """
 
     filters: tuple[tuple[str, Filter], ...] = ()
     hashed: bool = False
 
     def entries(self, texts: Sequence[str]) -> NDArray[np.void]:
-        """An entry for each text, whose tokens are not counted yet; ENTRY[len(texts)]."""
+        """Return an entry for each text, with 0 tokens, as tokens are counted later: ENTRY[len(texts)]."""
         found = np.zeros(len(texts), ENTRY)
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
         found["chars"] = lengths
@@ -125,30 +135,30 @@ class FilterChain:
         return found
 
     def rule(self, number: int) -> tuple[str, str]:
-        """Filter and rule that an entry names by number; there is no rule 0."""
+        """Return the names of filter and rule by the number in an entry, from 1."""
         which, rule = divmod(number - 1, len(_RULES))
         return self.filters[which][0], _RULES[rule]
 
 
 def value_of(text: str, rules: Filter, rule: str) -> float | None:
-    """What a text has of what a rule that it breaks is about; None: infinitely much."""
+    """Return the value of a text under a rule that it breaks; None if the value is infinite."""
     (found,) = rejections([text], Filter(**{rule: getattr(rules, rule)}))
     return None if found is None or found.value == float("inf") else found.value
 
 
 def rejections(texts: Sequence[str], rules: Filter) -> list[Rejection | None]:
-    """The first rule that each text breaks, None for those that pass.
+    """Return the first rule that each text breaks, or None for a text that passes.
 
     Args:
-        texts: Any number.
-        rules: What they are held to.
+        texts: Any number of texts.
+        rules: The thresholds.
     """
     broken = _broken(texts, np.fromiter(map(len, texts), np.int64, len(texts)), rules)
     return [broken.get(k) for k in range(len(texts))]
 
 
 def _broken(texts: Sequence[str], lengths: NDArray[np.int64], rules: Filter) -> dict[int, Rejection]:
-    """The rejections of texts, with their lengths, by number."""
+    """Return the rejections by the index of the text."""
     found: dict[int, Rejection] = {}
     ends = np.flatnonzero(np.diff(np.cumsum(lengths) // _BATCH)) + 1
     ends = np.union1d(ends, np.flatnonzero(lengths[:-1] > _BATCH) + 1)  # a long text is judged alone
@@ -177,27 +187,30 @@ def _judge(texts: Sequence[str], lengths: NDArray[np.int64], rules: Filter) -> d
 
 
 Values = tuple[NDArray[Any], Callable[[int], float] | None]
-"""What each text has of what a rule is about: exact, or no nearer to breaking it than the second gives for a number."""
+"""The value of each text under a rule, and None if the values are exact.
+
+Else the values are bounds on the side that breaks the rule, and the function returns the exact value by index.
+"""
 
 
 class _Characters:
-    """The characters of texts in a row, a newline behind each, and what each is; a method a rule, named as it is.
+    """The characters of several texts, each followed by a newline, with their kinds. There is one method per rule.
 
-    They stand in UTF-8, as `_CODES` has it: what is not ASCII is looked up where its first byte is; its other bytes are
-    as that one, but do not count.
+    The texts are UTF-8 bytes mapped by `_CODES`. The kind of a character beyond ASCII is looked up at its first byte;
+    its other bytes have the same kind and are not counted.
     """
 
     def __init__(self, texts: Sequence[str], lengths: NDArray[np.int64]) -> None:
         self._texts, self._lengths = texts, lengths
         try:
-            each = [*map(str.encode, texts)]  # takes a third of the time of all in one
+            each = [*map(str.encode, texts)]  # takes a third of the time of encoding the joined text
         except UnicodeEncodeError:
             each = [text.encode("utf-8", "surrogatepass") for text in texts]
         encoded = b"\n".join([*each, _BEHIND])
         self._at = offsets_of(np.fromiter(map(len, each), np.int64, len(each)) + 1)
         self._codes = np.frombuffer(encoded.translate(_CODES), np.uint8, (len(encoded) - _LOOKED_AHEAD) & ~63)
         word = self._codes - np.uint8(1) < len(_WORDS)
-        self._beyond = true_at(self._codes >= 0xC0)  # first bytes of what is not ASCII
+        self._beyond = true_at(self._codes >= 0xC0)  # first bytes of characters beyond ASCII
         if len(self._beyond):
             self._look_up(word)
         self._word, self._inside = _flags(word), _flags(self._codes != 0)
@@ -206,7 +219,7 @@ class _Characters:
         self._points = _decoded(self._codes, self._beyond)
         kinds = _kinds_of(self._points)
         word[self._beyond[kinds == _WORD]] = True
-        spaces = self._beyond[kinds == _SPACE]  # all of them have two bytes or three
+        spaces = self._beyond[kinds == _SPACE]  # white space beyond ASCII has two or three bytes
         if len(spaces):
             self._codes, long = self._codes.copy(), spaces[self._codes[spaces] >= 0xE0]
             self._codes[np.concatenate((spaces, spaces + 1, long + 2))] = 0
@@ -228,7 +241,12 @@ class _Characters:
         return most / np.maximum(self._solid, 1), self._repetition
 
     def totals(self) -> tuple[int, int, int, int]:
-        """Of all texts: characters that are no white space, letters and numbers, words, and where five of one begin."""
+        """Return sums over all texts.
+
+        Returns:
+            Characters that are not white space, letters and numbers, words, and places where five equal characters
+            begin.
+        """
         sums = (self._solid, self._counts(self._word), self._words)
         solid, letters, words = (int(each.sum()) for each in sums)
         return solid, letters, words, len(self._repeated)
@@ -247,36 +265,36 @@ class _Characters:
         return most, lambda k: max(Counter(_first_words(self._texts[k])).values()) / int(words[k])
 
     def _counts(self, flags: Flags) -> NDArray[np.int64]:
-        """How many are set in each text: from how many are before each number, as a call a text would be dear."""
+        """Return the number of set flags in each text, from cumulative sums, as one call per text would be slow."""
         sums, whole = offsets_of(np.bitwise_count(flags)), self._at >> 6
         before: NDArray[np.int64] = sums[whole] + np.bitwise_count(flags[whole] & _BEFORE[self._at & 63])
         return np.diff(before)
 
     @functools.cached_property
     def _solid(self) -> NDArray[np.int64]:
-        """Characters of each text that are no white space."""
-        first = self._codes.view(np.int8) >= -64  # of each character; 0x80 to 0xBF are the others
+        """The characters of each text that are not white space."""
+        first = self._codes.view(np.int8) >= -64  # the first byte of each character; the others are 0x80 to 0xBF
         return self._counts(self._inside & _flags(first) if len(self._beyond) else self._inside)
 
     @functools.cached_property
     def _begins(self) -> Flags:
-        """Whether a word begins at a byte."""
+        """The flags of bytes at which a word begins."""
         behind = self._inside << np.uint64(1)
         behind[1:] |= self._inside[:-1] >> np.uint64(63)
         return self._inside & ~behind
 
     @functools.cached_property
     def _words(self) -> NDArray[np.int64]:
-        """Words of each text."""
+        """The number of words of each text."""
         return self._counts(self._begins)
 
     @functools.cached_property
     def _bins(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Of the first words of each text: at least so many are distinct, and the most frequent is at most so often."""
+        """Bounds for the first words of each text: the fewest distinct words, and the most occurrences of one."""
         begins = np.unpackbits(self._begins.view(np.uint8), bitorder="little").view(np.bool_)
         mixed = self._codes * _SPREAD
-        mixed[:-1] += self._codes[1:]  # 0 if the word does not go on
-        if len(self._beyond):  # two bytes may be no more than one letter
+        mixed[:-1] += self._codes[1:]  # 0 if the word ends
+        if len(self._beyond):  # two bytes may be only one letter
             long = self._beyond[begins[self._beyond]]
             third = self._codes[long + 2]
             mixed[long] += third * _SPREAD
@@ -291,8 +309,8 @@ class _Characters:
 
     @functools.cached_property
     def _repeated(self) -> NDArray[np.int64]:
-        """Where five or more of one character begin that is no white space."""
-        found = _places(_five_alike(self._codes) & self._inside)  # no byte beyond ASCII is that often in a row
+        """The bytes at which five or more equal characters begin that are not white space."""
+        found = _places(_five_alike(self._codes) & self._inside)  # five equal bytes in a row are ASCII
         if len(self._beyond):
             alike = _places(_five_alike(self._points))
             begins, width = self._beyond[alike], 2 + (self._points[alike] > 0x7FF) + (self._points[alike] > 0xFFFF)
@@ -303,7 +321,7 @@ class _Characters:
 
 
 class _Long:
-    """The same of one text of more than a batch, a piece at a time: of each character up to 25 bytes are made."""
+    """One text longer than a batch, judged in pieces, because the arrays take up to 25 bytes per character."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -335,12 +353,12 @@ class _Long:
 
     @functools.cached_property
     def _first(self) -> Counter[str]:
-        """How often each of the first words occurs among them."""
+        """The occurrences of each of the first words."""
         return Counter(found[0] for found in itertools.islice(_SPELLED.finditer(self._text), FIRST_WORDS))
 
     @functools.cached_property
     def _sums(self) -> tuple[int, int, int, int]:
-        """Characters that are no white space, letters and numbers, words, and how often five of one begin, at most."""
+        """The sums of `_Characters.totals`; the last one is an upper bound."""
         solid = letters = words = runs = 0
         for at in range(0, len(self._text), _BATCH):
             piece = self._text[at : at + _BATCH]
@@ -348,7 +366,7 @@ class _Long:
             seen = one.totals()
             solid, letters, words, runs = solid + seen[0], letters + seen[1], words + seen[2], runs + seen[3]
             if at and not self._text[at - 1].isspace() and not piece[0].isspace():
-                words, runs = words - 1, runs + _LONG_RUN  # one word goes on, and perhaps one run
+                words, runs = words - 1, runs + _LONG_RUN  # a word continues across the cut, and a run may
         return solid, letters, words, runs
 
 
@@ -359,7 +377,7 @@ def _flags(mask: NDArray[np.bool_]) -> Flags:
 
 
 def _places(flags: Flags) -> NDArray[np.int64]:
-    """Where they are set, of flags that rarely are."""
+    """Return the indices of set flags, fast if few are set."""
     some = np.flatnonzero(flags)
     found = np.flatnonzero(np.unpackbits(flags[some].view(np.uint8), bitorder="little"))
     places: NDArray[np.int64] = some[found >> 6] * 64 + (found & 63)
@@ -367,7 +385,7 @@ def _places(flags: Flags) -> NDArray[np.int64]:
 
 
 def _five_alike(characters: NDArray[np.unsignedinteger]) -> Flags:
-    """Whether five that are equal begin."""
+    """Return the flags of places at which five equal characters begin."""
     found = _flags(characters[1:] == characters[:-1])
     for step in (1, 2):
         ahead = found >> np.uint64(step)
@@ -377,7 +395,7 @@ def _five_alike(characters: NDArray[np.unsignedinteger]) -> Flags:
 
 
 def _in_long_runs(text: str) -> int:
-    """Characters that stand in runs of more than four."""
+    """Return the number of characters in runs of more than four."""
     return sum(run.end() - run.start() for run in _LONG_RUNS.finditer(text))
 
 
@@ -392,7 +410,7 @@ def _kind(character: str) -> int:
 
 
 def _decoded(codes: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.uint32]:
-    """The code points of characters of two to four bytes in UTF-8, from where they begin."""
+    """Return the code points of UTF-8 characters of two to four bytes that begin at `at`."""
     first, *others = (codes[at + k].astype(np.uint32) for k in range(3))
     second, third = (one & 0x3F for one in others)
     found = np.where(first < 0xE0, (first & 0x1F) << 6 | second, (first & 0x0F) << 12 | second << 6 | third)
@@ -402,7 +420,7 @@ def _decoded(codes: NDArray[np.uint8], at: NDArray[np.int64]) -> NDArray[np.uint
 
 
 def _kinds_of(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    """What code points are."""
+    """Return the kinds of code points: _SPACE, _SYMBOL or _WORD."""
     known = _known_kinds()
     kinds = known[codes]
     new = codes[kinds == _UNKNOWN]
@@ -415,5 +433,5 @@ def _kinds_of(codes: NDArray[np.uint32]) -> NDArray[np.uint8]:
 
 @functools.cache
 def _known_kinds() -> NDArray[np.uint8]:
-    """What each code point is that has been met in this process."""
+    """Return the table of kinds of all code points; _UNKNOWN for those not yet seen in this process."""
     return np.full(sys.maxunicode + 1, _UNKNOWN, np.uint8)

@@ -1,8 +1,8 @@
-"""Tokenizers that are not simply a tokenizer.json: names on the Hugging Face hub, and directories for `transformers`.
+"""Find tokenizers that are not a tokenizer.json: names on the Hugging Face hub, and directories for `transformers`.
 
-A name is a directory too, once it is in the hub's local cache: that is looked at first, and what is there is used as it
-is. Libraries take most of a minute to find out that there is no network, so the hub is asked only when it answers a TCP
-connection within three seconds.
+A name is looked up in the local cache of the hub first, and a cached tokenizer is used without a request. The libraries
+take most of a minute to detect that there is no network, so the hub is asked only if it accepts a TCP connection within
+three seconds.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tokfmt.core.text_format import printable
 from tokfmt.text.decoding import guarded
 
 _PATIENCE = 3.0
-"""Seconds for the hub to answer; resolving its name counts in."""
+"""Seconds in which the hub has to answer, including the resolution of its name."""
 _VOCABULARIES = ("tokenizer.json", "vocab.json", "vocab.txt", "tokenizer.model", "spiece.model")
 _CONFIG = "tokenizer_config.json"
 _NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
-"""What the hub allows: a name, or an owner's name of it."""
+"""A name that the hub allows: NAME or OWNER/NAME."""
 _FETCHED = [
     "tokenizer*",
     "vocab*",
@@ -40,10 +40,11 @@ _FETCHED = [
 
 
 class TokenizerError(TokfmtError):
-    """A tokenizer that cannot be found, loaded or used as asked.
+    """A tokenizer that cannot be found, loaded or used as requested.
 
     Attributes:
-        tokenizer: As the user gave it.
+        tokenizer: The tokenizer as the user gave it.
+        why: The problem.
     """
 
     exit_code = 2
@@ -54,12 +55,12 @@ class TokenizerError(TokfmtError):
 
 
 def pretrained(directory: str) -> Any:
-    """The tokenizer that `transformers.AutoTokenizer` finds in a directory. Never runs code of a repository.
+    """Return the tokenizer that `transformers.AutoTokenizer` loads from a directory. It never runs code from there.
 
     Raises:
-        TokenizerError: There is none, or it cannot be loaded.
+        TokenizerError: The directory holds no tokenizer, or it cannot be loaded.
     """
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # else it remarks on stderr that PyTorch is absent
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # silences a remark that PyTorch is missing
     from transformers import AutoTokenizer
 
     return guarded(
@@ -71,46 +72,46 @@ def pretrained(directory: str) -> Any:
 
 
 def refuse_lost_path(spec: str) -> None:
-    """Say at once of a tokenizer what needs neither network nor cache: it is a path, and nothing is there.
+    """Check without network or cache that a tokenizer which can only be a path exists.
 
     Raises:
-        TokenizerError: So it is.
+        TokenizerError: The path does not exist.
     """
     if not os.path.exists(spec) and (spec.endswith(".json") or not _NAME.fullmatch(spec)):
-        raise TokenizerError(spec, f"there is no such file or directory, and the hub has no such names{_meant(spec)}")
+        raise TokenizerError(spec, f"no such file or directory, and not a name that the hub allows{_meant(spec)}")
 
 
 def snapshot(name: str, *, local: bool = False) -> str:
-    """The directory in the hub's local cache that holds the tokenizer of that name; fetched when it is not there.
+    """Return the directory in the local cache of the hub that holds a tokenizer, which is fetched if it is missing.
 
     Args:
-        name: On the hub.
-        local: Do not ask the hub: a file says the name, and nobody who sits here.
+        name: The name on the hub.
+        local: Do not ask the hub. A name from a file must not cause a request.
 
     Raises:
-        TokenizerError: There is none, or the hub cannot be asked.
+        TokenizerError: The tokenizer does not exist, or the hub cannot be asked.
     """
     cached = _cached(name, _VOCABULARIES)
     if cached:
         return cached
-    trouble = f"the hub is asked for those alone that {Option('tokenizer')} names" if local else _unreachable()
+    trouble = f"the hub is asked only for a tokenizer that {Option('tokenizer')} names" if local else _unreachable()
     if not trouble:
         from huggingface_hub import snapshot_download
 
         return guarded(
             lambda: snapshot_download(name, allow_patterns=_FETCHED),
-            lambda why: TokenizerError(name, f"the Hugging Face hub does not give it ({why}){_meant(name)}"),
+            lambda why: TokenizerError(name, f"cannot be fetched from the Hugging Face hub ({why}){_meant(name)}"),
         )
-    cached = _cached(name, (_CONFIG,))  # enough for the few that have no vocabulary
+    cached = _cached(name, (_CONFIG,))  # a few tokenizers have no vocabulary
     if cached:
         return cached
-    remedy = "Give a directory or a tokenizer.json, or fetch it once where there is network"
-    here = "is neither a file nor a directory here and is not in the local Hugging Face cache"
+    remedy = "Give a directory or a tokenizer.json, or fetch it once with a network"
+    here = "is not a file or a directory here, and not in the local Hugging Face cache"
     raise TokenizerError(name, f"{here}, and {trouble}. {remedy}{_meant(name)}")
 
 
 def _cached(name: str, signs: tuple[str, ...]) -> str:
-    """The directory in the local cache that holds one of the files; empty when there is none."""
+    """Return the directory in the local cache that holds one of the files; "" if there is none."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
@@ -123,7 +124,7 @@ def _cached(name: str, signs: tuple[str, ...]) -> str:
 
 
 def _meant(spec: str) -> str:
-    """What somebody who mistyped a path may have meant, as a sentence to append; empty when nothing is near."""
+    """Return a sentence that suggests the nearest path that exists; "" if none is near."""
     path = Path(spec)
     with contextlib.suppress(OSError, ValueError):
         there = [entry.name for entry in os.scandir(path.parent) if entry.is_dir() or "tokenizer" in entry.name.lower()]
@@ -133,16 +134,16 @@ def _meant(spec: str) -> str:
 
 
 def _unreachable() -> str:
-    """Why the hub cannot be asked; empty when it can."""
+    """Return why the hub cannot be asked; "" if it can."""
     if os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE"):
-        return "HF_HUB_OFFLINE forbids to ask the hub"
+        return "HF_HUB_OFFLINE forbids requests to the hub"
     host, port = _gate(os.environ.get("HF_ENDPOINT") or "https://huggingface.co")
     trouble = connect_trouble(host, port)
     return f"{printable(host)} cannot be reached ({printable(trouble)})" if trouble else ""
 
 
 def _gate(endpoint: str) -> tuple[str, int]:
-    """Host and port that a request to `endpoint` connects to: its own, or a proxy's."""
+    """Return the host and port that a request to `endpoint` connects to, which may be those of a proxy."""
     from urllib.request import getproxies, proxy_bypass
 
     url = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
@@ -154,7 +155,7 @@ def _gate(endpoint: str) -> tuple[str, int]:
 
 
 def connect_trouble(host: str, port: int) -> str:
-    """Why no TCP connection to a host comes about within three seconds; empty when it does."""
+    """Return why a TCP connection to a host fails within three seconds; "" if it succeeds."""
     found = [f"no answer within {_PATIENCE:g} s"]
 
     def attempt() -> None:
@@ -164,7 +165,7 @@ def connect_trouble(host: str, port: int) -> str:
         except (OSError, ValueError) as error:
             found.append(getattr(error, "strerror", None) or str(error) or type(error).__name__)
 
-    # a thread, because nothing else puts a limit on the resolver
+    # in a thread, because the time of the resolver cannot be limited otherwise
     thread = threading.Thread(target=attempt, daemon=True)
     thread.start()
     thread.join(_PATIENCE)

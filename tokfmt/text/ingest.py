@@ -1,11 +1,11 @@
-"""Turn records (text, or lists of ids) into scratch shards: one task a block, any executor, bounded memory.
+"""Write records (text, or lists of IDs) to scratch shards: one task per block, any executor, bounded memory.
 
-There is a shard for each block of records; all are read as one token axis (`ShardReader`).
+Each block of records has one shard. `ShardReader` reads all shards as one token axis.
 
-    shard-000000.tokens   uint32 native, the ids of the block
-    shard-000000.lengths  int64 native, one length a sequence
+    shard-000000.tokens   uint32, native byte order: the IDs of the block
+    shard-000000.lengths  int64, native byte order: the length of each sequence
 
-Shards live in a scratch directory for the time of one conversion; they are no format.
+Shards exist in a scratch directory during one conversion. They are not a format.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from tokfmt.text.long_texts import UnbrokenTextError, of_file
 if TYPE_CHECKING:
     from tokfmt.text.filters import FilterChain
 
-_MOST = (1 << 32) - 1  # largest id of a record
+_LARGEST_ID = (1 << 32) - 1  # of a record
 _SMALLEST, _LARGEST = 1 << 22, 1 << 26
 _JUDGED = 1 << 21  # code points
 _RATIONED, _TRIMMED, _MAPPED = 1 << 11, 1 << 12, 1 << 7  # records at a time
 
 
 def block_size(total: int, jobs: int) -> int:
-    """Bytes of text a task: some tasks for each worker, yet no more shards than needed. Ids do not depend on it."""
+    """Return the bytes of text per task: eight tasks per worker, within 4 and 64 MiB. IDs do not depend on it."""
     return min(max(total // (8 * jobs), _SMALLEST), _LARGEST)
 
 
 class Unread:
-    """An `Encoder` for texts of which only matters which are empty: one token for each that is not."""
+    """An `Encoder` for a count of empty texts: it encodes any other text as one token with ID 0."""
 
     def encode(self, texts: list[str]) -> Ragged:
         filled = [1 if text else 0 for text in texts]
@@ -56,7 +56,7 @@ class Unread:
 
 
 def encoded_batches(records: RecordReader, encoder: Encoder | None, block: Block) -> Iterator[Ragged]:
-    """The ids of the records of a block, a bounded batch at a time: of their text, or without encoder their own."""
+    """Yield the IDs of the records of a block in bounded batches: of their text, or without an encoder their own."""
     if encoder is not None:
         before = 0
         for batch in records.texts(block):
@@ -70,11 +70,13 @@ def encoded_batches(records: RecordReader, encoder: Encoder | None, block: Block
 
 @contextmanager
 def _located(records: RecordReader, block: Block, batch: RecordBatch, before: int) -> Iterator[None]:
-    """Encode a batch; name the file, and the place in it, of a text that is too long and cannot be cut.
+    """Encode a batch in this context; an UnbrokenTextError becomes an error that names the file and the record.
 
     Args:
-        records, block, batch: What is encoded.
-        before: Records of the block before the batch, as far as it is of consecutive ones.
+        records: The reader of the records.
+        block: The block of the batch.
+        batch: The batch.
+        before: Number of records of the block before the batch, for a block of consecutive records.
     """
     if not isinstance(records, LocatedRecords):
         yield
@@ -100,44 +102,45 @@ def _located(records: RecordReader, block: Block, batch: RecordBatch, before: in
         raise UnsafeError(path, f"{record} {error.what}", remedy=error.remedy) from error
 
 
-_ANY = (1 << 64) - 1  # the largest key there is
+_ANY = (1 << 64) - 1  # the largest key
 UNREAD = -1
-"""Tokens in the entry of a record that was passed over: it cannot be drawn (`QuotaBudget`)."""
+"""Number of tokens in the entry of a record that was skipped because it cannot be drawn (`QuotaBudget`)."""
 
 
 @dataclass(slots=True, eq=False)
 class QuotaBudget:
-    """Which records of a source may be drawn to fill a quota, while it is read in order: all others are passed over.
+    """The records of a source that may be drawn to fill a quota, while the source is read in order.
 
-    Those with the smallest keys are drawn. Once records with keys up to some key hold more tokens than the quota, a
-    greater key is drawn no more, whatever follows. Keeps 16 bytes for each record that may be drawn.
+    The records with the smallest keys are drawn. If the records with keys up to K hold more tokens than the quota, no
+    record with a greater key is drawn, whatever follows, and it is skipped. Keeps 16 bytes per record that may be
+    drawn.
 
     Attributes:
-        seed: Of the keys.
-        quota: Tokens.
-        first: Number of the next record in the source.
-        most: The largest key that may be drawn.
+        seed: Seed of the keys.
+        quota: Number of tokens to draw.
+        first: Index of the next record in the source.
+        limit: The largest key that may be drawn.
     """
 
     seed: int
     quota: int
     first: int = 0
-    most: int = _ANY
+    limit: int = _ANY
     _trimmed: int = _ANY
     _keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty(0, np.uint64))
     _tokens: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
 
     @property
     def bounded(self) -> bool:
-        """Whether some records cannot be drawn."""
-        return self.most < _ANY
+        """Return whether some records cannot be drawn."""
+        return self.limit < _ANY
 
     def copy(self, first: int) -> QuotaBudget:
-        """One that goes on by itself from a record, for a task."""
-        return QuotaBudget(self.seed, self.quota, first, self.most)
+        """Return an independent budget that continues at a record, for a task."""
+        return QuotaBudget(self.seed, self.quota, first, self.limit)
 
     def keys(self, count: int) -> NDArray[np.uint64]:
-        """Of the next records; those with a key up to `most` may be drawn."""
+        """Return the keys of the next records; a record with a key up to `limit` may be drawn."""
         return draws(self.seed, DRAWN, self.first, self.first + count)
 
     def add(self, entries: NDArray[np.void], keys: NDArray[np.uint64]) -> None:
@@ -146,54 +149,56 @@ class QuotaBudget:
         self._keys = np.concatenate((self._keys, keys[read]))
         self._tokens = np.concatenate((self._tokens, entries["tokens"][read]))
         self.first += len(entries)
-        if 4 * int(self._tokens.sum()) <= 5 * self.quota:  # a part more than needed, as sorting takes time
+        if (
+            4 * int(self._tokens.sum()) <= 5 * self.quota
+        ):  # sorting takes time, so a quarter more than the quota is kept
             return
         order = np.argsort(self._keys, kind="stable")
         stop = int(np.searchsorted(np.cumsum(self._tokens[order]), self.quota, side="right")) + 1
         self._keys, self._tokens = self._keys[order[:stop]], self._tokens[order[:stop]]
-        self.most = min(self.most, int(self._keys[-1]))
+        self.limit = min(self.limit, int(self._keys[-1]))
 
     def trim(self, shards: dict[int, Shard], firsts: list[int], spared: Container[int]) -> Iterator[Shard]:
-        """Count shards as soon as all before them are there; take out what cannot be drawn.
+        """Count shards as soon as all earlier ones are written, and remove records that cannot be drawn.
 
         Args:
-            shards: By number, as far as they are there.
-            firsts: Of each that was counted the number of its first record; more are added.
-            spared: Shards that are left as they are.
+            shards: The written shards by number.
+            firsts: Index of the first record of each counted shard; this method appends to it.
+            spared: Numbers of shards that stay unchanged.
 
         Yields:
-            Each that has become smaller.
+            Each shard that became smaller.
         """
         counted = len(firsts)
         while (shard := shards.get(len(firsts))) is not None:
             firsts.append(self.first)
             for entries in _entries(shard):
                 self.add(entries, self.keys(len(entries)))
-        if self.most < self._trimmed // 2:  # worth a look at all of them
-            self._trimmed, counted = self.most, 0
+        if self.limit < self._trimmed // 2:  # then all shards are worth reading again
+            self._trimmed, counted = self.limit, 0
         for number in range(counted, len(firsts)):
             shard, first = shards[number], firsts[number]
             if number not in spared and 4 * self._far(shard, first) > shard.tokens:
                 yield self._smaller(shard, first)
 
     def _far(self, shard: Shard, first: int) -> int:
-        """Tokens of the records of a shard that cannot be drawn."""
+        """Return the number of tokens in the records of a shard that cannot be drawn."""
         total = 0
         for entries in _entries(shard):
-            far = draws(self.seed, DRAWN, first, first + len(entries)) > np.uint64(self.most)
+            far = draws(self.seed, DRAWN, first, first + len(entries)) > np.uint64(self.limit)
             first, total = first + len(entries), total + int(np.maximum(entries["tokens"][far], 0).sum(dtype=np.int64))
         return total
 
     def _smaller(self, shard: Shard, first: int) -> Shard:
         total = 0
-        with (  # whoever is killed here has another size of tokens than was journaled, or all as it was
+        with (  # if the process is killed here, the size of the tokens differs from the journal, or nothing has changed
             whole(Path(f"{shard.path}.lengths")) as lengths_file,
             whole(Path(f"{shard.path}.tokens")) as tokens_file,
             whole(Path(f"{shard.path}.entries")) as entries_file,
             open(f"{shard.path}.tokens", "rb") as file,
         ):
             for entries in _entries(shard):
-                far = draws(self.seed, DRAWN, first, first + len(entries)) > np.uint64(self.most)
+                far = draws(self.seed, DRAWN, first, first + len(entries)) > np.uint64(self.limit)
                 passed = entries["rule"] == 0
                 lengths = np.maximum(entries["tokens"][passed], 0).astype(np.int64)
                 tokens = np.frombuffer(file.read(4 * int(lengths.sum())), np.uint32)
@@ -207,8 +212,8 @@ class QuotaBudget:
 
 
 def _entries(shard: Shard) -> Iterator[NDArray[np.void]]:
-    """The entries of a shard, some at a time."""
-    from tokfmt.text.filters import ENTRY  # not for a conversion that filters nothing
+    """Yield the entries of a shard in batches."""
+    from tokfmt.text.filters import ENTRY  # a conversion without filters does not import it
 
     with open(f"{shard.path}.entries", "rb") as file:
         while data := file.read(_TRIMMED * ENTRY.itemsize):
@@ -217,17 +222,18 @@ def _entries(shard: Shard) -> Iterator[NDArray[np.void]]:
 
 @dataclass(frozen=True, slots=True)
 class Ingestion:
-    """What every task shares.
+    """The settings that all tasks of an ingestion share.
 
     Attributes:
-        records: Of text, or of ids.
-        encoder: None for ids.
-        scratch: Where shards go.
-        sieve: Only texts that pass are encoded, and `shard-000000.entries` tells of all; see `filters.ENTRY`.
-        ration: With a sieve, only texts that may be drawn are looked at; the others count as texts that pass, of no
-            token here, and of `UNREAD` tokens in their entry.
-        firsts: With a ration, the number in the source of the first record of each block; none where each block is read
-            when all before it have been counted (`QuotaBudget.trim`).
+        records: The reader of the records.
+        encoder: The encoder of text; None for records of IDs.
+        scratch: The directory of the shards.
+        sieve: Filters. Only texts that pass are encoded, and `shard-000000.entries` has an entry for each record
+            (`filters.ENTRY`).
+        ration: With filters, the budget of a quota. Only texts that may be drawn are filtered. The others count as
+            texts that pass, with no tokens in the shard and `UNREAD` tokens in their entry.
+        firsts: With a ration, the index in the source of the first record of each block. If empty, each block is read
+            after all earlier ones have been counted (`QuotaBudget.trim`).
     """
 
     records: RecordReader
@@ -239,7 +245,7 @@ class Ingestion:
 
 
 def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
-    """Write the shard of one block; the task function for `run.execute.run_tasks`."""
+    """Write the shard of one block; the task function of `run.execute.run_tasks`."""
     number, block = item
     path = shard_path(job.scratch, number)
     sequences, total, top, aside = 0, 0, -1, SkippedRecords()
@@ -259,7 +265,7 @@ def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
 
 
 def _batches(job: Ingestion, block: Block) -> Iterator[RecordBatch]:
-    """The records of a block; those that a sieve judges some at a time, since each look has its price."""
+    """Yield the records of a block in batches, large ones with filters, as each batch of these has a fixed cost."""
     if job.encoder is None:
         yield from job.records.ids(block)
         return
@@ -278,7 +284,7 @@ def _batches(job: Ingestion, block: Block) -> Iterator[RecordBatch]:
 
 @contextmanager
 def _reading(job: Ingestion, number: int, path: Path) -> Iterator[Callable[[RecordBatch], Ragged]]:
-    """What makes the ids of a batch; with a sieve a file of entries, which has its name before the other two have."""
+    """Yield the function that encodes a batch. With filters, it also writes entries, published before the shard."""
     if job.sieve is None or job.encoder is None:
         yield partial(_ids, job)
         return
@@ -291,31 +297,34 @@ def _reading(job: Ingestion, number: int, path: Path) -> Iterator[Callable[[Reco
 
 
 def _passed(sieve: FilterChain, encoder: Encoder, file: BinaryIO, batch: RecordBatch) -> Ragged:
-    """The ids of the texts of a batch that pass the sieve; writes an entry for each of all."""
+    """Return the IDs of the texts of a batch that pass the filters, and write an entry for each text."""
     entries, ragged = _sifted(sieve, encoder, batch.texts)
     file.write(entries.data)
     return ragged
 
 
 def _rationed(sieve: FilterChain, encoder: Encoder, file: BinaryIO, ration: QuotaBudget, batch: RecordBatch) -> Ragged:
-    """The same, with no ids of those that cannot be drawn; some at a time, as each may make the ration smaller."""
+    """Return the IDs of the texts of a batch that may be drawn and pass the filters; write an entry for each text.
+
+    The batch is read in windows, as each window may lower the limit of the budget.
+    """
     from tokfmt.text.filters import ENTRY
 
     entries, tokens = np.zeros(len(batch.texts), ENTRY), [np.empty(0, np.uint32)]
     entries["tokens"] = UNREAD
     for a, b in windows(0, len(entries), _RATIONED):
         keys = ration.keys(b - a)
-        near = a + np.flatnonzero(keys <= np.uint64(ration.most))
+        near = a + np.flatnonzero(keys <= np.uint64(ration.limit))
         entries[near], ragged = _sifted(sieve, encoder, [batch.texts[k] for k in near.tolist()])
         tokens.append(ragged.tokens)
         ration.add(entries[a:b], keys)
     file.write(entries.data)
-    together = tokens[1] if len(tokens) == 2 else np.concatenate(tokens)  # most often all were few enough
+    together = tokens[1] if len(tokens) == 2 else np.concatenate(tokens)  # most batches have one window
     return Ragged(together, offsets_of(np.maximum(entries["tokens"][entries["rule"] == 0], 0)))
 
 
 def _sifted(sieve: FilterChain, encoder: Encoder, texts: Sequence[str]) -> tuple[NDArray[np.void], Ragged]:
-    """An entry for each text, and the ids of those that pass."""
+    """Return an entry for each text, and the IDs of the texts that pass."""
     entries = sieve.entries(texts)
     passed = np.flatnonzero(entries["rule"] == 0)
     ragged = encoder.encode([texts[k] for k in passed.tolist()])
@@ -329,23 +338,24 @@ def _ids(job: Ingestion, batch: RecordBatch) -> Ragged:
     if batch.ragged is None:
         return Ragged.of([])
     ids = batch.ragged.tokens
-    if ids.dtype != U32 and len(ids) and (int(ids.min()) < 0 or int(ids.max()) > _MOST):
-        at = int(np.argmax((ids < 0) | (ids > _MOST)))
-        raise TokenRangeError("records of ids", int(ids[at]), _MOST, at, "Ids of records have at most 32 bits")
+    if ids.dtype != U32 and len(ids) and (int(ids.min()) < 0 or int(ids.max()) > _LARGEST_ID):
+        at = int(np.argmax((ids < 0) | (ids > _LARGEST_ID)))
+        raise TokenRangeError("records of ids", int(ids[at]), _LARGEST_ID, at, "Ids of records have at most 32 bits")
     return batch.ragged
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """What a task says of the shard it wrote.
+    """A written shard.
 
     Attributes:
-        number: Of its block.
-        path: Without suffix.
-        sequences, tokens: How many.
-        max_id: Largest id, -1 if none.
-        size: Bytes of the block it came from.
-        aside: Records left out, and fields that were.
+        number: Number of its block.
+        path: Path without suffix.
+        sequences: Number of sequences.
+        tokens: Number of tokens.
+        max_id: Largest ID; -1 without any token.
+        size: Bytes of the block.
+        aside: The records and fields that were left out.
     """
 
     number: int
@@ -357,12 +367,12 @@ class Shard:
     aside: SkippedRecords
 
     def facts(self) -> list[object]:
-        """What a journal says of it."""
+        """Return the facts for a journal."""
         return [*(int(n) for n in (self.sequences, self.tokens, self.max_id, self.size)), self.aside.facts()]
 
     @staticmethod
     def recalled(home: Path, number: int, facts: list[Any]) -> Shard | None:
-        """The shard that an earlier run wrote to `home`, or None when it is not there as journaled."""
+        """Return the shard that an earlier run wrote to `home`; None if the files differ from the journal."""
         sequences, tokens, max_id, size, aside = facts
         shard = Shard(number, shard_path(home, number), sequences, tokens, max_id, size, SkippedRecords.recalled(aside))
         for suffix, size in (("tokens", 4 * shard.tokens), ("lengths", 8 * shard.sequences)):
@@ -373,15 +383,15 @@ class Shard:
 
 
 def shard_path(home: Path, number: int) -> Path:
-    """Where the shard of a block goes, without suffix."""
+    """Return the path of the shard of a block, without suffix."""
     return home / f"shard-{number:06d}"
 
 
 class ShardReader:
-    """All shards of an ingestion, in order of their blocks. Keeps 8 bytes a sequence."""
+    """Read all shards of an ingestion in the order of their blocks. Keeps 8 bytes per sequence."""
 
     def __init__(self, shards: Sequence[Shard], blocks: Sequence[Block] = ()) -> None:
-        """`blocks`: what they were made of, by their number, for whoever asks which files that was."""
+        """Open the shards; `blocks` are their blocks by number, from which a caller derives the files of origin."""
         self.shards, self.blocks = sorted(shards, key=lambda shard: shard.number), blocks
         self._files = [File(f"{shard.path}.tokens") for shard in self.shards]
         self._starts = offsets_of([shard.tokens for shard in self.shards])
@@ -398,7 +408,7 @@ class ShardReader:
 
     @property
     def aside(self) -> SkippedRecords:
-        """What all shards left out."""
+        """Return the records and fields that all shards left out."""
         return reduce(operator.add, (shard.aside for shard in self.shards), SkippedRecords())
 
     def tokens(self, start: int, stop: int) -> Tokens:
@@ -419,7 +429,8 @@ class ShardReader:
         for shard in np.unique(shards[lengths > 0]).tolist():
             every, file = np.flatnonzero(shards == shard), self._files[shard]
             spans = [array[every].tolist() for array in (offsets, starts, ends)]
-            # a copy takes half the time of a call of the kernel; mapped for some alone, as each brings up to 64 KiB
+            # A copy from mapped memory takes half the time of a read call. Each access may map up to 64 KiB, so few are
+            # mapped at a time.
             for first, last in windows(0, len(every), _MAPPED):
                 with file.descriptor() as descriptor, mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) as mapped:
                     mapped.madvise(mmap.MADV_RANDOM)

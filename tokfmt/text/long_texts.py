@@ -1,16 +1,17 @@
-"""Long texts: cut into pieces whose ids, joined, are the ids of the text, so that an engine never holds a long one.
+"""Cut long texts into pieces whose IDs, joined, are the IDs of the text, so that an engine gets no long text.
 
-An engine takes 50 to 500 bytes for each character of the text that it encodes. Two kinds of cuts are certain:
+An engine takes 50 to 500 bytes of memory per character of the text that it encodes. Two kinds of cuts are safe:
 
-- At a border: a place at which the pre-tokenizer ends a word whatever stands before and behind it. "the dog. It" has
-  one before " dog" and none before ". It". Borders are known of pre-tokenizers that many tokenizers share (`_KNOWN`).
-- Within a word of one kind of letter, under BPE: the piece ends in the middle of the word, and the next one begins
-  where one of the last tokens of this piece begins. If it begins with that very token, the tokens before it and those
-  of the next piece are the ids of both: BPE merges across a place in a word if and only if it does so in the two tokens
-  that meet there, encoded by themselves, and those two stand side by side in the first piece.
+- At a border: a position at which the pre-tokenizer ends a word, whatever the text before and after it. "the dog. It"
+  has one before " dog" and none before ". It". Borders are known for pre-tokenizers that many tokenizers share
+  (`_KNOWN`).
+- Within a word of one kind of letter, with BPE: the piece ends in the middle of the word, and the next piece begins
+  where one of the last tokens of this piece begins. If the next piece begins with that same token, the earlier tokens
+  of this piece and the tokens of the next piece are the IDs of both. The reason: BPE merges across a position in a word
+  if and only if it does so in the two tokens next to it, encoded by themselves, and the first piece holds both.
 
-Where there is neither, a text is encoded as it is, up to `LONGEST` characters. A longer one is encoded if the memory
-suffices, and if its file is large enough to hold such a text: a few kilobytes, compressed, do not fill the memory.
+A text with neither is encoded whole up to `LONGEST` characters. A longer one is encoded if the memory suffices and its
+file is large enough for such a text, so that a few compressed kilobytes cannot fill the memory.
 """
 
 from __future__ import annotations
@@ -38,21 +39,21 @@ if TYPE_CHECKING:
     from tokfmt.text.decoding import Content
 
 PIECE = 1 << 19
-"""Characters that an engine is given at once where they can be cut: 256 MB at most."""
+"""Limit of characters per piece if the text can be cut, which take at most 256 MB."""
 LONGEST = 1 << 21
-"""Characters without a place to cut that are always encoded: 1 GB at most."""
+"""Limit of characters without a cut that are always encoded, which take at most 1 GB."""
 PER_CHARACTER = 1 << 9
-"""Bytes of memory for each: 417 were measured of punctuation under a BERT tokenizer, 346 of emoji as single bytes."""
+"""Bytes of memory per character; measured: 417 (punctuation, BERT tokenizer) and 346 (emoji as single bytes)."""
 PER_BYTE = 8
-"""Characters for each byte of a file that a longer text may have: compressed text has 2 to 5."""
+"""Limit of characters of a longer text per byte of its file; compressed text has 2 to 5."""
 LETTERS = 1 << 8
-"""Characters of a token at most, where texts are cut within words."""
-_RUN = 1 << 10  # letters on either side of such a cut
+"""Limit of characters per token of a tokenizer whose texts are cut within words."""
+_RUN = 1 << 10  # letters on each side of a cut within a word
 
 _LETTER = "A-Za-z\u0430-\u044f\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3"
 _MARK = "[ ,\uff0c\u3001\u3002]"
 _BORDER = re.compile(rf"(?<=[{_LETTER}])(?={_MARK}[{_LETTER}])|(?<=\S\n)(?=[{_LETTER}])")
-_ACROSS = re.compile(rf"[{_LETTER}]{_MARK}|\n[{_LETTER}]")  # an added token that holds this may cross a border
+_ACROSS = re.compile(rf"[{_LETTER}]{_MARK}|\n[{_LETTER}]")  # in an added token, this may cross a border
 _ALIKE = re.compile(r"[a-z]+|[A-Z]+")
 
 _TAILS = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -70,39 +71,39 @@ _KNOWN = {
     ),
     _CASED,
 }
-"""Regular expressions of GPT-2, Qwen 2, Llama 3 and GPT-4, and GPT-4o and Llama 4: none looks behind a word."""
+"""The patterns of GPT-2, Qwen 2, Llama 3 and GPT-4, and GPT-4o and Llama 4. None depends on text before a word."""
 
 Encode = Callable[[list[str]], Ragged]
 
 
 class UnbrokenTextError(TokfmtError):
-    """A text that is too long to be encoded in one piece, with no place at which it may be cut.
+    """A text that is too long to be encoded whole and cannot be cut.
 
     Attributes:
-        length: Of the text, in characters.
-        what: What is wrong, in words.
-        remedy: What to do.
+        length: Length of the text in characters.
+        what: The problem, without the name of the text.
+        remedy: The remedy.
     """
 
-    def __init__(self, text: str, at: int, most: Accepted) -> None:
+    def __init__(self, text: str, at: int, limit: Accepted) -> None:
         self.length = len(text)
         memory = self.length * PER_CHARACTER
         self.what = (
-            f"has more than {most.characters:,} characters from character {at:,} on between which this tokenizer "
-            f"cannot split it, and may fill {memory / 1e9:,.1f} GB of memory ({most.why})"
+            f"has more than {limit.characters:,} characters from character {at:,} on at which this tokenizer "
+            f"cannot split it, and may fill {memory / 1e9:,.1f} GB of memory ({limit.why})"
         )
-        self.remedy = most.remedy
+        self.remedy = limit.remedy
         super().__init__(f"the text that begins {printable(repr(text[:60]))} {self.what}. {self.remedy}")
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """How many characters without a place to cut are encoded.
+    """The limit of characters without a cut that are encoded.
 
     Attributes:
-        characters: At most.
-        why: What allows no more.
-        remedy: What to do about a longer text.
+        characters: The limit.
+        why: The reason for the limit.
+        remedy: The remedy for a longer text.
     """
 
     characters: int
@@ -111,13 +112,13 @@ class Accepted:
 
 
 def accepted(file_bytes: int) -> Accepted:
-    """How many characters without a place to cut are encoded of a text in a file of `file_bytes` bytes."""
+    """Return the limit of characters without a cut for a text in a file of `file_bytes` bytes."""
     room, alone = resources.share(), ""
     if multiprocessing.parent_process() is not None:  # one of several workers
         room, alone = room // resources.cpus(), f"Use {Option('jobs', 1)}. Otherwise, split"
     by_file, by_memory = PER_BYTE * file_bytes, room // PER_CHARACTER
     if by_file <= max(LONGEST, by_memory):
-        why = f"a longer text is accepted of a file with a byte for each {PER_BYTE} of its characters"
+        why = f"a longer text is accepted if its file has a byte for each {PER_BYTE} of its characters"
         return Accepted(max(LONGEST, by_file), why, "Split the text, leave it out, or decompress its file")
     why = f"a worker may use {room / 1e9:,.1f} GB"
     return Accepted(max(LONGEST, by_memory), why, f"{alone or 'Split'} the text, or leave it out")
@@ -129,7 +130,7 @@ _alone = threading.Lock()
 
 @contextmanager
 def of_file(size: Callable[[], int]) -> Iterator[None]:
-    """Encode texts of a file in this thread; `size`, its bytes, is asked for if one of them is long."""
+    """Encode texts of one file in this thread; `size` returns its bytes and is called only for a long text."""
     token = _file_bytes.set(size)
     try:
         yield
@@ -139,18 +140,18 @@ def of_file(size: Callable[[], int]) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Where texts may be cut for a tokenizer.
+    """The kinds of cuts that are safe for a tokenizer.
 
     Attributes:
-        borders: At borders.
-        lengths: Characters of each token made of letters, if texts may be cut within words; else empty.
+        borders: Cuts at borders are safe.
+        lengths: Characters of each token that consists of letters, if cuts within words are safe, else empty.
     """
 
     borders: bool
     lengths: Mapping[int, int]
 
     def border(self, text: str, start: int, stop: int) -> int | None:
-        """The first border between two characters of a text."""
+        """Return the first border in an interval of a text; None without one."""
         found = _BORDER.search(text, start, stop) if self.borders else None
         return None if found is None else found.start()
 
@@ -160,7 +161,7 @@ NOWHERE = Cuts(borders=False, lengths={})
 
 @lru_cache(maxsize=2)
 def cuts_of(content: Content) -> Cuts:
-    """Where texts may be cut for a tokenizer.json."""
+    """Return the cuts that are safe for a tokenizer.json."""
     found = json.loads(content.json.tobytes())
     added = [token for token in found.get("added_tokens") or () if isinstance(token, dict)]
     bert = _kind(found.get("pre_tokenizer")) == "BertPreTokenizer"
@@ -185,7 +186,7 @@ def _kind(part: Any) -> Any:
 
 
 def _splits(part: Any) -> bool:
-    """Whether a pre-tokenizer ends words at borders, and makes no difference between a text and its parts."""
+    """Return whether a pre-tokenizer ends words at borders, and splits a piece as it splits the text."""
     steps = part["pretokenizers"] if _kind(part) == "Sequence" else [part]
     regex = False
     for step in steps:
@@ -205,7 +206,7 @@ def _splits(part: Any) -> bool:
 
 
 def _crosses(token: Mapping[str, Any]) -> bool:
-    """Whether an added token may lie on both sides of a border, or take white space from the other side."""
+    """Return whether an added token may cross a border, or take white space from its other side."""
     content = token["content"]
     taken = (token.get("rstrip") and content[-1:].isalpha()) or (token.get("lstrip") and content[:1].isalpha())
     single = token.get("single_word") and not (content[:1].isalnum() and content[-1:].isalnum())
@@ -213,15 +214,15 @@ def _crosses(token: Mapping[str, Any]) -> bool:
 
 
 def in_pieces(texts: list[str], encode: Encode, cuts: Callable[[], Cuts]) -> Ragged:
-    """The ids of texts, encoded some at a time; those of a long text in pieces.
+    """Return the IDs of texts, which are encoded in groups; a long text is encoded in pieces.
 
     Args:
-        texts: Of any length.
-        encode: What encodes a few texts.
-        cuts: Gives the places where a long text may be cut.
+        texts: Texts of any length.
+        encode: Encodes a few texts.
+        cuts: Returns the cuts that are safe; called only for a long text.
 
     Raises:
-        UnbrokenTextError: One is too long and cannot be cut.
+        UnbrokenTextError: A text is too long and cannot be cut.
     """
     if sum(map(len, texts)) <= PIECE:
         return encode(texts)
@@ -239,7 +240,7 @@ def in_pieces(texts: list[str], encode: Encode, cuts: Callable[[], Cuts]) -> Rag
 
 
 def _groups(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Texts in order: a long one by itself, others together."""
+    """Yield groups of at most `PIECE` characters in order, with a longer text in its own group."""
     group, size = list[str](), 0
     for text in texts:
         if group and size + len(text) > PIECE:
@@ -252,7 +253,7 @@ def _groups(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _pieces(text: str, encode: Encode, cuts: Cuts) -> Iterator[Tokens]:
-    """The ids of a long text, piece by piece."""
+    """Yield the IDs of a long text, piece by piece."""
     at, following = 0, None
     while at < len(text):
         stop = _stop(text, at, cuts)
@@ -271,23 +272,27 @@ def _pieces(text: str, encode: Encode, cuts: Cuts) -> Iterator[Tokens]:
 
 
 def _stop(text: str, at: int, cuts: Cuts) -> int | None:
-    """Where a piece may end, or the text does; None if there is no such place that is near."""
+    """Return where a piece ends: at a border in its second half, or at the end of the text; None without either."""
     return len(text) if len(text) - at <= PIECE else cuts.border(text, at + PIECE // 2, at + PIECE)
 
 
 def _far_stop(text: str, at: int, cuts: Cuts) -> int:
-    """The same farther away."""
+    """Return the next border beyond `PIECE` characters, or the end of the text.
+
+    Raises:
+        UnbrokenTextError: The next border is beyond the limit of `accepted`.
+    """
     stop = cuts.border(text, at + PIECE, at + LONGEST)
     if stop is None and len(text) - at > LONGEST:
-        most = accepted(_file_bytes.get()())
-        stop = cuts.border(text, at + LONGEST, at + most.characters)
-        if stop is None and len(text) - at > most.characters:
-            raise UnbrokenTextError(text, at, most)
+        limit = accepted(_file_bytes.get()())
+        stop = cuts.border(text, at + LONGEST, at + limit.characters)
+        if stop is None and len(text) - at > limit.characters:
+            raise UnbrokenTextError(text, at, limit)
     return stop or len(text)
 
 
 def _at_once(text: str, encode: Encode) -> Tokens:
-    """The ids of a text without a place to cut; of the threads of a process, one at a time encodes a long one."""
+    """Return the IDs of a text without a cut; only one thread of a process at a time encodes a long one."""
     if len(text) <= LONGEST:
         return encode([text]).tokens
     with _alone:
@@ -295,9 +300,10 @@ def _at_once(text: str, encode: Encode) -> Tokens:
 
 
 def _within_word(text: str, stop: int, tokens: Tokens, encode: Encode, cuts: Cuts) -> tuple[int, int] | None:
-    """How many tokens of a piece that ends within a word are kept, and where the next piece begins.
+    """Return how many tokens of a piece that ends within a word are kept, and where the next piece begins.
 
-    The next one is expected to begin with the token that follows them, as a short beginning of it does.
+    The first 2,048 characters of the next piece begin with the token after the kept ones; the caller compares the same
+    token after encoding the whole piece. None if no such cut exists.
     """
     if not cuts.lengths or not _ALIKE.fullmatch(text, stop - 2 * _RUN, stop + _RUN):
         return None

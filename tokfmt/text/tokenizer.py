@@ -1,11 +1,11 @@
-"""Tokenizers by name, directory or file: which one it is, and the encoder and decoder made of it.
+"""Load tokenizers by name, directory or file, and make their encoders and decoders.
 
     handle = load_tokenizer("gpt2")            # or a directory, or a tokenizer.json
     handle.encoder().encode(["some text"])     # Ragged of uint32
     handle.decoder().decode([464, 3290])       # "The dog"
 
-A file or a directory with tokenizer.json is read by `tokenizers` alone: no network, no `transformers`, which takes more
-than a second to import. Importing this module imports neither.
+A file or a directory with tokenizer.json is read with `tokenizers` only: without a network, and without `transformers`,
+which takes more than a second to import. This module imports neither library.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ SpecialTokens = Literal["text", "parse"]
 
 _END = re.compile(r"end|eos|eot|</s>", re.IGNORECASE)
 _MOST_EXPANSION = 1_000
-_LARGEST = 1 << 27  # bytes of a file of a tokenizer: four times the largest of 2026
-"""XLM-R's normalizers, the largest seen, can make 72 characters of one."""
+"""Limit of `expansion_of`. The normalizers of XLM-R, the largest seen, make up to 72 characters of one."""
+_LARGEST = 1 << 27  # bytes of a tokenizer file: four times the largest of 2026
 
 
 class Maker(Protocol):
-    """Makes encoders and decoders; engine and note are found out on first use."""
+    """Make encoders and decoders. The engine is chosen on first use."""
 
     @property
     def engine(self) -> str: ...
@@ -69,16 +69,16 @@ class TokenizerHandle:
     """A tokenizer. Picklable.
 
     Attributes:
-        name: As the user gave it.
-        kind: "BPE (byte-level)", "BPE (byte fallback)", "Unigram", ...
-        vocab_size: Number of tokens, added ones included.
-        eos_id: Of the end-of-text token, when its configuration names one.
+        name: The tokenizer as the user gave it.
+        kind: "BPE (byte-level)", "BPE (byte fallback)", "Unigram" or another type of model.
+        vocab_size: Number of tokens, including added tokens.
+        eos_id: ID of the end-of-text token; None if no configuration file names one.
         digest: xxh3_128 of tokenizer.json.
-        special_tokens: Whether the literal text of a special token is text, or parsed as its id.
-        maker: What makes encoders and decoders.
-        remarks: What was found odd in its files, each a sentence.
-        added: Ids of the tokens that were added to its vocabulary: end of text, padding, roles ...
-        ends: Special tokens that may be the end-of-text token, by their names, with their ids.
+        special_tokens: "text" to encode the literal text of a special token as text, "parse" to encode it as its ID.
+        maker: The maker of encoders and decoders.
+        remarks: Contradictions in the files of the tokenizer, one sentence each.
+        added: IDs of the added tokens: end of text, padding, roles.
+        ends: Special tokens whose names suggest end of text, with their IDs.
     """
 
     name: str
@@ -94,39 +94,39 @@ class TokenizerHandle:
 
     @property
     def engine(self) -> str:
-        """The engine that encodes, with its version: "fastokens 0.3.5". Asking loads and compares the engines."""
+        """Return the engine that encodes, with its version: "fastokens 0.3.5". Loads and compares the engines."""
         return self.maker.engine
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The remarks, and why another engine than hoped for is used. Asking loads and compares the engines."""
+        """Return the remarks, and why fastokens is not used. Loads and compares the engines."""
         return self.remarks + ((f"tokenizer {printable(self.name)}: {self.maker.note}",) if self.maker.note else ())
 
     def encoder(self) -> Encoder:
-        """Text to ids.
+        """Return an encoder of text to IDs.
 
         Raises:
-            ConversionError: The engine fastokens was asked for and cannot be used.
+            ConversionError: fastokens is requested and cannot be used.
         """
         return self.maker.encoder()
 
     def decoder(self, *, lenient: bool = False) -> TextDecoder:
-        """Ids to text; `lenient` shows what is no text as U+FFFD or ⟨id⟩ instead of raising."""
+        """Return a decoder of IDs to text; `lenient` writes U+FFFD or ⟨id⟩ instead of raising."""
         return self.maker.decoder(lenient=lenient)
 
     def tried_on(self, texts: Sequence[str]) -> TokenizerHandle:
-        """This tokenizer, whose engines are compared on these texts too (the first of a run) before one is chosen."""
+        """Return this tokenizer with more texts to compare the engines on before one is chosen: the first of a run."""
         return replace(self, maker=self.maker.tried_on(texts))
 
     def describe(self) -> dict[str, object]:
-        """What a manifest says of it."""
+        """Return the facts for a manifest."""
         keys = ("name", "digest", "vocab_size", "eos_id", "engine", "special_tokens")
         return {key: getattr(self, key) for key in keys}
 
 
 @dataclass(frozen=True)
 class JsonMaker:
-    """Makes encoders and decoders from a tokenizer.json."""
+    """Make encoders and decoders from a tokenizer.json."""
 
     content: Content
     choice: EngineChoice
@@ -168,18 +168,18 @@ def load_tokenizer(
     """Find and load a tokenizer.
 
     Args:
-        spec: A directory, a tokenizer.json, or a name on the Hugging Face hub; what is there on disk wins.
-        special_tokens: "text": a literal `<|endoftext|>` in a text is just text; "parse": it becomes the special id.
-        engine: "auto": fastokens where it agrees with tokenizers; else the one named.
-        local: Only what is on this machine.
+        spec: A directory, a tokenizer.json, or a name on the Hugging Face hub. A path that exists wins over a name.
+        special_tokens: "text" encodes a literal `<|endoftext|>` in a text as text; "parse" encodes it as its ID.
+        engine: "auto" uses fastokens if it gives the same IDs as tokenizers; other values name the engine.
+        local: Use only tokenizers on this machine.
 
     Raises:
-        TokenizerError: There is none, or it cannot be loaded.
-        FormatError: A file of it cannot be read.
+        TokenizerError: The tokenizer does not exist or cannot be loaded.
+        FormatError: A file of the tokenizer cannot be read.
     """
     spec = os.fspath(spec)
     if not spec:
-        raise TokenizerError(spec, "no tokenizer given. Give a name, a directory or a tokenizer.json")
+        raise TokenizerError(spec, "the name is empty. Give a name, a directory or a tokenizer.json")
     path = Path(spec) if os.path.exists(spec) else Path(snapshot(spec, local=local))
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.exists():
@@ -216,17 +216,15 @@ def _from_transformers(
 def _handle(
     spec: str, tokenizer: Any, content: Content, special_tokens: SpecialTokens, engine: EngineChoice
 ) -> TokenizerHandle:
-    """What a `tokenizers.Tokenizer` tells of itself; it knows no end-of-text token.
+    """Return the handle of a `tokenizers.Tokenizer`, without an end-of-text token, which it does not define.
 
     Raises:
-        UnsafeError: It makes far more of what goes through it.
+        UnsafeError: Its steps can make a text more than 1,000 times longer.
     """
     factor, steps = expansion_of(tokenizer)
     if factor > _MOST_EXPANSION:
-        raise UnsafeError(
-            spec, f"the {steps} of this tokenizer can make what goes through them {factor:,} times longer",
-            remedy=f"More than {_MOST_EXPANSION:,} times is refused: it would fill the memory",
-        )  # fmt: skip
+        what = f"the {steps} of this tokenizer can make text {factor:,} times longer, which would fill the memory"
+        raise UnsafeError(spec, what, expected=f"at most {_MOST_EXPANSION:,} times", remedy="Give another tokenizer")
     kind, parts = type(tokenizer.model).__name__, decoder_kinds(tokenizer)
     byte_level = parts == {"ByteLevel"}
     if byte_level or "ByteFallback" in parts:
@@ -242,45 +240,45 @@ def _handle(
 
 
 def _beside(spec: str, directory: Path, tokenizer: Any) -> tuple[int | None, tuple[str, ...]]:
-    """The end-of-text id that the files beside a tokenizer.json name, and what is odd about them."""
+    """Return the end-of-text ID in the configuration files next to a tokenizer.json, and their contradictions."""
     remarks = []
     config = _config(directory / "tokenizer_config.json")
     for number, added in _mapping(config.get("added_tokens_decoder")).items():
         content = _mapping(added).get("content")
         if isinstance(content, str) and str(_id_of(tokenizer, content)) != number:
             remarks.append(
-                f"tokenizer {printable(spec)}: tokenizer_config.json has the token {printable(content)} with id "
-                f"{printable(number)}, tokenizer.json has not; only tokenizer.json counts"
+                f"tokenizer {printable(spec)}: tokenizer_config.json has the token {printable(content)} with ID "
+                f"{printable(number)}, which tokenizer.json lacks; only tokenizer.json is used"
             )
             break
     for settings in (config, _config(directory / "special_tokens_map.json")):
-        told = settings.get("eos_token")
-        eos = _mapping(told).get("content", told)
+        value = settings.get("eos_token")
+        eos = _mapping(value).get("content", value)
         if isinstance(eos, str):
             eos_id = _id_of(tokenizer, eos)
             if eos_id is not None:
                 return eos_id, tuple(remarks)
             remarks.append(f"tokenizer {printable(spec)}: its eos_token {printable(eos)} is not in the vocabulary")
-    told = _config(directory / "generation_config.json").get("eos_token_id")
-    known = type(told) is int and 0 <= told < 1 << 32 and tokenizer.id_to_token(told) is not None
-    return told if known else None, tuple(remarks)
+    value = _config(directory / "generation_config.json").get("eos_token_id")
+    known = type(value) is int and 0 <= value < 1 << 32 and tokenizer.id_to_token(value) is not None
+    return value if known else None, tuple(remarks)
 
 
 def _id_of(tokenizer: Any, token: str) -> int | None:
-    with contextlib.suppress(UnicodeEncodeError):  # JSON can spell lone surrogates, which no token has
+    with contextlib.suppress(UnicodeEncodeError):  # JSON can spell lone surrogates, which no token contains
         found: int | None = tokenizer.token_to_id(token)
         return found
     return None
 
 
 def _config(path: Path) -> Mapping[str, Any]:
-    """A configuration file; empty when there is none."""
+    """Return the content of a configuration file; {} if it does not exist."""
     if not path.exists():
         return {}
     try:
         return _mapping(json.loads(_read(path)))
     except (ValueError, RecursionError) as error:
-        raise CorruptError(path, "is not JSON", remedy="Mend or remove it") from error
+        raise CorruptError(path, "is not JSON", remedy="Repair or remove it") from error
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
@@ -292,7 +290,7 @@ def _read(path: Path) -> bytes:
     try:
         if file.size > _LARGEST:
             expected = f"at most {_LARGEST:,} bytes"
-            raise UnsafeError(path, "is too large for a file of a tokenizer", expected=expected, found=f"{file.size:,}")
+            raise UnsafeError(path, "is too large for a tokenizer file", expected=expected, found=f"{file.size:,}")
         return file.read(0, file.size)
     finally:
         file.close()

@@ -282,7 +282,7 @@ class Preparation:
             return
         # The documents that are drawn can have fewer tokens than the average. The margin is 5 standard errors.
         wanted = ration.quota / minimum * (1 + 5 * math.sqrt(each / max(1, ration.quota)))
-        ration.most = min(ration.most, int(wanted * (1 << 64)))
+        ration.limit = min(ration.limit, int(wanted * (1 << 64)))
 
     def _minimum_tokens(self, source: TextSource) -> tuple[float, float]:
         """Estimate the minimum number of tokens of a source after its filters, and the mean tokens per record.

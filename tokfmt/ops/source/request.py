@@ -325,7 +325,7 @@ def check_losses(names: Iterable[str]) -> frozenset[str]:
         OptionError: A name does not exist; the error has the nearest one.
     """
     words = frozenset([names] if isinstance(names, str) else names)
-    if not words <= set(_DROPS):  # otherwise no format has to be imported
+    if not words <= set(LOSSES):  # otherwise no format has to be imported
         known = loss_words()
         for name in sorted(words - set(known)):
             raise OptionError(
