@@ -31,7 +31,7 @@ def test_without_a_terminal_it_prints_a_preview():
     result = run(PACK)
     assert result.returncode == 0
     assert result.stdout.startswith("#0  17 tokens\n464 2068")
-    assert "no terminal" in result.stderr
+    assert "stdout is not a terminal" in result.stderr
 
 
 def test_a_dumb_terminal_gets_a_preview():
@@ -142,7 +142,7 @@ def test_a_preview_of_datasets_below_each_other(tmp_path):
     assert "--recursive reads the directories below as well" in refused.stderr.splitlines()[-1]
     result = run(tmp_path, "--recursive")
     assert result.returncode == 0, result.stderr
-    assert f"of {tmp_path}, the first of 2 datasets" in result.stderr
+    assert f"for {tmp_path}, the first of 2 datasets" in result.stderr
     assert result.stdout.startswith("#0  1 character")
 
 
@@ -234,7 +234,9 @@ def test_a_tokenizer_that_is_a_lost_path_is_said_before_the_app_starts(tmp_path)
     for name in (tmp_path / "none", "tokenizer.json", "./fixtures/tokenizr"):
         result = run(PACK, "--tokenizer", name, "--screenshot", out)
         assert result.returncode == 2
-        assert result.stderr.startswith(f"tokfmt: error: tokenizer {name}: there is no such file or directory")
+        assert result.stderr.startswith(
+            f"tokfmt: error: tokenizer {name}: no such file or directory, and not a name that the hub allows"
+        )
     assert "tokenizer?" in result.stderr  # what was meant
     assert not out.exists()
 
@@ -323,8 +325,8 @@ def test_in_a_terminal(tmp_path):
 
 
 def test_a_browser_that_falls_over_is_no_success():
-    from tokfmt.cli.browse import _until_left
+    from tokfmt.cli.browse import _run_until_closed
 
     with pytest.raises(RuntimeError, match="the browser failed"):
-        _until_left(SimpleNamespace(return_code=1, post_message=lambda message: True), lambda: None)
-    assert _until_left(SimpleNamespace(return_code=0, post_message=lambda message: True), lambda: 7) == 7
+        _run_until_closed(SimpleNamespace(return_code=1, post_message=lambda message: True), lambda: None)
+    assert _run_until_closed(SimpleNamespace(return_code=0, post_message=lambda message: True), lambda: 7) == 7

@@ -315,7 +315,7 @@ def test_other_machines_are_let_in_only_when_asked_and_that_is_said(tmp_path):
     ) as process:
         assert process.stdout.readline().startswith("browse at http://")
         process.send_signal(signal.SIGHUP)
-        assert "whoever is given the address can read the dataset" in process.stderr.read()
+        assert "any machine that knows the address can read the dataset" in process.stderr.read()
         assert process.wait(10) == 0
 
 

@@ -193,7 +193,10 @@ def test_text_of_formats_that_hold_text_or_ids(tmp_path):
         assert tokfmt("show", path, "--text").stdout == "hello world\nbye\n"
     tokfmt("convert", texts, ids, "--tokenizer", TOKENIZER)
     assert tokfmt("show", ids, "--text").stdout == "hello world\nbye\n"
-    assert "--text needs --tokenizer" in tokfmt("show", ids, "--text", "--ignore-manifest", check=2).stderr
+    assert (
+        "--text needs a tokenizer. Add --tokenizer"
+        in tokfmt("show", ids, "--text", "--ignore-manifest", check=2).stderr
+    )
 
 
 def test_what_is_no_text_is_shown_as_what_it_is(tmp_path):

@@ -204,7 +204,7 @@ def _serve(host: str, port: int) -> None:
     from tokfmt.tui.web import is_local, serve
 
     if not is_local(host):
-        text = "other machines can reach this address, and read the dataset unencrypted"
+        text = "any machine that knows the address can read the dataset, and the connection is not encrypted"
         click.echo(f"note: {host}: {text}", err=True)
 
     def announce(url: str) -> None:

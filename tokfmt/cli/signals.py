@@ -120,5 +120,5 @@ def _watch(reader: int) -> None:
         if unanswered == _LAST:  # the main thread is inside a library
             os._exit(128 + max(numbers))
         if not is_printed and not select.select([reader], [], [], _PATIENCE)[0] and sys.stderr.isatty():
-            os.write(2, b"\ninterrupted: cleaning up. Two more signals end it at once\n")
+            os.write(2, b"\ninterrupting: cleaning up. Two more signals end it at once\n")
             is_printed = True

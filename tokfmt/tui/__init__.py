@@ -1,21 +1,21 @@
-"""The terminal browser. What knows of Textual is in app, dialogs, export, tabs, widgets; the rest is tested without it.
+"""The terminal browser. Only app, dialogs, export, tabs and widgets use Textual; the rest is tested without it.
 
 Without Textual:
-    session      one dataset, or a split of it, or one that cannot be read: opened in stages, with its tokenizer
-    state        what is kept between runs: the tokenizer, bookmarks
-    rows         rows and windows of a token axis, or of records; cached
+    session      one dataset or split, or one that cannot be read, opened in stages, with its tokenizer
+    state        facts kept between runs: the tokenizer, bookmarks
+    rows         rows and windows of a token axis or of records, cached
     layout       tokens to glyphs, glyphs to lines, a row of any length as lines
-    search       what is looked for, a search under way, its hits
-    pairing      two datasets aligned as by diff, their rows in step; which tokens of two rows differ
+    search       the words of a search, a running search, its hits
+    pairing      two aligned datasets, their rows in step, and the tokens that differ between two rows
     workers      long work in a thread, with progress
-    signals      what ends the browser
+    signals      the ends of the browser: signals, a lost terminal, a lost server
 
-With it:
-    app          datasets, tabs, what is loaded; pictures of the screen, with a terminal and without
-    tabs         a module each; `tabs.TABS` lists them; `tabs.base` is what a tab is, and what it sees of the app
-    widgets      what several tabs have: lists, the reader, what frames the tabs
-    dialogs      what lies over everything
-    export       copies, and rows to a file
-    browse.tcss  places and colours
-    web          the same in a page
+With Textual:
+    app          datasets, tabs and loading; pictures of the screen, with a terminal and without
+    tabs         one module per tab, listed in `tabs.TABS`; `tabs.base` defines a tab and its view of the app
+    widgets      widgets that several tabs use: lists, the reader, the bars around the tabs
+    dialogs      screens above the browser
+    export       copies of rows, and rows written to a file
+    browse.tcss  layout and colors
+    web          the browser in a web page
 """

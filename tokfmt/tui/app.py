@@ -1,4 +1,4 @@
-"""The browser: which datasets are open, which tab is shown, what is being loaded; its keys, screens and palette."""
+"""The app of the browser: open datasets, the tab on the screen, loading, keys, screens and the command palette."""
 
 from __future__ import annotations
 
@@ -44,24 +44,24 @@ DARK, LIGHT = "tokyo-night", "catppuccin-latte"
 
 
 class Quit(Message):
-    """A signal came: end."""
+    """A signal asks the app to end."""
 
 
 class Browser(App[None]):
-    """Shows datasets.
+    """Show datasets.
 
     Args:
         session: The first dataset, opened.
-        others: How to open the others, which happens when they are first shown.
-        tokenizer: As the user gave it.
-        theme: A theme's name.
-        compared: The second dataset, opened: begin by comparing both.
+        others: Requests for the other datasets, which are opened when they are first shown.
+        tokenizer: The tokenizer as the user gave it.
+        theme: Name of a theme.
+        compared: The second dataset, opened; the browser then starts with the comparison.
     """
 
     TITLE = "tokfmt browse"
     CSS_PATH = "browse.tcss"
     sequences = getters.query_one(SequencesTab)
-    """The tab of sequences, which is always there."""
+    """The tab of sequences, which always exists."""
     ENABLE_COMMAND_PALETTE = True
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("V", "split", "Split"),
@@ -85,14 +85,14 @@ class Browser(App[None]):
         compared: Session | None = None,
     ) -> None:
         super().__init__()
-        self.scroll_sensitivity_y = 3.0  # lines a turn of the wheel
+        self.scroll_sensitivity_y = 3.0  # lines per turn of the wheel
         self.requests = [session.request, *others]
         self.sessions: dict[int, Session] = {0: session, **({} if compared is None else {1: compared})}
         self.tabs = [tab for tab in TABS if len(self.requests) == 2 or not tab.pair]
         self.loadings: dict[int, Loading] = {}
         self._openings: dict[int, Job] = {}
-        self._new: list[Tab] = []  # tabs that have not been laid out
-        self._aside: dict[tuple[int, str], Session] = {}  # other splits, as they were left
+        self._new: list[Tab] = []  # tabs without a layout
+        self._aside: dict[tuple[int, str], Session] = {}  # sessions of splits that were shown before
         self.current, self._tokenizer = 0, tokenizer
         self.entry: Entry = TABS[0] if compared is None else next(tab for tab in TABS if tab.pair)
         self.theme = theme
@@ -110,7 +110,7 @@ class Browser(App[None]):
         self.screen.screen_layout_refresh_signal.subscribe(self, self._laid_out)
         self.show_dataset(0)
         self._show_tab(self.entry)
-        # the footer keeps still while the app is in the background, as a page is until it has the focus
+        # Textual does not update the footer of an app without focus, as a page is until it gets the focus.
         self.watch(self, "app_focus", self._footer, init=False)
 
     def _footer(self) -> None:
@@ -118,17 +118,17 @@ class Browser(App[None]):
 
     @property
     def session(self) -> Session:
-        """The dataset that is shown."""
+        """Return the dataset on the screen."""
         return self.sessions[self.current]
 
     @property
     def tab(self) -> Tab:
-        """The tab that is shown."""
+        """Return the tab on the screen."""
         return self.query_one(f"#{self.entry.name}", Tab)
 
     @property
     def idle(self) -> bool:
-        """Nothing is being loaded for anybody."""
+        """Return whether nothing is loading."""
         loaded = not self._openings and all(loading.job is None for loading in self.loadings.values())
         places = [*self.query(Tab), self.screen, *(widget.loader for widget in self.query("*").results(WithLoader))]
         return loaded and is_written() and all(getattr(place, "idle", True) for place in places)
@@ -136,7 +136,7 @@ class Browser(App[None]):
     # datasets
 
     def show_dataset(self, number: int) -> None:
-        """Show a dataset, once it is open."""
+        """Show a dataset as soon as it is open."""
         self._want(number, lambda: self._show(number))
 
     def _show(self, number: int) -> None:
@@ -144,7 +144,7 @@ class Browser(App[None]):
         self.refresh_tabs()
 
     def _want(self, number: int, then: Callable[[], None]) -> None:
-        """Go on with a dataset, opened; at once where it is, else when a thread has opened it."""
+        """Call `then` when a dataset is open: at once, or after a thread opened it."""
         if number in self.sessions:
             if number not in self.loadings:
                 self._load(number)
@@ -160,12 +160,12 @@ class Browser(App[None]):
         self._open(number, lambda: shown_session(request, tokenizer), opened)
 
     def _open(self, number: int, work: Callable[[], Session], then: Callable[[Session], None]) -> None:
-        """Open something on a thread; what was asked for before of this dataset is no longer wanted."""
+        """Open a session of a dataset in a thread, and cancel an earlier request for the same dataset."""
         if number in self._openings:
             self._openings[number].cancel()
 
         def arrived(outcome: object) -> None:
-            if self._openings.get(number) is not job:  # it came too late
+            if self._openings.get(number) is not job:  # a later request replaced it
                 return
             del self._openings[number]
             if isinstance(outcome, Session):
@@ -179,7 +179,7 @@ class Browser(App[None]):
         self._say()
 
     def _load(self, number: int, vocabulary: Vocabulary | None = None) -> None:
-        """Load what is still to come of a dataset."""
+        """Start to load the remaining stages of a dataset."""
         loading = Loading(self.sessions[number], lambda result: self.call_later(self._loaded, result))
         self.loadings[number] = loading
         loading.start(vocabulary)
@@ -187,14 +187,16 @@ class Browser(App[None]):
     def show_split(
         self, split: str, numbers: Sequence[int] | None = None, then: Callable[[], None] = lambda: None
     ) -> None:
-        """Show another split of the dataset that is shown, or of some by number; those that do not have it stay.
+        """Show another split of datasets that have it.
 
         Args:
-            then: Called when it is shown.
+            split: Name of the split.
+            numbers: Numbers of the datasets; None for the one on the screen.
+            then: Called when the split is shown.
         """
         for number in (self.current,) if numbers is None else numbers:
             before = self.sessions[number]
-            if split == before.split and number in self._openings:  # what was asked for last counts
+            if split == before.split and number in self._openings:  # the last request wins
                 self._openings.pop(number).cancel()
             elif split in before.splits and split != before.split:
                 self._change(number, split, then)
@@ -207,7 +209,7 @@ class Browser(App[None]):
         def opened(after: Session) -> None:
             self.loadings[number].cancel()
             self._aside[number, before.split] = before
-            after.verdict, after.choice = before.verdict, before.choice  # of the whole dataset
+            after.verdict, after.choice = before.verdict, before.choice  # these are facts of the whole dataset
             self.sessions[number] = after
             self._load(number, before.vocabulary)
             self.refresh_tabs()
@@ -234,7 +236,7 @@ class Browser(App[None]):
             if session.refused is not None:
                 continue
             if session.of_text and not (session.choice or session.failure or other.of_text) and other.vocabulary:
-                session.choice = other.choice  # text is compared as the tokens of the other side
+                session.choice = other.choice  # to compare text with the tokens of the other side
                 self.loadings[number].start()
             self.loadings[number].start_documents()
         names = [name for number, name in ((0, "A"), (1, "B")) if self.loadings[number].stage is not None]
@@ -242,40 +244,40 @@ class Browser(App[None]):
 
     def refresh_tabs(self) -> None:
         for tab in self.query(Tab):
-            if tab.is_mounted:  # else it is about to be shown
+            if tab.is_mounted:  # else `_show_tab` shows the session
                 tab.show(self.session)
         self._say()
 
     def _say(self) -> None:
         bar, session = self.query_one(TopBar), self.session
-        told, loading = summary(session, self.loadings.get(self.current), len(self.requests))
+        facts, loading = summary(session, self.loadings.get(self.current), len(self.requests))
         names = [printable(Path(self.requests[number].paths[0]).name) for number in self._openings]
-        bar.say(told, f"◌ opening {' and '.join(names)} · esc stops" if names else loading)
+        bar.say(facts, f"◌ opening {' and '.join(names)} · esc stops" if names else loading)
         bar.say_splits(session.splits, session.split)
         self.refresh_bindings()
 
     def _loaded(self, result: Result) -> None:
-        """A worker has something for a session."""
+        """Take a result of a worker for a session."""
         loading = next((one for one in self.loadings.values() if one.session is result.session), None)
-        if loading is None:  # it came too late: another split is shown
+        if loading is None:  # another split is shown by now
             return
         if result.outcome is not None:
             loading.take(result)
             choice = result.session.choice
             if isinstance(result.outcome, Vocabulary) and choice is not None and choice.source == "last time":
-                self.notify(f"Tokenizer {choice.name}, as last time: --tokenizer takes another", markup=False)
+                self.notify(f"Tokenizer {choice.name}, as last time; --tokenizer sets another", markup=False)
             if isinstance(result.outcome, Exception):
                 self.notify(result.session.failure, severity="warning", timeout=10, markup=False)
             self.refresh_tabs()
         self._say()
 
     def show_view(self, name: str) -> None:
-        """Documents, samples: one of the views that are known."""
+        """Show a view by name: "documents", "samples", "rows" or "records"."""
         self.session.see(name)
         self.refresh_tabs()
 
     def next_view(self) -> None:
-        """Documents, samples, documents; or begin to look for the documents."""
+        """Show the next view of the dataset, or start to search for the documents if they are not known."""
         session, loading = self.session, self.loadings[self.current]
         if len(session.opened.views) > 1:
             session.switch()
@@ -285,7 +287,7 @@ class Browser(App[None]):
             self._say()
         else:
             why = f" {session.opened.notes[-1]}" if session.opened.notes else ""
-            self.notify(f"There are only {session.view.name} here.{why}", markup=False)
+            self.notify(f"This dataset has only {session.view.name}.{why}", markup=False)
 
     def on_quit(self) -> None:
         self.exit()
@@ -296,18 +298,18 @@ class Browser(App[None]):
         switcher, self.entry = self.query_one(ContentSwitcher), entry
         if not switcher.query(f"#{entry.name}"):
             tab = entry.make(self)
-            switcher.mount(tab)  # known to the switcher at once, unlike with its add_content
+            switcher.mount(tab)  # unlike `add_content`, this registers the tab at once
             self._new.append(tab)
-            tab.call_later(lambda: tab.show(self.session))  # in its own queue, so that it has its widgets by then
+            tab.call_later(lambda: tab.show(self.session))  # in the tab's queue, when its widgets exist
         switcher.current = entry.name
         self.query_one(TopBar).choose(entry.name)
         self.tab.call_after_refresh(self.tab.enter)
 
     def _laid_out(self, screen: Screen[object]) -> None:  # noqa: ARG002 - the signal's
-        """Tell the widgets of new tabs their size.
+        """Send the widgets of new tabs their size.
 
-        Textual does not where anything on the screen was touched between mounting and laying out: a widget that asks
-        for its place then makes it known, and at the layout nothing seems new.
+        Textual sends no Resize if a widget asked for its place between mounting and layout, as the layout then finds no
+        change.
         """
         for tab in [tab for tab in self._new if tab.size]:
             self._new.remove(tab)
@@ -319,10 +321,10 @@ class Browser(App[None]):
         if entry in self.tabs:
             self._show_tab(entry)
         else:
-            self.notify("This takes two datasets: tokfmt browse A B --diff")
+            self.notify("A comparison needs two datasets: tokfmt browse A B --diff")
 
     def filter(self, words: str) -> None:
-        """List only the rows that a query finds (`10<=len<20`, see `look.query`), in the tab of sequences."""
+        """List only the rows that a query finds, such as `10<=len<20` (`ops.search.query`), in the tab of sequences."""
         self._show_tab(TABS[0])
         self.sequences.filter(words)
 
@@ -330,12 +332,18 @@ class Browser(App[None]):
         self.sequences.filter("")
 
     def go_to_where(self, where: Where) -> None:
-        """Show a row in the tab of sequences, the cursor on a token of it."""
+        """Show a row in the tab of sequences, with the cursor on one of its tokens."""
         self._show_tab(TABS[0])
         self.sequences.go(where)
 
     def go_to_bytes(self, path: Path, offset: int, length: int = 0) -> None:
-        """Show bytes of a file in the tab of the index."""
+        """Show bytes of a file in the tab of the index.
+
+        Args:
+            path: The file.
+            offset: Byte offset.
+            length: Number of bytes to mark.
+        """
         from tokfmt.tui.tabs.index import IndexTab
 
         self.action_tab("index")
@@ -356,15 +364,15 @@ class Browser(App[None]):
         for job in self._openings.values():
             job.cancel()
 
-    # what lies over everything for a moment
+    # notifications and dialogs
 
     def notify(self, message: str, *, timeout: float | None = None, **kwargs: Any) -> None:
-        """Say something, for a moment, in place of what was said before."""
+        """Show a notification for a few seconds, in place of an earlier one."""
         self.clear_notifications()
         super().notify(message, timeout=_MOMENT if timeout is None else timeout, **kwargs)
 
     def action_no_split(self) -> None:
-        self.notify("There are no other splits here.")
+        self.notify("This dataset has no other splits.")
 
     def action_help(self) -> None:
         self.push_screen(Page("Keys", help_blocks(self, self.entry.title, self.tab)))
@@ -374,13 +382,13 @@ class Browser(App[None]):
 
     async def action_datasets(self) -> None:
         if len(self.requests) == 1:
-            self.notify("Only one dataset is open: tokfmt browse A B opens several.")
+            self.notify("Only one dataset is open; tokfmt browse A B opens several.")
             return
         names = [str(request.paths[0]) for request in self.requests]
         await self._ask_which("Datasets", names, self.current, self.show_dataset)
 
     async def action_split(self) -> None:
-        """Show the other split, or ask which one of several."""
+        """Show the other split, or ask for one of several."""
         names = self.session.splits
         at = names.index(self.session.split)
         if len(names) == 2:
@@ -396,13 +404,13 @@ class Browser(App[None]):
         await self.push_screen(OneOf(title, list(map(printable, names)), current), answered)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """There is another split to show only where there are several."""
+        """Return whether an action applies; `split` needs several splits."""
         if action in ("split", "no_split"):
             return (len(self.session.splits) > 1) == (action == "split")
         return super().check_action(action, parameters)
 
     def picture(self) -> str:
-        """The screen as SVG, without the fonts that rich would have whoever looks at it fetch from the network."""
+        """Return the screen as SVG, without the fonts of Rich, which a viewer would fetch from the network."""
         return _FONTS.sub("", self.export_screenshot(title=self.TITLE))
 
     async def ask_line(
@@ -413,9 +421,14 @@ class Browser(App[None]):
         check: Callable[[str], str] | None = None,
         refused: str = "",
     ) -> None:
-        """Ask for a line, and go on with it; a TokfmtError of that is told, under the title `refused`.
+        """Ask for a line and call `then` with it. Return when the question is on the screen, to get all typed keys.
 
-        Awaited until the question is there, so that keys typed at once go to it.
+        Args:
+            text: The question.
+            then: Called with the line; a TokfmtError is shown.
+            value: The line at first.
+            check: See `Question`.
+            refused: Title of the message about a TokfmtError.
         """
 
         def answered(answer: str | None) -> None:
@@ -428,7 +441,7 @@ class Browser(App[None]):
         await self.push_screen(Question(text, value, check), answered)
 
     async def action_picture(self) -> None:
-        drawn = self.picture()  # before the question covers it
+        drawn = self.picture()  # before the question covers the screen
 
         def save(path: str) -> None:
             self.notify(printable(saved(drawn, path)), title="Saved", markup=False)
@@ -437,7 +450,7 @@ class Browser(App[None]):
         await self.ask_line("Save a picture of the screen as", save, name, refusal, "Not saved")
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """What the command palette offers: what Textual does, and every action of the tab that is shown."""
+        """Yield the commands of the palette: those of Textual, and every action of the tab and of the browser."""
         yield from super().get_system_commands(screen)
         for owner in (self.tab, self):
             for binding in bindings_of(owner):
@@ -447,24 +460,24 @@ class Browser(App[None]):
                 yield SystemCommand(binding.description, f"key {self.get_key_display(binding)}", run)
 
 
-# pictures: a state drawn without a terminal, saving one
+# pictures, drawn without a terminal and saved
 
 _PATIENCE = 30.0
 
 
 def screenshot(app: Browser, keys: Sequence[str], size: tuple[int, int]) -> str:
-    """The SVG of the app after some keys.
+    """Return the SVG of the app after some keys.
 
     Args:
-        app: Not yet running.
-        keys: Names as Textual has them: "down", "g", "1", "enter".
+        app: An app that is not running yet.
+        keys: Names of keys in Textual: "down", "g", "1", "enter".
         size: Columns and lines.
     """
     return asyncio.run(_drawn(app, keys, size))
 
 
 def unknown_key(name: str) -> bool:
-    """Whether no key has this name."""
+    """Return whether no key has this name."""
     *modifiers, key = name.split("+") if len(name) > 1 else [name]
     known = {one.value for one in Keys} | {"space", "tab", *KEY_NAME_REPLACEMENTS.values()}
     if not {"ctrl", "shift", "alt"}.issuperset(modifiers):
@@ -489,7 +502,7 @@ async def _drawn(app: Browser, keys: Sequence[str], size: tuple[int, int]) -> st
 
 
 async def settled(app: Browser, pilot: Pilot[None]) -> None:
-    """Wait until nothing is being loaded and everything is drawn."""
+    """Wait until nothing is loading and everything is drawn, at most 30 seconds."""
     loop = asyncio.get_running_loop()
     until, quiet = loop.time() + _PATIENCE, 0
     while quiet < 2 and loop.time() < until:
@@ -500,7 +513,7 @@ async def settled(app: Browser, pilot: Pilot[None]) -> None:
 
 
 def free_name(stem: str, suffix: str) -> str:
-    """A name in the current directory that is not taken: `stem.svg`, `stem-2.svg` ..."""
+    """Return a free name in the current directory: `stem.svg`, `stem-2.svg` and so on."""
     number = 1
     while os.path.lexists(name := f"{stem}{f'-{number}' if number > 1 else ''}{suffix}"):
         number += 1
@@ -508,24 +521,24 @@ def free_name(stem: str, suffix: str) -> str:
 
 
 def refusal(path: str) -> str:
-    """What happens to a path that is typed.
+    """Return the meaning of a typed path, as a `check` of `Question`.
 
     Raises:
-        OptionError: It is taken, or no name.
+        OptionError: The path exists, or is not the name of a file.
     """
     place = _place(path)
     if not path.strip() or place.is_dir():
         raise OptionError("name a file")
     if os.path.lexists(place):
-        raise OptionError(f"{printable(path.strip())} is there already: choose another name")
+        raise OptionError(f"{printable(path.strip())} exists already. Choose another name")
     return "enter writes it"
 
 
 def saved(drawing: str, path: str) -> Path:
-    """Write a picture.
+    """Write a picture and return its path.
 
     Raises:
-        TokfmtError: It cannot be written, or something has that name.
+        TokfmtError: The file exists or cannot be written.
     """
     from tokfmt.core.atomic_output import publish_text
 

@@ -1,4 +1,4 @@
-"""What lies over the browser for a moment: a question, a choice, a page to read, the bookmarks."""
+"""Screens above the browser: a question, a choice, a page to read, the bookmarks."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tokfmt.tui.state import Bookmark, Bookmarks
 class Dialog(ModalScreen[ScreenResultType | None]):
     """A screen above the others; `leave` dismisses it with None.
 
-    At once: Textual's own action waits first, and keys typed meanwhile reach what stands below. When its widgets are
-    there it is `ready`, which it never is in an app that is ending: that mounts nothing any more.
+    It is dismissed at once. Textual's own action waits first, and keys typed in that time would reach the screen below.
+    `ready` runs when the widgets exist, which is never in an app that is ending.
     """
 
     def on_mount(self) -> None:
@@ -41,12 +41,13 @@ class Dialog(ModalScreen[ScreenResultType | None]):
 
 
 class Question(Dialog[str]):
-    """Asks for a line; dismissed with it, or with None by Escape.
+    """Ask for a line; the result is the line, or None after Escape.
 
     Args:
-        text: What is asked for.
-        value: What stands there already.
-        check: Says, as one types, what an answer means; raises a TokfmtError when it means nothing, and is not taken.
+        text: The question.
+        value: The line at first.
+        check: Returns the meaning of a line, which is shown while the user types. It raises a TokfmtError for a line
+            that is not accepted.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
@@ -74,7 +75,7 @@ class Question(Dialog[str]):
             self.dismiss(event.value.strip())
 
     def _holds(self, answer: str) -> bool:
-        """Whether an answer means something; says what, or why not."""
+        """Show the meaning of an answer, or its error; return whether it is accepted."""
         if self._check is None:
             return True
         label, holds = self.query_one("#meaning", Label), False
@@ -88,7 +89,7 @@ class Question(Dialog[str]):
 
 
 class OneOf(Dialog[int]):
-    """Asks which one; dismissed with its number, or with None by Escape."""
+    """Ask for one of several; the result is its number, or None after Escape."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
 
@@ -112,12 +113,12 @@ Rows = Sequence[tuple[str, str]]
 
 
 class Page(Dialog[None]):
-    """Headed blocks of two columns; any of Escape, q, ? and Enter leaves.
+    """A page of blocks with a heading and two columns. Escape, q, ?, i and Enter close it.
 
     Args:
-        title: Of the page.
+        title: Title of the page.
         blocks: Heading and rows of each block.
-        column: Cells that a block needs; as many stand side by side as there is room for.
+        column: Least width of a block in cells; as many blocks as fit are side by side.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter,i", "leave", "Close")]
@@ -142,7 +143,7 @@ def _block(heading: str, rows: Rows) -> Content:
 
 
 class BookmarkList(Dialog[Bookmark]):
-    """Asks for a bookmark to go to; dismissed with it, or with None. Some may be removed."""
+    """Ask for a bookmark; the result is the bookmark, or None. Bookmarks can be removed here."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x,delete", "remove", "Remove"),
@@ -189,7 +190,7 @@ def _line(one: Bookmark) -> Content:
     return Content.assemble((split, "$text-accent"), (place, "bold"), printable(one.words))
 
 
-# pages: what is known of a dataset; the keys
+# pages: the facts about a dataset, and the keys
 
 _GESTURES = (
     ("tab", "Next pane"),
@@ -203,7 +204,7 @@ Block = tuple[str, list[tuple[str, str]]]
 
 
 def about(session: Session) -> list[Block]:
-    """Everything that is known of a dataset."""
+    """Return the blocks of a page with all facts about a dataset."""
     opened, view = session.opened, session.view
     path, title = ", ".join(map(printable, session.request.paths)), opened.format.title if opened.format else "unknown"
     facts = [("path", path), ("format", title)]
@@ -237,9 +238,9 @@ def _axis(session: Session) -> list[tuple[str, str]]:
 
 
 def _extras(reader: Any) -> Iterable[tuple[str, object]]:
-    told = {"split", "other_splits"}  # above
+    listed = {"split", "other_splits"}  # in the block above
     extras = reader.info.facts.items()
-    return [(key, value) for key, value in extras if value not in (0, -1, None, "", (), []) and key not in told]
+    return [(key, value) for key, value in extras if value not in (0, -1, None, "", (), []) and key not in listed]
 
 
 def _plain(value: object) -> str:
@@ -247,12 +248,18 @@ def _plain(value: object) -> str:
 
 
 def help_blocks(app: App[None], title: str, tab: Widget) -> list[Block]:
-    """Every key there is, by where it works: in what has the focus, in the tab, everywhere."""
+    """Return the blocks of the help: the keys of the tab, of its widgets, and of the browser.
+
+    Args:
+        app: The browser.
+        title: Heading of the keys of the tab.
+        tab: The tab on the screen.
+    """
     focused = [widget for widget in tab.query("*") if widget.can_focus]
     places: list[tuple[str, DOMNode]] = [(f"In the {widget.id or type(widget).__name__}", widget) for widget in focused]
     places = [(title, tab), *places, ("Everywhere", app)]
     blocks: list[Block] = []
-    for heading, place in dict(places).items():  # two readers side by side are told once
+    for heading, place in dict(places).items():  # two readers side by side have one block
         rows: dict[str, list[str]] = {}
         for binding in bindings_of(place):
             rows.setdefault(binding.description, []).append(app.get_key_display(binding))
@@ -261,7 +268,7 @@ def help_blocks(app: App[None], title: str, tab: Widget) -> list[Block]:
 
 
 def bindings_of(node: DOMNode) -> Iterator[Binding]:
-    """The keys of a widget that tokfmt gave it, one at a time."""
+    """Yield the bindings of a widget that tokfmt defines, one key each."""
     seen = set()
     for cls in type(node).__mro__:
         if cls.__module__.startswith("tokfmt"):

@@ -1,4 +1,4 @@
-"""Export: text or ids of a row for the clipboard, rows as JSON lines, and the dialog that asks what and where to."""
+"""Copies of rows for the clipboard, and the dialog that exports rows to JSON lines."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from tokfmt.tui.session import Session
 from tokfmt.tui.workers import Job
 
 MOST = 1 << 20
-"""Tokens of a copy: a terminal has to take it in one sequence."""
+"""Limit of tokens in a copy, because a terminal takes a copy in one escape sequence."""
 
 MOST_ROWS = 1 << 22
-"""Rows of an export from here."""
+"""Limit of rows in an export from the browser."""
 
 Numbers = NDArray[np.int64]
 
@@ -42,23 +42,25 @@ class Copied:
     """A copy.
 
     Attributes:
-        text: For the clipboard. said: What it is, in words.
+        text: The text for the clipboard.
+        description: The content in words, for a notification.
     """
 
     text: str
-    said: str
+    description: str
 
 
 def copied(session: Session, row: int, part: range, *, ids: bool) -> Copied:
-    """Text or ids of a row, or of a part of it.
+    """Return the text or the IDs of a row, or of a part of it.
 
     Args:
-        session, row: Which.
-        part: Units of it; an empty one means all.
-        ids: Ids, else text.
+        session: The dataset.
+        row: Number of the row.
+        part: Units of the row; an empty range means all.
+        ids: Copy the IDs instead of the text.
 
     Raises:
-        TokfmtError: It is too much, cannot be read, or is not there.
+        TokfmtError: The part is too long for a clipboard, cannot be read, or has no text without a tokenizer.
     """
     port, token_style, singular = session.port, session.token_style, session.view.singular
     span = fetched_span(port, row)
@@ -66,62 +68,72 @@ def copied(session: Session, row: int, part: range, *, ids: bool) -> Copied:
         raise TokfmtError(span.why)
     part = part or range(span.length)
     if len(part) > MOST:
-        raise OptionError(f"{len(part):,} {port.unit}s are too many for a clipboard (at most {MOST:,}): s marks a part")
+        raise OptionError(
+            f"{len(part):,} {port.unit}s are too many for a clipboard (at most {MOST:,}). Mark a part with s"
+        )
     if not ids and token_style.decoder is None:
-        raise OptionError("there are ids only: text needs --tokenizer; C copies ids")
+        raise OptionError("text needs --tokenizer. Copy the IDs with C")
     piece = fetched(port, row, part.start, part.stop)
     if isinstance(piece, Damage):
         raise TokfmtError(piece.why)
     where = f"{singular} {row:,}" if len(part) == span.length else f"part of {singular} {row:,}"
     amount = counted(len(part), port.unit)
     if ids or token_style.decoder is None:
-        return Copied(" ".join(map(str, piece.units.tolist())), f"{amount} of {where} as ids")
+        return Copied(" ".join(map(str, piece.units.tolist())), f"{amount} of {where} as IDs")
     spelled = token_style.decoder.pieces(piece.units.tolist())
     data = b"".join(one if isinstance(one, bytes) else one.encode("utf-8", "surrogatepass") for one in spelled)
     text = data.decode("utf-8", "backslashreplace")
-    escaped = "" if text.encode() == data else "; bytes that are no UTF-8 are written \\xNN"
+    escaped = "" if text.encode() == data else "; bytes that are not UTF-8 are written \\xNN"
     return Copied(text, f"{amount} of {where} as text, {len(text):,} characters{escaped}")
 
 
 def chosen_rows(words: str, count: int, sets: Mapping[str, Numbers]) -> Numbers:
-    """Rows in words: a number, `A:B`, or the name of a set (`hits`, `listed`); int64, ascending.
+    """Return the rows that a line describes: a number, `A:B`, or the name of a set (`hits`, `listed`).
+
+    Args:
+        words: The line.
+        count: Number of rows.
+        sets: Rows by the name of the set.
+
+    Returns:
+        int64, ascending.
 
     Raises:
-        OptionError: There are none such, or too many.
+        OptionError: The line describes no row, or too many.
     """
     if words.strip() in sets:
         rows = sets[words.strip()]
         if not len(rows):
-            raise OptionError(f"{words.strip()}: there are none")
+            raise OptionError(f"{words.strip()}: the set is empty. Choose other rows")
         return rows
     named = "".join(f", {name}" for name in sets)
     if not words.strip() or words.strip()[0] not in "0123456789-:":
         raise OptionError(f"write a number, A:B{named}")
     first, last = parse_selection(words, count)
     if last - first > MOST_ROWS:
-        raise OptionError(f"{last - first:,} are more than {MOST_ROWS:,}: tokfmt convert --select {words} exports them")
+        raise OptionError(f"{last - first:,} are more than {MOST_ROWS:,}. Use tokfmt convert --select {words}")
     if first == last:
-        raise OptionError("that chooses none")
+        raise OptionError("the interval is empty. Choose other rows")
     return np.arange(first, last, dtype=np.int64)
 
 
 def not_written(session: Session) -> str:
-    """What of a dataset JSON lines do not carry from here; "" for nothing."""
+    """Return what an export loses of a dataset, in words; "" for nothing."""
     reader = session.view.reader
     return "" if isinstance(reader, RecordReader) or not isinstance(reader, Sampled) else "without masks and labels"
 
 
 def other_meaning(path: str) -> str:
-    """What the name of a file means, if that is not the JSON lines that are written; else ""."""
+    """Return the format that the name of a file implies, if an export does not write it; else ""."""
     try:
         name = registry.for_destination(path).name
     except OptionError:
-        return ""  # a name of no format is as good as any
+        return ""  # a name that implies no format is accepted
     return name if name != "jsonl" else "compressed lines" if path.endswith((".gz", ".zst")) else ""
 
 
 class Tick(Checkbox):
-    """A box whose state is told by more than a colour."""
+    """A check box that shows its state with an X, not only with a color."""
 
     BUTTON_INNER = " "
 
@@ -131,18 +143,18 @@ class Tick(Checkbox):
 
 
 class Export(Dialog[str]):
-    """Writes rows to JSON lines; dismissed with what was written, in words, or with None.
+    """Write rows to JSON lines; the result is a description of the file, or None.
 
     Args:
-        session: Whose rows.
-        what: What stands there at first.
-        sets: Rows by name.
+        session: The dataset.
+        what: The rows at first.
+        sets: Rows by the name of the set.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
 
-    class Told(Message):
-        """The export goes on (outcome None), or has ended: with bytes, or an error."""
+    class Progressed(Message):
+        """The export made progress (outcome None), or ended with a number of bytes or an error."""
 
         def __init__(self, outcome: object = None) -> None:
             super().__init__()
@@ -156,7 +168,7 @@ class Export(Dialog[str]):
 
     @property
     def idle(self) -> bool:
-        """Nothing is being written."""
+        """Return whether nothing is being written."""
         return self._job is None
 
     def compose(self) -> ComposeResult:
@@ -170,7 +182,7 @@ class Export(Dialog[str]):
             split = f"-{self._session.split}" if len(self._session.splits) > 1 else ""
             yield Input(f"{Path(self._session.path.name).stem}{split}-{view.name}.jsonl", compact=True, id="path")
             if self._session.vocabulary is not None and not isinstance(reader, RecordReader):
-                yield Tick("as text, not ids", id="text", compact=True)
+                yield Tick("as text, not IDs", id="text", compact=True)
             yield Label("", id="saying", markup=False)
         yield Footer(compact=True)
 
@@ -188,7 +200,7 @@ class Export(Dialog[str]):
         saying.set_class(kind == "asking", "asking")
 
     def _check(self) -> Numbers | None:
-        """The rows, if all is well."""
+        """Return the rows; None after showing what is wrong."""
         view = self._session.view
         try:
             rows = chosen_rows(self.query_one("#what", Input).value, view.port.count, self._sets)
@@ -211,11 +223,11 @@ class Export(Dialog[str]):
         if rows is None or self._job is not None:
             return
         if means := other_meaning(path):
-            self._say(f"that is a name of {means}: write X.jsonl, and tokfmt convert X.jsonl makes it of that", "wrong")
+            self._say(f"the name implies {means}. Write X.jsonl, and convert it with tokfmt convert", "wrong")
             return
         if os.path.lexists(path) and self._replaces != path:
             self._replaces = path
-            self._say(f"{printable(path)} is there already. enter again replaces it", "asking")
+            self._say(f"{printable(path)} exists already. enter again replaces it", "asking")
             return
         self._begin(rows, path, replace=self._replaces == path)
 
@@ -228,11 +240,11 @@ class Export(Dialog[str]):
             lambda job: export(
                 reader, rows, path, paths=paths, format=format_, decoder=decoder, overwrite=replace, progress=job
             ),
-            lambda outcome: self.post_message(self.Told(outcome)),
-            lambda: self.post_message(self.Told()),
+            lambda outcome: self.post_message(self.Progressed(outcome)),
+            lambda: self.post_message(self.Progressed()),
         )
 
-    def on_export_told(self, message: Told) -> None:
+    def on_export_progressed(self, message: Progressed) -> None:
         job, outcome = self._job, message.outcome
         if job is None:
             return

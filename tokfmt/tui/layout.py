@@ -1,13 +1,13 @@
-"""Tokens to what is seen of them: to glyphs, exactly; glyphs to lines of a width; a row of any length as such lines.
+"""Lay out tokens: tokens to glyphs, glyphs to lines of a width, and a row of any length to lines.
 
-The bytes of neighbouring tokens are read together as UTF-8: a character whose bytes lie in several tokens belongs to
-the first of them. Bytes that are no UTF-8 are shown one by one as ⟨e2⟩, never replaced. Control characters are escaped.
+The bytes of neighboring tokens are read together as UTF-8. A character whose bytes are in several tokens belongs to the
+first of them. Bytes that are not UTF-8 are shown one by one as ⟨e2⟩, never replaced. Control characters are escaped.
 
-Lines are wrapped text, a grid of ids, or text with ids (and labels) beneath.
+A line holds wrapped text, a grid of IDs, or text with IDs (and labels) below it.
 
-A row is cut into chunks of about CHUNK tokens, laid out only near what is shown. In text a chunk begins behind a line
-feed where there is one near, so the cut is not seen; in a grid of ids at a whole line. A line is addressed as (chunk,
-line in it).
+A row is cut into chunks of about CHUNK tokens, which are laid out only near the screen. In text, a chunk begins after a
+line feed if one is near, so that the cut is invisible; in a grid of IDs, it begins with a whole line. The address of a
+line is (chunk, line in the chunk).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from tokfmt.tui.rows import Damage, Lru, Piece, RowSource, Span, fetched, padded
 
 
 class Kind(IntEnum):
-    """What a glyph is; `browse.tcss` has a style for each."""
+    """The kind of a glyph; `browse.tcss` has a style for each."""
 
     TEXT = 0
     SPACE = 1
-    BREAK = 2  # a line feed; the line ends behind it
+    BREAK = 2  # a line feed; the line ends after it
     SPECIAL = 3
     SEPARATOR = 4
     BYTES = 5  # not UTF-8
@@ -42,25 +42,25 @@ class Kind(IntEnum):
     CONTROL = 7  # escaped
     ID = 8
     LABEL = 9
-    RULE = 10  # a document ends
-    DAMAGE = 11  # why nothing can be shown
+    RULE = 10  # the border between two documents
+    DAMAGE = 11  # the error of a part that cannot be read
 
 
 class Pieces(Protocol):
-    """What each token stands for by itself."""
+    """A decoder of single tokens."""
 
     def pieces(self, tokens: Sequence[int] | Tokens) -> list[bytes | str]: ...
 
 
 class TokenStyle(NamedTuple):
-    """How ids are read.
+    """The interpretation of IDs.
 
     Attributes:
-        decoder: None shows ids.
-        specials: Ids of special tokens.
-        separator: Its id, when it is known.
+        decoder: Decoder of single tokens; None shows IDs.
+        specials: IDs of special tokens.
+        separator: Separator ID, if it is known.
         characters: Units are characters, not tokens.
-        digits: Of the largest id, as far as is known; a grid of ids has columns of this width.
+        digits: Digits of the largest known ID, which is the width of a column in a grid of IDs.
     """
 
     decoder: Pieces | None = None
@@ -72,7 +72,7 @@ class TokenStyle(NamedTuple):
 
 @dataclass(slots=True)
 class Glyphs:
-    """Glyphs in order, four lists side by side: text, cells, number of the token in the row, kind."""
+    """Glyphs in order, as four lists of equal length: text, width in cells, position of the token in the row, kind."""
 
     texts: list[str] = field(default_factory=list)
     cells: list[int] = field(default_factory=list)
@@ -80,7 +80,7 @@ class Glyphs:
     kinds: list[Kind] = field(default_factory=list)
 
     def add(self, text: str, token: int, kind: Kind) -> None:
-        """Each character of a text."""
+        """Add each character of a text as a glyph."""
         self.texts += text
         self.cells += map(get_character_cell_size, text)
         self.tokens += [token] * len(text)
@@ -91,13 +91,13 @@ _SPACES = {" ": ("·", " "), "\t": ("→   ", "    "), "\r": ("␍", ""), "\n": 
 
 
 def glyphs(units: Tokens, first: int, token_style: TokenStyle, *, whitespace: bool = False) -> Glyphs:
-    """The glyphs of tokens `first`, `first + 1`, ... of a row.
+    """Return the glyphs of consecutive tokens of a row.
 
     Args:
-        units: Ids.
-        first: Number of the first in the row.
-        token_style: How to read them; without a decoder they are shown as ids.
-        whitespace: Spaces, tabs and line ends are made visible.
+        units: IDs.
+        first: Position of the first token in the row.
+        token_style: The interpretation of the IDs; without a decoder, the glyphs show IDs.
+        whitespace: Show spaces, tabs and line ends.
     """
     out = Glyphs()
     for index, (unit, kind, text) in enumerate(_spelled(units, token_style)):
@@ -128,7 +128,7 @@ def _add_text(out: Glyphs, text: str, token: int, kind: Kind, whitespace: bool) 
 
 
 def _spelled(units: Tokens, token_style: TokenStyle) -> list[tuple[object, Kind, str]]:
-    """Of each token: its id or its runs of text, its kind, and what is shown when the kind is not TEXT."""
+    """Return for each token its ID or its runs of text, its kind, and the shown text if the kind is not TEXT."""
     ids = units.tolist()
     if token_style.decoder is None:
         mark = token_style.separator
@@ -154,18 +154,21 @@ def _kind(unit: int, piece: bytes | str, token_style: TokenStyle) -> Kind:
 
 
 def is_unknown(unit: int, piece: bytes | str) -> bool:
-    """Whether an id stands for nothing, and this only in its place."""
+    """Return whether a piece is the placeholder of an ID without a token."""
     return piece == f"⟨{unit}⟩"
 
 
 def _name(unit: int, piece: bytes | str) -> str:
     if is_unknown(unit, piece):
-        return f"⟨id {unit}⟩"  # ⟨81⟩ is a byte
+        return f"⟨id {unit}⟩"  # as ⟨81⟩ would be a byte
     return printable(piece if isinstance(piece, str) else piece.decode("utf-8", "backslashreplace"))
 
 
 def spell(pieces: Sequence[bytes | str]) -> list[list[tuple[str, Kind]]]:
-    """Text of each piece, given the pieces around it: runs of text and of single bytes that are none."""
+    """Return the text of each piece as runs of text and of single bytes that are not UTF-8.
+
+    A character whose bytes are in several pieces belongs to the first of them.
+    """
     out: list[list[tuple[str, Kind]]] = [[] for _ in pieces]
     at = 0
     while at < len(pieces):
@@ -183,9 +186,9 @@ def spell(pieces: Sequence[bytes | str]) -> list[list[tuple[str, Kind]]]:
 
 
 def _spell_bytes(pieces: Sequence[bytes | str], at: int, out: list[list[tuple[str, Kind]]]) -> int:
-    """Spell pieces from `at` on byte by byte until one ends where a character does; returns the piece after it."""
+    """Spell pieces from `at` on byte by byte until a piece and a character end together; return the next piece."""
     begun = pieces[at]
-    held = [(byte, at) for byte in begun] if isinstance(begun, bytes) else []  # a byte and its piece
+    held = [(byte, at) for byte in begun] if isinstance(begun, bytes) else []  # bytes, each with the index of its piece
     end = at + 1
     while held:
         more = pieces[end] if end < len(pieces) else ""
@@ -202,12 +205,12 @@ def _spell_bytes(pieces: Sequence[bytes | str], at: int, out: list[list[tuple[st
 
 
 def _announced(lead: int) -> int:
-    """Bytes of a character that begins with this one; 1 when none does."""
+    """Return the number of bytes of a UTF-8 character that begins with this byte; 1 if none does."""
     return 1 if lead < 0xC2 or lead > 0xF4 else 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
 
 
 def _length(held: Sequence[tuple[int, int]]) -> int:
-    """Bytes of the character that begins here; 0 when none does."""
+    """Return the number of bytes of the character that begins here; 0 if none does."""
     length = _announced(held[0][0])
     try:
         bytes(byte for byte, _ in held[:length]).decode()
@@ -217,11 +220,11 @@ def _length(held: Sequence[tuple[int, int]]) -> int:
 
 
 UNBOUNDED = 1 << 30
-"""A width at which nothing is wrapped."""
+"""A width at which no line is wrapped."""
 
 
 class Mode(Enum):
-    """How a row is shown."""
+    """The way a row is shown."""
 
     TEXT = "text"
     IDS = "ids"
@@ -229,7 +232,7 @@ class Mode(Enum):
 
 
 class Run(NamedTuple):
-    """Glyphs side by side of one token and one kind. `token` is its number in the row, -1 for none."""
+    """Adjacent glyphs of one token and one kind. `token` is its position in the row, -1 for none."""
 
     text: str
     cells: int
@@ -241,9 +244,10 @@ class Line(NamedTuple):
     """One line of the screen.
 
     Attributes:
-        runs: From left to right.
-        first, last: Tokens on it, `first <= token < last`.
-        leads: The cursor may stand on it; lines of ids beneath text are skipped.
+        runs: The runs from left to right.
+        first: Position of the first token on the line.
+        last: Position after the last token on the line.
+        leads: The cursor can be on the line, which lines of IDs below text are not.
     """
 
     runs: tuple[Run, ...]
@@ -252,7 +256,7 @@ class Line(NamedTuple):
     leads: bool = True
 
     def token_at(self, column: int) -> int:
-        """The token at a column, or the nearest."""
+        """Return the token at a column, or the nearest one."""
         at, token = 0, self.first
         for run in self.runs:
             token = run.token if run.token >= 0 else token
@@ -262,7 +266,7 @@ class Line(NamedTuple):
         return token
 
     def column_of(self, token: int) -> tuple[int, int]:
-        """First column of a token and the one after its last; those of the glyph it is part of if it has none."""
+        """Return the first column of a token, or of the glyph with its bytes, and the column after the last."""
         at, owner, found = 0, -1, (0, 0)
         for run in self.runs:
             if run.token > token:
@@ -275,7 +279,16 @@ class Line(NamedTuple):
 
 
 def lines_of(piece: Piece, first: int, token_style: TokenStyle, mode: Mode, width: int, whitespace: bool) -> list[Line]:
-    """The lines of consecutive tokens of a row, the first of which is number `first`."""
+    """Return the lines of consecutive tokens of a row.
+
+    Args:
+        piece: The tokens.
+        first: Position of the first token in the row.
+        token_style: The interpretation of the IDs.
+        mode: Text, IDs or both.
+        width: Cells of a line.
+        whitespace: Show spaces, tabs and line ends.
+    """
     if not len(piece.units):
         return []
     begins = frozenset((np.flatnonzero(begins_of(piece, token_style)) + first).tolist()) - {0}
@@ -288,7 +301,10 @@ def lines_of(piece: Piece, first: int, token_style: TokenStyle, mode: Mode, widt
 
 
 def begins_of(piece: Piece, token_style: TokenStyle) -> NDArray[np.bool_]:
-    """bool[units]: where a document begins, as the row says, or behind a separator. Runs of these are padding."""
+    """Return bool[units]: true where a document begins, by the row itself or after a separator.
+
+    A run of separators is padding, in which no document begins.
+    """
     begins = np.zeros(len(piece.units), np.bool_) if piece.begins is None else piece.begins.copy()
     if token_style.separator is not None and not token_style.characters:
         separators = piece.units == token_style.separator
@@ -297,12 +313,12 @@ def begins_of(piece: Piece, token_style: TokenStyle) -> NDArray[np.bool_]:
 
 
 def _rule(token: int) -> Line:
-    """What stands before the first token of a document."""
+    """Return the line before the first token of a document."""
     return Line((Run("", 0, -1, Kind.RULE),), token, token, leads=False)
 
 
 def per_line(digits: int, width: int) -> int:
-    """Ids on a line of a grid."""
+    """Return the number of IDs on a line of a grid."""
     return max(1, width // (digits + 1)) if width < UNBOUNDED else 16
 
 
@@ -334,7 +350,7 @@ _BLANKS = " ·"
 def _wrapped(found: Glyphs, width: int, first: int, count: int, begins: Collection[int]) -> list[Line]:
     out: list[Line] = []
     at, total, token = 0, len(found.texts), first
-    # a token may have no glyph of its own, as within a character of several: then it is the next that has
+    # A token inside a character of several tokens has no glyph; its border is then at the next glyph.
     borders = {bisect_left(found.tokens, begin) for begin in begins}
     while at < total:
         if at in borders:
@@ -343,14 +359,14 @@ def _wrapped(found: Glyphs, width: int, first: int, count: int, begins: Collecti
             at += _goes_on(found, at)
         end = _line_end(found, at, width, borders)
         last = found.tokens[end] if end < total else first + count
-        # a token whose text goes on in the next line is on both
+        # a token whose text continues on the next line is on both lines
         out.append(Line(_runs(found, at, end), token, max(last, found.tokens[end - 1] + 1)))
         at, token = end, last
     return out or [Line((), first, first + count)]
 
 
 def _line_end(found: Glyphs, at: int, width: int, borders: Collection[int]) -> int:
-    """Where the line that begins with glyph `at` ends: at a line feed, a border, or before a word too many."""
+    """Return the end of the line that begins with glyph `at`: after a line feed, at a border, or before a long word."""
     used, space = 0, at
     for end in range(at, len(found.texts)):
         if end in borders and end > at:
@@ -358,7 +374,7 @@ def _line_end(found: Glyphs, at: int, width: int, borders: Collection[int]) -> i
         blank = end > at and found.texts[end] in _BLANKS
         alone = found.tokens[end + 1 : end + 2] != found.tokens[end : end + 1]
         if blank and not alone and found.texts[end - 1] not in _BLANKS:
-            space = end  # of a word, which begins with it
+            space = end  # a blank that begins the token of a word
         used += found.cells[end]
         if used > width and end > at:
             return space if space > at else end
@@ -370,7 +386,7 @@ def _line_end(found: Glyphs, at: int, width: int, borders: Collection[int]) -> i
 
 
 def _goes_on(found: Glyphs, at: int) -> bool:
-    """Glyph `at` is the blank before a word, and a line that goes on stands for it: then the word begins the next."""
+    """Return whether glyph `at` is the blank before a word at the start of a continued line, which leaves it out."""
     within = 0 < at < len(found.texts) - 1 and found.kinds[at - 1] is not Kind.BREAK
     return within and found.texts[at] == " " != found.texts[at + 1] and found.tokens[at] == found.tokens[at + 1]
 
@@ -387,7 +403,7 @@ def _runs(found: Glyphs, start: int, stop: int) -> tuple[Run, ...]:
 def _interlinear(
     piece: Piece, first: int, token_style: TokenStyle, width: int, whitespace: bool, begins: Collection[int]
 ) -> list[Line]:
-    """Text above, ids beneath, and labels beneath those where samples have them, in columns."""
+    """Return lines of columns: text, IDs below it, and labels below these if samples have them."""
     found = glyphs(piece.units, first, token_style, whitespace=whitespace)
     spelled: list[list[int]] = [[] for _ in piece.units]
     for index, token in enumerate(found.tokens):
@@ -443,20 +459,20 @@ def _beneath(
 
 
 CHUNK = 1024
-_LOOK = 512  # tokens looked at for a line feed; less than CHUNK, so that cuts stay in order
+_LOOK = 512  # tokens searched for a line feed; less than CHUNK, so that cuts stay in order
 
 At = tuple[int, int]
 
 
 class NotLoadedError(Exception):
-    """A chunk is needed that a worker has yet to load."""
+    """A chunk that a worker has not loaded yet."""
 
     def __init__(self, chunk: int) -> None:
         self.chunk = chunk
 
 
 class Chunk(NamedTuple):
-    """Laid-out tokens `start <= i < stop` of a row."""
+    """The laid-out tokens `start <= i < stop` of a row."""
 
     start: int
     stop: int
@@ -465,7 +481,7 @@ class Chunk(NamedTuple):
 
 
 class LayoutOptions(NamedTuple):
-    """How rows are laid out."""
+    """The options of a layout."""
 
     mode: Mode = Mode.TEXT
     width: int = 80
@@ -473,7 +489,7 @@ class LayoutOptions(NamedTuple):
 
 
 class RowLayout:
-    """One row, laid out in one way. Reads at once what tells where its padding begins: `padded`."""
+    """One row, laid out in one way. The constructor reads the end of a sample to find its padding (`padded`)."""
 
     def __init__(self, port: RowSource, row: int, span: Span, token_style: TokenStyle, options: LayoutOptions) -> None:
         self.port, self.row, self.span, self.token_style, self.options = port, row, span, token_style, options
@@ -486,10 +502,10 @@ class RowLayout:
         self._chunks: Lru[int, Chunk] = Lru(64)
 
     def peek(self, number: int) -> Chunk:
-        """A chunk.
+        """Return a chunk.
 
         Raises:
-            NotLoadedError: It has to be loaded first.
+            NotLoadedError: The chunk is not loaded.
         """
         found = self._chunks.get(number)
         if found is None:
@@ -503,7 +519,7 @@ class RowLayout:
 
     def _made(self, number: int) -> Chunk:
         start, stop = self._begins(number), self._begins(number + 1)
-        before = min(1, start)  # what stands before tells whether a document begins here
+        before = min(1, start)  # the token before shows if a document begins here
         piece = fetched(self.port, self.row, start - before, stop)
         if isinstance(piece, Damage):
             return Chunk(start, stop, _damaged(piece, start, stop, self.options.width), None)
@@ -513,7 +529,7 @@ class RowLayout:
         return Chunk(start, stop, lines or [Line((), start, stop)], piece)
 
     def _begins(self, number: int) -> int:
-        """The first token of a chunk."""
+        """Return the position of the first token of a chunk."""
         at, decoder = number * self.size, self.token_style.decoder
         if number <= 0 or number >= self.count:
             return 0 if number <= 0 else self.span.length
@@ -524,10 +540,10 @@ class RowLayout:
             return at
         found = decoder.pieces(piece.units.tolist())
         spelled = [p.encode("utf-8", "surrogatepass") if isinstance(p, str) else p for p in found]
-        behind = next((i + 1 for i, text in enumerate(spelled) if text.endswith(b"\n")), None)
-        if behind is None:  # not inside a character
-            behind = next((i for i, text in enumerate(spelled) if text[:1] and not 0x80 <= text[0] < 0xC0), 0)
-        return min(at + behind, self.span.length)
+        after = next((i + 1 for i, text in enumerate(spelled) if text.endswith(b"\n")), None)
+        if after is None:  # then at a token that does not begin inside a character
+            after = next((i for i, text in enumerate(spelled) if text[:1] and not 0x80 <= text[0] < 0xC0), 0)
+        return min(at + after, self.span.length)
 
 
 def _damaged(damage: Damage, start: int, stop: int, width: int) -> list[Line]:
@@ -537,16 +553,16 @@ def _damaged(damage: Damage, start: int, stop: int, width: int) -> list[Line]:
 
 
 class ReaderPosition:
-    """Where somebody is in a roll: the line on top and the token under the cursor."""
+    """A position in a laid-out row: the line at the top of the screen, and the token under the cursor."""
 
     def __init__(self, roll: RowLayout, cursor: int = 0) -> None:
         self.roll = roll
         self.cursor = max(0, min(cursor, roll.span.length - 1))
         self.top: At = (0, 0)
         self.column: int | None = None
-        self._on: At | None = None  # the line of the cursor, when its token is on several
+        self._on: At | None = None  # the line of the cursor, if its token is on several lines
 
-    # walking: each raises NotLoadedError
+    # steps between lines, which raise NotLoadedError
 
     def _after(self, at: At) -> At | None:
         chunk, line = at
@@ -567,7 +583,7 @@ class ReaderPosition:
         return self.roll.peek(at[0]).lines[at[1]]
 
     def find(self, token: int) -> At:
-        """The line that a token is on."""
+        """Return the address of the line of a token."""
         number = min(token // self.roll.size, self.roll.count - 1)
         if number and token < self.roll.peek(number).start:
             number -= 1
@@ -578,11 +594,11 @@ class ReaderPosition:
         return number, at
 
     def here(self) -> At:
-        """The line that the cursor is on."""
+        """Return the address of the line of the cursor."""
         return self._on or self.find(self.cursor)
 
     def visible(self, height: int) -> tuple[list[Line], int | None]:
-        """The lines from the top on, and the chunk that is needed for more of them."""
+        """Return the loaded lines from the top on, and the chunk that is missing for more, if any."""
         out: list[Line] = []
         at: At | None = self.top
         try:
@@ -593,7 +609,7 @@ class ReaderPosition:
             return out, missing.chunk
         return out, None
 
-    # moving
+    # moves
 
     def by_tokens(self, count: int) -> None:
         self.to(self.cursor + count)
@@ -603,7 +619,7 @@ class ReaderPosition:
         self.column = self._on = None
 
     def by_lines(self, count: int) -> None:
-        """Move the cursor over lines that it may stand on; stops at both ends."""
+        """Move the cursor by lines that it can be on; it stops at both ends."""
         begin = at = self.here()
         column = self.line(at).column_of(self.cursor)[0] if self.column is None else self.column
         step = self._after if count > 0 else self._before
@@ -619,7 +635,7 @@ class ReaderPosition:
             self.column, self._on = column, at
 
     def by_view(self, count: int, height: int) -> None:
-        """Scroll without moving the cursor; never beyond the last line."""
+        """Scroll without moving the cursor, but not beyond the last line."""
         step, top = self._after if count > 0 else self._before, self.top
         for _ in range(abs(count)):
             beyond = step(top)
@@ -629,7 +645,7 @@ class ReaderPosition:
         self.top = top
 
     def counts(self, token: int) -> bool:
-        """Whether a token counts in the loss, as far as is known and loaded."""
+        """Return whether a token counts in the loss; true if that is unknown or not loaded."""
         number = min(token // self.roll.size, self.roll.count - 1)
         try:
             chunk = self.roll.peek(number)
@@ -640,7 +656,7 @@ class ReaderPosition:
         return masks is None or not chunk.start <= token < chunk.stop or bool(masks[token - chunk.start])
 
     def _ends_within(self, top: At, height: int) -> bool:
-        """Whether fewer than `height` lines are left."""
+        """Return whether fewer than `height` lines are left."""
         at: At | None = top
         for _ in range(height - 1):
             at = self._after(at) if at else None
@@ -649,7 +665,7 @@ class ReaderPosition:
         return False
 
     def reveal(self, height: int) -> None:
-        """Bring the cursor's line into view: by as little as possible when it is near, else to the middle."""
+        """Scroll to the line of the cursor: by as few lines as possible if it is near, else to the middle."""
         at = self.here()
         if at < self.top:
             near = self._distance(at, self.top, height)
@@ -660,17 +676,17 @@ class ReaderPosition:
         if down is None:
             self.top = self._middle(at, height)
         elif down + under >= height:
-            self.top = self.from_source(at, height - 1 - under)
+            self.top = self.above(at, height - 1 - under)
 
     def _middle(self, at: At, height: int) -> At:
-        """The top from which a line is in the middle, or lower where what follows it does not reach the last line."""
+        """Return the top that has a line in the middle, or lower if too few lines follow it."""
         following, below = 0, self._after(at)
         while below is not None and following < height - 1 - height // 2:
             following, below = following + 1, self._after(below)
-        return self.from_source(at, height - 1 - following)
+        return self.above(at, height - 1 - following)
 
     def _beneath(self, at: At) -> int:
-        """Lines that belong beneath a line."""
+        """Return the number of lines that belong below a line: its IDs and labels."""
         count, below = 0, self._after_loaded(at)
         while below is not None and not self.line(below).leads:
             count, below = count + 1, self._after_loaded(below)
@@ -679,11 +695,11 @@ class ReaderPosition:
     def _after_loaded(self, at: At) -> At | None:
         return (at[0], at[1] + 1) if at[1] + 1 < len(self.roll.peek(at[0]).lines) else None
 
-    def _distance(self, a: At, b: At, most: int) -> int | None:
-        """Lines from a down to b; None when there are more than `most`."""
+    def _distance(self, a: At, b: At, limit: int) -> int | None:
+        """Return the number of lines from a down to b; None if there are more than `limit`."""
         count, at = 0, a
         while at != b:
-            if count == most or (b[0] - at[0]) > most:
+            if count == limit or (b[0] - at[0]) > limit:
                 return None
             following = self._after(at)
             if following is None:
@@ -691,7 +707,7 @@ class ReaderPosition:
             at, count = following, count + 1
         return count
 
-    def from_source(self, at: At, count: int) -> At:
+    def above(self, at: At, count: int) -> At:
         for _ in range(count):
             before = self._before(at)
             if before is None:

@@ -1,12 +1,12 @@
-"""Which rows of two datasets belong together, step by step from top to bottom: an alignment, laid side by side.
+"""Align the rows of two datasets step by step, and find the tokens that differ between two rows.
 
-A step is a pair of rows, or one row that the other side lacks. Until both are aligned they are taken to go in step.
-Only stretches that differ are kept, run by run: 40 bytes each. Threads share it.
+A step is a pair of rows, or one row that the other side lacks. Until the alignment is known, rows with equal numbers
+are pairs. Only runs of steps that differ are stored, in 40 bytes each. Threads can share a `Pairing`.
 
-Of a pair, which tokens differ, and which token of one belongs to which of the other; read on a worker. The rows are
-compared as arrays up to the first difference. From there on, up to LOOKED tokens of either are matched; nothing else is
-read. Runs of four that occur once in both are matched, as many as both have in one order. What lies between is compared
-one by one where it is of equal length. Time is that of sorting.
+For a pair of rows, a worker finds the tokens that differ, and the token of one row for each token of the other. It
+compares the rows as arrays up to the first difference, and matches up to LOOKED tokens after it. Runs of four tokens
+that occur once in both rows are matched, as many as both rows have in one order. Between these, stretches of equal
+length are compared token by token. The time is that of sorting.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ _IN_B = tuple(step not in ("only_in_a", "moved") for step in _STEPS)
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Rows that belong together.
+    """The rows of a step.
 
     Attributes:
-        a, b: Their numbers; None on the side that lacks one.
-        differs: As far as is known.
-        elsewhere: Of a row that has moved: its number on the other side.
+        a: Number of the row of A; None if A lacks it.
+        b: Number of the row of B; None if B lacks it.
+        differs: The rows are known to differ.
+        elsewhere: For a row that moved, its number on the other side.
     """
 
     a: int | None
@@ -53,7 +54,7 @@ class Pair:
     elsewhere: int | None = None
 
     def row(self, side: int) -> int | None:
-        """Of A (0) or B (1)."""
+        """Return the number of the row of A (0) or B (1)."""
         return self.b if side else self.a
 
 
@@ -64,13 +65,13 @@ class Pairing:
         self.counts = counts
         self._lock = threading.RLock()
         self._alignment: Alignment | None = None
-        # of each run: its first step and rows, how it differs, how many steps
+        # for each run: its first step, its first rows, its kind, its number of steps
         self._steps, self._a, self._b, self._kind, self._count = (array("q") for _ in range(5))
         if alignment is not None:
             self.settle(alignment)
 
     def settle(self, alignment: Alignment) -> None:
-        """Both are aligned."""
+        """Use an alignment, which is complete."""
         with self._lock:
             self._alignment = alignment
             step, i, j = 0, 0, 0
@@ -88,20 +89,20 @@ class Pairing:
 
     @property
     def total(self) -> int:
-        """Steps, as far as is known."""
+        """Return the number of steps, as far as is known."""
         with self._lock:
             step, a, b = self._end(len(self._steps) - 1)
             return step + max(0, self.counts[0] - a, self.counts[1] - b)
 
     def _end(self, run: int) -> tuple[int, int, int]:
-        """Step and rows behind a run; those of the beginning for -1."""
+        """Return the step and the rows after a run; zeros for run -1."""
         if run < 0:
             return 0, 0, 0
         count, kind = self._count[run], self._kind[run]
         return self._steps[run] + count, self._a[run] + count * _IN_A[kind], self._b[run] + count * _IN_B[kind]
 
     def pair(self, step: int) -> Pair:
-        """The rows of a step."""
+        """Return the rows of a step."""
         with self._lock:
             run = bisect_right(self._steps, step) - 1
             end, a, b = self._end(run)
@@ -120,7 +121,7 @@ class Pairing:
         return self._alignment.elsewhere(0, a) if a is not None else self._alignment.elsewhere(1, b or 0)
 
     def step_of(self, side: int, row: int) -> int:
-        """The step of a row of A (0) or B (1)."""
+        """Return the step of a row of A (0) or B (1)."""
         starts, mine = (self._b, _IN_B) if side else (self._a, _IN_A)
         with self._lock:
             run = bisect_right(starts, row) - 1
@@ -130,7 +131,7 @@ class Pairing:
             return end[0] + row - end[1 + side]
 
     def following(self, step: int) -> int | None:
-        """The next step that is known to differ."""
+        """Return the next step that is known to differ, if any."""
         with self._lock:
             run = bisect_right(self._steps, step) - 1
             if run >= 0 and step + 1 < self._end(run)[0]:
@@ -138,7 +139,7 @@ class Pairing:
             return self._steps[run + 1] if run + 1 < len(self._steps) else None
 
     def preceding(self, step: int) -> int | None:
-        """The last step before this one that is known to differ."""
+        """Return the last step before this one that is known to differ, if any."""
         with self._lock:
             run = bisect_left(self._steps, step) - 1
             return None if run < 0 else min(step, self._end(run)[0]) - 1
@@ -152,9 +153,10 @@ class First:
     """The first difference.
 
     Attributes:
-        step: Of the pairing; pair: its rows.
-        token: The first that differs; None where a row is only on one side.
-        values: Both ids there; None where a row has ended.
+        step: Number of the step.
+        pair: The rows of the step.
+        token: Position of the first token that differs; None if one side lacks the row.
+        values: The IDs of A and B at this position; None after the end of a row.
     """
 
     step: int
@@ -164,25 +166,26 @@ class First:
 
 
 class Comparison:
-    """Aligns the views that two sessions show, as `tokfmt diff` does.
+    """Align the views of two sessions, as `tokfmt diff` does.
 
     Args:
-        sessions: A and B.
-        told: Called on the walk's thread, at most ten times a second, and at the end; must hand over to the screen.
+        sessions: The sessions of A and B.
+        progressed: Called in the thread of the comparison at most ten times a second and at the end; it must pass the
+            news to the thread of the screen.
 
     Attributes:
-        pairing: Which rows belong together; in step until all is known.
-        first: The first difference, when there is one.
-        alike: Rows alike so far.
-        unlike_from: The first row from which on they are not alike, known before the others are aligned.
-        differing: How many differences of each kind, when all is known.
+        pairing: The steps; rows with equal numbers are pairs until the alignment is known.
+        first: The first difference, if there is one.
+        alike: Number of equal rows so far.
+        unlike_from: The first row that differs, which is known before the alignment.
+        differing: Number of differences of each kind, after the end.
         exact: See `Alignment`.
         state: "walking", "done", "stopped" or "failed".
-        failure: Why.
+        failure: The error of state "failed".
     """
 
-    def __init__(self, sessions: Sessions, told: Callable[[], object]) -> None:
-        self.sessions, self._told = sessions, told
+    def __init__(self, sessions: Sessions, progressed: Callable[[], object]) -> None:
+        self.sessions, self._progressed = sessions, progressed
         self.ports = sessions[0].port, sessions[1].port
         self.pairing = Pairing((self.ports[0].count, self.ports[1].count))
         self.first: First | None = None
@@ -191,15 +194,15 @@ class Comparison:
         self.differing: Mapping[Kind, int] = {}
         self.exact = True
         self._open = _opening(sessions)
-        self.job = Job(self._walk, self._end, told)
+        self.job = Job(self._walk, self._end, progressed)
 
     @property
     def walking(self) -> bool:
-        """More may be found."""
+        """Return whether the comparison is running."""
         return self.state == "walking"
 
     def stop(self) -> bool:
-        """Call the walk off; False when it has ended."""
+        """Stop the comparison; return False if it has ended."""
         if not self.walking:
             return False
         self.job.cancel()
@@ -224,7 +227,7 @@ class Comparison:
         self.alike = alike
         if (alike, alike) != self.pairing.counts:
             self.unlike_from = alike
-        self._told()
+        self._progressed()
 
     def _first(self) -> First | None:
         step = self.pairing.following(-1)
@@ -247,7 +250,7 @@ class Comparison:
             self.state = "failed"
         elif self.walking:
             self.state = str(outcome)
-        self._told()
+        self._progressed()
 
 
 def _value(row: Row, token: int | None) -> int | None:
@@ -256,7 +259,7 @@ def _value(row: Row, token: int | None) -> int | None:
 
 
 def _opening(sessions: Sessions) -> Callable[..., Compared]:
-    """Opens both to be compared as they are shown now; takes what is left of `open_both`."""
+    """Return a function that opens both datasets as they are shown now, with the other arguments of `open_both`."""
     asked = sessions[0].request
     a, b = (
         SourceRequest(
@@ -271,34 +274,34 @@ def _opening(sessions: Sessions) -> Callable[..., Compared]:
 
 
 def common_view(sessions: Sessions, other_than: str = "") -> str:
-    """The name of a view that both have, documents rather than samples; "" when there is none."""
+    """Return the name of a view that both sessions have, documents before samples; "" if there is none."""
     names = [[view.name for view in session.opened.views] for session in sessions]
     shared = [name for name in ("documents", "records", "rows", "samples") if all(name in some for some in names)]
     return next((name for name in shared if name != other_than), "")
 
 
 def unit_of(sessions: Sessions) -> str:
-    """What a row of either is called: "document", or "sequence" where they differ."""
+    """Return the noun for a row of either session: "document", for example, or "sequence" if they differ."""
     names = {session.view.singular for session in sessions}
     return names.pop() if len(names) == 1 else "sequence"
 
 
 def comparable(sessions: Sessions) -> bool:
-    """Whether their tokens can be held against each other."""
+    """Return whether the units of both sessions can be compared."""
     return sessions[0].port.unit == sessions[1].port.unit
 
 
 # which tokens of two rows differ
 
 LOOKED = 1 << 16
-"""Tokens looked at behind the first difference."""
+"""Number of tokens matched after the first difference."""
 
-_FIRST, _MOST = 1 << 12, 1 << 20  # compared at once
+_FIRST, _MOST = 1 << 12, 1 << 20  # tokens compared at once: at first, and at most
 
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """Tokens `a <= i < a_stop` of one row in place of `b <= j < b_stop` of the other."""
+    """The tokens `a <= i < a_stop` of one row that replace `b <= j < b_stop` of the other."""
 
     a: int
     a_stop: int
@@ -306,17 +309,17 @@ class Hunk:
     b_stop: int
 
     def side(self, side: int) -> range:
-        """The tokens of A (0) or B (1)."""
+        """Return the tokens of A (0) or B (1)."""
         return range(self.b, self.b_stop) if side else range(self.a, self.a_stop)
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What differs between two rows.
+    """The differences between two rows.
 
     Attributes:
-        hunks: In order.
-        known: Tokens of A and of B up to which that was looked for; None for all.
+        hunks: The differences in order.
+        known: Number of tokens of A and of B that were compared; None for all.
     """
 
     hunks: Sequence[Hunk] = ()
@@ -328,28 +331,28 @@ class Marks:
         object.__setattr__(self, "_starts", starts)
 
     def between(self, side: int, first: int, last: int) -> list[range]:
-        """The tokens that differ among `first <= i < last`."""
+        """Return the ranges of tokens that differ and touch `first <= i < last`."""
         starts = self._starts[side]
         a, b = max(0, bisect_right(starts, first) - 1), bisect_left(starts, last)
         return [hunk.side(side) for hunk in self.hunks[a:b]]
 
     def across(self, side: int, token: int) -> int:
-        """The token on the other side that stands for one of this side."""
+        """Return the token of the other side for a token of this side."""
         found = bisect_right(self._starts[side], token) - 1
         if found < 0:
             return token
         mine, other = self.hunks[found].side(side), self.hunks[found].side(1 - side)
-        if token < mine.stop or token == mine.start:  # the second where only the other side has something
+        if token < mine.stop or token == mine.start:  # the second if only the other side has tokens
             return min(other.start + token - mine.start, max(other.start, other.stop - 1))
         return other.stop + token - mine.stop
 
     def following(self, side: int, token: int) -> Hunk | None:
-        """The first hunk behind a token."""
+        """Return the first hunk after a token, if any."""
         found = bisect_right(self._starts[side], token)
         return self.hunks[found] if found < len(self.hunks) else None
 
     def preceding(self, side: int, token: int) -> Hunk | None:
-        """The last hunk that begins before a token."""
+        """Return the last hunk that begins before a token, if any."""
         found = bisect_left(self._starts[side], token) - 1
         return self.hunks[found] if found >= 0 else None
 
@@ -362,14 +365,22 @@ class Row:
     number: int
 
     def length(self) -> int:
-        """Its units. Raises: TokfmtError: damaged."""
+        """Return the number of units.
+
+        Raises:
+            TokfmtError: The row is damaged.
+        """
         span = fetched_span(self.port, self.number)
         if isinstance(span, Damage):
             raise TokfmtError(span.why)
         return span.length
 
     def piece(self, start: int, stop: int) -> Piece:
-        """Some units, past the cache of what is shown. Raises: TokfmtError: damaged."""
+        """Read some units without the cache of the screen.
+
+        Raises:
+            TokfmtError: The row is damaged.
+        """
         port = self.port
         span = fetched_span(port, self.number)
         if isinstance(port, Viewport) and not isinstance(span, Damage) and span.start is not None:
@@ -381,7 +392,7 @@ class Row:
 
 
 def marks_of(a: Row, b: Row, wanted: Callable[[], bool] = lambda: True) -> Marks | Damage:
-    """What differs; `wanted` is asked between windows whether anybody still wants to know."""
+    """Return the differences between two rows; `wanted` returns false to stop between windows."""
     try:
         first = first_unlike(a, b, wanted)
         lengths = a.length(), b.length()
@@ -399,11 +410,13 @@ def marks_of(a: Row, b: Row, wanted: Callable[[], bool] = lambda: True) -> Marks
 
 
 def first_unlike(a: Row, b: Row, wanted: Callable[[], bool] = lambda: True) -> int | None:
-    """The first token at which two rows differ, in id, mask or label; the length of the shorter one if it ends there.
+    """Return the first token at which two rows differ in ID, mask or label; None if they are equal.
+
+    If one row is the beginning of the other, this is its length.
 
     Raises:
-        TokfmtError: One of them is damaged.
-        CancelledError: Nobody wants to know.
+        TokfmtError: One of the rows is damaged.
+        CancelledError: `wanted` returned false.
     """
     lengths, start, size = (a.length(), b.length()), 0, _FIRST
     while start < min(lengths):
@@ -418,7 +431,7 @@ def first_unlike(a: Row, b: Row, wanted: Callable[[], bool] = lambda: True) -> i
 
 
 def _differing(a: Piece, b: Piece) -> NDArray[np.bool_]:
-    """Where two pieces of one length differ in anything that both have."""
+    """Return bool[units]: true where two pieces of equal length differ in ID, or in mask or label if both have them."""
     found = np.asarray(a.units != b.units)
     if a.masks is not None and b.masks is not None:
         found |= a.masks != b.masks
@@ -428,7 +441,7 @@ def _differing(a: Piece, b: Piece) -> NDArray[np.bool_]:
 
 
 def _keys(a: Piece, b: Piece) -> tuple[Keys, Keys]:
-    """One number for what each token carries: its id, or the number of its id, mask and label among all of them."""
+    """Return one number per token: its ID, or the rank of its (ID, mask, label) among those of both pieces."""
     if a.masks is None or b.masks is None or a.labels is None or b.labels is None:
         return a.units, b.units
     rows = [np.stack([p.units.astype(np.int64), p.masks, p.labels], axis=1) for p in (a, b)]  # type: ignore[list-item]
@@ -437,23 +450,24 @@ def _keys(a: Piece, b: Piece) -> tuple[Keys, Keys]:
 
 
 _GRAM = 4
-_PAIRS = 64  # of gaps up to this length every pair is compared
+_PAIRS = 64  # limit of the length of gaps in which every pair of tokens is compared
 
 Keys = NDArray[np.generic]
 
 
 def unlike(x: Keys, y: Keys, *, whole: bool) -> Iterator[tuple[range, range]]:
-    """Stretches of both that stand in each other's place, in order.
+    """Yield the stretches of x and y that replace each other, in order.
 
     Args:
-        x, y: What each token carries, [n] and [m].
-        whole: Both end here, so that what their ends have in common is alike.
+        x: Number of each token of A, [n].
+        y: Number of each token of B, [m].
+        whole: Both rows end here, so that a common end is equal.
     """
     end = _alike(x[::-1], y[::-1]) if whole else 0
     x, y = x[: len(x) - end], y[: len(y) - end]
     i = j = 0
     for p, q, length in [*_anchors(x, y), (len(x), len(y), 0)]:
-        within = max(i - p, j - q, 0)  # so much of it was matched already
+        within = max(i - p, j - q, 0)  # tokens of the anchor that are matched already
         if within and (within >= length or i - p != j - q):
             continue
         yield from _gap(x, y, range(i, p + within), range(j, q + within))
@@ -461,7 +475,7 @@ def unlike(x: Keys, y: Keys, *, whole: bool) -> Iterator[tuple[range, range]]:
 
 
 def _alike(x: Keys, y: Keys) -> int:
-    """Tokens that both begin with."""
+    """Return the length of the common beginning."""
     count = min(len(x), len(y))
     unlike = np.flatnonzero(x[:count] != y[:count])
     return int(unlike[0]) if len(unlike) else count
@@ -488,7 +502,7 @@ def _gap(x: Keys, y: Keys, p: range, q: range) -> Iterator[tuple[range, range]]:
 
 
 def _anchors(x: Keys, y: Keys) -> list[tuple[int, int, int]]:
-    """Places in both, and lengths, of what occurs once in both; in order, without crossing."""
+    """Return (position in x, position in y, length) of stretches that occur once in both, in the order of both."""
     if min(len(x), len(y)) < _GRAM:
         return []
     (places_x, hashes_x), (places_y, hashes_y) = _once(x), _once(y)
@@ -502,14 +516,14 @@ def _anchors(x: Keys, y: Keys) -> list[tuple[int, int, int]]:
     i, j = i[order], j[order]
     kept = increasing(j)
     i, j = i[kept], j[kept]
-    new = (np.diff(i) != np.diff(j)) | (np.diff(i) > _GRAM)  # else it goes on where the last one is
+    new = (np.diff(i) != np.diff(j)) | (np.diff(i) > _GRAM)  # else the run extends the previous one
     starts, stops = np.flatnonzero(np.append(True, new)[: len(i)]), np.flatnonzero(np.append(new, True)[: len(i)])
     lengths = i[stops] - i[starts] + _GRAM
     return list(zip(i[starts].tolist(), j[starts].tolist(), lengths.tolist(), strict=True))
 
 
 def _once(x: Keys) -> tuple[NDArray[np.intp], NDArray[np.uint64]]:
-    """Places and hashes of the runs of four that occur once."""
+    """Return the positions and the hashes of the runs of four tokens that occur once."""
     count = len(x) - _GRAM + 1
     hashes = np.zeros(count, np.uint64)
     for k in range(_GRAM):

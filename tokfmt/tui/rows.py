@@ -1,10 +1,11 @@
-"""What a screen shows of a dataset: rows and windows of tokens, cached, never more than was looked at.
+"""Rows and windows of tokens of a dataset for the screen, cached, and read only when they are shown.
 
-Everything comes in two halves: `peek_*` answers at once from what is cached, or None, and is for drawing; `load_*`
-reads and is for a worker thread. What could not be read is cached as `Damage`, and the rest stays usable.
+Access has two halves: `peek_*` is for drawing and returns cached data at once, or None; `load_*` reads, and is for a
+    worker
+thread. A part that cannot be read is cached as `Damage`, and the rest stays usable.
 
-A *row* is a sequence, a sample, a record: what the list shows a line of. Its *units* are tokens, or the characters of a
-text that has no tokens (see `records`).
+A *row* is a line of the list: a sequence, a sample or a record. Its *units* are tokens, or characters for text without
+a tokenizer (`RecordSource`).
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ from tokfmt.core.reader import Layout, TokenReader, sequence_at
 from tokfmt.core.records import RecordReader
 
 WINDOW = 4096
-"""Units read at once: the beginnings of all rows on a screen may lie far apart."""
+"""Units read at once, as the beginnings of the rows on a screen may be far apart."""
 
 BLOCK = 64
-"""Rows looked up at once."""
+"""Rows whose offsets are read at once."""
 
-_WINDOWS = 1024  # kept: at most 32 MiB of uint64
+_WINDOWS = 1024  # cached: at most 32 MiB of uint64
 _BLOCKS = 4096
-_FILLED = 1 << 16  # units at the end of a row that are looked at for padding
+_FILLED = 1 << 16  # units at the end of a row that are searched for padding
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
 class Lru(Generic[K, V]):
-    """The values used last. Threads share it."""
+    """A cache of the values used last. Threads can share it."""
 
-    def __init__(self, most: int) -> None:
-        self._most, self._lock = most, threading.Lock()
+    def __init__(self, limit: int) -> None:
+        self._limit, self._lock = limit, threading.Lock()
         self._held: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K) -> V | None:
@@ -57,7 +58,7 @@ class Lru(Generic[K, V]):
         with self._lock:
             self._held[key] = value
             self._held.move_to_end(key)
-            while len(self._held) > self._most:
+            while len(self._held) > self._limit:
                 self._held.popitem(last=False)
 
     def clear(self) -> None:
@@ -69,25 +70,26 @@ class Lru(Generic[K, V]):
 
 
 class Damage(NamedTuple):
-    """A part that could not be read, and why, in one line."""
+    """A part that could not be read, with its error in one line."""
 
     why: str
 
 
 class Span(NamedTuple):
-    """Where a row lies: its first position on the token axis (None where there is no axis) and its units."""
+    """The place of a row: its first position on the token axis (None without an axis) and its number of units."""
 
     start: int | None
     length: int
 
 
 class Piece(NamedTuple):
-    """Some units of a row, all arrays [n].
+    """Units of a row, as arrays [n].
 
     Attributes:
-        units: Ids, or code points.
-        masks, labels: Only where samples are stored with them.
-        begins: Where a document begins in a row; only where the rows say so.
+        units: IDs, or code points.
+        masks: Loss mask, for samples that store one.
+        labels: Labels, for samples that store them.
+        begins: True where a document begins, for rows that store this.
     """
 
     units: Tokens
@@ -96,7 +98,7 @@ class Piece(NamedTuple):
     begins: NDArray[np.bool_] | None = None
 
     def part(self, start: int, stop: int | None = None) -> Piece:
-        """Units `start <= i < stop` of these."""
+        """Return the units `start <= i < stop` of the piece."""
         masks, labels, begins = self.masks, self.labels, self.begins
         return Piece(
             self.units[start:stop],
@@ -107,11 +109,13 @@ class Piece(NamedTuple):
 
 
 class RowSource(Protocol):
-    """Rows as a screen sees them.
+    """The rows that a screen shows.
 
     Attributes:
-        reader: Under them: the token axis, or the records.
-        count: Rows. unit: "token" or "character". sampled: Pieces come with masks and labels.
+        reader: The token axis, or the records.
+        count: Number of rows.
+        unit: "token" or "character".
+        sampled: Pieces have masks and labels.
         whole: All rows are known.
     """
 
@@ -130,23 +134,23 @@ class RowSource(Protocol):
     def peek_span(self, row: int) -> Span | Damage | None: ...
 
     def peek(self, row: int, start: int, stop: int) -> Piece | Damage | None:
-        """Units `start <= i < stop` of a row, cut at its end; None while they are not there."""
+        """Return the units `start <= i < stop` of a row, cut at its end; None if they are not loaded."""
 
     def load_spans(self, first: int, last: int) -> None: ...
 
     def load(self, row: int, start: int, stop: int) -> None: ...
 
     def row_at(self, position: int) -> int | None:
-        """The row that holds a token position. Reads. None where there is no axis."""
+        """Return the row of a token position; None without an axis. Reads."""
 
 
 class View(NamedTuple):
-    """One way to see a dataset as rows.
+    """A way to divide a dataset into rows.
 
     Attributes:
-        name: "documents", "samples", "rows" or "records"; its singular is what a row is called.
+        name: "documents", "samples", "rows" or "records".
         port: The rows.
-        as_stored: They are the rows of the file, of which another view has the documents.
+        as_stored: The rows are those of the file, and another view has the documents.
     """
 
     name: str
@@ -155,17 +159,17 @@ class View(NamedTuple):
 
     @property
     def reader(self) -> TokenReader | RecordReader:
-        """Under the rows: the token axis, or the records."""
+        """Return the token axis, or the records."""
         return self.port.reader
 
     @property
     def singular(self) -> str:
-        """What one row is called."""
+        """Return the noun for one row."""
         return self.name.removesuffix("s")
 
 
 def fetched_span(port: RowSource, row: int) -> Span | Damage:
-    """A row's span, loaded if need be."""
+    """Return the span of a row, which is loaded if necessary."""
     found = port.peek_span(row)
     if found is None:
         port.load_spans(row, row + 1)
@@ -174,7 +178,7 @@ def fetched_span(port: RowSource, row: int) -> Span | Damage:
 
 
 def fetched(port: RowSource, row: int, start: int, stop: int) -> Piece | Damage:
-    """Units of a row, loaded if need be."""
+    """Return units of a row, which are loaded if necessary."""
     found = port.peek(row, start, stop)
     if found is None:
         fetched_span(port, row)
@@ -184,12 +188,12 @@ def fetched(port: RowSource, row: int, start: int, stop: int) -> Piece | Damage:
 
 
 def damage_of(error: TokfmtError) -> Damage:
-    """An error as what is shown in its place."""
+    """Return the damage that an error describes."""
     return Damage(" ".join(str(error).split()))
 
 
 class Viewport:
-    """Rows and windows of a token axis. A `RowSource`."""
+    """The rows and windows of a token axis. A `RowSource`."""
 
     unit, whole = "token", True
 
@@ -247,7 +251,7 @@ class Viewport:
             return damage_of(error)
 
     def read(self, start: int, stop: int) -> Piece:
-        """Tokens by their positions, not kept: for those who go through many. Raises what the reader does."""
+        """Read tokens by position without caching them, and raise the errors of the reader."""
         reader, units = self.reader, self.reader.tokens(start, stop)
         begins = reader.begins(start, stop) if isinstance(reader, Segmented) else None
         if isinstance(reader, Sampled):
@@ -275,7 +279,7 @@ def _joined(pieces: list[Piece], dtype: np.dtype[np.unsignedinteger]) -> Piece:
 
 
 def padded_from(port: RowSource, row: int) -> int:
-    """The unit of a sample from which on it is only filled up; its length where it is not, or nobody knows. Reads."""
+    """Return the first unit of the padding of a sample; the length of the row if it has no known padding. Reads."""
     span = fetched_span(port, row)
     if isinstance(span, Damage):
         return 0
@@ -298,9 +302,10 @@ class RecordSource:
     """Records by number. A `RowSource`.
 
     Args:
-        reader: The records. count: How many there are.
-        encoder: Makes tokens of text; None shows its characters.
-        first: The first records, when no record can be asked for by number yet.
+        reader: The records.
+        count: Number of records.
+        encoder: Encoder of text; None shows characters.
+        first: The first records, if the reader cannot return records by number yet.
 
     Attributes:
         whole: All records are known.
@@ -321,7 +326,7 @@ class RecordSource:
         self._records: Lru[int, Tokens | Damage] = Lru(_KEPT)
 
     def with_encoder(self, encoder: Encoder) -> RecordSource:
-        """The same records, tokenised."""
+        """Return the same records with an encoder."""
         return RecordSource(self.reader, self.count, encoder, self._first)
 
     def peek_span(self, row: int) -> Span | Damage | None:
@@ -337,10 +342,10 @@ class RecordSource:
             if self._records.get(row) is None:
                 self._records.put(row, self._read(row))
 
-    def load(self, row: int, start: int, stop: int) -> None:  # noqa: ARG002 - a record comes whole
+    def load(self, row: int, start: int, stop: int) -> None:  # noqa: ARG002 - a record is loaded whole
         self.load_spans(row, row + 1)
 
-    def row_at(self, position: int) -> int | None:  # noqa: ARG002 - nobody knows where a record lies on an axis
+    def row_at(self, position: int) -> int | None:  # noqa: ARG002 - records have no token axis
         return None
 
     def _read(self, row: int) -> Tokens | Damage:
@@ -356,7 +361,7 @@ class RecordSource:
 
 
 def first_records(reader: RecordReader) -> list[str | list[int]]:
-    """The first few records, without knowing how many there are; none when one of them is damaged."""
+    """Return the first records without counting all; [] if one of them is damaged."""
     try:
         for block in reader.blocks(1 << 62)[:1]:
             for batch in reader.texts(block) if reader.info.kind == "text" else reader.ids(block):
@@ -368,7 +373,7 @@ def first_records(reader: RecordReader) -> list[str | list[int]]:
 
 
 class Characters:
-    """The decoder of units that are code points."""
+    """Decode units that are code points."""
 
     def pieces(self, tokens: Sequence[int] | Tokens) -> list[bytes | str]:
         return [chr(unit) for unit in tokens]

@@ -1,4 +1,4 @@
-"""Search in the browser: what it is made on, what the typed words mean, a search under way, and its bounded results."""
+"""Search in the browser: its scope, the meaning of its words, a running search, and its bounded results."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from tokfmt.views.memory import MemoryReader
 
 
 class SearchScope(NamedTuple):
-    """What is searched.
+    """The rows to search.
 
     Attributes:
-        port: Its rows.
-        decoder: Of ids; None without a tokenizer.
-        singular: What one row is called.
+        port: The rows.
+        decoder: Decoder of IDs; None without a tokenizer.
+        singular: The noun for one row.
     """
 
     port: RowSource
@@ -44,22 +44,22 @@ class SearchScope(NamedTuple):
 
     @property
     def reader(self) -> TokenReader | RecordReader:
-        """Under the rows."""
+        """Return the token axis, or the records."""
         return self.port.reader
 
     @property
     def encoder(self) -> Encoder | None:
-        """What makes tokens of text as it is looked at."""
+        """Return the encoder of text that is tokenized on reading, if any."""
         return self.port.encoder if isinstance(self.port, RecordSource) else None
 
     @property
     def of_text(self) -> bool:
-        """It holds text, not ids."""
+        """Return whether the rows hold text, not IDs."""
         return isinstance(self.reader, RecordReader) and self.reader.info.kind == "text"
 
 
 def search_scope(session: Session) -> SearchScope:
-    """What is shown now."""
+    """Return the scope of the view on the screen."""
     words = session.vocabulary
     return SearchScope(session.port, words.decoder if words else None, session.view.singular)
 
@@ -67,19 +67,19 @@ def search_scope(session: Session) -> SearchScope:
 _BLOCK = 1 << 22  # bytes
 _IDS = re.compile(r"\s*\d[\d_]*(?:[\s,]+\d[\d_]*)*\s*")
 _WORDED = re.compile(r"\s*(?:(?:token|text)\s*:|len\s*[<>=]|[\d\s_.,kKmMgGtTi]*[<>=]+\s*len\b)", re.IGNORECASE)
-_NAMED = re.compile(r"\s*\w+\s*[:<>=]")  # as a query is, perhaps misspelt
+_NAMED = re.compile(r"\s*\w+\s*[:<>=]")  # a query, whose name may be misspelled
 
 HOW = "words (a regular expression) · token:464,3290 · len>4096 · 10<=len<20"
-HOW_IDS = "ids: 464 or 464,3290 · len>4096 · 10<=len<20"
+HOW_IDS = "IDs: 464 or 464,3290 · len>4096 · 10<=len<20"
 
 
 def by_characters(scope: SearchScope, query: Query) -> bool:
-    """Hits are characters of a record, whatever its units are."""
+    """Return whether hits are intervals of characters of a record, even if its units are tokens."""
     return scope.of_text and (scope.encoder is None or isinstance(query, TextQuery))
 
 
 def amount(scope: SearchScope, query: Query) -> tuple[int, str]:
-    """How much there is to look at, and in which unit."""
+    """Return the amount to search, and its unit."""
     if isinstance(scope.reader, RecordReader):
         return scope.reader.info.size, "bytes"
     info = scope.reader.info
@@ -87,7 +87,7 @@ def amount(scope: SearchScope, query: Query) -> tuple[int, str]:
 
 
 def hits_of(scope: SearchScope, query: Query, first: int, last: int, search: Search) -> Iterator[Hits]:
-    """Find the hits in rows `first <= i < last`; see `ops.search.search`. In records, they count from its beginning."""
+    """Find the hits in rows `first <= i < last`; in records, they count from the beginning of each record."""
     if not isinstance(scope.reader, RecordReader):
         return find_many(scope.reader, query, search, decoder=scope.decoder, first=first, last=last)
     if by_characters(scope, query):
@@ -113,10 +113,10 @@ def _batches(encoder: Encoder | None, reader: RecordReader, block: Block) -> Ite
 
 
 def parse_search(words: str, scope: SearchScope) -> Query:
-    """What is meant: the words of `tokfmt show`, or plain ones: text where there is some, else ids.
+    """Return the query that words mean: a query as for `tokfmt show`, or plain text, or IDs if the rows have no text.
 
     Raises:
-        OptionError: It cannot be looked for here.
+        OptionError: The rows cannot be searched for this.
     """
     plain, texts = words.strip(), scope.of_text or scope.decoder is not None
     ids = scope.port.unit == "token"
@@ -127,21 +127,21 @@ def parse_search(words: str, scope: SearchScope) -> Query:
     elif _WORDED.match(plain) or (not texts and _NAMED.match(plain)):
         query = parse_query(plain)
     elif not texts:
-        raise OptionError(f"there are ids only: text needs --tokenizer; {HOW_IDS}")
+        raise OptionError(f"text needs --tokenizer. Search for {HOW_IDS}")
     else:
         query = parse_query(f"text:{plain}")
     if isinstance(query, TokenQuery) and not ids:
-        raise OptionError("there are no token ids here before a --tokenizer makes them")
+        raise OptionError("token IDs of text need --tokenizer")
     if isinstance(query, TextQuery) and not texts:
-        raise OptionError(f"there are ids only: text needs --tokenizer; {HOW_IDS}")
+        raise OptionError(f"text needs --tokenizer. Search for {HOW_IDS}")
     return query
 
 
 def meaning(words: str, scope: SearchScope) -> str:
-    """What will be looked for, in words.
+    """Return the target of a search in words.
 
     Raises:
-        OptionError: It cannot be looked for here.
+        OptionError: The rows cannot be searched for this.
     """
     query, unit, plain = parse_search(words, scope), scope.port.unit, words.strip()
     if isinstance(query, TokenQuery):
@@ -149,7 +149,7 @@ def meaning(words: str, scope: SearchScope) -> str:
     if isinstance(query, TextQuery):
         if _IDS.fullmatch(plain) and unit == "token":
             ids = ",".join(re.split(r"[,\s]+", plain))
-            return f"this text; token:{ids} looks for {'the id' if ids.isdecimal() else 'these ids'}"
+            return f"this text; token:{ids} searches for {'the ID' if ids.isdecimal() else 'these IDs'}"
         return "this text" if query.literal is not None else "this regular expression"
     if query.high is None:
         return f"{query.low:,} {unit}s or more"
@@ -157,27 +157,27 @@ def meaning(words: str, scope: SearchScope) -> str:
 
 
 MOST = 1 << 20
-"""Hits kept of a search, 24 bytes each; those beyond are counted."""
+"""Limit of hits kept of a search, 24 bytes each; more hits are counted."""
 
 MOST_ROWS = 1 << 22
-"""Rows kept of a filter, 8 bytes each."""
+"""Limit of rows kept of a filter, 8 bytes each."""
 
 _BEGIN = 256
 Numbers = NDArray[np.int64]
 
 
 class Column:
-    """Numbers int64 in `width` columns that grow, up to `most` rows."""
+    """A table of int64 with `width` columns, which grows up to `limit` rows."""
 
-    def __init__(self, width: int, most: int) -> None:
-        self.count, self._most = 0, most
+    def __init__(self, width: int, limit: int) -> None:
+        self.count, self._limit = 0, limit
         self._held = np.empty((width, _BEGIN), np.int64)
 
     def add(self, *columns: Numbers) -> None:
-        """Append what there is room for."""
-        added = min(len(columns[0]), self._most - self.count)
+        """Append the rows that fit."""
+        added = min(len(columns[0]), self._limit - self.count)
         if self.count + added > self._held.shape[1]:
-            room = min(self._most, max(2 * self._held.shape[1], self.count + added))
+            room = min(self._limit, max(2 * self._held.shape[1], self.count + added))
             grown = np.empty((len(self._held), room), np.int64)
             grown[:, : self.count] = self._held[:, : self.count]
             self._held = grown
@@ -187,20 +187,20 @@ class Column:
 
     @property
     def columns(self) -> NDArray[np.int64]:
-        """int64[width, rows]. What is in it never changes; later ones may be longer."""
+        """Return int64[width, rows]. Its content never changes; a later result may have more rows."""
         return self._held[:, : self.count]
 
 
 class Sweep:
-    """Hits of consecutive rows, ascending."""
+    """The hits of consecutive rows, ascending."""
 
-    def __init__(self, most: int, most_rows: int) -> None:
-        self.results, self.rows = Column(3, most), Column(1, most_rows)
+    def __init__(self, limit: int, row_limit: int) -> None:
+        self.results, self.rows = Column(3, limit), Column(1, row_limit)
         self.hits = self.sequences = 0
         self._last = -1
 
     def add(self, found: Hits) -> None:
-        """Count some, and keep them while there is room. Those that do not fit are never mixed with later ones."""
+        """Count hits, and keep them while they fit. After the first hit that does not fit, none is kept."""
         fresh = found.sequences[np.diff(found.sequences, prepend=self._last) != 0]
         self._last = int(found.sequences[-1])
         self.hits, self.sequences = self.hits + len(found), self.sequences + len(fresh)
@@ -208,7 +208,7 @@ class Sweep:
         self.rows.add(fresh)
 
     def rank(self, row: int, at: int, *, right: bool) -> int:
-        """How many hits lie before a place (with `right`: or at it)."""
+        """Return the number of hits before a position, or with `right` at it too."""
         rows, starts, _ = self.results.columns
         low, high = int(np.searchsorted(rows, row)), int(np.searchsorted(rows, row, side="right"))
         return low + int(np.searchsorted(starts[low:high], at, side="right" if right else "left"))
@@ -216,11 +216,14 @@ class Sweep:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A hit, as kept.
+    """A hit.
 
     Attributes:
-        row: Its row. start, stop: As in `ops.search.query.Hit`.
-        number: Of the hit among those kept, from 0; wrapped: The search for it went around an end.
+        row: Number of the row.
+        start: Start of the hit, as in `ops.search.query.Hit`.
+        stop: Stop of the hit, as in `ops.search.query.Hit`.
+        number: Number among the kept hits, from 0.
+        wrapped: The move to it went around an end.
     """
 
     row: int
@@ -231,77 +234,79 @@ class Found:
 
 
 class SearchResults:
-    """The hits of a search that began in the middle, went to the end and then from the beginning. Threads share it.
+    """The hits of a search from the middle to the end, and then from the beginning. Threads can share it.
 
     Args:
-        most: Hits kept. most_rows: Rows kept.
+        limit: Limit of kept hits.
+        row_limit: Limit of kept rows.
     """
 
-    def __init__(self, most: int = MOST, most_rows: int = MOST_ROWS) -> None:
+    def __init__(self, limit: int = MOST, row_limit: int = MOST_ROWS) -> None:
         self._lock = threading.Lock()
-        self._legs = [Sweep(most, most_rows)]  # in the order of searching
-        self._most, self._most_rows = most, most_rows
+        self._legs = [Sweep(limit, row_limit)]  # in the order of searching
+        self._limit, self._row_limit = limit, row_limit
 
     def add(self, found: Hits) -> None:
-        """Keep more of the leg that is searched."""
+        """Add hits of the current leg."""
         if len(found):
             with self._lock:
                 self._legs[-1].add(found)
 
     def go_round(self) -> None:
-        """The rest is searched from the beginning."""
+        """Start the leg from the beginning."""
         with self._lock:
             first = self._legs[0]
-            self._legs.append(Sweep(self._most - first.results.count, self._most_rows - first.rows.count))
+            self._legs.append(Sweep(self._limit - first.results.count, self._row_limit - first.rows.count))
 
     @property
     def round(self) -> bool:
-        """The end was reached: what is found now lies before the beginning of the search."""
+        """Return whether the search passed the end, so that new hits are before its start."""
         return len(self._legs) > 1
 
     @property
     def hits(self) -> int:
-        """Counted."""
+        """Return the number of hits, kept or not."""
         return sum(leg.hits for leg in self._legs)
 
     @property
     def sequences(self) -> int:
-        """Rows with a hit, counted."""
+        """Return the number of rows with a hit, kept or not."""
         return sum(leg.sequences for leg in self._legs)
 
     @property
     def held(self) -> int:
-        """Hits kept."""
+        """Return the number of kept hits."""
         return sum(leg.results.count for leg in self._legs)
 
     @property
     def rows_held(self) -> int:
-        """Rows kept."""
+        """Return the number of kept rows."""
         return sum(leg.rows.count for leg in self._legs)
 
     @property
     def capped(self) -> bool:
-        """There were more hits than are kept."""
+        """Return whether some hits are not kept."""
         return self.held < self.hits
 
     def rows(self) -> Numbers:
-        """The rows kept, ascending."""
+        """Return the kept rows, ascending."""
         with self._lock:
             parts = [leg.rows.columns[0] for leg in reversed(self._legs)]
         return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
 
     def has(self, row: int) -> bool:
-        """Whether a row has a hit."""
+        """Return whether a row has a kept hit."""
         with self._lock:
             return any(_holds(leg.rows.columns[0], row) for leg in self._legs)
 
     def following(self, row: int, at: int, step: int, *, here: bool = False) -> Found | None:
-        """The next hit (the one before, with step -1) of a place, going around the ends; None when there is none.
+        """Return the next or previous hit of a position, around the ends; None without any hit.
 
         Args:
-            row, at: The place; `at` counts as the starts of hits do.
-            step: 1 or -1.
-            here: One that begins at the place will do.
+            row: Row of the position.
+            at: Position in the unit of the starts of hits.
+            step: 1 for the next hit, -1 for the previous one.
+            here: Accept a hit that begins at the position.
         """
         with self._lock:
             right = (step > 0) != here
@@ -310,16 +315,16 @@ class SearchResults:
             number = rank if step > 0 else rank - 1
             return self._at(number % total, wrapped=not 0 <= number < total) if total else None
 
-    def within(self, row: int, start: int, stop: int, most: int = 4096) -> list[range]:
-        """The hits of a row that touch an interval, as kept: at most so many."""
+    def within(self, row: int, start: int, stop: int, limit: int = 4096) -> list[range]:
+        """Return the kept hits of a row that touch an interval, at most `limit`."""
         found: list[range] = []
         with self._lock:
             for leg in self._legs:
                 rows, starts, stops = leg.results.columns
                 low, high = int(np.searchsorted(rows, row)), int(np.searchsorted(rows, row, side="right"))
-                # stops ascend as starts do
+                # stops ascend like starts
                 a = low + int(np.searchsorted(stops[low:high], start, side="right"))
-                b = min(low + int(np.searchsorted(starts[low:high], stop)), a + most)
+                b = min(low + int(np.searchsorted(starts[low:high], stop)), a + limit)
                 found += map(range, starts[a:b].tolist(), stops[a:b].tolist())
         return found
 
@@ -339,37 +344,41 @@ def _holds(rows: Numbers, row: int) -> bool:
 
 
 PATIENCE = 10.0
-"""Seconds for a regular expression in one text; a search that was called off may go on as long, unseen."""
+"""Seconds for a regular expression in one text. A cancelled search may run this long in its thread."""
 
 
 class SearchJob:
-    """A search.
+    """A search in a thread.
 
     Args:
-        words: As typed. query: What they mean.
-        scope: Where to look.
+        words: The typed words.
+        query: The query that they mean.
+        scope: The rows to search.
         begin: The row to begin with.
-        told: Called on the thread of the search: when there is the first hit, as it goes on, and at its end.
+        progressed: Called in the thread of the search: at the first hit, on progress, and at the end.
 
     Attributes:
-        results: The hits. failure: Why it ended early; "" when it did not.
-        running: It looks; cancelled: It was stopped; busy: It has something left to tell.
-        took: Seconds, when it has ended.
+        results: The hits.
+        failure: The error that ended the search early; "" without one.
+        running: The search is running.
+        cancelled: The search was stopped.
+        busy: The last call of `progressed` has not returned.
+        took: Seconds of the search, after its end.
     """
 
     def __init__(
-        self, words: str, query: Query, scope: SearchScope, begin: int, told: Callable[[SearchJob], object]
+        self, words: str, query: Query, scope: SearchScope, begin: int, progressed: Callable[[SearchJob], object]
     ) -> None:
         self.words, self.query, self.scope, self.begin = words, query, scope, begin
         self.results, self.failure = SearchResults(), ""
         self.cancelled, self.took, self.running, self.busy = False, 0.0, True, True
-        self._told = told
-        self.job = Job(self._look, self._end, lambda: told(self))
+        self._progressed = progressed
+        self.job = Job(self._look, self._end, lambda: progressed(self))
 
-    # the thread
+    # in the thread of the search
 
     def _look(self, job: Job) -> None:
-        self.job = job  # the search may end before whoever began it goes on
+        self.job = job  # the search may end before the constructor assigns it
         job.phase("searching", *amount(self.scope, self.query))
         search = Search(stopped=lambda: self.cancelled, progress=job.advance, patience=PATIENCE)
         count = self.scope.port.count
@@ -383,7 +392,7 @@ class SearchJob:
             before = self.results.hits
             self.results.add(hits)
             if not before:
-                self._told(self)
+                self._progressed(self)
             if self.cancelled:
                 return
 
@@ -394,32 +403,32 @@ class SearchJob:
         elif isinstance(outcome, Exception):
             self.failure = registry.unexpected(outcome)
         self.running = False
-        self._told(self)
+        self._progressed(self)
         self.busy = False
 
-    # the thread of the screen
+    # in the thread of the screen
 
     @property
     def rate(self) -> float:
-        """Units looked at in a second."""
+        """Return the units searched per second."""
         return self.job.done / max(1e-3, self.took or time.monotonic() - self.job.began)
 
     @property
     def marks(self) -> bool:
-        """Its hits are places in a row; lengths are the row."""
+        """Return whether hits are intervals of a row; a query for lengths finds whole rows."""
         return not isinstance(self.query, LengthQuery)
 
     def cancel(self) -> None:
-        """Stop; what was found stays."""
+        """Stop the search, and keep its hits."""
         if self.running:
             self.took = time.monotonic() - self.job.began
             self.cancelled, self.running, self.busy = True, False, False
             self.job.cancel()
 
-    # both: these read, and are for a worker
+    # in both: these methods read, and are for a worker
 
     def at(self, where: Where, *, end: bool = False) -> int:
-        """A place as the starts of hits count it; with `end`, the last of those if its unit is several of them."""
+        """Return a position in the unit of the starts of hits; with `end`, the last one that the unit covers."""
         row, unit = where
         if self._translated:
             start, stop = self._characters(row, unit, unit + 1)
@@ -428,11 +437,11 @@ class SearchJob:
         return unit + (span.start or 0 if isinstance(span, Span) else 0)
 
     def first(self, where: Where) -> Found | None:
-        """The first hit from a place on."""
+        """Return the first hit at or after a position."""
         return self.results.following(where[0], self.at(where), 1, here=True)
 
     def following(self, place: Where, step: int, listed: SearchJob | None) -> Found | None:
-        """The next hit (the one before, with step -1) of a place, in a row that another search lists, if one does."""
+        """Return the next hit of a position, or the previous one with step -1, only in rows of `listed` if given."""
         for _ in range(self.results.held):
             found = self.results.following(*place, step)
             if found is None or listed is None or listed.results.has(found.row):
@@ -441,14 +450,14 @@ class SearchJob:
         return None
 
     def where(self, found: Found) -> Where:
-        """The place of a hit."""
+        """Return the row and the unit of a hit."""
         if self._translated:
             return found.row, self._units(found.row, [range(found.start, found.stop)])[0].start
         span = fetched_span(self.scope.port, found.row)
         return found.row, max(0, found.start - (span.start or 0)) if isinstance(span, Span) else 0
 
     def visible(self, row: int, first: int, last: int) -> list[range]:
-        """The hits of a row among its units `first <= i < last`, as intervals of units."""
+        """Return the hits of a row in its units `first <= i < last`, as intervals of units."""
         if not self.marks:
             return []
         if self._translated:
@@ -458,14 +467,14 @@ class SearchJob:
         found = self.results.within(row, start + first, start + last)
         return [range(hit.start - start, hit.stop - start) for hit in found]
 
-    # hits are characters, and tokens are shown
+    # hits are intervals of characters, while the screen shows tokens
 
     @property
     def _translated(self) -> bool:
         return by_characters(self.scope, self.query) and self.scope.encoder is not None
 
     def _ends(self, row: int) -> tuple[bytes, list[int]]:
-        """The bytes of a row, and where each of its tokens ends in them."""
+        """Return the bytes of a row, and the end of each token in them."""
         span = fetched_span(self.scope.port, row)
         piece = span if isinstance(span, Damage) else fetched(self.scope.port, row, 0, span.length)
         if not isinstance(piece, Piece) or self.scope.decoder is None:

@@ -1,8 +1,13 @@
-"""A dataset as the browser holds it, or a split of it: opened in stages, with its tokenizer; or why it cannot be read.
+"""A dataset or a split of it in the browser, opened in stages, with its tokenizer or the error that prevents reading.
 
-At once, whatever its size: of formats with samples the rows as stored; of packs and stores the tokens in rows, before
-the index is read; of records the first; of everything small the documents, without a second stage. Then, on a worker:
-the tokenizer; and in full the documents, by the index or by a scan for separators, or the records, counted.
+The first stage takes constant time. It opens
+
+- for formats with samples, the stored samples;
+- for packs and stores, the tokens in rows of fixed length, without the index;
+- for records, the first of them;
+- for a small dataset, the documents, without a second stage.
+
+A worker then loads the tokenizer, and all documents (from the index, or by a scan for separators) or all records.
 """
 
 from __future__ import annotations
@@ -55,29 +60,30 @@ if TYPE_CHECKING:
 
 
 SMALL = 4 << 20
-"""Bytes, and tokens, up to which everything is opened before the first screen."""
+"""Limit of bytes, and of tokens, of a dataset that is opened completely before the first screen."""
 
 ROW = 2048
-"""Tokens in a row when nobody knows the documents yet."""
+"""Tokens per row while the documents are unknown."""
 
 AT_ONCE = 1 << 30
-"""Tokens up to which a scan for documents starts by itself; a larger one waits for `v`."""
+"""Limit of tokens for a scan for documents that starts without the key `v`."""
 
 _ENTRIES = 256
 LOOKING = frozenset({"fields", "other-files", "tokenizers"})
-"""What is no reason to show nothing; nor are a half sample at the end, or a manifest that says otherwise."""
+"""Losses that the browser accepts, as it also shows incomplete samples and datasets that contradict a manifest."""
 
 
 class Opened(NamedTuple):
-    """What a stage has found.
+    """The result of a stage.
 
     Attributes:
-        format: The format; None of what cannot be opened and is of no known one.
-        views: Best first.
-        separator: How it is known.
-        notes: What a person should be told.
-        pending: The second stage has still to come: "" when it has not, else what it does.
-        starts: It starts by itself.
+        format: The format; None if it is unknown, for a dataset that cannot be opened.
+        views: The views, best first.
+        separator: The separator and its source.
+        notes: Notes for the user.
+        pending: The result of the second stage, which has not run: "documents", "index", "records"; "" if there is
+            none.
+        starts: The second stage starts without a key.
     """
 
     format: Format | None
@@ -89,10 +95,10 @@ class Opened(NamedTuple):
 
 
 def open_first(request: SourceRequest) -> Opened:
-    """What can be shown at once.
+    """Open the first stage of a dataset.
 
     Raises:
-        TokfmtError: Nothing can.
+        TokfmtError: The dataset cannot be read.
     """
     path = Path(request.paths[0])
     format_, small = format_of(path, request.format), is_small(path)
@@ -115,13 +121,13 @@ def _tokens(opened: Opened) -> int:
 
 
 def _stored(request: SourceRequest, format_: Format) -> Source:
-    """As it is stored; its files are not listed yet, which may take long."""
+    """Open the dataset as it is stored, without listing its files, which may take long."""
     wanted = replace(request, allow_loss=request.allow_loss | {"tail"})
     return open_stored([SourceFiles(Path(path), format_, ()) for path in request.paths], wanted)
 
 
 def _samples(request: SourceRequest, format_: Format) -> Opened | None:
-    """The rows as stored; None when there are none, and documents are all there is."""
+    """Open the stored samples; None if the format has no samples."""
     try:
         source = _stored(request, format_)
     except UnsupportedError:
@@ -135,7 +141,7 @@ def _samples(request: SourceRequest, format_: Format) -> Opened | None:
 
 
 def _glimpse(request: SourceRequest, format_: Format) -> Opened | None:
-    """The tokens in rows, before the index is read."""
+    """Open the tokens in rows of fixed length, without the index; None if the format does not support it."""
     asked, _ = found_as_written(SourceFiles(Path(request.paths[0]), format_, ()), request)
     options = read_options(format_, asked)
     reader = format_.glimpse(
@@ -175,10 +181,16 @@ def open_in_full(
     tokenizer: TokenizerHandle | None = None,
     progress: Progress | None = None,
 ) -> Opened:
-    """Documents or records, however long it takes; None detects the format.
+    """Open all documents or records, however long it takes.
+
+    Args:
+        request: The dataset.
+        format_: The format; None to detect it.
+        tokenizer: The tokenizer, which may know the separator.
+        progress: The progress of a scan.
 
     Raises:
-        TokfmtError: It cannot be read, or nothing tells where its documents end.
+        TokfmtError: The dataset cannot be read, or the ends of its documents are unknown.
     """
     wanted = replace(
         request,
@@ -195,7 +207,7 @@ def open_in_full(
 
 
 def joined(first: Opened, full: Opened) -> Opened:
-    """Both stages: the views of the second, and the samples of the first."""
+    """Join both stages: the views of the second, and the samples of the first."""
     fresh = {view.name for view in full.views}
     kept = tuple(view for view in first.views if view.name == "samples" and view.name not in fresh)
     notes = tuple(dict.fromkeys((*full.notes, *first.notes)))
@@ -203,7 +215,7 @@ def joined(first: Opened, full: Opened) -> Opened:
 
 
 def is_small(path: Path) -> bool:
-    """Whether all files of a path together are; a directory is looked at no longer than that takes to tell."""
+    """Return whether all files of a path have at most `SMALL` bytes; listing stops at 256 entries."""
     total, seen, places = 0, 0, [path]
     try:
         if not path.is_dir():
@@ -228,14 +240,14 @@ _LIMIT = 1 << 20
 
 
 class Choice(NamedTuple):
-    """A tokenizer by name, and who named it: "--tokenizer", "manifest", "data_params.json", "last time"."""
+    """A tokenizer by name, with the source of the name, such as "--tokenizer" or "last time"."""
 
     name: str
     source: str
 
 
 class Vocabulary(NamedTuple):
-    """A loaded tokenizer; its encoder where there is text to be tokenised."""
+    """A loaded tokenizer, with its encoder if the dataset holds text."""
 
     handle: TokenizerHandle
     decoder: Pieces
@@ -243,13 +255,13 @@ class Vocabulary(NamedTuple):
 
     @property
     def specials(self) -> frozenset[int]:
-        """Ids of special tokens."""
+        """Return the IDs of special tokens."""
         eos = self.handle.eos_id
         return self.handle.added if eos is None else self.handle.added | {eos}
 
 
 def choose(path: Path, given: str | None) -> Choice | None:
-    """The tokenizer to show a dataset with; None when nothing names one."""
+    """Return the tokenizer to show a dataset with; None if no option, file or earlier run names one."""
     if given is not None:
         return Choice(given, "--tokenizer")
     manifest = read_manifest(path).tokenizer
@@ -264,9 +276,9 @@ def choose(path: Path, given: str | None) -> Choice | None:
 
 
 def _located(name: str, path: Path) -> str:
-    """A path in a manifest was relative to where the conversion ran, or stands beside the dataset."""
-    beside = path.parent / name
-    return str(beside) if not os.path.exists(name) and beside.exists() else name
+    """Return a path from a file, which is relative to the directory of the conversion or to that of the dataset."""
+    sibling = path.parent / name
+    return str(sibling) if not os.path.exists(name) and sibling.exists() else name
 
 
 def _of_params(path: Path) -> str:
@@ -285,21 +297,26 @@ def _of_params(path: Path) -> str:
 
 
 def load(name: str, *, encoding: bool = False, local: bool = False) -> Vocabulary:
-    """Load a tokenizer, with its encoder if asked for; `local`: of this machine. Takes from a tenth of a second on.
+    """Load a tokenizer, which takes a tenth of a second or more.
+
+    Args:
+        name: Name, directory or file.
+        encoding: Load the encoder too.
+        local: Use only tokenizers on this machine.
 
     Raises:
-        TokfmtError: There is none, or it cannot be loaded.
+        TokfmtError: The tokenizer does not exist or cannot be loaded.
     """
     from tokfmt.text.tokenizer import load_tokenizer
 
     handle = load_tokenizer(name, local=local)
     decoder = handle.decoder(lenient=True)
-    decoder.pieces([0])  # its tables are built now, not at the first key
+    decoder.pieces([0])  # builds its tables now, not at the first key
     return Vocabulary(handle, decoder, handle.encoder() if encoding else None)
 
 
 Where = tuple[int, int]
-"""A row and a unit in it."""
+"""The number of a row, and a unit in it."""
 
 
 @dataclass
@@ -307,17 +324,18 @@ class Session:
     """A dataset.
 
     Attributes:
-        request: Where it is and how to read it.
-        opened: What is known of it so far.
-        shown: Name of the view that is shown.
-        choice: The tokenizer that was named, if any; `vocabulary` when it is loaded.
-        failure: Why the second stage, or the tokenizer, failed; "" when it did not.
-        refused: Why nothing of it can be shown; None when something can.
-        verdict: What a check has found, when there was one.
-        splits: Names of all splits; none where a dataset is not split. split: The one that is shown.
-        asked: As the user asked for it, which `request` is not once another split is shown.
-        where: Where somebody was in it, when it is shown again.
-        stood: What stood at its path when it was opened.
+        request: The paths, and how to read them.
+        opened: The result of the stages so far.
+        shown: Name of the view on the screen.
+        choice: The tokenizer by name, if any; `vocabulary` when it is loaded.
+        failure: The error of the second stage or of the tokenizer; "" without one.
+        refused: The error that prevents showing anything; None without one.
+        verdict: The result of a check, if one ran.
+        splits: Names of all splits; empty without splits.
+        split: The split on the screen; "" without splits.
+        asked: The request of the user, from which `request` differs after a change of the split.
+        where: The position of the cursor, for showing the session again.
+        stood: Identity of the file or directory at the path when it was opened.
     """
 
     request: SourceRequest
@@ -338,26 +356,26 @@ class Session:
 
     @property
     def path(self) -> Path:
-        """The first of its paths."""
+        """Return the first path."""
         return Path(self.request.paths[0])
 
     @property
     def format_name(self) -> str | None:
-        """Name of its format, None when nobody knows."""
+        """Return the name of the format; None if it is unknown."""
         return self.opened.format.name if self.opened.format else None
 
     @property
     def view(self) -> View:
-        """The view that is shown."""
+        """Return the view on the screen."""
         return next(view for view in self.opened.views if view.name == self.shown)
 
     @property
     def statistics(self) -> Statistics | None:
-        """What was counted of the rows of the view; None before that."""
+        """Return the statistics of the rows of the view; None before the count."""
         return self._counted.get(self.view.as_stored)
 
     def keep_statistics(self, found: Statistics | None) -> None:
-        """Keep what was counted of the rows of the view; None forgets it."""
+        """Keep the statistics of the rows of the view; None removes them."""
         if found is None:
             self._counted.pop(self.view.as_stored, None)
         else:
@@ -365,7 +383,7 @@ class Session:
 
     @property
     def port(self) -> RowSource:
-        """The rows of the view: of text that has a tokenizer, its tokens."""
+        """Return the rows of the view; text with a tokenizer has rows of tokens."""
         view, words = self.view, self.vocabulary
         if not (self.of_text and isinstance(view.port, RecordSource) and words and words.encoder):
             return view.port
@@ -375,13 +393,13 @@ class Session:
 
     @property
     def of_text(self) -> bool:
-        """It holds text, not ids."""
+        """Return whether the dataset holds text."""
         reader = self.view.reader
         return isinstance(reader, RecordReader) and reader.info.kind == "text"
 
     @property
     def token_style(self) -> TokenStyle:
-        """How its ids are read."""
+        """Return the interpretation of the IDs."""
         if self.port.unit == "character":
             return TokenStyle(Characters(), characters=True)
         reader, words = self.view.reader, self.vocabulary
@@ -394,21 +412,21 @@ class Session:
         return TokenStyle(words.decoder, words.specials, separator, digits=digits)
 
     def add(self, full: Opened) -> None:
-        """The second stage is there: show what it found."""
+        """Add the result of the second stage, and show its first view."""
         self.opened = joined(self.opened, full)
         self.where = (0, 0)
         self._texts.clear()
         self.shown = self.opened.views[0].name
 
     def give_up(self, error: Exception, why: str) -> None:
-        """The second stage has failed: what the first has found is all there is."""
+        """Record that the second stage failed; the result of the first stays."""
         self.failure = why
         self.opened = self.opened._replace(notes=(*self.opened.notes, why), pending="")
         if not any(view.port.count for view in self.opened.views):
             self.refused = error
 
     def use(self, vocabulary: Vocabulary) -> None:
-        """The tokenizer is there."""
+        """Use a loaded tokenizer."""
         self.vocabulary = vocabulary
         self._texts.clear()
 
@@ -422,10 +440,10 @@ class Session:
         self.shown, self.where = view, (0, 0)
 
     def check_unchanged(self) -> None:
-        """Before its files are opened once more: raise SourceChangedError if another dataset stands at its path now."""
+        """Raise SourceChangedError if another dataset is at the path now. Call it before opening the files again."""
         if self.stood != _standing(self.path):
             what = "was replaced or changed since it was opened here"
-            raise SourceChangedError(self.path, what, remedy="Open it again for what is there now")
+            raise SourceChangedError(self.path, what, remedy="Open the dataset again")
 
     def close(self) -> None:
         """Release open files."""
@@ -434,7 +452,7 @@ class Session:
 
 
 def _standing(path: str | os.PathLike[str]) -> Identity | None:
-    """A directory is another when it was made anew; what it holds may change its time without being data."""
+    """Return the identity of a path. That of a directory ignores its times, which files that are not data change."""
     try:
         found = os.stat(path)
     except OSError:
@@ -444,10 +462,10 @@ def _standing(path: str | os.PathLike[str]) -> Identity | None:
 
 
 def open_session(request: SourceRequest, tokenizer: str | None = None) -> Session:
-    """Open the first stage of a dataset.
+    """Open a dataset in its first stage.
 
     Raises:
-        TokfmtError: It cannot be read.
+        TokfmtError: The dataset cannot be read.
     """
     stood, opened = _standing(request.paths[0]), open_first(request)
     info = opened.views[0].reader.info
@@ -459,7 +477,7 @@ def open_session(request: SourceRequest, tokenizer: str | None = None) -> Sessio
 
 
 def shown_session(request: SourceRequest, tokenizer: str | None = None) -> Session:
-    """A dataset, opened, or what there is to see of one that cannot be, whatever the reason."""
+    """Open a dataset; return a session with the error if it cannot be opened."""
     try:
         return open_session(request, tokenizer)
     except TokfmtError as error:
@@ -467,7 +485,7 @@ def shown_session(request: SourceRequest, tokenizer: str | None = None) -> Sessi
 
 
 def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
-    """A dataset that cannot be opened: its files may still be looked at, and checked."""
+    """Return the session of a dataset that cannot be opened, whose bytes can still be shown and checked."""
     try:
         format_ = format_of(request.paths[0], request.format)
     except TokfmtError:
@@ -478,7 +496,7 @@ def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
 
 
 def other_split(session: Session, split: str, tokenizer: str | None = None) -> Session:
-    """Another split of the same dataset, opened."""
+    """Open another split of the same dataset."""
     request = session.request.of_split(split)
     opened = shown_session(request, tokenizer)
     opened.splits, opened.split, opened.asked = session.splits, split, session.asked or session.request
@@ -486,9 +504,9 @@ def other_split(session: Session, split: str, tokenizer: str | None = None) -> S
 
 
 def carried(before: View, where: Where, after: View) -> Where:
-    """Where in another view of the same dataset the token at a place of this one is. Reads.
+    """Return the position of a token of one view in another view of the same dataset. Reads.
 
-    By its byte in the file where the readers know it, else by its share of the whole.
+    The position follows from the byte offset of the token if the readers know it, else from its share of all tokens.
     """
     if isinstance(before.reader, RecordReader) or isinstance(after.reader, RecordReader):
         return where
@@ -509,7 +527,7 @@ def carried(before: View, where: Where, after: View) -> Where:
 
 
 def located(port: RowSource, position: int) -> Where | None:
-    """The row and unit of a token position. Reads. None where there is none."""
+    """Return the row and the unit of a position on the token axis; None if there is none. Reads."""
     row = port.row_at(position)
     span = None if row is None else fetched_span(port, row)
     if row is None or not isinstance(span, Span) or span.start is None:
@@ -518,10 +536,10 @@ def located(port: RowSource, position: int) -> Where | None:
 
 
 def row_at(session: Session, target: Pointer) -> Where | None:
-    """The row and token at a byte of a file. Reads. None when no token lies there.
+    """Return the row and the token at a byte of a file; None if the byte holds no token. Reads.
 
     Raises:
-        TokfmtError: What is needed to tell is damaged.
+        TokfmtError: The parts that map bytes to tokens are damaged.
     """
     reader = session.view.reader
     if isinstance(reader, RecordReader):
@@ -539,7 +557,7 @@ Stage = Literal["tokenizer", "documents"]
 
 
 class Result(NamedTuple):
-    """What a stage came to: a Vocabulary, an Opened, or an error; None for mere progress."""
+    """The outcome of a stage: a Vocabulary, an Opened or an error; None for progress."""
 
     session: Session
     stage: Stage
@@ -547,11 +565,11 @@ class Result(NamedTuple):
 
 
 class Loading:
-    """Loads one session, one stage after the other.
+    """Load one session, one stage after the other.
 
     Args:
-        session: Whose parts.
-        post: Called on a worker's thread; must hand the result to the thread of the screen, which calls `take`.
+        session: The session.
+        post: Called in a worker thread; it must pass the result to the thread of the screen, which calls `take`.
     """
 
     def __init__(self, session: Session, post: Callable[[Result], object]) -> None:
@@ -560,7 +578,7 @@ class Loading:
         self.stage: Stage | None = None
 
     def start(self, vocabulary: Vocabulary | None = None) -> None:
-        """Begin with what was named and is not there; `vocabulary` is what another split is shown with."""
+        """Start the next stage; `vocabulary` is a tokenizer that another split of the dataset has loaded."""
         if vocabulary is not None and self.session.vocabulary is None:
             self.take(Result(self.session, "tokenizer", vocabulary))
         elif self.session.choice is not None and self.session.vocabulary is None:
@@ -569,12 +587,12 @@ class Loading:
             self._begin("documents")
 
     def start_documents(self) -> None:
-        """Begin the second stage now, though it is long."""
+        """Start the second stage, even if it takes long."""
         if self.stage is None and self.session.opened.pending:
             self._begin("documents")
 
     def cancel(self) -> bool:
-        """Call off what is being loaded; False when nothing is."""
+        """Cancel the running stage; return False if none is running."""
         if self.job is None:
             return False
         self.job.cancel()
@@ -582,7 +600,7 @@ class Loading:
         return True
 
     def take(self, result: Result) -> None:
-        """Put a result into the session, and go on."""
+        """Put a result into the session, and start the next stage."""
         session, outcome, stage = self.session, result.outcome, result.stage
         self.job = self.stage = None
         if isinstance(outcome, Vocabulary):
@@ -603,7 +621,7 @@ class Loading:
             self.start()
 
     def _splits_otherwise(self, vocabulary: Vocabulary) -> bool:
-        """What was opened at once has another separator than the tokenizer that the user named."""
+        """Return whether the opened dataset has another separator than the tokenizer that the user named."""
         opened, eos = self.session.opened, vocabulary.handle.eos_id
         named = self.session.choice is not None and self.session.choice.source == "--tokenizer"
         settled = opened.pending or self.session.request.eos is not None or eos is None
@@ -626,7 +644,7 @@ class Loading:
 
 
 def _loaded(path: Path, choice: Choice, *, encoding: bool) -> Vocabulary:
-    """A tokenizer, remembered for a dataset if somebody named it."""
+    """Load a tokenizer, and remember it for the dataset if the user named it."""
     asked = choice.source in ("--tokenizer", "last time")
     vocabulary = load(choice.name, encoding=encoding, local=not asked)
     if choice.source == "--tokenizer":

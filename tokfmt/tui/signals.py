@@ -1,12 +1,12 @@
-"""What ends the browser, whatever it is doing: signals, a terminal that is gone, a server that is gone.
+"""End the browser on a signal, a lost terminal or a lost server, whatever it is doing.
 
-An exception that a signal handler raises is lost while asyncio runs, so here handlers raise nothing. A thread hears of
-a signal through the descriptor that Python's handler in C writes to, also while the main thread is in a long call; of
-a terminal that is gone, by the descriptor of the terminal. It asks the app to end, and ends the process if that is not
-enough: after GRACE seconds, or at a second signal.
+asyncio loses an exception that a signal handler raises, so these handlers raise nothing. A thread reads signals from
+the descriptor that Python's C handler writes to, even during a long call of the main thread, and notices a lost
+terminal by its descriptor. The thread asks the app to end, and ends the process GRACE seconds later or at a second
+signal.
 
-A process that draws a page for `--web` ends with the server, however that went: the server keeps the writing end of a
-pipe open and never writes; the process waits for its end.
+A process that draws a page for `--web` ends with the server, however the server ended: the server keeps the write end
+of a pipe open, and the process waits for the end of that pipe.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from types import TracebackType
 
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 GRACE = 3.0
-"""Seconds that an app has to end, and the interpreter after it."""
+"""Seconds in which the app and the interpreter have to end."""
 
-_AGAIN = 0.5  # seconds after which another signal is impatience, and no echo: a shell hands SIGHUP on to its jobs
+_AGAIN = 0.5  # seconds after which another signal counts; a shell sends SIGHUP to its jobs once more
 _RESET = "\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l\r"
 
 
 class Signals:
-    """While this is entered, on the main thread, signals end an app.
+    """A context in which signals end an app. Enter it in the main thread.
 
     Args:
-        ask: Asks the app to end, from any thread; False while it is too early for that.
+        ask: Asks the app to end, from any thread; returns False if the app is not ready for that.
 
     Attributes:
-        number: Of the first signal that came; 0 for none. A terminal that is gone is SIGHUP.
+        number: Number of the first signal; 0 for none. A lost terminal counts as SIGHUP.
     """
 
     def __init__(self, ask: Callable[[], bool]) -> None:
@@ -63,23 +63,23 @@ class Signals:
         signal.set_wakeup_fd(self._wakeup)
 
     def outcome(self) -> int:
-        """The number of the signal that has ended the app, 0 for none. On a terminal that is gone nothing is said."""
+        """Return the number of the signal that ended the app, 0 for none. Output to a lost terminal is discarded."""
         poll = select.poll()
         if self._terminal >= 0:
             poll.register(self._terminal, 0)
             if poll.poll(0):
                 self.number = self.number or signal.SIGHUP
                 nowhere = os.open(os.devnull, os.O_RDWR)
-                for place in self._shown:  # one that has hung up is none any more, says isatty
+                for place in self._shown:  # `isatty` is false for a terminal that hung up
                     os.dup2(nowhere, place)
         return self.number
 
     def _watch(self) -> None:
-        """Until the process ends. What is left of the deadline is for the interpreter's own leaving."""
+        """Watch until the process ends, so that the deadline covers the end of the interpreter too."""
         poll = select.poll()
         poll.register(self._heard, select.POLLIN)
         if self._terminal >= 0:
-            poll.register(self._terminal, 0)  # its end is told all the same
+            poll.register(self._terminal, 0)  # poll reports a hangup without any event
         while True:
             for place, _ in poll.poll(100 if self.number else None):
                 if place == self._terminal:
@@ -101,7 +101,7 @@ class Signals:
             self._kill()
 
     def _kill(self) -> None:
-        """End the process here and now, the terminal as it was; one that takes nothing any more is not waited for."""
+        """Restore the terminal, for at most half a second, and end the process at once."""
         thread = threading.Thread(target=self._restore, daemon=True)
         thread.start()
         thread.join(0.5)
@@ -113,34 +113,34 @@ class Signals:
             if self._modes is not None:
                 os.write(self._terminal, _RESET.encode())
                 termios.tcsetattr(self._terminal, termios.TCSANOW, self._modes)
-            os.write(2, f"tokfmt: error: interrupted by {name} while it was busy; it was ended all the same\n".encode())
+            os.write(2, f"tokfmt: error: interrupted by {name} while busy; the process was ended\n".encode())
         except (OSError, termios.error):
-            return  # nobody is there to see it
+            return  # the terminal is gone
 
 
 def _nothing(number: int, frame: object) -> None:
-    """A signal is heard of by its number."""
+    """Do nothing: the thread reads the number of the signal from a descriptor."""
 
 
 # in a page
 
 LIFELINE = "TOKFMT_LIFELINE"
-"""Environment variable with the number of the pipe's reading end."""
+"""Environment variable with the descriptor of the read end of the pipe."""
 
 
 def draws_for_server() -> bool:
-    """Whether this process does."""
+    """Return whether this process draws a page for a server."""
     return LIFELINE in os.environ
 
 
 def end_with_server() -> None:
-    """End when the server does, with everything that was started."""
+    """End this process and its children when the server ends."""
     end = int(os.environ.pop(LIFELINE))
     threading.Thread(target=_outlive, args=(end,), name="tokfmt-lifeline", daemon=True).start()
 
 
 def plain_signals() -> None:
-    """Signals do what they do by default, until Textual's driver for pages listens to them."""
+    """Restore the default actions of signals until Textual's driver for pages handles them."""
     for number in ENDING:
         signal.signal(number, signal.SIG_DFL)
 
@@ -149,7 +149,7 @@ def _outlive(end: int) -> None:
     try:
         os.read(end, 1)
     except OSError:
-        return  # no pipe: nobody to end with
+        return  # there is no pipe
     if os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)

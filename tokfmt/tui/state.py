@@ -1,9 +1,9 @@
-"""What is kept of a dataset between runs: its tokenizer, bookmarks. One small JSON file in the user's state directory.
+"""Facts about datasets that are kept between runs: the tokenizer and bookmarks, in one JSON file.
 
     $XDG_STATE_HOME/tokfmt/browse.json    {"schema": "tokfmt.browse/1", "datasets": {path: {"tokenizer": name, ...}}}
 
-The directory is the user's alone, else nothing is read or written; browsers change the file one after the other.
-The dataset used last comes last. Nothing here may fail loudly: a browser that cannot remember still browses.
+If others can write to the directory, nothing is read or written. A lock lets browsers change the file one at a time.
+The dataset used last is last. Failures are silent, because a browser without this file still works.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ from tokfmt.core.locks import distrusted, make_private, own_file, release, take_
 SCHEMA = "tokfmt.browse/1"
 _MOST = 500
 _LIMIT = 1 << 22
-_PATIENCE = 5.0  # seconds for another browser to write its own
-_WRITER = ThreadPoolExecutor(1, "tokfmt-state")  # quitting waits for what it does
-_PENDING: deque[Future[None]] = deque(maxlen=1)  # what was given to it last
+_PATIENCE = 5.0  # seconds to wait for another browser that writes
+_WRITER = ThreadPoolExecutor(1, "tokfmt-state")  # Python waits for its work at exit
+_PENDING: deque[Future[None]] = deque(maxlen=1)  # the last work of the writer
 
 
 def state_file() -> Path:
-    """Where it is kept.
+    """Return the path of the file.
 
     Raises:
-        OSError: There is no home directory.
+        OSError: The user has no home directory.
     """
     return user_directory("STATE", ".local/state") / "browse.json"
 
 
 def is_written() -> bool:
-    """All bookmarks that were set are in the file."""
+    """Return whether all bookmarks are in the file."""
     return all(one.done() for one in _PENDING)
 
 
 def recall(path: Path) -> Mapping[str, Any]:
-    """What is known of a dataset; empty when nothing is."""
+    """Return the facts about a dataset; {} without any."""
     known = _read().get(os.path.abspath(path))
     return known if isinstance(known, dict) else {}
 
 
 def remember(path: Path, **facts: object) -> None:
-    """Add to what is known of a dataset; a fact that is None is forgotten. Silent when it cannot be written."""
+    """Add facts about a dataset; None removes a fact. Fails silently."""
     amend(path, lambda known: known.update(facts))
 
 
 def amend(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
-    """Change what is known of a dataset, in place, while no other browser does. Silent when it cannot be written."""
+    """Change the facts about a dataset in place, under the lock of the file. Fails silently."""
     with contextlib.suppress(OSError, ValueError, UnicodeError, TokfmtError):
         file, key = state_file(), os.path.abspath(path)
         file.parent.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def amend(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
             datasets[key] = {name: value for name, value in known.items() if value is not None}
             kept = list(datasets.items())[-_MOST:]
             content = _packed(kept)
-            while len(content) > _LIMIT and kept:  # would not be read again
+            while len(content) > _LIMIT and kept:  # a larger file is not read
                 kept = kept[1 + len(kept) // 2 :]
                 content = _packed(kept)
             _write(file, content)
@@ -97,30 +97,32 @@ def _read() -> dict[str, Any]:
 
 
 def _write(file: Path, content: bytes) -> None:
-    fd, beside = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
+    fd, draft_path = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     try:
         with open(fd, "wb") as draft:
             draft.write(content)
-        os.replace(beside, file)
+        os.replace(draft_path, file)
     except BaseException:
-        os.unlink(beside)
+        os.unlink(draft_path)
         raise
 
 
 MOST = 100
-"""Bookmarks of a dataset; one more replaces the oldest."""
+"""Limit of bookmarks per dataset; one more replaces the oldest."""
 
 _WORDS = 48
 
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """A place.
+    """A bookmark.
 
     Attributes:
-        view: Name of the view. row: In it. unit: Of the row.
-        words: What the row begins with.
-        split: In which split; "" where there are none.
+        view: Name of the view.
+        row: Number of the row in the view.
+        unit: Unit of the row.
+        words: The beginning of the row.
+        split: The split; "" without splits.
     """
 
     view: str
@@ -131,28 +133,28 @@ class Bookmark:
 
 
 class Bookmarks:
-    """Those of one dataset, the oldest first."""
+    """The bookmarks of one dataset, the oldest first."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.all = _all(recall(path).get("bookmarks"))
 
     def rows(self, view: str, split: str = "") -> frozenset[int]:
-        """The rows of a view that have one."""
+        """Return the rows of a view that have a bookmark."""
         return frozenset(one.row for one in self.all if (one.view, one.split) == (view, split))
 
     def toggle(self, bookmark: Bookmark) -> bool:
-        """Add it, or remove those of its row; whether there is one now."""
+        """Add a bookmark, or remove that of its row; return whether the row has one now."""
         added = all(_place(one) != _place(bookmark) for one in self.all)
         self._keep(bookmark, added=added)
         return added
 
     def remove(self, bookmark: Bookmark) -> None:
-        """Forget one."""
+        """Remove a bookmark."""
         self._keep(bookmark, added=False)
 
     def _keep(self, bookmark: Bookmark, *, added: bool) -> None:
-        """Here at once, and soon in the file: in what is there by then, another browser may have added its own."""
+        """Change the bookmarks here at once, and later those in the file, which another browser may have changed."""
 
         def changed(before: list[Bookmark]) -> list[Bookmark]:
             kept = [one for one in before if _place(one) != _place(bookmark)]
@@ -166,25 +168,25 @@ class Bookmarks:
 
 
 def bookmark(view: str, row: int, unit: int, words: str, split: str = "") -> Bookmark:
-    """One whose words are short enough to be kept."""
+    """Return a bookmark whose words are cut to 48 characters."""
     return Bookmark(view, row, unit, " ".join(words.split())[:_WORDS], split)
 
 
 def _place(one: Bookmark) -> tuple[str, str, int]:
-    """A row has one at most."""
+    """Return the key of a bookmark: a row has at most one."""
     return one.split, one.view, one.row
 
 
-def _all(told: object) -> list[Bookmark]:
-    return [found for found in map(_bookmark, told if isinstance(told, list) else []) if found][-MOST:]
+def _all(content: object) -> list[Bookmark]:
+    return [found for found in map(_bookmark, content if isinstance(content, list) else []) if found][-MOST:]
 
 
-def _bookmark(told: object) -> Bookmark | None:
-    """One from the file, which anybody may have edited."""
-    if not isinstance(told, dict):
+def _bookmark(content: object) -> Bookmark | None:
+    """Return a bookmark from the file; None if the content is invalid."""
+    if not isinstance(content, dict):
         return None
-    view, row, unit, words = (told.get(name) for name in ("view", "row", "unit", "words"))
-    split = told.get("split", "")
+    view, row, unit, words = (content.get(name) for name in ("view", "row", "unit", "words"))
+    split = content.get("split", "")
     if not isinstance(view, str) or not isinstance(words, str) or not isinstance(row, int) or not isinstance(unit, int):
         return None
     return bookmark(view, row, unit, words, split) if min(row, unit) >= 0 and isinstance(split, str) else None

@@ -1,6 +1,6 @@
-"""Long work in a thread: a `Job` is one piece of it, with progress, which can be called off.
+"""Run long work in a thread, with progress, until it is done or cancelled.
 
-A daemon, unlike Textual's own: quitting never waits for a read.
+The thread is a daemon, unlike Textual's workers, so that quitting never waits for a read.
 """
 
 from __future__ import annotations
@@ -13,22 +13,25 @@ from tokfmt.core.errors import TokfmtError
 
 
 class CancelledError(TokfmtError):
-    """Nobody wants the result any more."""
+    """The job was cancelled."""
 
 
 class Job:
-    """A long piece of work in a thread of its own, and how far it is. A `Progress` of ops.
+    """Work in its own thread, with its progress. A `Progress` of ops.
 
     Args:
-        work: Given this job as its progress; its result is told to `done`.
-        done: Told the result, or the error, on that thread; not after `cancel`.
-        told: Told, at most ten times a second, that there is progress.
+        work: The work, called with this job.
+        done: Called in that thread with the result or the error of the work, except after `cancel`.
+        progressed: Called in that thread at most ten times a second when there is progress.
     """
 
     def __init__(
-        self, work: Callable[[Job], object], done: Callable[[object], object], told: Callable[[], object] = lambda: None
+        self,
+        work: Callable[[Job], object],
+        done: Callable[[object], object],
+        progressed: Callable[[], object] = lambda: None,
     ) -> None:
-        self._work, self._finish, self._told = work, done, told
+        self._work, self._finish, self._progressed = work, done, progressed
         self.name, self.total, self.unit, self.done = "", 0, "", 0
         self.running, self._cancelled, self._last = True, False, 0.0
         self.began = time.monotonic()
@@ -36,11 +39,11 @@ class Job:
 
     @property
     def share(self) -> float | None:
-        """How much is done, 0 to 1; None when nobody knows."""
+        """Return the share that is done, 0 to 1; None if the total is unknown."""
         return min(1.0, self.done / self.total) if self.total else None
 
     def cancel(self) -> None:
-        """Stop at the next step; nothing more is told."""
+        """Stop the work at its next step; neither `done` nor `progressed` is called any more."""
         self._cancelled = True
 
     def phase(self, name: str, total: int, unit: str) -> None:
@@ -54,15 +57,15 @@ class Job:
         now = time.monotonic()
         if now - self._last >= 0.1:
             self._last = now
-            self._told()
+            self._progressed()
 
     def note(self, text: str) -> None:
-        """What is noted arrives with the result."""
+        """Ignore notes, because the result holds them too."""
 
     def _run(self) -> None:
         try:
             result: object = self._work(self)
-        except Exception as error:  # noqa: BLE001 - told, whatever it is
+        except Exception as error:  # noqa: BLE001 - `done` gets any error
             result = error
         self.running = False
         if not self._cancelled:

@@ -29,7 +29,7 @@ class Entry(NamedTuple):
         title: Title on the screen.
         key: Key that shows the tab.
         widget: Where the class is: "module:Class", the module within `tokfmt.tui.tabs`.
-        pair: Show the tab only where two datasets are open.
+        pair: Show the tab only if two datasets are open.
     """
 
     name: str
@@ -52,12 +52,12 @@ class Host(Protocol):
 
     @property
     def requests(self) -> Sequence[SourceRequest]:
-        """The datasets that are open, in order."""
+        """Return the requests of the open datasets, in order."""
         ...
 
     @property
     def entry(self) -> Entry:
-        """The tab that is shown."""
+        """Return the tab on the screen."""
         ...
 
     def pair(self) -> tuple[Session, Session] | None: ...
@@ -95,25 +95,30 @@ class Tab(WithLoader, Container):
     host: Host
     session: Session
     job: Job | None = None
-    """Long work that the tab does, None when it does none."""
+    """The long work of the tab; None without any."""
 
     @property
     def idle(self) -> bool:
-        """Nothing long is under way here that a picture should wait for."""
+        """Return whether no long work is running, for which a picture should wait."""
         return self.job is None
 
     def show(self, session: Session) -> None:
-        """Show a dataset: another one, or the same after something of it was loaded.
+        """Show a dataset: another one, or the same after a part of it was loaded.
 
-        Called on the thread of the screen, also while the tab is hidden; reads nothing.
+        Called in the thread of the screen, even if the tab is hidden; it must not read.
         """
         self.session = session
 
     def enter(self) -> None:
-        """The tab is shown: take the focus."""
+        """Take the focus, as the tab is on the screen now."""
 
-    def go_to_sequence(self, find: Callable[[], Where | None], otherwise: str = "no sequence lies there") -> None:
-        """Show what `find` finds, on a worker, in the tab of sequences; else say why not."""
+    def go_to_sequence(self, find: Callable[[], Where | None], otherwise: str = "no sequence is there") -> None:
+        """Show the position that `find` returns, in the tab of sequences, or a notification.
+
+        Args:
+            find: Returns the position; called in a worker.
+            otherwise: The notification if `find` returns None.
+        """
 
         def tried() -> Where | str:
             try:
@@ -131,16 +136,16 @@ class Tab(WithLoader, Container):
 
 
 class Working(Tab):
-    """One long piece of work at a time; a new one replaces the old one."""
+    """A tab with long work, one at a time; new work replaces the old one."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "stop", "Stop", show=False)]
 
     def begin(self, work: Callable[[Job], object], then: Callable[[object], object]) -> None:
-        """Do work; `then` is called here with its result or error, unless it was stopped."""
+        """Start work in a thread; `then` is called in this thread with its result or error, unless it was stopped."""
         self.stop()
 
         def ended(outcome: object) -> None:
-            if self.job is job:  # else it was stopped meanwhile
+            if self.job is job:  # else it was stopped
                 self.job = None
                 then(outcome)
 
@@ -148,23 +153,23 @@ class Working(Tab):
         self.say()
 
     def stop(self) -> None:
-        """Call off what is being done."""
+        """Cancel the work."""
         self.loader.forget()
         if self.job is not None:
             self.job.cancel()
             self.job = None
 
     def say(self) -> None:
-        """Show how far the work is."""
+        """Show the progress of the work."""
 
     def doing(self, what: str) -> str:
-        """How far the work is, in words."""
+        """Return the progress of the work in words."""
         share = self.job.share if self.job else None
         name = (self.job.name if self.job else "") or what
         return f"◌ {name} …  esc stops" if share is None else f"◌ {name} {share:.1%}  esc stops"
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Escape is the app's when nothing is done here."""
+        """Return whether an action applies; without work, Escape is for the app."""
         return self.job is not None if action == "stop" else super().check_action(action, parameters)
 
     def action_stop(self) -> None:
@@ -176,22 +181,27 @@ class Working(Tab):
 
 
 def number_words(what: str, count: int) -> str:
-    """Asks for a number that `parse_number` takes."""
+    """Return a question for a number that `parse_number` reads."""
     return f"{what}, 0 to {max(0, count - 1):,}; -1 is the last, 50% the middle"
 
 
 def parse_number(answer: str, count: int, what: str) -> int:
-    """A number below `count` as people type it: `17`, `-1` from the end, `50%` of the way; `what` is counted.
+    """Return a number below `count`: `17`, `-1` from the end, or `50%` of the way.
+
+    Args:
+        answer: The typed number.
+        count: Number of units.
+        what: The noun for one unit.
 
     Raises:
-        OptionError: It is none, or there are not so many.
+        OptionError: The answer is not a number, or too large.
     """
     plain, number = answer.strip(), count
     if plain.endswith("%"):
         try:
             share = float(plain[:-1]) / 100
         except ValueError:
-            raise OptionError(f"{plain!r} is no share; write it like 50% or 99.5%") from None
+            raise OptionError(f"{plain!r} is not a share. Write it like 50% or 99.5%") from None
         if 0 <= share <= 1:
             number = min(int(share * count), count - 1)
     else:

@@ -1,4 +1,4 @@
-"""Two datasets side by side, in step: what differs is marked, and the next difference is a key away."""
+"""The tab of the comparison: two datasets side by side in step, with marked differences and keys to the next one."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tokfmt.tui.widgets.reader import Reader, TokenFacts, facts_of
 from tokfmt.tui.widgets.row_view import WithLoader
 
 Part = tuple[str, str]
-"""Words and what they are: "plain", "good", "bad", "busy", "dim"."""
+"""Words and their kind: "plain", "good", "bad", "busy" or "dim"."""
 
 
 def verdict(comparison: Comparison | None, unit: str, waiting: str = "") -> list[Part]:
-    """The line above both sides."""
+    """Return the line above both sides."""
     if comparison is None:
         return [(f"◌ {waiting or 'opening'}", "busy")]
     if comparison.state == "failed":
@@ -46,7 +46,7 @@ def verdict(comparison: Comparison | None, unit: str, waiting: str = "") -> list
     elif comparison.state == "done":
         parts.append((f"✓ identical: {amount(comparison.alike, unit)}", "good"))
     elif comparison.unlike_from is not None:
-        parts.append((f"≠ not alike from {unit} {comparison.unlike_from:,} on", "bad"))
+        parts.append((f"≠ different from {unit} {comparison.unlike_from:,} on", "bad"))
     else:
         parts.append(("identical so far", "good"))
     return parts
@@ -57,11 +57,11 @@ def _how_far(comparison: Comparison) -> Part:
     far = "" if share is None or comparison.job.name != "comparing" else f" {share:.0%}"
     if comparison.state == "walking":
         return f"◌ {comparison.job.name or 'opening'}{far} · esc stops", "busy"
-    return f"stopped at{far or ' the beginning'}, n begins again", "busy"
+    return f"stopped at{far or ' the start'}; n starts over", "busy"
 
 
 def first_words(first: First, unit: str, part: str) -> str:
-    """`document 17, token 204: 5 ≠ 6`, `document 17 only in A`."""
+    """Return the first difference in words: `document 17, token 204: 5 ≠ 6`, or `document 17 is only in A`."""
     a, b = first.pair.a, first.pair.b
     if a is None or b is None:
         return _lone(first.pair, unit)
@@ -73,7 +73,7 @@ def first_words(first: First, unit: str, part: str) -> str:
 
 
 def titles(pair: Pair, unit: str, lengths: Sequence[int | None], units: str) -> tuple[str, str]:
-    """Over either side: `A · document 17 · 1,116 tokens`."""
+    """Return the titles of both sides: `A · document 17 · 1,116 tokens`."""
     out = []
     for name, row, length in zip("AB", (pair.a, pair.b), lengths, strict=True):
         many = "" if length is None or row is None else f" · {amount(length, units)}"
@@ -82,10 +82,18 @@ def titles(pair: Pair, unit: str, lengths: Sequence[int | None], units: str) -> 
 
 
 def pair_words(pair: Pair, marks: Marks | Damage | None, facts: Sequence[object], unit: str, part: str) -> list[Part]:
-    """The line beneath both sides; a row is a `unit`, what it is made of a `part`."""
+    """Return the line below both sides.
+
+    Args:
+        pair: The rows.
+        marks: Their differences; None while they are compared.
+        facts: The facts about the tokens under both cursors.
+        unit: The noun for a row.
+        part: The noun for a unit of a row.
+    """
     if pair.a is None or pair.b is None:
         if pair.a is None and pair.b is None:
-            return [("nothing here", "dim")]
+            return [("no rows", "dim")]
         return [(_lone(pair, unit), "bad")]
     if marks is None:
         return [("◌ comparing this pair", "busy")]
@@ -93,13 +101,13 @@ def pair_words(pair: Pair, marks: Marks | Damage | None, facts: Sequence[object]
         return [(f"✗ {printable(marks.why)}", "bad")]
     parts: list[Part] = [("alike", "good")]
     if marks.hunks:
-        far = "" if marks.known is None else f" up to {part} {marks.known[0]:,}; not looked further"
+        far = "" if marks.known is None else f" up to {part} {marks.known[0]:,}; the rest is not compared"
         parts = [(f"differs in {amount(len(marks.hunks), 'place')}{far}", "bad")]
     return parts + _under(facts, part)
 
 
 def _lone(pair: Pair, unit: str) -> str:
-    """A row that has none beside it."""
+    """Return the words about a row that the other side lacks."""
     side, other, row = ("B", "A", pair.b) if pair.a is None else ("A", "B", pair.a)
     if pair.elsewhere is not None:
         return f"{unit} {row:,} of {side} is {pair.elsewhere:,} of {other}: moved"
@@ -107,7 +115,7 @@ def _lone(pair: Pair, unit: str) -> str:
 
 
 def _under(facts: Sequence[object], part: str) -> list[Part]:
-    """Both tokens under the cursors."""
+    """Return the words about the tokens under both cursors."""
     a, b = ((one if isinstance(one, TokenFacts) else None) for one in facts)
     if a is None and b is None:
         return []
@@ -132,23 +140,23 @@ def _token(facts: TokenFacts | None) -> str:
 
 
 class Pane(Reader):
-    """A reader that takes the focus when it is scrolled: the other side follows the one that has it.
+    """A reader that takes the focus when it is scrolled, as the other side follows the one with the focus.
 
     Attributes:
-        followed: Where it was put last to be in step; None once it is laid out anew.
+        followed: The last arguments of `Side.follow`; None after a new layout.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.resolve_link: tuple[int, int, int] | None = None
+        self.followed: tuple[int, int, int] | None = None
 
     def show(self, port: RowSource, token_style: TokenStyle, row: int, unit: int = 0) -> None:
-        self.resolve_link = None
+        self.followed = None
         super().show(port, token_style, row, unit)
 
     @property
     def opening(self) -> bool:
-        """A row is asked for and not there yet: it cannot be moved."""
+        """Return whether a row is loading, so that the pane cannot scroll."""
         return self._opening
 
     def roll(self, lines: int) -> None:
@@ -168,10 +176,10 @@ class Side(Vertical):
     """
 
     pane = getters.query_one(Pane)
-    """Its reader."""
+    """The reader of the side."""
 
     class Moved(Message):
-        """Its reader has moved."""
+        """The reader of a side moved."""
 
         def __init__(self, side: Side) -> None:
             super().__init__()
@@ -188,32 +196,32 @@ class Side(Vertical):
 
     @property
     def absent(self) -> bool:
-        """There is no such row on this side."""
+        """Return whether this side lacks the row."""
         return self.has_class("absent")
 
     def show(self, port: RowSource, token_style: TokenStyle, row: int | None, unit: int = 0) -> None:
-        """Show a row, or nothing; what differs is marked when it is told."""
+        """Show a row, or a message for None. `mark` adds the differences later."""
         self.marks, self.row = Marks(), row
         if row is None:
-            self.show_nothing("nothing stands here")
+            self.show_nothing("no such row here")
         else:
             self.remove_class("absent")
             self.pane.show(port, token_style, row, unit)
 
     def show_nothing(self, why: str) -> None:
-        """Say why nothing is shown."""
+        """Show a message in place of a row."""
         self.marks, self.row = Marks(), None
         self.query_one(".nothing", Static).update(why)
         self.add_class("absent")
 
     def arrive(self, token: int) -> None:
-        """Show the same row, the cursor on a token, even when it has yet to be read."""
+        """Show the same row with the cursor on a token, even if it is not loaded."""
         pane = self.pane
         if self.row is not None and pane.port is not None:
             pane.show(pane.port, pane.token_style, self.row, token)
 
     def mark(self, marks: Marks) -> None:
-        """What differs between the rows that are shown."""
+        """Mark the differences between the rows."""
         self.marks = marks
         self._mark()
 
@@ -225,7 +233,7 @@ class Side(Vertical):
 
     @property
     def length(self) -> int | None:
-        """Units of the row that is shown, as far as is known."""
+        """Return the number of units of the row, if it is known."""
         pane = self.pane
         span = pane.port.peek_span(pane.row) if pane.port else None
         return span.length if isinstance(span, Span) else None
@@ -237,7 +245,7 @@ class Side(Vertical):
         self.post_message(self.Moved(self))
 
     def held(self) -> tuple[int, int]:
-        """A token that is seen, and its line on the screen: that of the cursor, else the first."""
+        """Return a token and its line on the screen: that of the cursor, or else the first one."""
         pane = self.pane
         for y, line in enumerate(pane.lines):
             if line.leads and line.first <= pane.cursor < line.last:
@@ -245,23 +253,29 @@ class Side(Vertical):
         return (pane.lines[0].first if pane.lines else 0), 0
 
     def follow(self, cursor: int, anchor: int, y: int) -> None:
-        """Put the cursor on a token, and another token on a line of the screen, unless that was done already."""
-        if self.pane.opening or self.pane.resolve_link == (cursor, anchor, y):
+        """Put the cursor on a token, and scroll so that another token is on a line of the screen.
+
+        Args:
+            cursor: The token for the cursor.
+            anchor: The token for the line.
+            y: The line of the screen.
+        """
+        if self.pane.opening or self.pane.followed == (cursor, anchor, y):
             return
-        self.pane.resolve_link = cursor, anchor, y
+        self.pane.followed = cursor, anchor, y
 
         def step(scroll: ReaderPosition) -> None:
             scroll.to(cursor)
-            scroll.top = scroll.from_source(scroll.find(max(0, min(anchor, scroll.roll.span.length - 1))), y)
+            scroll.top = scroll.above(scroll.find(max(0, min(anchor, scroll.roll.span.length - 1))), y)
 
         self.pane.move(step, reveal=False)
 
 
 class PairLine(StatusLine, WithLoader):
-    """Reads what it tells with a loader of its own."""
+    """The line about a pair, which reads with its own loader."""
 
     def tell(self, sessions: Sessions, pair: Pair, marks: Marks | Damage | None, cursors: tuple[int, int]) -> None:
-        """Say what is known of a pair."""
+        """Show the facts about a pair."""
         self.loader.forget()
         unit, part = unit_of(sessions), sessions[0].port.unit
         places = [(one.port, one.token_style, pair.row(side), cursors[side]) for side, one in enumerate(sessions)]
@@ -272,15 +286,15 @@ class PairLine(StatusLine, WithLoader):
         self.loader.ask(work, lambda facts: self.say(pair_words(pair, marks, facts, unit, part)))
 
 
-_UNLIKE = Damage("one holds text, the other token ids: --tokenizer makes them alike")
+_UNLIKE = Damage("one holds text, the other token IDs. Add --tokenizer to compare them")
 
 
 WIDE = 110
-"""Columns from which on both stand side by side."""
+"""Width in columns from which both sides are next to each other."""
 
 
 class CompareTab(Tab):
-    """Shows the first two datasets that are open. `step` is where in the pairing it is."""
+    """Compare the first two open datasets. `step` is the step of the pairing on the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("n", "difference(1)", "Next difference"),
@@ -290,7 +304,7 @@ class CompareTab(Tab):
         Binding("right_square_bracket", "by(1)", "Next pair", key_display="]"),
         Binding("left_square_bracket", "by(-1)", "Previous pair", show=False, key_display="["),
         Binding("g", "jump", "Go to"),
-        Binding("m", "mode", "Text/ids"),
+        Binding("m", "mode", "Text/IDs"),
         Binding("v", "view", "View", show=False),
         Binding("V", "split", "Split of both", show=False),
         Binding("w", "toggle_both('whitespace')", "Whitespace", show=False),
@@ -305,7 +319,7 @@ class CompareTab(Tab):
     pair = Pair(None, None, differs=False)
     marks: Marks | Damage | None = None
     _arrival = 0
-    _wanted = False  # the next difference, once the walk has found it
+    _wanted = False  # go to the next difference when it is found
     _viewed = False
     _stacked: bool | None = None
 
@@ -316,7 +330,7 @@ class CompareTab(Tab):
             yield Side(1)
         yield PairLine("pairline")
 
-    # what is compared
+    # the datasets
 
     def show(self, session: Session) -> None:
         self.session = session
@@ -332,7 +346,7 @@ class CompareTab(Tab):
         if not waiting and not self._viewed:
             self._viewed = True
             self._view(sessions, common_view(sessions))
-            self.call_later(self.host.refresh_tabs)  # another view may be shown in them now
+            self.call_later(self.host.refresh_tabs)  # the other tabs may show another view now
         ports, old = tuple(one.port for one in sessions), self.comparison
         if not waiting and (old is None or old.ports != ports):
             self.begin(sessions)
@@ -344,7 +358,7 @@ class CompareTab(Tab):
         for session in sessions:
             session.shown = name or session.opened.views[0].name
 
-    # doing
+    # actions
 
     def action_by(self, count: int) -> None:
         self.see(self.step + count)
@@ -377,10 +391,10 @@ class CompareTab(Tab):
             self.step = 0
             self.host.refresh_tabs()
         else:
-            self.notify("There is only one view that both have.")
+            self.notify("Both datasets have only one view in common.")
 
     def action_split(self) -> None:
-        """The next split that both have."""
+        """Show the next split that both datasets have."""
         if self.sessions is None:
             return
         a, b = self.sessions
@@ -389,7 +403,7 @@ class CompareTab(Tab):
             at = names.index(a.split) if a.split in names else -1
             self.host.show_split(names[(at + 1) % len(names)], (0, 1))
         else:
-            self.notify("There are no two splits that both have.")
+            self.notify("The datasets do not have two splits in common.")
 
     def action_stack(self) -> None:
         self._stacked = not self.has_class("stacked")
@@ -398,21 +412,21 @@ class CompareTab(Tab):
     def on_resize(self) -> None:
         self.set_class(self.size.width < WIDE if self._stacked is None else self._stacked, "stacked")
 
-    # the walk: how far it is, and from one difference to the next
+    # the comparison: its progress, and moves between differences
 
     @property
     def idle(self) -> bool:
         return self.comparison is None or not self.comparison.walking
 
     def refuse(self, sessions: Sessions, error: Exception) -> None:
-        """One of both cannot be read: there is nothing to compare."""
+        """Show the error of a dataset that cannot be read, in place of a comparison."""
         self._forget()
         self.sessions = None
         self.name_sides(sessions)
         for side in self.sides:
             side.border_title = "AB"[side.number]
             refused = sessions[side.number].refused
-            side.show_nothing("cannot be read" if refused else "nothing to compare it with")
+            side.show_nothing("cannot be read" if refused else "no dataset to compare with")
         self.query_one("#verdict", StatusLine).say([(f"✗ {printable(' '.join(str(error).split()))}", "bad")])
 
     def _forget(self) -> None:
@@ -421,25 +435,25 @@ class CompareTab(Tab):
         self.comparison = None
 
     def begin(self, sessions: Sessions) -> None:
-        """Walk through both, from the beginning."""
+        """Start the comparison."""
         self._forget()
         self.comparison = Comparison(sessions, lambda: self.call_later(self._walked, self.comparison))
 
     def say(self, waiting: str = "") -> None:
-        """The line above both sides."""
+        """Show the line above both sides."""
         parts = verdict(self.comparison, unit_of(self.sessions), waiting) if self.sessions else []
         if not self.sessions and waiting:
             parts = [(f"◌ {waiting}", "busy")]
         if self._wanted:
-            parts = [("◌ looking for the next difference · esc stops", "busy"), *parts]
+            parts = [("◌ searching for the next difference · esc stops", "busy"), *parts]
         self.query_one("#verdict", StatusLine).say(parts)
 
-    def _walked(self, told: Comparison | None) -> None:
-        """The walk has got further, or has ended."""
+    def _walked(self, source: Comparison | None) -> None:
+        """Handle progress or the end of the comparison."""
         comparison = self.comparison
-        if comparison is None or told not in (comparison, None):
+        if comparison is None or source not in (comparison, None):
             return
-        if comparison.pairing.pair(self.step) != self.pair:  # what was taken to be in step is not
+        if comparison.pairing.pair(self.step) != self.pair:  # the alignment changed the pair
             row = self.pair.row(self.leader.number)
             step = self.step if row is None else comparison.pairing.step_of(self.leader.number, row)
             self.see(step, self.leader.pane.cursor)
@@ -482,16 +496,16 @@ class CompareTab(Tab):
     def on_unmount(self) -> None:
         self._forget()
 
-    # the pair that is shown: what differs between its rows, both sides in step
+    # the pair on the screen: its differences, and both sides in step
 
     @property
     def sides(self) -> list[Side]:
-        """A and B."""
+        """Return A and B."""
         return list(self.query(Side))
 
     @property
     def leader(self) -> Side:
-        """The side that the other follows: that with the focus, or the one that is there."""
+        """Return the side that the other follows: the one with the focus, or the one that has the row."""
         a, b = self.sides
         return b if a.absent or (b.pane.has_focus and not b.absent) else a
 
@@ -502,16 +516,16 @@ class CompareTab(Tab):
         """Show a pair.
 
         Args:
-            step: Of the pairing; the nearest that there is.
-            unit: Token to put the cursor on.
-            arrival: 1 puts it on the first difference, -1 on the last.
+            step: Step of the pairing; the nearest one if it does not exist.
+            unit: Token for the cursor.
+            arrival: 1 puts the cursor on the first difference, -1 on the last one.
         """
         if self.sessions is None:
             return
         if self.comparison is not None:
             self.step = max(0, min(step, self.comparison.pairing.total - 1))
             self.pair = self.comparison.pairing.pair(self.step)
-        else:  # nothing is known yet: in step
+        else:  # without a comparison, rows with equal numbers are pairs
             a, b = ((step if step < one.port.count else None) for one in self.sessions)
             self.pair = Pair(a, b, differs=False)
         self.loader.forget()
@@ -525,7 +539,7 @@ class CompareTab(Tab):
         self._look()
 
     def _look(self) -> None:
-        """Find out what differs."""
+        """Search for the differences of the pair in a worker."""
         pair, sessions, generation = self.pair, self.sessions, self.loader.generation
         if pair.a is None or pair.b is None or sessions is None:
             self._marked(Marks())
@@ -548,7 +562,7 @@ class CompareTab(Tab):
         self._tell()
 
     def hop(self, direction: int) -> bool:
-        """Put the cursor on the next or the last difference of this pair; False when there is none."""
+        """Move the cursor to the next or previous difference of this pair; return False if there is none."""
         marks, side = self.marks, self.leader
         if not isinstance(marks, Marks):
             return False
@@ -558,7 +572,7 @@ class CompareTab(Tab):
             return False
         token = hunk.side(side.number).start
         if direction > 0 and token >= (side.length or 0) and cursor == token - 1:
-            return False  # it lies behind the last token, and the cursor can get no nearer
+            return False  # the difference is after the last token, where the cursor cannot go
         side.pane.go_to(token)
         return True
 
@@ -591,7 +605,7 @@ class CompareTab(Tab):
         self.query_one(PairLine).tell(self.sessions, self.pair, self.marks, cursors)
 
     def name_sides(self, sessions: Sessions) -> None:
-        """Beneath either side: which dataset it is."""
+        """Show the dataset of each side below it."""
         for side, session in zip(self.sides, sessions, strict=True):
             split = f" · {printable(session.split)}" if session.split else ""
             side.border_subtitle = f"{printable(session.path.name)}{split} · {session.format_name or 'unknown format'}"

@@ -1,4 +1,4 @@
-"""What `tokfmt check` finds in the dataset, in words, and the way to it."""
+"""The tab of findings: the result of `tokfmt check`, with links to the bytes and the sequences."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from tokfmt.tui.widgets.outline import fitted
 from tokfmt.tui.workers import Job
 
 ORDER = {"error": 0, "warning": 1, "info": 2}
-"""Severities, the worst first."""
+"""Rank of severities, the worst first."""
 
 _QUIET = "$foreground 60%"
 
 
 def summary(verdict: Verdict) -> str:
-    """How many findings there are, and how deep it was looked for them."""
+    """Return the number of findings by severity, and the depth of the check."""
     depth = "every token checked" if verdict.deep else "headers and index checked"
     counts = [
         f"{verdict.severities[name]:,} info" if name == "info" else counted(verdict.severities[name], name)
@@ -47,13 +47,13 @@ def summary(verdict: Verdict) -> str:
 
 
 def nothing_found(verdict: Verdict) -> Content:
-    """No findings, in a sentence."""
-    depth = "the whole of it" if verdict.deep else "headers, index and metadata"
-    return Content(f"Nothing is wrong, as far as {depth} can tell.")
+    """Return a sentence for a check without findings."""
+    depth = "every token" if verdict.deep else "headers, index and metadata"
+    return Content(f"The check of {depth} found no problem.")
 
 
 def in_full(finding: Finding, *, explained: bool) -> Content:
-    """A finding: where, what, what to do about it, and what its code means if that is wanted."""
+    """Return a finding in full: place, message, remedy, and with `explained` the explanation of its code."""
     return Content("\n").join(_lines(finding, explained=explained))
 
 
@@ -64,10 +64,10 @@ def _lines(finding: Finding, *, explained: bool) -> Iterator[Content]:
     if finding.remedy:
         yield Content.assemble(("→ ", "bold"), printable(finding.remedy))
     if explained:
-        with suppress(TokfmtError):  # a plug-in need not explain its codes
-            told = explain(finding.code)
+        with suppress(TokfmtError):  # codes of plug-ins may have no explanation
+            code = explain(finding.code)
             yield Content("")
-            yield Content.assemble((f"{told.title}. ", f"bold {_QUIET}"), (told.text, _QUIET))
+            yield Content.assemble((f"{code.title}. ", f"bold {_QUIET}"), (code.text, _QUIET))
 
 
 MARKS = {"error": "✗", "warning": "▲", "info": "·"}
@@ -75,7 +75,7 @@ _PLACE = 36
 
 
 class FindingTable(DataTable[Text]):
-    """Findings; the cursor chooses one."""
+    """The list of findings; the cursor chooses one."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"findings--{part}" for part in (*MARKS, "code", "place", "message")}
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -94,7 +94,7 @@ class FindingTable(DataTable[Text]):
 
     @property
     def finding(self) -> Finding | None:
-        """The one under the cursor."""
+        """Return the finding under the cursor."""
         return self.findings[self.cursor_row] if self.findings else None
 
     def on_mount(self) -> None:
@@ -110,7 +110,7 @@ class FindingTable(DataTable[Text]):
         self.move_cursor(row=0)
 
     def _fill(self) -> None:
-        """Rows in the colours and the width of now; the cursor stays."""
+        """Fill the rows for the current theme and width, without moving the cursor."""
         row = self.cursor_row
         self.clear(columns=True)
         place = min(_PLACE, max((cell_len(place_text(finding)) for finding in self.findings), default=0))
@@ -133,17 +133,17 @@ class FindingTable(DataTable[Text]):
 
 
 def place_text(finding: Finding) -> str:
-    """File and byte of a finding, in short."""
+    """Return the file name and the byte offset of a finding."""
     name = printable(Path(finding.path).name)
     return name if finding.offset is None else f"{name}:{finding.offset:,}"
 
 
 _HIGH = 28
-"""Lines from which the code of a finding is explained without being asked."""
+"""Height in lines from which the tab explains the code of a finding without a key."""
 
 
 class FindingsTab(Working):
-    """Findings, and beneath them the one under the cursor in full."""
+    """The list of findings, and the finding under the cursor in full below it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "sequence", "To the sequence"),
@@ -151,9 +151,9 @@ class FindingsTab(Working):
         Binding("c", "all", "Check every token"),
     ]
 
-    _vocabulary: Vocabulary | None = None  # that the check has compared with
+    _vocabulary: Vocabulary | None = None  # the tokenizer of the last check
     list = getters.query_one(FindingTable)
-    """The findings."""
+    """The list of findings."""
 
     def compose(self) -> ComposeResult:
         yield FindingTable()
@@ -174,11 +174,11 @@ class FindingsTab(Working):
     def enter(self) -> None:
         self.list.focus()
 
-    # checking
+    # the check
 
     def _check(self, *, deep: bool) -> None:
         session, self._vocabulary = self.session, self.session.vocabulary
-        request = session.asked or session.request  # of all splits, unless one was asked for
+        request = session.asked or session.request  # covers all splits, unless the user named one
         used = session.choice is not None and session.vocabulary is not None and not session.of_text
         wanted = CheckRequest(
             replace(request, paths=request.paths[:1], format=session.format_name, allow_loss=frozenset()),
@@ -206,10 +206,9 @@ class FindingsTab(Working):
         self.say()
 
     def say(self) -> None:
-        """How far the check is, or what it came to."""
+        """Show the progress or the summary of the check."""
         verdict = self.session.verdict
-        told = self.doing("checking") if self.job else "" if verdict is None else summary(verdict)
-        self.list.border_title = told
+        self.list.border_title = self.doing("checking") if self.job else "" if verdict is None else summary(verdict)
         self.list.border_subtitle = "" if verdict is None or verdict.deep or self.job else "c checks every token"
         self._moved()
 
@@ -219,21 +218,21 @@ class FindingsTab(Working):
         if not hasattr(self, "session"):
             return
         if finding is not None:
-            told = in_full(finding, explained=self.size.height >= _HIGH)
+            content = in_full(finding, explained=self.size.height >= _HIGH)
         elif self.session.verdict is not None and not self.job:
-            told = nothing_found(self.session.verdict)
+            content = nothing_found(self.session.verdict)
         else:
-            told = Content("")
-        self.query_one("#finding", Static).update(told)
+            content = Content("")
+        self.query_one("#finding", Static).update(content)
         self.refresh_bindings()
 
-    # going
+    # links
 
     @on(DataTable.RowSelected)
     def _followed(self) -> None:
         finding = self.list.finding
         if finding is not None and Path(finding.path).is_dir():
-            self.notify("This finding is about the whole directory, not about a place in it.")
+            self.notify("This finding is about the whole directory.")
         elif finding is not None:
             length = 0 if finding.offset is None else 1
             self.host.go_to_bytes(Path(finding.path), finding.offset or 0, length)
@@ -244,26 +243,26 @@ class FindingsTab(Working):
     def action_sequence(self) -> None:
         session, finding = self.session, self.list.finding
         if finding is None or finding.offset is None:
-            self.notify("This finding is not about one place.")
+            self.notify("This finding has no byte offset.")
             return
         target = Pointer(Path(finding.path), finding.offset)
 
-        self.go_to_sequence(lambda: row_at(session, target), "no sequence lies at that byte: Enter shows the bytes")
+        self.go_to_sequence(lambda: row_at(session, target), "no sequence is at that byte; Enter shows the bytes")
 
     def action_explain(self) -> None:
         finding = self.list.finding
         if finding is None:
             return
         try:
-            told = explain(finding.code)
+            code = explain(finding.code)
         except TokfmtError as error:
             self.notify(str(error), severity="warning", markup=False)
             return
-        blocks = [(told.title, [("", told.text)]), ("Of", [("", told.owner)])]
-        self.app.push_screen(Page(told.code, blocks, 90))
+        blocks = [(code.title, [("", code.text)]), ("Of", [("", code.owner)])]
+        self.app.push_screen(Page(code.code, blocks, 90))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What was checked need not be checked."""
+        """Return whether an action applies; a complete check is not repeated."""
         if action == "all":
             verdict = self.session.verdict if hasattr(self, "session") else None
             return self.job is None and not (verdict is not None and verdict.deep)

@@ -1,6 +1,6 @@
-"""The format's own structure: parts of the files and their fields, beside the bytes they are.
+"""The tab of the index: the parts and fields of the files, next to their bytes.
 
-Bytes are read in windows, cached, and shown in hexadecimal and as characters; what cannot be read is `Damage`.
+Bytes are read in windows, cached, and shown in hexadecimal and as characters. A part that cannot be read is `Damage`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from tokfmt.tui.widgets.outline import Outline, Parts, Row, first_open, sequence
 from tokfmt.tui.widgets.row_view import RowView
 from tokfmt.tui.workers import Job
 
-# bytes of a file
+# the bytes of a file
 
-_ROWS = 256  # in a window
+_ROWS = 256  # rows per window
 _WINDOWS = 64
 
 
 class Bytes:
-    """The bytes of a dataset's files, in rows of 16. `load` and `size` read, and are for a worker."""
+    """The bytes of the files of a dataset in rows of 16. `load` and `size` read, and are for a worker."""
 
     def __init__(self, raw: Raw) -> None:
         self._raw = raw
@@ -48,18 +48,18 @@ class Bytes:
 
     @property
     def root(self) -> Path:
-        """The dataset."""
+        """Return the path of the dataset."""
         return Path(self._raw.path)
 
     def size(self, path: Path) -> int | Damage:
-        """Bytes of a file."""
+        """Return the number of bytes of a file."""
         try:
             return self._raw.size_of(path)
         except TokfmtError as error:
             return Damage(str(error))
 
     def peek(self, path: Path, row: int) -> HexRow | Damage | None:
-        """A row, if it was loaded."""
+        """Return a row if it is loaded."""
         window = self._windows.get((path, row // _ROWS))
         if window is None or isinstance(window, Damage):
             return window
@@ -79,7 +79,7 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Cells:
-    """A run of characters of one kind: "offset", "gap", "zero", "print", "other"; whether marked, under the cursor."""
+    """A run of characters of one kind: "offset", "gap", "zero", "print" or "other"."""
 
     text: str
     kind: str
@@ -88,7 +88,7 @@ class Cells:
 
 
 def cells_of(row: HexRow, digits: int, cursor: int, marked: range) -> Iterator[Cells]:
-    """A row: its offset, its bytes as hexadecimal digits, and as characters."""
+    """Yield the cells of a row: its byte offset, its bytes in hexadecimal, and its characters."""
     yield Cells(f"{row.offset:0{digits}x} ", "offset")
     known = [(_kind(byte), at in marked, at == cursor, byte) for at, byte in enumerate(row.data, row.offset)]
     for number in range(ROW):
@@ -112,16 +112,16 @@ def _kind(byte: int) -> str:
 
 
 def numbers_at(data: bytes) -> str:
-    """What the bytes at a place are as little-endian numbers, as far as there are enough."""
-    told = [f"u{8 * width} {int.from_bytes(data[:width], 'little'):,}" for width in (1, 2, 4) if len(data) >= width]
-    return "  ".join(told)
+    """Return the bytes as little-endian numbers of 8, 16 and 32 bits, as far as they suffice."""
+    numbers = [f"u{8 * width} {int.from_bytes(data[:width], 'little'):,}" for width in (1, 2, 4) if len(data) >= width]
+    return "  ".join(numbers)
 
 
 _DIGITS = 8
 
 
 class HexView(RowView):
-    """Shows a file; the cursor is on a byte, some bytes are marked."""
+    """Show the bytes of a file, with a cursor and a mark."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"hex--{part}" for part in ("offset", "gap", "zero", "print", "other", "marked", "cursor", "blurred", "damage")
@@ -133,7 +133,7 @@ class HexView(RowView):
     ]
 
     class Chosen(Message):
-        """Somebody wants the token at a byte."""
+        """The user wants the token at a byte."""
 
         def __init__(self, path: Path, offset: int) -> None:
             super().__init__()
@@ -153,11 +153,18 @@ class HexView(RowView):
 
     @property
     def at(self) -> int:
-        """The byte under the cursor."""
+        """Return the byte offset of the cursor."""
         return min(self.cursor * ROW + self.column, max(0, self.file_size - 1))
 
     def show(self, content: Bytes, path: Path, offset: int, length: int) -> None:
-        """Show a file of a dataset, bytes `offset <= i < offset + length` marked, the cursor on the first."""
+        """Show a file of a dataset, mark bytes, and put the cursor on the first of them.
+
+        Args:
+            content: The bytes of the dataset.
+            path: The file.
+            offset: Byte offset of the mark.
+            length: Number of bytes to mark.
+        """
         self.loader.forget()
         if self.bytes is content and self.path == path and self.damage is None:
             self._go(offset, length)
@@ -207,8 +214,8 @@ class HexView(RowView):
         row = self.bytes.peek(self.path, self.at // ROW) if self.bytes and self.path else None
         self.border_title = "" if self.path is None else self._named(self.path)
         data = row.data[self.at % ROW :] if isinstance(row, HexRow) else b""
-        told = f"byte {self.at:,} of {self.file_size:,}   {numbers_at(data)}"
-        self.border_subtitle = told if self.file_size else ""
+        subtitle = f"byte {self.at:,} of {self.file_size:,}   {numbers_at(data)}"
+        self.border_subtitle = subtitle if self.file_size else ""
 
     def draw(self, line: int) -> list[Segment]:
         row = self.bytes.peek(self.path, line) if self.bytes and self.path else None
@@ -225,7 +232,7 @@ class HexView(RowView):
         return segments
 
     def _named(self, path: Path) -> str:
-        """A file: of a dataset that is a directory, by its place in that."""
+        """Return the name of a file; in a directory, its path relative to the dataset."""
         root = self.bytes.root if self.bytes is not None else path
         return printable(path.relative_to(root) if path != root and path.is_relative_to(root) else path.name)
 
@@ -261,16 +268,16 @@ class HexView(RowView):
 # the tab
 
 WIDE = 134
-"""Columns from which the bytes stand beside the parts, not beneath."""
+"""Width in columns from which the bytes are next to the parts instead of below."""
 
 Opened = tuple[Raw, dict[int, int]]
 
 
 class IndexTab(Tab):
-    """Parts, and bytes.
+    """Parts and bytes.
 
     Attributes:
-        bytes: Where they are read from, once that is known.
+        bytes: The reader of the bytes; None before the parts are loaded.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -284,7 +291,7 @@ class IndexTab(Tab):
     """The bytes."""
     _wish: tuple[Path, int, int] | None = None
     _counting = 0
-    _left: Row | None = None  # the line the cursor was on when other bytes were asked for
+    _left: Row | None = None  # the line of the cursor when a jump showed other bytes
 
     def compose(self) -> ComposeResult:
         with Container(id="inside"):
@@ -328,20 +335,26 @@ class IndexTab(Tab):
         self.set_class(self.size.width >= WIDE, "wide")
 
     def reveal_bytes(self, path: Path, offset: int, length: int) -> None:
-        """Go to bytes of a file."""
+        """Show bytes of a file as soon as the parts are loaded.
+
+        Args:
+            path: The file.
+            offset: Byte offset.
+            length: Number of bytes to mark.
+        """
         self._wish = (path, offset, length)
         self.hex.focus()
         if self.bytes is not None:
             self._wish = None
             self.hex.show(self.bytes, path, offset, length)
         self._left = self.parts.row
-        self.query_one("#field", Static).update("")  # what stands there is about other bytes
+        self.query_one("#field", Static).update("")  # its text is about other bytes
 
     @on(Parts.Moved)
     def _moved(self) -> None:
         section, field, row = self.parts.section, self.parts.field, self.parts.row
-        self.query_one("#field", Static).update("" if field is None else _told(field))
-        looks_elsewhere = self.hex.has_focus or row == self._left  # the focus, and this message, may come late
+        self.query_one("#field", Static).update("" if field is None else _full_text(field))
+        looks_elsewhere = self.hex.has_focus or row == self._left  # the focus and this message may arrive late
         if section is None or self.bytes is None or looks_elsewhere:
             return
         self._left = None
@@ -369,7 +382,7 @@ class IndexTab(Tab):
         Job(lambda job: section.count, lambda count: self.call_later(self._counted, outline, number, count))
 
     def _counted(self, outline: Outline, section: int, count: object) -> None:
-        if outline is not self.parts.outline:  # it came too late
+        if outline is not self.parts.outline:  # another dataset is shown by now
             return
         self._counting -= 1
         self.parts.opening.discard(section)
@@ -383,12 +396,12 @@ class IndexTab(Tab):
     # bytes
 
     def reveal_wanted(self) -> None:
-        """Show what was asked for before anything could be read."""
+        """Show the bytes of a jump that waited for the parts."""
         if self._wish is not None:
             self.reveal_bytes(*self._wish)
 
     async def action_byte(self) -> None:
-        """Ask for a byte, and go there."""
+        """Ask for a byte offset, and go to it."""
         await self.host.ask_line("byte offset, or file:offset", self._to_byte)
 
     def _to_byte(self, answer: str) -> None:
@@ -411,7 +424,7 @@ class IndexTab(Tab):
 
 
 def _opened(session: Session) -> Opened | str:
-    """The parts of a dataset, and which are open from the beginning; what is wrong, if they cannot be told."""
+    """Return the parts of a dataset with the sections that are open at first; the error if they cannot be read."""
     format_ = session.opened.format
     try:
         session.check_unchanged()
@@ -422,7 +435,7 @@ def _opened(session: Session) -> Opened | str:
         return str(error)
 
 
-def _told(field: Field) -> str:
-    """A field in full, of which the lines may show less."""
+def _full_text(field: Field) -> str:
+    """Return the full text of a field, which its line may cut."""
     value = f"{field.name}: {field.value}"
     return f"{value} · {field.meaning}" if field.meaning else value

@@ -1,6 +1,6 @@
-"""The tab people live in: the list of rows, the reader beside it, what is known of a token beneath.
+"""The tab of sequences: the list of rows, the reader next to it, and the facts about a token below.
 
-Here too: find and filter, jumps, bookmarks, copies and exports of what is shown.
+It also has find and filter, jumps, bookmarks, copies and exports.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ if TYPE_CHECKING:
 
 
 NARROWEST, WIDEST, STEP = 20, 80, 5  # per cent
-_CELLS = 40  # of the words of a bookmark
+_CELLS = 40  # cells of the words of a bookmark
 
 
 def list_title(view: View, port: RowSource, split: str) -> str:
-    """Over the list: how many rows there are, of which split, if there are several."""
+    """Return the title of the list: the number of rows, and the split if there are several."""
     count = f"{port.count:,}{'' if port.whole else '…'} {view.name}" if port.count else f"no {view.name}"
     return count + (f" of {printable(split)}" if split else "")
 
 
 def row_title(view: View, port: RowSource, row: int) -> str:
-    """Over the reader: which row it shows, and how long that is."""
+    """Return the title of the reader: the row, and its length."""
     span = port.peek_span(row)
     length = f" · {counted(span.length, port.unit)}" if isinstance(span, Span) else ""
     return f"{view.singular} {row:,}{length}" if port.count else ""
 
 
 def layout_words(session: Session, mode: Mode, *, of_text: bool, whitespace: bool, wrap: bool) -> str:
-    """How the reader shows a row, and what to do for more."""
+    """Return the words about the layout of the reader, and the option that shows more."""
     text = mode.value if session.vocabulary else "text" if of_text else "ids"
     words = [text, *(["whitespace"] if whitespace else []), *([] if wrap else ["not wrapped"])]
     hint = (
@@ -67,7 +67,7 @@ def layout_words(session: Session, mode: Mode, *, of_text: bool, whitespace: boo
 
 
 def tokenizer_of(session: Session) -> str:
-    """The tokenizer in use, in a word or two; "" for none."""
+    """Return the short name of the tokenizer in use; "" for none."""
     if session.choice is None:
         return ""
     place = Path(session.choice.name)
@@ -76,21 +76,22 @@ def tokenizer_of(session: Session) -> str:
 
 
 class Jump(NamedTuple):
-    """To a hit: which, and where its first unit is."""
+    """A move to a hit: the hit, and the position of its first unit."""
 
     found: Found
     where: Where
 
 
 class SequencesTab(Tab):
-    """List, reader, detail.
+    """List, reader and facts.
 
-    Hits are gone to one after the other, by a loader of their own that does everything it is asked for, in order: each
-    from where the last one has led, unless somebody has moved since.
+    Moves to hits have their own loader, which does all requests in order. Each starts at the target of the previous
+    one, unless the cursor moved otherwise in the meantime.
 
     Attributes:
-        search: The one whose hits are marked. filtered: The one whose rows are listed. They may be the same.
-        origin: Where the search began, until it has jumped.
+        search: The search whose hits are marked.
+        filtered: The search whose rows are listed; it can be the same.
+        origin: The position where the search began, until the move to its first hit.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -104,8 +105,8 @@ class SequencesTab(Tab):
         Binding("comma,shift+f3", "hit(-1)", "Previous hit", show=False),
         Binding("f", "filter", "Filter"),
         Binding("F", "unfilter", "No filter", show=False),
-        Binding("escape", "escape", "Stop the search; no mark; no hits", show=False),
-        Binding("m", "mode", "Text/ids"),
+        Binding("escape", "escape", "Stop the search, remove mark or hits", show=False),
+        Binding("m", "mode", "Text/IDs"),
         Binding("v", "view", "View"),
         Binding("n", "next(1)", "Next"),
         Binding("p", "next(-1)", "Previous", show=False),
@@ -117,14 +118,14 @@ class SequencesTab(Tab):
         Binding("greater_than_sign", "resize(1)", "Wider list", show=False),
         Binding("b", "bookmark", "Bookmark", show=False),
         Binding("B", "bookmarks", "List bookmarks", show=False),
-        Binding("s", "mark", "Mark from here; again: no mark", show=False),
+        Binding("s", "mark", "Start or remove a mark", show=False),
         Binding("c", "copy(False)", "Copy text", show=False),
-        Binding("C", "copy(True)", "Copy ids", show=False),
+        Binding("C", "copy(True)", "Copy IDs", show=False),
         Binding("e", "export", "Export", show=False),
     ]
     share = 40
     list = getters.query_one(SequenceList)
-    """The list."""
+    """The list of rows."""
     reader = getters.query_one(Reader)
     """The reader."""
     origin: Where | None = None
@@ -132,7 +133,7 @@ class SequencesTab(Tab):
     token_style: TokenStyle
     _view: View | None = None
     scope: SearchScope
-    _later: Callable[[], None] | None = None  # begins what has to wait
+    _later: Callable[[], None] | None = None  # starts a search that waits for a count
     bookmarks: Bookmarks
     search: SearchJob | None = None
     filtered: SearchJob | None = None
@@ -140,9 +141,9 @@ class SequencesTab(Tab):
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id)
         self._jumps, self._marks = Loader(self, every=True), Loader(self)
-        self._moves = 0  # of the cursor, by anything but a jump
-        self._targets: deque[Where] = deque()  # of jumps that have not arrived
-        self._last: tuple[int, SearchJob, Found] | None = None  # the jumps' own: how many moves before it, the hit
+        self._moves = 0  # number of moves of the cursor, except jumps
+        self._targets: deque[Where] = deque()  # targets of jumps that have not arrived
+        self._last: tuple[int, SearchJob, Found] | None = None  # the last jump: number of moves before it, search, hit
 
     def compose(self) -> ComposeResult:
         with Horizontal():
@@ -155,10 +156,10 @@ class SequencesTab(Tab):
 
     @property
     def where(self) -> Where:
-        """The row that is shown, and the token under the cursor."""
+        """Return the row in the reader and the token under the cursor."""
         return self.reader.row, self.reader.cursor
 
-    # showing
+    # the session
 
     def show(self, session: Session) -> None:
         other = not hasattr(self, "session") or session is not self.session
@@ -182,7 +183,7 @@ class SequencesTab(Tab):
         self.search_again(searched, other=elsewhere or session.refused is not None)
 
     def _refuse(self, session: Session) -> None:
-        """In place of rows that cannot be shown, say why."""
+        """Show the error of a session that cannot be read in place of its rows."""
         was, error = self.has_class("refused"), session.refused
         self.set_class(error is not None, "refused")
         if error is not None:
@@ -195,11 +196,11 @@ class SequencesTab(Tab):
             self.call_after_refresh(self.enter)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Where there are no rows, there is nothing to be done with them."""
+        """Return whether an action applies; none does if the rows cannot be read."""
         return not self.has_class("refused") and super().check_action(action, parameters)
 
     def go(self, where: Where) -> None:
-        """Show a row, the cursor on a token of it."""
+        """Show a row, with the cursor on one of its tokens."""
         port, token_style = self.port, self.token_style
         row = max(0, min(where[0], port.count - 1))
         if self.list.port is not port or self.list.token_style != token_style:
@@ -221,7 +222,7 @@ class SequencesTab(Tab):
         (self.query_one("#refusal") if self.has_class("refused") else self.list).focus()
 
     def retitle(self) -> None:
-        """Say what is listed, and how it is read."""
+        """Update the titles of the list and the reader."""
         session, reader = self.session, self.reader
         if self._view is not None:
             split = session.split if len(session.splits) > 1 else ""
@@ -246,7 +247,7 @@ class SequencesTab(Tab):
         reader, where = self.reader, self.where
         port, token_style = reader.port, reader.token_style
         self._title_row()
-        if port is self.port and port.count:  # else another view is about to be shown
+        if port is self.port and port.count:  # else another view is coming
             self.session.where = where
             self.loader.ask(lambda: facts_of(port, token_style, *where), self._detail)
         if where in self._targets:
@@ -260,7 +261,7 @@ class SequencesTab(Tab):
     def _detail(self, facts: TokenFacts | Damage | None) -> None:
         self.query_one(TokenDetails).show(facts, self.port.unit)
 
-    # doing
+    # actions
 
     def action_view(self) -> None:
         self.host.next_view()
@@ -297,24 +298,24 @@ class SequencesTab(Tab):
         self.share = max(NARROWEST, min(WIDEST, share))
         self.list.styles.width = f"{self.share}%"
 
-    # to a row, a token position, a byte of a file, anywhere
+    # jumps to a row, a token position, a byte of a file, or a random row
 
     def action_random(self) -> None:
         count = self.session.port.count
         if count:
-            self.go((random.randrange(count), 0))  # noqa: S311 - for looking about
+            self.go((random.randrange(count), 0))  # noqa: S311 - not for security
 
     async def action_jump(self, what: str) -> None:
         view = self.session.view
         if not self.session.port.count:
-            self.notify(f"There are no {view.name} here.")
+            self.notify(f"This dataset has no {view.name}.")
         elif what == "row":
             steps = "; 25*512: step 25 of batches of 512" if view.singular == "sample" else ""
             await self.host.ask_line(number_words(f"{view.singular} number", view.port.count) + steps, self._to_row)
         elif what == "byte":
             await self.host.ask_line("byte offset, or file:offset", self._to_byte)
         elif isinstance(view.reader, RecordReader):
-            self.notify("Records have no token axis: nobody has tokenised them all.", severity="warning")
+            self.notify("Records have no token positions before all are tokenized.", severity="warning")
         else:
             await self.host.ask_line(number_words("token position", view.reader.info.tokens), self._to_position)
 
@@ -336,7 +337,7 @@ class SequencesTab(Tab):
         def find() -> Where | str:
             place = byte_offset_of_unit(port, *where)
             if place is None:
-                return "this format does not tell where its tokens lie"
+                return "this format does not map bytes to tokens"
             path = place.path.parent / name if name else place.path
             try:
                 return row_at(session, Pointer(path, offset)) or f"byte {offset:,} of {path.name} holds no {holds}"
@@ -352,13 +353,13 @@ class SequencesTab(Tab):
             self.go(found)
 
     def action_bytes(self) -> None:
-        """Show where the token under the cursor lies, in the index."""
+        """Show the bytes of the token under the cursor in the tab of the index."""
         port, where = self.port, self.where
         self.loader.ask(lambda: byte_offset_of_unit(port, *where), self._to_bytes)
 
     def _to_bytes(self, place: ByteOffset | None) -> None:
         if place is None:
-            self.notify("This format does not tell in which bytes its tokens lie.", severity="warning")
+            self.notify("This format does not map tokens to bytes.", severity="warning")
         else:
             self.host.go_to_bytes(place.path, place.offset, place.width or 0)
 
@@ -366,15 +367,15 @@ class SequencesTab(Tab):
 
     @property
     def idle(self) -> bool:
-        """No search runs, and no hit is being gone to."""
+        """Return whether no search and no move to a hit is running."""
         return self._jumps.idle and self._marks.idle and not self.searches
 
     @property
     def searches(self) -> bool:
-        """A search runs, or has something left to tell."""
+        """Return whether a search is running or still reports."""
         return any(one.busy for one in (self.search, self.filtered) if one)
 
-    # typing
+    # questions
 
     async def action_find(self) -> None:
         words = self.search.words if self.search else ""
@@ -388,7 +389,7 @@ class SequencesTab(Tab):
         await self.host.ask_line(text, then, words, lambda answer: meaning(answer, self.scope))
 
     def find(self, words: str) -> None:
-        """Look for something from the cursor on, and go to the first hit."""
+        """Search from the cursor on, and go to the first hit."""
         here = self.where if self.reader.port is self.port else (0, 0)
         begun = self._begun(words, here[0], self.find)
         if begun is not None:
@@ -396,7 +397,7 @@ class SequencesTab(Tab):
             self._keep(begun, self.filtered)
 
     def filter(self, words: str) -> None:
-        """List only the rows that a query finds; "" lists all again. Its hits are marked."""
+        """List only the rows that a query finds, and mark its hits; "" lists all rows."""
         if not words.strip():
             self.action_unfilter()
             return
@@ -406,7 +407,7 @@ class SequencesTab(Tab):
             self._keep(begun if begun.marks else self.search, begun)
 
     def _begun(self, words: str, row: int, again: Callable[[str], None]) -> SearchJob | None:
-        """A search, begun; None when it cannot be, or not yet."""
+        """Start a search and return it; None if the words are invalid, or the rows are not counted yet."""
         scope = self.scope
         try:
             query = parse_search(words, scope)
@@ -415,12 +416,12 @@ class SequencesTab(Tab):
             return None
         if not scope.port.whole:
             self._later = partial(again, words)
-            self.notify(f"The {scope.singular}s are still being counted: the search begins when that is done.")
+            self.notify(f"The {scope.singular}s are still being counted. The search starts after that.")
             return None
         return SearchJob(words, query, scope, row, lambda one: self.call_later(self._searched, one))
 
     def _keep(self, search: SearchJob | None, filtered: SearchJob | None) -> None:
-        """These two are of interest now, and no others."""
+        """Keep these two searches, and cancel any other."""
         for one in (self.search, self.filtered):
             if one is not None and one not in (search, filtered):
                 one.cancel()
@@ -430,10 +431,10 @@ class SequencesTab(Tab):
         self._say()
         self._mark()
 
-    # what comes of it
+    # results
 
     def _searched(self, search: SearchJob) -> None:
-        """A search has something to say."""
+        """Handle news of a search."""
         if search is self.filtered:
             self._list_found(search)
         if search is self.search and self.origin is not None:
@@ -443,7 +444,7 @@ class SequencesTab(Tab):
             self._say()
 
     def relist(self) -> None:
-        """List what the filter has found, once the rows that it filters are listed at all."""
+        """List the rows of the filter, if the list shows its port."""
         filtered = self.filtered
         if filtered is None or filtered.scope.port is self.list.port:
             self.list.restrict(None if filtered is None else filtered.results.rows())
@@ -451,7 +452,7 @@ class SequencesTab(Tab):
 
     def _list_found(self, filtered: SearchJob) -> None:
         if self.list.port is not filtered.scope.port or self.reader.port is not self.list.port:
-            return  # another view is about to be shown
+            return  # another view is coming
         rows, (row, _) = filtered.results.rows(), self.where
         self.relist()
         self.list.point_at_row(row)
@@ -482,13 +483,13 @@ class SequencesTab(Tab):
         self.screen.query_one(TopBar).say_filter(filter_words(self.filtered) if self.filtered else "")
 
     def titled(self, count: str) -> str:
-        """Over the list: how many of them it shows."""
+        """Return the title of the list, with the number of listed rows if there is a filter."""
         return count if self.filtered is None else f"{self.list.count:,} of {count}"
 
-    # from hit to hit
+    # moves to hits
 
     def _arrive(self, jump: Jump) -> None:
-        """Go where a jump leads."""
+        """Go to the target of a jump."""
         self._targets.append(jump.where)
         bar = self.query_one(FindBar)
         bar.number, bar.wrapped = jump.found.number, jump.found.wrapped
@@ -496,14 +497,14 @@ class SequencesTab(Tab):
         self.go(jump.where)
 
     def _jump_first(self, search: SearchJob, origin: Where) -> None:
-        """Go to the first hit from where the search began, unless somebody has moved on."""
+        """Go to the first hit after the start of the search, unless the cursor moved."""
         if self.where != origin or (not search.running and not search.results.hits):
-            self.origin = None  # somebody has moved on, or there is nothing
+            self.origin = None  # the cursor moved, or the search found nothing
             return
         moves = self._moves
 
         def first() -> Jump | None:
-            if self.origin is None:  # it is done
+            if self.origin is None:  # the jump is done
                 return None
             found = search.first(origin)
             if found is not None and self.filtered is not None and not self.filtered.results.has(found.row):
@@ -525,9 +526,9 @@ class SequencesTab(Tab):
         """Go to the next hit."""
         search = self.search
         if search is not None and search.scope.port is not self.reader.port:
-            return  # another view is about to be shown
+            return  # another view is coming
         if search is None or not search.results.hits:
-            self.notify("Nothing was found yet." if search else "/ finds something first.")
+            self.notify("No hit yet." if search else "Search with / first.")
             return
         where, moves, self.origin = self.where, self._moves, None
 
@@ -543,19 +544,19 @@ class SequencesTab(Tab):
 
         def then(jump: Jump | None) -> None:
             if jump is None:
-                self.notify("No hit is in what is listed: F lists all.")
+                self.notify("No hit is in the listed rows. F lists all.")
             else:
                 self._arrive(jump)
 
         self._jumps.ask(stepped, then)
 
-    # ending
+    # ends
 
     def action_unfilter(self) -> None:
         self._keep(self.search, None)
 
     def action_escape(self) -> None:
-        """Stop what runs; with nothing running, take back the mark, then forget the hits."""
+        """Stop running searches; else remove the mark; else remove the hits."""
         if self.searches:
             for one in (self.search, self.filtered):
                 if one is not None:
@@ -569,7 +570,7 @@ class SequencesTab(Tab):
             self.host.action_cancel()
 
     def search_again(self, before: SearchScope | None, *, other: bool) -> None:
-        """Something else is shown: what was looked for is looked for there, unless that is another dataset."""
+        """Repeat the searches in another view or split; forget them in another dataset."""
         scope, later = self.scope, self._later
         if other or scope != before:
             search, filtered = self.search, self.filtered
@@ -587,14 +588,14 @@ class SequencesTab(Tab):
     # bookmarks
 
     def show_bookmarks(self, session: Session, *, other: bool) -> None:
-        """Those of a dataset, marked in the list."""
+        """Mark the bookmarks of a dataset in the list."""
         if other:
             self.bookmarks = Bookmarks(session.path)
         self.list.bookmarks = self.bookmarks.rows(session.shown, session.split)
         self.list.refresh()
 
     def action_bookmark(self) -> None:
-        """Set or remove the one of the row that is shown."""
+        """Set or remove the bookmark of the row in the reader."""
         session, (row, unit) = self.session, self.where
         if session.port.count:
             piece = session.port.peek(row, 0, HEAD)
@@ -608,7 +609,7 @@ class SequencesTab(Tab):
         from tokfmt.tui.dialogs import BookmarkList
 
         if not self.bookmarks.all:
-            self.notify("No bookmarks yet: b sets one.")
+            self.notify("There are no bookmarks yet; b sets one.")
             return
 
         def chosen(one: Bookmark | None) -> None:
@@ -627,7 +628,7 @@ class SequencesTab(Tab):
     def _go_in_split(self, one: Bookmark) -> None:
         session = self.session
         if one.view not in {view.name for view in session.opened.views}:
-            self.notify(f"That bookmark is in the {one.view}, which are not known yet: v finds them.")
+            self.notify(f"The bookmark is in the {one.view}, which are not known yet; v finds them.")
             return
         if one.view != session.shown:
             self.host.show_view(one.view)
@@ -661,7 +662,7 @@ class SequencesTab(Tab):
             self.notify(str(found), title="Not copied", severity="warning", markup=False)
             return
         self.app.copy_to_clipboard(found.text)
-        self.notify(found.said, title="Copied", markup=False)
+        self.notify(found.description, title="Copied", markup=False)
 
     async def action_export(self) -> None:
         from tokfmt.tui.export import Export

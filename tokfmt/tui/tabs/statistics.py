@@ -1,4 +1,4 @@
-"""Statistics, in figures and charts: counts, lengths, ids; what the index tells at once, then a pass over all."""
+"""The tab of statistics: counts, lengths and IDs, first from the index, then from a pass over all tokens."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from tokfmt.tui.widgets.reader import spelling
 from tokfmt.tui.workers import Job
 
 AT_ONCE = 2 << 30
-"""Tokens up to which the whole pass starts by itself."""
+"""Limit of tokens for a pass that starts without a key."""
 
 BYTES_AT_ONCE = 2 << 30
-"""Bytes of text up to which it does."""
+"""Limit of bytes of text for a pass that starts without a key."""
 
 Pair = tuple[str, str]
 
 
 def _opened(session: Session) -> Source:
-    """The dataset once more, in the view that is shown: a pass of its own must not close the readers of the screen."""
+    """Open the dataset again in the current view, as the end of a pass must not close the readers of the screen."""
     request, format_, known = session.request, session.opened.format, session.opened.separator
     if session.refused is not None or format_ is None:
         raise TokfmtError(session.failure)
@@ -57,15 +57,15 @@ def _opened(session: Session) -> Source:
     source = open_stored([SourceFiles(Path(request.paths[0]), format_, ())], wanted, handle)
     if session.view.as_stored or known.eos_id is None:
         return source
-    # what separates the rows of the list separates those that are counted, whatever tokenizer spells them
+    # count with the separator of the listed rows, not with that of the tokenizer
     return source._replace(separator=known)
 
 
 def first_look(session: Session) -> Statistics | None:
-    """What header and index tell, or the pass if it was done; None of text.
+    """Return the statistics from header and index, or of a finished pass; None for text.
 
     Raises:
-        TokfmtError: It cannot be read.
+        TokfmtError: The dataset cannot be read.
     """
     opened = session.opened
     if session.refused is not None or opened.format is None:
@@ -83,10 +83,10 @@ def first_look(session: Session) -> Statistics | None:
 
 
 def whole_pass(session: Session, job: Job) -> Statistics:
-    """Every token, or every text where there is no tokenizer.
+    """Return the statistics of all tokens, or of all texts without a tokenizer.
 
     Raises:
-        TokfmtError: It cannot be read, or was cancelled.
+        TokfmtError: The dataset cannot be read, or the job was cancelled.
     """
     source = _opened(session)
     try:
@@ -97,18 +97,18 @@ def whole_pass(session: Session, job: Job) -> Statistics:
 
 
 def is_settled(session: Session) -> bool:
-    """Nothing is known that a pass made now would say otherwise: text has its tokenizer, if one is to come."""
+    """Return whether the tokenizer of text is loaded, if one is named, so that a pass can start."""
     return not (session.of_text and session.choice is not None and session.vocabulary is None)
 
 
 def is_outdated(session: Session) -> bool:
-    """The pass was made over text before its tokenizer was there."""
+    """Return whether the finished pass counted text without the tokenizer that is loaded now."""
     found = session.statistics
     return session.of_text and session.vocabulary is not None and found is not None and found.tokens is None
 
 
 def starts_alone(session: Session) -> bool:
-    """The pass is short enough to be made without being asked for."""
+    """Return whether the pass is short enough to start without a key."""
     reader = session.view.reader
     if isinstance(reader, RecordReader):
         return reader.info.size <= BYTES_AT_ONCE
@@ -119,12 +119,12 @@ def starts_alone(session: Session) -> bool:
 
 
 def row_name(session: Session) -> str:
-    """What is counted: a sample where the view has samples, else a sequence."""
+    """Return the noun for a counted row: "sample" or "sequence"."""
     return "sample" if session.view.name == "samples" else "sequence"
 
 
 def pairs_of(found: Statistics, session: Session) -> list[Pair]:
-    """Facts, one a pair."""
+    """Return the facts as pairs of name and value."""
     pairs = [(f"{row_name(session)}s", f"{found.sequences:,}" if found.sequences or found.lengths else "not split yet")]
     pairs += [(name, value) for name, value in _counts(found) if value]
     lengths = found.lengths
@@ -135,8 +135,8 @@ def pairs_of(found: Statistics, session: Session) -> list[Pair]:
     if found.ids is not None:
         pairs += _ids(found)
     if session.verdict is not None:
-        told = [counted(count, name) for name, count in session.verdict.severities.items()]
-        pairs.append(("findings", ", ".join(told) or "none"))
+        counts = [counted(count, name) for name, count in session.verdict.severities.items()]
+        pairs.append(("findings", ", ".join(counts) or "none"))
     return pairs
 
 
@@ -145,9 +145,9 @@ def _counts(found: Statistics) -> list[Pair]:
     return [
         ("tokens", "" if found.tokens is None else f"{found.tokens:,}"),
         ("on disk", f"{found.bytes:,} bytes" if found.bytes < 10**6 else f"{short(found.bytes)} bytes"),
-        ("a token", "" if found.bytes_per_token is None else f"{found.bytes_per_token:.2f} bytes on disk"),
+        ("per token", "" if found.bytes_per_token is None else f"{found.bytes_per_token:.2f} bytes on disk"),
         ("type", found.dtype or ""),
-        ("largest id", "" if found.max_id is None else f"{found.max_id:,}"),
+        ("largest ID", "" if found.max_id is None else f"{found.max_id:,}"),
         ("separator", separator),
         ("characters", "" if found.text is None else f"{found.text.characters:,}"),
     ]
@@ -170,12 +170,12 @@ def _ids(found: Statistics) -> list[Pair]:
         return []
     of = f" of {ids.vocab_size:,} ({ids.coverage:.1%})" if ids.vocab_size and ids.coverage is not None else ""
     about = "about " if ids.estimated else ""
-    pairs = [("different ids", f"{about}{ids.distinct:,}{of}"), ("ids met once", f"{ids.once:,}")]
+    pairs = [("different IDs", f"{about}{ids.distinct:,}{of}"), ("IDs seen once", f"{ids.once:,}")]
     return pairs + ([("beyond the vocabulary", f"{ids.beyond:,}")] if ids.beyond else [])
 
 
 def rankings_of(found: Statistics, session: Session) -> list[tuple[str, list[Line]]]:
-    """Headed lists: ids that are frequent and rare, first and last tokens, sequences that are there again."""
+    """Return lists with headings: frequent and rare IDs, first and last tokens, repeated sequences."""
     lists: list[tuple[str, list[Line]]] = []
     if found.ids is not None:
         lists.append(("most frequent tokens", _of_ids(found.ids.most_frequent, session)))
@@ -186,9 +186,7 @@ def rankings_of(found: Statistics, session: Session) -> list[tuple[str, list[Lin
         if isinstance(ends, Ends)
     ]
     if found.duplicates is not None and found.duplicates.largest:
-        lists.append(
-            (f"{row_name(session)}s that are there again", _repeated(found.duplicates, session, found.sequences))
-        )
+        lists.append((f"repeated {row_name(session)}s", _repeated(found.duplicates, session, found.sequences)))
     return lists
 
 
@@ -212,23 +210,24 @@ def _glanced(session: Session) -> Statistics | str | None:
         return str(error)
 
 
-# charts: a histogram whose bars can be chosen, a curve of points in braille, a ranking
+# charts: a histogram with a cursor, a curve of braille dots, a ranking
 
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 _LEVELS = 8
 _WIDEST = 12
-# dots of a braille cell, by column and row
+# the bit of each dot in a braille cell, by column and row
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 
 
 @dataclass(frozen=True, slots=True)
 class BarPlan:
-    """Where bars stand.
+    """The positions of bars.
 
     Attributes:
-        axis: Cells left of the first bar, for the numbers of the y axis.
-        bar, gap: Cells of a bar, and between two.
-        rows: Lines for bars.
+        axis: Cells before the first bar, for the numbers of the y axis.
+        bar: Cells of a bar.
+        gap: Cells between two bars.
+        rows: Lines of the bars.
     """
 
     axis: int
@@ -237,38 +236,40 @@ class BarPlan:
     rows: int
 
     def left(self, number: int) -> int:
-        """First column of a bar."""
+        """Return the first column of a bar."""
         return self.axis + number * (self.bar + self.gap)
 
     def at(self, column: int, count: int) -> int | None:
-        """The bar at a column."""
+        """Return the bar at a column, if any."""
         number = (column - self.axis) // (self.bar + self.gap)
         return number if column >= self.axis and number < count else None
 
 
-def plan_bars(count: int, most: int, width: int, height: int) -> BarPlan:
-    """Place bars in a width and height; two lines are for the x axis.
+def plan_bars(count: int, largest: int, width: int, height: int) -> BarPlan:
+    """Place bars in a width and a height, of which two lines are for the x axis.
 
     Args:
-        count: Bars, at least one.
-        most: The largest count, for the numbers beside them.
+        count: Number of bars, at least one.
+        largest: The largest count, for the numbers of the y axis.
+        width: Cells.
+        height: Lines.
     """
-    axis = len(short(most)) + 2
+    axis = len(short(largest)) + 2
     each = max(1, (width - axis) // max(1, count))
     gap = 1 if each >= 3 else 0
     return BarPlan(axis, min(_WIDEST, each - gap), gap, max(1, height - 2))
 
 
-def bar_cells(count: int, most: int, rows: int) -> str:
-    """A bar from top to bottom, a character a row; what is not nothing is seen."""
-    eighths = round(count * rows * _LEVELS / most) if most else 0
+def bar_cells(count: int, largest: int, rows: int) -> str:
+    """Return a bar from top to bottom, one character per row; a count above 0 is always visible."""
+    eighths = round(count * rows * _LEVELS / largest) if largest else 0
     eighths = max(1, eighths) if count else 0
     cells = [EIGHTHS[max(0, min(_LEVELS, eighths - row * _LEVELS))] for row in range(rows)]
     return "".join(reversed(cells))
 
 
 def edge_labels(plan: BarPlan, edges: Sequence[int], width: int) -> str:
-    """The edges of bins beneath their left borders, as many as have room."""
+    """Return the line with the edges of bins below their left borders, as many as fit."""
     line, end = [" "] * width, 0
     for number, edge in enumerate(edges):
         text, left = short(edge), plan.left(number) - (plan.gap if number else 0)
@@ -280,11 +281,12 @@ def edge_labels(plan: BarPlan, edges: Sequence[int], width: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Points on axes of logarithms: lines of braille, and where powers of ten are.
+    """Points on logarithmic axes, as lines of braille characters.
 
     Attributes:
-        lines: From top to bottom.
-        rows: Line of each power of ten of y. columns: Column of each of x.
+        lines: The lines from top to bottom.
+        rows: Line of each power of ten on the y axis.
+        columns: Column of each power of ten on the x axis.
     """
 
     lines: list[str]
@@ -293,7 +295,7 @@ class Scatter:
 
 
 def scatter(xs: Sequence[int], ys: Sequence[int], width: int, height: int) -> Scatter:
-    """Points of positive x and y, from 1 to the largest of each, in so many cells."""
+    """Plot points with positive x and y on axes from 1 to the largest value, in `width` by `height` cells."""
     right, top = math.log10(max(10, *xs, 10)), math.log10(max(10, *ys, 10))
     cells = [[0] * width for _ in range(height)]
     for x, y in zip(xs, ys, strict=True):
@@ -309,13 +311,13 @@ def scatter(xs: Sequence[int], ys: Sequence[int], width: int, height: int) -> Sc
 
 
 def power_text(power: int) -> str:
-    """10^power in short: 1, 10, 100, 1k, 10k ... 1M."""
+    """Return 10^power in short: 1, 10, 100, 1k, 10k, 100k, 1M."""
     name, digits = ("", "k", "M", "G", "T", "P", "E")[power // 3], "1" + "0" * (power % 3)
     return digits + name
 
 
 class Bars(Widget, can_focus=True):
-    """Bars of a histogram, in any size."""
+    """A histogram with a cursor."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"bars--{part}" for part in ("bar", "cursor", "cursor-blurred", "axis", "caption", "none")
@@ -329,7 +331,7 @@ class Bars(Widget, can_focus=True):
     ]
 
     class Chosen(Message):
-        """Somebody wants the rows of a bar: `low <= length < high`."""
+        """The user wants the rows of a bar: `low <= length < high`."""
 
         def __init__(self, low: int, high: int) -> None:
             super().__init__()
@@ -342,7 +344,7 @@ class Bars(Widget, can_focus=True):
         self.cursor = 0
 
     def show(self, lengths: Lengths | None, nothing: str = "", row_name: str = "sequence") -> None:
-        """Show lengths of rows, or say why there are none."""
+        """Show the lengths of rows, or the text `nothing` if there are none."""
         known = lengths is not None and self.lengths is not None and self.lengths.histogram == lengths.histogram
         self.lengths, self.nothing, self.row_name = lengths, nothing, row_name
         if lengths is not None and not known:
@@ -354,12 +356,12 @@ class Bars(Widget, can_focus=True):
 
     @property
     def count(self) -> int:
-        """Bars there are."""
+        """Return the number of bars."""
         return len(self.lengths.histogram.counts) if self.lengths else 0
 
     @property
     def plan(self) -> BarPlan:
-        """Where they stand now; the last line is the caption's."""
+        """Return the positions of the bars; the last line is for the caption."""
         most = max(self.lengths.histogram.counts) if self.lengths else 0
         return plan_bars(self.count, most, self.size.width, self.size.height - 1)
 
@@ -437,7 +439,7 @@ _AXIS = 6
 
 
 class Curve(Widget):
-    """Points of the curve; a straight line is what natural text has."""
+    """The plot of frequency over rank, which is a straight line for natural text."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"curve--{part}" for part in ("point", "axis", "none")}
 
@@ -448,9 +450,9 @@ class Curve(Widget):
         self._drawn: Scatter | None = None
 
     def show(self, frequencies: Frequencies | None, nothing: str = "") -> None:
-        """Show the curve, or say why there is none."""
+        """Show the curve, or the text `nothing` if there is none."""
         self._frequencies, self._nothing = frequencies, nothing
-        self.border_title = "how often ids occur, by rank"
+        self.border_title = "frequency of IDs by rank"
         self._draw()
 
     def on_resize(self) -> None:
@@ -496,7 +498,7 @@ _BAR = 8
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of a ranking: an id or a sequence, how often, its share of all, what it stands for."""
+    """A line of a ranking: an ID or a sequence, its count, its share of all, its text."""
 
     name: str
     count: int
@@ -505,12 +507,12 @@ class Line:
 
 
 class Ranking(Static):
-    """Lines of name, count, share and text."""
+    """A list of lines with name, count, share and text."""
 
     def __init__(self, title: str, lines: Sequence[Line]) -> None:
         name = max((len(line.name) for line in lines), default=0)
         most = max((line.share for line in lines), default=0) or 1
-        alike = len({line.count for line in lines}) == 1 < len(lines)  # then bars say nothing
+        alike = len({line.count for line in lines}) == 1 < len(lines)  # then bars are left out
         rows = []
         for line in lines:
             cells = [
@@ -531,14 +533,14 @@ def _percent(share: float) -> str:
 # the tab
 
 WIDE = 110
-"""Columns from which the charts stand side by side."""
+"""Width in columns from which the charts are side by side."""
 
 
 class StatisticsTab(Working):
-    """Facts, charts, rankings; scrolls where they do not fit.
+    """Facts, charts and rankings.
 
     Attributes:
-        failure: Why nothing could be counted; "" when nothing went wrong.
+        failure: The error of the count; "" without one.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -578,9 +580,9 @@ class StatisticsTab(Working):
             self._start()
 
     def enter(self) -> None:
-        self.query_one(Bars).focus(scroll_visible=False)  # what stands above it is seen first
+        self.query_one(Bars).focus(scroll_visible=False)  # so that the facts above it stay visible
 
-    # showing
+    # the figures
 
     def show_figures(self) -> None:
         found, session = self.found, self.session
@@ -590,15 +592,15 @@ class StatisticsTab(Working):
         lengths = None if found is None else found.lengths
         self.query_one(Bars).show(lengths, counting, row_name(session))
         ids = None if found is None else found.ids
-        told = "text has no ids without --tokenizer" if found is not None and found.text else counting
-        self.query_one(Curve).show(None if ids is None else ids.frequencies, told)
+        reason = "IDs of text need --tokenizer" if found is not None and found.text else counting
+        self.query_one(Curve).show(None if ids is None else ids.frequencies, reason)
         pairs = [] if found is None else pairs_of(found, session)
         self._fill("#pairs", pairs, lambda name, text: Static(Content.assemble((f"{name}  ", "$foreground 55%"), text)))
         lists = [] if found is None else rankings_of(found, session)
         self._fill("#rankings", lists, Ranking)
 
     def _fill(self, place: str, content: Sequence[tuple[Any, Any]], make: Callable[[Any, Any], Static]) -> None:
-        """Put a widget for each pair into a grid, unless these are there."""
+        """Replace the widgets of a grid by one per pair, if the pairs changed."""
         grid = self.query_one(place)
         if self._filled.get(place, []) == content:
             return
@@ -614,11 +616,11 @@ class StatisticsTab(Working):
     def _chosen(self, message: Bars.Chosen) -> None:
         self.host.filter(f"{message.low}<=len<{message.high}")
 
-    # counting
+    # the count
 
     @property
     def found(self) -> Statistics | None:
-        """What is known: of the whole pass, or of the index."""
+        """Return the statistics of the pass, or of the index."""
         return self.session.statistics or self._glance
 
     def _glanced(self, found: Statistics | str | None) -> None:
@@ -630,7 +632,7 @@ class StatisticsTab(Working):
         self._start()
 
     def _start(self) -> None:
-        """Begin the pass, if nothing speaks against it."""
+        """Start the pass if it is short, not done and not stopped."""
         session = self.session
         done = session.statistics is not None or self.job is not None or self._called_off or self.failure
         if not done and is_settled(session) and starts_alone(session):
@@ -645,7 +647,7 @@ class StatisticsTab(Working):
         self.show_figures()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """What is counted need not be counted."""
+        """Return whether an action applies; a finished count is not repeated."""
         done = hasattr(self, "session") and (self.session.statistics is not None or self.job is not None)
         return not done if action == "all" else super().check_action(action, parameters)
 
@@ -659,13 +661,13 @@ class StatisticsTab(Working):
         super().action_stop()
 
     def say(self) -> None:
-        """How far the pass is."""
-        told, place = self._told(), self.query_one("#counting", Static)
-        place.update(told)
-        place.display = bool(told)
+        """Show the progress of the pass."""
+        words, place = self._progress_words(), self.query_one("#counting", Static)
+        place.update(words)
+        place.display = bool(words)
         self.refresh_bindings()
 
-    def _told(self) -> str:
+    def _progress_words(self) -> str:
         if self.job is not None:
             return self.doing("counting")
         if self.failure:
@@ -673,6 +675,6 @@ class StatisticsTab(Working):
         if self.session.statistics is not None:
             return ""
         if not is_settled(self.session):
-            return "◌ waits for the tokenizer"
-        known = "known from the index" if self._glance else "nothing is counted yet"
+            return "◌ waiting for the tokenizer"
+        known = "known from the index" if self._glance else "not counted yet"
         return f"{known}; c counts every token" + (" (stopped)" if self._called_off else "")

@@ -1,11 +1,12 @@
-"""`tokfmt browse --web`: a page for each visitor who knows the address, and a browser's process behind it.
+"""Serve `tokfmt browse --web`: one page per visitor who knows the address, with one process per page.
 
-Through textual-serve; with its terminal and its font nothing is sent but the files beside this one.
+The pages use textual-serve. The server sends only its terminal, its font and the files in this directory.
 
-A dataset may be private, and any page of the web can send requests to this machine.
+A dataset may be private, and any web page can send requests to this machine. Three checks protect it:
 
-The secret in the address keeps everybody out who was not given it. A name that an attacker lets point here (DNS
-rebinding) is not among the Hosts; a websocket that a foreign page opens has a foreign Origin.
+- The address holds a secret, without which a request gets no page.
+- The Host header must name this server, against DNS rebinding: a name of an attacker that points to this machine.
+- The Origin header of a websocket must be that of a page of this server.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ from tokfmt.core.errors import ConversionError
 from tokfmt.tui.signals import LIFELINE
 
 LEAVE = 1.5
-"""Seconds to quit when asked to, then seconds after SIGTERM; what is left gets SIGKILL."""
+"""Seconds for a process to quit on request, and again after SIGTERM; then it gets SIGKILL."""
 
 
 class Child(AppService):
-    """One running browser.
+    """The process of one page.
 
     Args:
-        words: The command.
-        channel: Of textual-serve: where to write, how to close, its downloads.
+        words: The command line.
+        channel: Arguments of textual-serve: how to write, how to close, downloads.
     """
 
     def __init__(self, words: Sequence[str], **channel: Any) -> None:
@@ -76,10 +77,10 @@ class Child(AppService):
 
     async def run(self) -> None:
         await super().run()
-        await self.remote_close()  # a process that fell over has not said goodbye
+        await self.remote_close()  # a process that failed did not close the page
 
     async def stop(self) -> None:
-        """End the process, and everything it has started. Returns when nothing is left; may be called again."""
+        """End the process and its children. Return when all have ended; further calls do nothing."""
         self._ending = True
         self._end = self._end or asyncio.create_task(self._stopped())
         await asyncio.shield(self._end)
@@ -96,7 +97,7 @@ class Child(AppService):
         if not await _ended(process):
             self._signal(process, signal.SIGTERM)
             await _ended(process)
-        self._signal(process, signal.SIGKILL)  # the group: what is left of it
+        self._signal(process, signal.SIGKILL)  # the rest of the process group
         await process.wait()
         os.close(self._line)
         if self._task is not None:
@@ -109,7 +110,7 @@ class Child(AppService):
 
 
 async def _ended(process: Process) -> bool:
-    """Wait for the process, for a while."""
+    """Wait for the process for `LEAVE` seconds; return whether it ended."""
     try:
         await asyncio.wait_for(process.wait(), LEAVE)
     except TimeoutError:
@@ -128,30 +129,41 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def names_here() -> frozenset[str]:
-    """The names of this machine, short and in full. May ask a name server."""
+    """Return the names of this machine, short and full. May ask a name server."""
     return frozenset({socket.gethostname().lower(), socket.getfqdn().lower()})
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine can reach a server bound to this host."""
+    """Return whether only this machine can reach a server bound to this host."""
     address = _address(host)
     return host == "localhost" or (address is not None and address.is_loopback)
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Of a server bound to `host`; `names` of this machine are its own as well, where others can reach it."""
+    """The checks of requests to a server.
+
+    Attributes:
+        host: The host that the server is bound to.
+        secret: The secret in the address.
+        names: Names of this machine, if other machines can reach the server.
+    """
 
     host: str
     secret: str = field(default_factory=lambda: secrets.token_urlsafe(16))
     names: frozenset[str] = frozenset()
 
     def knows(self, secret: str) -> bool:
-        """Whether the address was the right one."""
+        """Return whether the secret of an address is right."""
         return secrets.compare_digest(secret.encode("utf-8", "replace"), self.secret.encode())
 
     def is_ours(self, host: str, reached: str = "") -> bool:
-        """Whether a Host header names this server; `reached` is the address that a request came to."""
+        """Return whether a Host header names this server.
+
+        Args:
+            host: The header.
+            reached: The address of this machine that received the request.
+        """
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
@@ -164,7 +176,7 @@ class Guard:
         return name in self.names if address is None else address == _address(reached.partition("%")[0])
 
     def is_own_page(self, origin: str | None, host: str) -> bool:
-        """Whether the Origin header of a websocket is that of a page from this Host. Every web browser sends one."""
+        """Return whether the Origin header of a websocket, which every web browser sends, names a page of this Host."""
         try:
             return origin is not None and urlsplit(origin).netloc == host != ""
         except ValueError:
@@ -172,15 +184,15 @@ class Guard:
 
 
 MOST = 16
-"""Pages open at once: each is a process."""
+"""Limit of open pages, each of which is a process."""
 
 STRANGERS = 32
-"""Connections held of those who have not shown that they know the secret."""
+"""Limit of connections without a request that has the secret."""
 
-_PAUSE = 0.2  # seconds between two looks at these
+_PAUSE = 0.2  # seconds between two checks of these connections
 
 GRACE = 2.0
-"""Seconds for what is still being sent when the server ends."""
+"""Seconds for unfinished responses when the server ends."""
 
 _FILES = {
     "": ("page.html", "text/html"),
@@ -199,11 +211,12 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class PageServer(Server):
-    """Serves the pages of one command.
+    """Serve the pages of one command.
 
     Args:
-        words: The command that draws in place of a terminal.
-        host, port: Where to listen; port 0 is any that is free.
+        words: The command line that draws a page.
+        host: Host to listen at.
+        port: Port to listen at; 0 for any free port.
     """
 
     def __init__(self, words: Sequence[str], host: str, port: int) -> None:
@@ -212,7 +225,7 @@ class PageServer(Server):
         self.guard = Guard(host, names=frozenset() if is_local(host) else names_here())
         self.children: set[Child] = set()
         self.closing = False
-        self._known: set[object] = set()  # connections over which the secret has come
+        self._known: set[object] = set()  # connections that sent the secret
 
     async def _make_app(self) -> web.Application:
         app = web.Application(middlewares=[self._guarded])
@@ -222,7 +235,7 @@ class PageServer(Server):
                 web.get(home + "/{name:|page.js|page.css}", self.handle_file),
                 web.get(home + "/ws", self.handle_websocket),
                 web.static(f"/{self.guard.secret}/static", self.statics_path),
-                web.get("/download/{key}", self.handle_download),  # the key is as good as the secret
+                web.get("/download/{key}", self.handle_download),  # the key is a secret itself
             ]
         )
         return app
@@ -231,7 +244,7 @@ class PageServer(Server):
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         socket = request.transport.get_extra_info("sockname") if request.transport is not None else None
         if not self.guard.is_ours(request.host, str(socket[0]) if socket else ""):
-            raise web.HTTPForbidden(text="this address is not of this server\n")
+            raise web.HTTPForbidden(text="this server has another address\n")
         if "secret" in request.match_info and not self.guard.knows(request.match_info["secret"]):
             raise web.HTTPNotFound
         if request.protocol is not None:
@@ -247,12 +260,12 @@ class PageServer(Server):
         return response
 
     async def handle_file(self, request: web.Request) -> web.Response:
-        """The page, or what belongs to it."""
+        """Return the page, its script or its style."""
         name, kind = _FILES[request.match_info["name"]]
         return web.Response(text=files(__package__).joinpath(name).read_text("utf-8"), content_type=kind)
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
-        """Run a browser for as long as a page is open."""
+        """Run a process while its page is open."""
         if not self.guard.is_own_page(request.headers.get("Origin"), request.host):
             raise web.HTTPForbidden(text="only pages of this server may connect\n")
         if self.closing or len(self.children) >= MOST:
@@ -276,18 +289,18 @@ class PageServer(Server):
         return socket
 
     async def end(self) -> None:
-        """End every process there is, and let no more begin."""
+        """End all processes, and start no more."""
         self.closing = True
         await asyncio.gather(*(child.stop() for child in self.children))
 
     async def run(self, announce: Callable[[str], object]) -> None:
-        """Serve until a signal comes.
+        """Serve until a signal arrives.
 
         Args:
-            announce: Told the address when it can be visited.
+            announce: Called with the address when the server is ready.
 
         Raises:
-            ConversionError: The port is taken, or the host is none.
+            ConversionError: The port is in use, or the host is invalid.
         """
         stop = asyncio.Event()
         for number in _SIGNALS:
@@ -295,7 +308,7 @@ class PageServer(Server):
         runner = web.AppRunner(await self._make_app(), handle_signals=False, access_log=None, shutdown_timeout=GRACE)
         await runner.setup()
         logging.getLogger("aiohttp.server").addHandler(logging.NullHandler())
-        logging.getLogger("aiohttp.server").propagate = False  # else whoever sends nonsense fills the terminal
+        logging.getLogger("aiohttp.server").propagate = False  # else invalid requests fill the terminal
         keeper = asyncio.create_task(self._keep_few(runner))
         try:
             await web.TCPSite(runner, self.host, self.port).start()
@@ -309,13 +322,13 @@ class PageServer(Server):
             await runner.cleanup()
 
     async def _keep_few(self, runner: web.AppRunner) -> None:
-        """Close connections over which no secret has come: the oldest, where there are many."""
+        """Close the oldest connections without the secret if there are more than `STRANGERS`."""
         while True:
             await asyncio.sleep(_PAUSE)
             held = runner.server.connections if runner.server else []
             self._known.intersection_update(held)
-            unrelated_files = [one for one in held if one not in self._known]
-            for one in unrelated_files[: max(0, len(unrelated_files) - STRANGERS)]:
+            unknown = [one for one in held if one not in self._known]
+            for one in unknown[: max(0, len(unknown) - STRANGERS)]:
                 one.force_close()
                 if one.transport is not None:
                     one.transport.close()
@@ -323,7 +336,7 @@ class PageServer(Server):
     def _url(self, port: int) -> str:
         from socket import gethostname
 
-        name = self.host if self.host not in ("0.0.0.0", "::", "") else gethostname()  # noqa: S104 - as it was given
+        name = self.host if self.host not in ("0.0.0.0", "::", "") else gethostname()  # noqa: S104 - only compared
         return f"http://{f'[{name}]' if ':' in name else name}:{port}/{self.guard.secret}/"
 
 
@@ -334,10 +347,10 @@ def _size(request: web.Request, name: str, default: int) -> int:
 
 def _refused(host: str, port: int, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return f"{host}:{port}: the port is taken. --port N takes another, --port 0 any that is free"
-    return f"{host}:{port}: cannot listen there ({error.strerror or error})"
+        return f"{host}:{port}: the port is in use. Choose another with --port N, or any free one with --port 0"
+    return f"{host}:{port}: cannot listen at this address ({error.strerror or error})"
 
 
 def serve(words: Sequence[str], host: str, port: int, announce: Callable[[str], object]) -> None:
-    """Serve a command until SIGINT, SIGTERM or SIGHUP; its processes end with it."""
+    """Serve a command until SIGINT, SIGTERM or SIGHUP; its processes end with the server."""
     asyncio.run(PageServer(words, host, port).run(announce))

@@ -1,4 +1,4 @@
-// Tells the terminal where its websocket is, and lets it begin when its font is there: it measures letters once.
+// Give the terminal the address of its websocket, and start it when its font is loaded, as it measures letters only once.
 const place = new URL("ws", window.location.href);
 place.protocol = place.protocol === "https:" ? "wss:" : "ws:";
 document.getElementById("terminal").dataset.sessionWebsocketUrl = place.href;
@@ -9,7 +9,7 @@ window.onload = (event) => {
   Promise.allSettled(faces.map((face) => document.fonts.load(face))).then(() => begin(event));
 };
 
-// The keys go to the terminal from the start, and again after the page was left and come back to.
+// Focus the terminal at the start, and whenever the page gets the focus again.
 const listen = () => document.querySelector("#terminal textarea")?.focus();
 new MutationObserver(listen).observe(document.body, { attributeFilter: ["class"] });
 window.addEventListener("focus", listen);

@@ -1,1 +1,1 @@
-"""What the screens are made of."""
+"""Widgets that several tabs use."""

@@ -1,4 +1,4 @@
-"""What frames the tabs: the first line, the last line with its keys, lines of coloured words, a border to drag."""
+"""The frame around the tabs: the first line, the line of keys, lines of colored words, a border to drag."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def summary(session: Session, loading: Loading | None, datasets: int) -> tuple[str, str]:
-    """The dataset in a line, and what is being loaded; "" for nothing."""
+    """Return the dataset in a line, and the loading stage in words ("" for none)."""
     view, more = session.view, f" (1 of {datasets}, d)" if datasets > 1 else ""
     named = f"{printable(session.path.name)}{more} · {session.format_name or 'unknown format'}"
     if session.refused is not None:
@@ -47,11 +47,11 @@ def _loading(session: Session, loading: Loading | None) -> str:
         return f"◌ {name} {share:.1%} · esc stops" if share is not None else f"◌ {name}"
     if session.opened.pending:
         return f"v finds the {session.opened.pending}" if session.opened.pending == "documents" else ""
-    return "✗ i tells what failed" if session.failure else ""
+    return "✗ i shows the error" if session.failure else ""
 
 
 class Link(Static):
-    """Words; a click on them does an action."""
+    """Words that run an action when they are clicked."""
 
     def __init__(self, words: str, action: str, *, id: str, classes: str = "", markup: bool = False) -> None:  # noqa: A002 - Textual's word
         super().__init__(words, id=id, classes=classes, markup=markup)
@@ -63,17 +63,17 @@ class Link(Static):
 
 
 class TopBar(Horizontal):
-    """Says where one is.
+    """The first line: tabs, filter, splits, dataset, loading.
 
     Args:
-        tabs: Name, title and key of each.
+        tabs: Name, title and key of each tab.
     """
 
     def __init__(self, tabs: Sequence[tuple[str, str, str]]) -> None:
         super().__init__(id="topbar")
         self._tabs = tabs
         self._splits: tuple[Sequence[str], str] = ((), "")
-        self._told: dict[str, str | Content] = {}
+        self._labels: dict[str, str | Content] = {}
 
     def compose(self) -> ComposeResult:
         for name, title, key in self._tabs:
@@ -85,52 +85,52 @@ class TopBar(Horizontal):
         yield Static("", id="loading", markup=False)
 
     def choose(self, name: str) -> None:
-        """Mark a tab as the one that is shown."""
+        """Mark a tab as the current one."""
         for label in self.query(".tab"):
             label.set_class(label.id == f"label-{name}", "current")
 
-    def _tell(self, label: str, words: str | Content) -> None:
-        """Words in a label that is not there for none."""
+    def _set_label(self, label: str, words: str | Content) -> None:
+        """Set the words of a label, which is hidden for ""."""
         place = self.query_one(label, Static)
-        if words != self._told.get(label):  # else the whole screen would be laid out anew
-            self._told[label] = words
+        if words != self._labels.get(label):  # an update lays out the whole screen
+            self._labels[label] = words
             place.update(words)
             place.display = bool(words)
 
     def say_filter(self, words: str) -> None:
-        """What the list is filtered by; "" for nothing."""
-        self._tell("#filtered", words)
+        """Show the filter of the list; "" for none."""
+        self._set_label("#filtered", words)
 
     def say_splits(self, names: Sequence[str], shown: str) -> None:
-        """All splits, and the one that is shown; there is nothing to say of one alone."""
+        """Show the names of all splits, if there are several, and mark the current one."""
         self._splits = names, shown
-        self._tell("#split", _splits(names, shown, self.app.size.width // 6) if len(names) > 1 else "")
+        self._set_label("#split", _splits(names, shown, self.app.size.width // 6) if len(names) > 1 else "")
 
     def on_resize(self) -> None:
         self.say_splits(*self._splits)
 
     def say(self, dataset: str, loading: str) -> None:
-        """What is open, and what is being loaded."""
-        self._tell("#dataset", dataset)
-        self._tell("#loading", loading)
+        """Show the dataset and the loading stage."""
+        self._set_label("#dataset", dataset)
+        self._set_label("#loading", loading)
 
 
 def _splits(names: Sequence[str], shown: str, room: int) -> Content:
-    """All names where there is room for them, else the one that is shown and how many there are."""
-    told = {name: printable(name) for name in names}
-    if sum(len(name) + 1 for name in told.values()) > room:
-        parts = [Content.styled(told[shown], "bold"), Content(f"{names.index(shown) + 1}/{len(names)}")]
+    """Return all names if they fit, else the current one with its number and the number of splits."""
+    labels = {name: printable(name) for name in names}
+    if sum(len(name) + 1 for name in labels.values()) > room:
+        parts = [Content.styled(labels[shown], "bold"), Content(f"{names.index(shown) + 1}/{len(names)}")]
     else:
-        parts = [Content.styled(told[name], "bold reverse" if name == shown else "$text-muted") for name in names]
+        parts = [Content.styled(labels[name], "bold reverse" if name == shown else "$text-muted") for name in names]
     return Content(" ").join([Content.styled("V", "$text-muted"), *parts])
 
 
-_KEPT = frozenset({"split", "help", "quit"})  # there on any screen
-_NARROW = 60  # cells under which there is no room for the palette
+_KEPT = frozenset({"split", "help", "quit"})  # shown on any screen
+_NARROW = 60  # least width in cells for the key of the palette
 
 
 class KeyBar(Widget):
-    """Shows the bindings that are active and meant to be shown, as many as fit; a click presses the key."""
+    """The line of active keys, as many as fit; a click presses the key."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {"keys--key", "keys--description"}
@@ -193,7 +193,7 @@ class KeyBar(Widget):
 
 
 def _once(active: list[ActiveBinding]) -> list[Binding]:
-    """The first of the keys of each action."""
+    """Return the first key of each action."""
     return list({one.binding.action: one.binding for one in reversed(active)}.values())[::-1]
 
 
@@ -202,10 +202,11 @@ _QUIET = "$foreground 65%"
 
 
 class FindBar(Static):
-    """The line beneath list and reader while there is a search: what for, how far, how many hits.
+    """The line below the list and the reader during a search: its words, progress and number of hits.
 
     Attributes:
-        number: Of the hit that was gone to last, from 0. wrapped: Going there went around an end.
+        number: Number of the hit under the cursor, from 0; -1 for none.
+        wrapped: The move to this hit went around an end.
     """
 
     def __init__(self) -> None:
@@ -215,7 +216,7 @@ class FindBar(Static):
         self.display = False
 
     def say(self, search: SearchJob | None) -> None:
-        """Tell of a search; nothing when there is none."""
+        """Show a search; hide the line for None."""
         if search is not self._search:
             self.number, self.wrapped = -1, False
         self._search, self.display = search, search is not None
@@ -261,7 +262,7 @@ def _keys(search: SearchJob) -> str:
 
 
 def filter_words(filtered: SearchJob) -> str:
-    """A filter in the first line."""
+    """Return the words about a filter in the first line."""
     results = filtered.results
     more = "…" if filtered.running else ""
     rows = filtered.results.rows_held
@@ -281,21 +282,21 @@ _KINDS = {
 
 
 class StatusLine(Static):
-    """Words, each of a kind: "plain", "good", "bad", "busy", "dim"."""
+    """A line of words, each of a kind: "plain", "good", "bad", "busy", "dim"."""
 
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id)
         self._parts: Sequence[tuple[str, str]] = ()
 
     def say(self, parts: Sequence[tuple[str, str]]) -> None:
-        """Words and their kinds."""
+        """Show words with their kinds."""
         if parts != self._parts:
             self._parts = parts
             self.refresh()
 
     @property
     def words(self) -> str:
-        """As they are read."""
+        """Return the text of the line."""
         return _GAP.join(text for text, _ in self._parts)
 
     def render(self) -> Content:
@@ -305,12 +306,12 @@ class StatusLine(Static):
 
 
 class Divider(Widget):
-    """Posts where it is dragged to."""
+    """A border that posts the column it is dragged to."""
 
     BLANK = True
 
     class Dragged(Message):
-        """To this column of the screen."""
+        """The border was dragged to a column of the screen."""
 
         def __init__(self, column: int) -> None:
             super().__init__()
@@ -334,18 +335,18 @@ class Divider(Widget):
 
 _WAYS = (
     ("2", "Index: the parts and bytes of its files"),
-    ("3", "Findings: everything that is wrong, as far as it can be told"),
+    ("3", "Findings: all problems that a check finds"),
 )
 
 
 class Refusal(Static, can_focus=True):
-    """Takes the focus, so that keys work as they do beside a list."""
+    """The error in place of a dataset. It takes the focus, so that keys work."""
 
     def __init__(self) -> None:
         super().__init__(id="refusal", markup=False)
 
     def say(self, session: Session, datasets: int) -> None:
-        """Why a session shows nothing."""
+        """Show the error of a session, and the keys that help."""
         error = session.refused
         known = isinstance(error, TokfmtError)
         why = " ".join(str(error).split()) if known else session.failure

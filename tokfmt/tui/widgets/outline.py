@@ -1,7 +1,8 @@
-"""The parts of a dataset's files as lines: sections, and beneath those that are open their fields.
+"""The parts of a dataset's files as lines: sections, and the fields of open sections below them.
 
-Any number of fields: a line is found by its number, fields are decoded in blocks when they are looked at. As in
-`rows`, `peek` answers at once and `load` reads, on a worker.
+The number of fields is unbounded: lines are addressed by number, and fields are decoded in blocks when they are shown.
+    As
+in `rows`, `peek` returns cached fields, and `load` reads in a worker.
 """
 
 from __future__ import annotations
@@ -29,24 +30,24 @@ BLOCK = 64
 """Fields decoded at once."""
 
 SHORT = 64
-"""Fields up to which a section of a small dataset is open from the beginning."""
+"""Limit of fields of a section that is open at first, in a small dataset."""
 
 _BLOCKS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line: a section, or a field of it (`field` is its number there, None for the section itself)."""
+    """A line: a section (`field` is None), or one of its fields by number."""
 
     section: int
     field: int | None = None
 
 
 class Outline:
-    """Lines of sections and fields. Only the thread of the screen opens and closes; workers only load.
+    """The lines of sections and fields. Only the thread of the screen opens and closes sections; workers load fields.
 
     Args:
-        sections: In the order of the files.
+        sections: The sections in the order of the files.
     """
 
     def __init__(self, sections: Sequence[Section]) -> None:
@@ -65,26 +66,26 @@ class Outline:
 
     @property
     def count(self) -> int:
-        """Lines there are."""
+        """Return the number of lines."""
         return int(self._lines[-1])
 
     def row(self, line: int) -> Row:
-        """What a line shows."""
+        """Return the section or field of a line."""
         section = int(np.searchsorted(self._lines, line, side="right")) - 1
         within = line - int(self._lines[section])
         return Row(section, within - 1 if within else None)
 
     def line(self, row: Row) -> int:
-        """The line that shows something; that of its section if that is closed."""
+        """Return the line of a section or field; for a field of a closed section, that of the section."""
         shown = 0 if row.field is None or row.section not in self._open else row.field + 1
         return int(self._lines[row.section]) + shown
 
     def is_open(self, section: int) -> bool:
-        """Its fields are shown."""
+        """Return whether a section is open."""
         return section in self._open
 
     def open(self, section: int, count: int) -> None:
-        """Show the fields of a section, so many."""
+        """Show the `count` fields of a section."""
         self.counts[section] = count
         self._open.add(section)
         self._settle()
@@ -95,7 +96,7 @@ class Outline:
         self._settle()
 
     def peek(self, row: Row) -> Field | None:
-        """A field, if it was loaded."""
+        """Return a field if it is loaded."""
         if row.field is None:
             return None
         block = self._blocks.get((row.section, row.field // BLOCK))
@@ -119,9 +120,9 @@ class Outline:
 
 
 def first_open(sections: Sequence[Section], *, small: bool) -> dict[int, int]:
-    """Which sections are open from the beginning, and how many fields they have. Reads.
+    """Return the sections that are open at first, with their number of fields. Reads.
 
-    The first; of a small dataset all that are short, as far as a few screens go.
+    These are the first section, and in a small dataset the short ones, up to about 256 fields.
     """
     found: dict[int, int] = {}
     for number, section in enumerate(sections):
@@ -134,7 +135,7 @@ def first_open(sections: Sequence[Section], *, small: bool) -> dict[int, int]:
 
 
 def sequence_of(session: Session, section: Section, field: Field) -> Where | None:
-    """The row and token that a field is about. Reads. None when it is about none."""
+    """Return the row and the token that a field is about, if any. Reads."""
     path = field.path or section.path
     target = field.target or (None if field.offset is None else Pointer(path, field.offset))
     return None if target is None else row_at(session, target)
@@ -147,11 +148,13 @@ _NAME, _VALUE, _NARROW = 26, 34, 64
 
 @dataclass(slots=True)
 class Widths:
-    """Cells of columns; they grow with what is seen, and do not shrink, so that scrolling does not make them jump.
+    """The widths of columns in cells. They grow with the shown fields and never shrink, so that columns stay in place.
 
     Attributes:
-        offset, length: Of all sections.
-        names, values: Of each.
+        offset: Width of byte offsets, in all sections.
+        length: Width of lengths, in all sections.
+        names: Width of names by section.
+        values: Width of values by section.
     """
 
     offset: int = 6
@@ -160,7 +163,7 @@ class Widths:
     values: dict[int, int] = dataclass_field(default_factory=dict)
 
     def take(self, section: int, field: Field) -> None:
-        """Make room for a field."""
+        """Widen the columns for a field."""
         self.offset = max(self.offset, len(_number(field.offset)))
         self.length = max(self.length, len(_number(field.length or None)))
         self.names[section] = min(_NAME, max(self.names.get(section, 0), cell_len(field.name)))
@@ -173,14 +176,14 @@ def _number(number: int | None) -> str:
 
 
 def fitted(text: str, cells: int) -> str:
-    """A text in so many cells; what is cut off is told by an ellipsis."""
+    """Return a text in exactly `cells` cells; an ellipsis marks a cut."""
     if cell_len(text) <= cells or not cells:
         return set_cell_size(text, cells)
     return f"{set_cell_size(text, cells - 1)}…"
 
 
 class Parts(RowView):
-    """Lines of an outline."""
+    """The widget of the lines of an outline."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"parts--{part}" for part in _PARTS}
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -190,17 +193,17 @@ class Parts(RowView):
     ]
 
     class Moved(Message):
-        """The cursor is on another line, or what it is on was loaded."""
+        """The cursor is on another line, or its line was loaded."""
 
     class Opening(Message):
-        """Somebody wants to see the fields of a section."""
+        """The user opens a section."""
 
         def __init__(self, section: int) -> None:
             super().__init__()
             self.section = section
 
     class Followed(Message):
-        """Somebody wants to go where a field leads."""
+        """The user follows a field to its sequence."""
 
         def __init__(self, section: Section, field: Field) -> None:
             super().__init__()
@@ -218,17 +221,17 @@ class Parts(RowView):
 
     @property
     def row(self) -> Row | None:
-        """What the cursor is on; None of nothing."""
+        """Return the section or field under the cursor; None without lines."""
         return self.outline.row(self.cursor) if self.count else None
 
     @property
     def section(self) -> Section | None:
-        """The section that the cursor is in."""
+        """Return the section of the cursor."""
         return None if self.row is None else self.outline.sections[self.row.section]
 
     @property
     def field(self) -> Field | None:
-        """The field under the cursor, if it is one and at hand."""
+        """Return the field under the cursor, if it is a loaded field."""
         return None if self.row is None else self.outline.peek(self.row)
 
     def show(self, outline: Outline) -> None:
@@ -240,7 +243,7 @@ class Parts(RowView):
         self.moved()
 
     def changed(self, row: Row | None) -> None:
-        """Sections were opened or closed: the cursor goes to a line, or stays where it was."""
+        """Redraw after sections were opened or closed; the cursor goes to `row`, or stays."""
         self.point_at(self.cursor if row is None else self.outline.line(row))
         self.moved()
 
@@ -272,16 +275,16 @@ class Parts(RowView):
         return self._section_line(row, line) if row.field is None else self._field_line(row, line)
 
     def _section_line(self, row: Row, line: int) -> list[Segment]:
-        """A section: its title, how many fields it has, its file."""
+        """Return the line of a section: its title and its number of fields."""
         outline, section = self.outline, self.outline.sections[row.section]
         count = outline.counts.get(row.section)
         mark = "▾" if outline.is_open(row.section) else "◌" if row.section in self.opening else "▸"
-        told = "reading …" if mark == "◌" else "" if count is None else counted(count, "field")
-        cells = [(f"{mark} {printable(section.title)}  ", "section"), (told, "count")]
+        size = "reading …" if mark == "◌" else "" if count is None else counted(count, "field")
+        cells = [(f"{mark} {printable(section.title)}  ", "section"), (size, "count")]
         return self._segments(cells, line)
 
     def _field_line(self, row: Row, line: int) -> list[Segment]:
-        """A field: offset, length, name, value, meaning."""
+        """Return the line of a field: byte offset, length, name, value, meaning."""
         field, wide = self.outline.peek(row), self.widths
         if field is None:
             return self._segments([(f"{'':{_INDENT}}…", "count")], line)

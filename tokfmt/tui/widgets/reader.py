@@ -1,6 +1,6 @@
-"""The reader: one row, token by token; how it is moved through, how its lines are painted, what its tokens are.
+"""The reader: one row token by token, with the facts about the token under the cursor.
 
-The facts of the token under the cursor: id, bytes, position, byte in the file, mask and label; found out, and shown.
+These facts are its ID, bytes, position, byte offset in the file, mask and label.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ Step = Callable[[ReaderPosition], None]
 
 
 class Reader(WithLoader, can_focus=True):
-    """Shows a row of a port; the cursor is on a token.
+    """Show a row of a port, with the cursor on a token.
 
-    `hits` are intervals of tokens of the row that is shown, to be marked; set it and call `refresh`.
+    `hits` are intervals of tokens of the row to mark: set them and call `refresh`.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -76,7 +76,7 @@ class Reader(WithLoader, can_focus=True):
     mark_from: int | None = None
 
     class Moved(Message):
-        """The cursor is on another token, or another row is shown."""
+        """The cursor is on another token, or in another row."""
 
     def __init__(self) -> None:
         super().__init__(id="reader")
@@ -88,26 +88,26 @@ class Reader(WithLoader, can_focus=True):
         self.hits: list[range] = []
         self.lines: list[Line] = []
         self.left, self._opening, self._asked = 0, False, (0, 0)
-        self._steps: deque[tuple[Step, bool]] = deque()  # that wait for what is being loaded
+        self._steps: deque[tuple[Step, bool]] = deque()  # moves that wait for a chunk
         self._loading = False
 
     @property
     def options(self) -> LayoutOptions:
-        """How it is laid out now."""
+        """Return the current layout options."""
         return LayoutOptions(self.mode, self.columns - 1 if self.wrap else UNBOUNDED, self.whitespace)
 
     @property
     def cursor(self) -> int:
-        """The token under the cursor."""
+        """Return the token under the cursor."""
         return self.scroll.cursor if self.scroll else 0
 
     def show(self, port: RowSource, token_style: TokenStyle, row: int, unit: int = 0) -> None:
-        """Show a row, the cursor on one of its units. What was shown stays until it is there."""
+        """Show a row with the cursor on one of its units. The old row stays until the new one is loaded."""
         self._forget()
         self.port, self.token_style, options = port, token_style, self.options
         self._opening, self._asked = True, (row, unit)
         if not self.size.width:
-            return  # it is laid out when it has a width
+            return  # `on_resize` lays it out
 
         def work() -> ReaderPosition | Damage:
             span = fetched_span(port, row)
@@ -125,20 +125,20 @@ class Reader(WithLoader, can_focus=True):
         self.loader.ask(work, then)
 
     def _forget(self) -> None:
-        """What was asked for, and moves in it, are no longer wanted."""
+        """Drop the request for a row and the waiting moves."""
         self.loader.forget()
         self._steps.clear()
         self._loading = False
 
     def clear(self, port: RowSource) -> None:
-        """Show nothing of a port that has no rows."""
+        """Show nothing, for a port without rows."""
         self._forget()
         self.port, self.scroll, self.damage, self._opening = port, None, None, False
         self.row, self.hits, self.mark_from, self.lines = 0, [], None, []
         self._settle()
 
     def lay_out(self) -> None:
-        """The same row laid out anew."""
+        """Lay out the row again."""
         if self.port is not None and self.port.count and self.size.width:
             row, unit = self._asked if self._opening else (self.row, self.cursor)
             self.show(self.port, self.token_style, row, unit)
@@ -152,7 +152,7 @@ class Reader(WithLoader, can_focus=True):
     def watch_wrap(self) -> None:
         self.lay_out()
 
-    def on_resize(self, event: events.Resize) -> None:  # noqa: ARG002 - whatever the size was
+    def on_resize(self, event: events.Resize) -> None:  # noqa: ARG002 - the reader reads its own size
         self.lay_out()
 
     def compose(self) -> ComposeResult:
@@ -160,18 +160,18 @@ class Reader(WithLoader, can_focus=True):
 
     @property
     def columns(self) -> int:
-        """Cells of a line, the scrollbar aside."""
+        """Return the cells of a line without the scrollbar."""
         return max(1, self.size.width - 1)
 
-    # moving
+    # moves
 
     def move(self, step: Step, *, reveal: bool = True) -> None:
-        """Do a step, after those that wait for what is being loaded."""
+        """Do a move after those that wait for a chunk."""
         self._steps.append((step, reveal))
         self._step()
 
     def _step(self) -> None:
-        """Do the steps that wait; if a chunk is missing for one, load that first, with the loader, and try again."""
+        """Do the waiting moves; if a move lacks a chunk, load the chunk and try again."""
         if self._opening or self._loading:
             return
         scroll = self.scroll
@@ -180,7 +180,7 @@ class Reader(WithLoader, can_focus=True):
             if scroll is not None:
                 try:
                     step(scroll)
-                    step = _nothing  # is not to be done again when only what it revealed is missing
+                    step = _nothing  # so that the move is not repeated if only `reveal` lacks a chunk
                     if reveal:
                         scroll.reveal(max(1, self.size.height))
                 except NotLoadedError as error:
@@ -192,13 +192,13 @@ class Reader(WithLoader, can_focus=True):
         self._settle()
         self.post_message(self.Moved())
         if scroll is not None and missing is not None:
-            self._load(scroll, missing)  # a step need not wait for what is only to be seen
+            self._load(scroll, missing)  # moves do not wait for chunks that are only shown
 
     def _load(self, scroll: ReaderPosition, chunk: int) -> None:
         def load() -> Exception | None:
             try:
                 scroll.roll.load(chunk)
-            except Exception as error:  # noqa: BLE001 - of a plug-in: what waits for this chunk waits for ever
+            except Exception as error:  # noqa: BLE001 - a bug of a plug-in, which must not leave moves waiting
                 return error
             return None
 
@@ -221,14 +221,14 @@ class Reader(WithLoader, can_focus=True):
         self.refresh()
 
     def _show_bar(self, first: int, last: int, length: int) -> None:
-        """The scrollbar: of the row's tokens those that are seen, in lines of as many tokens as these have."""
+        """Set the scrollbar to the share of the row's tokens that is on the screen."""
         bar, height = self.query_one(ScrollBar), max(1, self.size.height)
         bar.display = last - first < length
         bar.window_size, bar.window_virtual_size = height, max(height, round(length * height / max(1, last - first)))
         bar.position = first / max(1, length - (last - first)) * (bar.window_virtual_size - height)
 
     def _follow(self, scroll: ReaderPosition) -> None:
-        """Unwrapped lines: bring the cursor's column into view."""
+        """Scroll unwrapped lines to the column of the cursor."""
         line = next((line for line in self.lines if line.leads and line.first <= scroll.cursor < line.last), None)
         if line is not None:
             start, stop = line.column_of(scroll.cursor)
@@ -243,11 +243,11 @@ class Reader(WithLoader, can_focus=True):
         return self.strip([])
 
     def strip(self, segments: list[Segment], left: int = 0) -> Strip:
-        """Segments as a line of this widget, from column `left` on; the rest of it is filled by Textual."""
+        """Return segments as a line of this widget from column `left` on; Textual fills the rest."""
         return Strip(segments).crop(left, left + self.columns)
 
     def painted(self, scroll: ReaderPosition, line: Line) -> list[Segment]:
-        """The segments of a line."""
+        """Return the segments of a line."""
         if line.runs and line.runs[0].kind is Kind.RULE:
             rule = "╌╌ next document ".ljust(max(0, min(self.columns, 200)), "╌")
             return [Segment(rule, self.get_component_rich_style(STYLES[Kind.RULE]))]
@@ -269,7 +269,7 @@ class Reader(WithLoader, can_focus=True):
         return segments
 
     def _kind(self, scroll: ReaderPosition, run: Run) -> list[str]:
-        """What a token is: its kind, its tint, whether it counts."""
+        """Return the style names of a run: its kind, its tint, and whether its token counts in the loss."""
         if run.kind in _PLAIN:
             return [STYLES[run.kind]]
         if run.token >= scroll.roll.padded:
@@ -280,16 +280,16 @@ class Reader(WithLoader, can_focus=True):
         return names if scroll.counts(run.token) else [*names, "reader--masked"]
 
     def _damaged(self, damage: Damage, y: int) -> list[Segment]:
-        """A line of the message in place of a row that cannot be read."""
+        """Return a line of the message in place of a damaged row."""
         lines = ["", *textwrap.wrap(f"✗ {damage.why}", max(10, self.columns - 4))]
         part = lines[y] if y < len(lines) else ""
         return [Segment(f"  {part}", self.get_component_rich_style(STYLES[Kind.DAMAGE]))]
 
-    # by keys and by mouse
+    # keys and mouse
 
     @property
     def marked(self) -> range:
-        """The tokens that are marked."""
+        """Return the marked tokens."""
         if self.mark_from is None or self.scroll is None:
             return range(0)
         return range(min(self.mark_from, self.scroll.cursor), max(self.mark_from, self.scroll.cursor) + 1)
@@ -307,7 +307,7 @@ class Reader(WithLoader, can_focus=True):
         self.move(lambda scroll: scroll.to(token if token >= 0 else scroll.roll.span.length - 1))
 
     def toggle_mark(self) -> None:
-        """Mark from the token under the cursor on; again: no mark."""
+        """Start a mark at the token under the cursor, or remove the mark."""
         self.mark_from = self.scroll.cursor if self.mark_from is None and self.scroll else None
         self.move(lambda scroll: None)
 
@@ -316,7 +316,7 @@ class Reader(WithLoader, can_focus=True):
         self.move(lambda scroll: scroll.to(token))
 
     def roll(self, lines: int) -> None:
-        """Scroll; the cursor stays where it is."""
+        """Scroll without moving the cursor."""
         self.move(lambda scroll: scroll.by_view(lines, self.size.height), reveal=False)
 
     def drag(self, share: float) -> None:
@@ -328,7 +328,7 @@ class Reader(WithLoader, can_focus=True):
         self.move(step, reveal=False)
 
     def on_scroll_to(self, message: ScrollTo) -> None:
-        """The thumb of the scrollbar was dragged."""
+        """Scroll to the dragged thumb of the scrollbar."""
         message.prevent_default().stop()
         bar = self.query_one(ScrollBar)
         if message.y is not None:
@@ -349,11 +349,11 @@ class Reader(WithLoader, can_focus=True):
 
 
 def _nothing(scroll: ReaderPosition) -> None:
-    """Stay."""
+    """Do not move."""
 
 
 def _opened(roll: RowLayout, unit: int) -> ReaderPosition:
-    """A scroll with what the first screen needs."""
+    """Return a position with the loaded chunks of the first screen."""
     scroll = ReaderPosition(roll, unit)
     number = min(scroll.cursor // roll.size, roll.count - 1)
     for chunk in range(max(0, number - 1), min(number + 2, roll.count)):
@@ -365,16 +365,21 @@ def _opened(roll: RowLayout, unit: int) -> ReaderPosition:
 
 
 class TokenFacts(NamedTuple):
-    """A token.
+    """The facts about a token.
 
     Attributes:
-        row, unit: The row, and the number of the token in it; length: Tokens of the row.
-        value: Its id, or the code point.
-        spelled: What it stands for, escaped; raw: its bytes; both None without a tokenizer.
-        position: On the token axis.
-        place: Its bytes in a file; of a record the line that holds it.
-        mask, label: Of a sample.
-        special: It is padding, the separator, another special token, or unknown; "" when it is none of them.
+        row: Number of the row.
+        unit: Position of the token in the row.
+        length: Number of tokens in the row.
+        value: Its ID, or the code point.
+        spelled: Its text, escaped; None without a tokenizer.
+        raw: Its bytes; None without a tokenizer.
+        position: Its position on the token axis; None without one.
+        place: Its bytes in a file, or for a record the line that holds it; None if unknown.
+        mask: Its loss mask, in a sample.
+        label: Its label, in a sample.
+        label_spelled: The text of the label, escaped.
+        special: "padding", "separator", "special" or "not in the vocabulary"; else "".
     """
 
     row: int
@@ -392,7 +397,7 @@ class TokenFacts(NamedTuple):
 
 
 def facts_of(port: RowSource, token_style: TokenStyle, row: int, unit: int) -> TokenFacts | Damage | None:
-    """The facts of a token; None where there is none. Reads."""
+    """Return the facts about a token; None if the row has no such token. Reads."""
     span = fetched_span(port, row)
     if not isinstance(span, Span) or unit >= span.length:
         return span if isinstance(span, Damage) else None
@@ -428,11 +433,11 @@ def _special(port: RowSource, token_style: TokenStyle, row: int, unit: int, valu
 
 
 def byte_offset_of_unit(port: RowSource, row: int, unit: int) -> ByteOffset | None:
-    """The bytes of a token, of a record the line that holds it; None when nobody knows. Reads."""
+    """Return the bytes of a token, or for a record the line that holds it; None if unknown. Reads."""
     reader = port.reader
     try:
         if isinstance(reader, RecordReader):
-            # records that nobody has counted yet would be counted for this
+            # the reader would count all records for this, if they are not counted yet
             return reader.record_byte_offset(row) if port.whole and isinstance(reader, LocatedRecords) else None
         span = fetched_span(port, row)
         return byte_offset_of(reader, span.start + unit) if isinstance(span, Span) and span.start is not None else None
@@ -441,7 +446,7 @@ def byte_offset_of_unit(port: RowSource, row: int, unit: int) -> ByteOffset | No
 
 
 def spelling(token_style: TokenStyle, value: int) -> tuple[bytes | None, str | None]:
-    """What an id stands for: its bytes, and these escaped for people; None twice where it stands for nothing."""
+    """Return the bytes of an ID, and their escaped text; (None, None) for an ID without a token."""
     if token_style.decoder is None:
         return None, None
     piece = token_style.decoder.pieces([value])[0]
@@ -456,7 +461,7 @@ def spelling(token_style: TokenStyle, value: int) -> tuple[bytes | None, str | N
 
 
 NARROW = 88
-"""Cells under which the facts take three lines, not two."""
+"""Width in cells below which the facts take three lines instead of two."""
 
 _BYTES = 12
 _MARK = "$text-warning"
@@ -464,7 +469,7 @@ _GAP = "   "
 
 
 class TokenDetails(Static):
-    """Shows the facts of a token, in as many lines as it has."""
+    """Show the facts about a token in two or three lines."""
 
     def __init__(self) -> None:
         super().__init__(id="detail")
@@ -472,7 +477,7 @@ class TokenDetails(Static):
         self._unit = ""
 
     def show(self, facts: TokenFacts | Damage | None, unit: str) -> None:
-        """Say what is known; nothing when there is no token."""
+        """Show the facts about a token; nothing for None."""
         self._facts, self._unit = facts, unit
         self.refresh()
 
@@ -488,7 +493,7 @@ class TokenDetails(Static):
         return self._flowing(parts)
 
     def _flowing(self, parts: list[Content]) -> Content:
-        """The parts in lines, none of them broken."""
+        """Return the parts in lines, without breaking a part."""
         lines: list[list[Content]] = [[]]
         for part in parts:
             used = sum(one.cell_length + len(_GAP) for one in lines[-1])

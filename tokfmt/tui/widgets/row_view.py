@@ -1,8 +1,8 @@
-"""Rows on the screen: what loads those that are seen, lists of any number of them, and the list of sequences.
+"""Rows on the screen: the loader of shown rows, lists of any length, and the list of sequences.
 
-A list draws its lines one by one, exact at 2^53 of them. A `Loader` is a daemon, unlike Textual's own threads: quitting
-never waits for a read. It does one thing at a time and keeps only the last thing asked for: what somebody has scrolled
-past is not read. One for `every` wish does them all, in order.
+A list draws its lines one by one, and is exact for up to 2^53 lines. The thread of a `Loader` is a daemon, unlike
+Textual's workers, so that quitting never waits for a read. It does one request at a time and keeps only the last
+request, so that rows scrolled past are not read. With `every`, it does all requests in order.
 """
 
 from __future__ import annotations
@@ -37,66 +37,67 @@ Then = Callable[[Any], object]
 
 
 class Loader:
-    """One thread for a widget, begun by the first wish, that does what was asked for last.
+    """A thread for a widget, started by the first request, that does the last request.
 
     Args:
-        owner: Results are told on its thread. every: It does everything that was asked for, in order.
+        owner: The widget, in whose thread results are handled.
+        every: Do all requests, in order.
 
     Attributes:
-        generation: Counts how often everything was forgotten.
+        generation: Number of calls of `forget`.
     """
 
     def __init__(self, owner: Widget, *, every: bool = False) -> None:
         self._owner, self._every = owner, every
-        self._wishes: deque[tuple[int, Callable[[], Any], Then]] = deque()
+        self._requests: deque[tuple[int, Callable[[], Any], Then]] = deque()
         self.generation = 0
         self._busy = self._closed = self._begun = False
         self._changed = threading.Condition()
 
     def ask(self, work: Callable[[], Any], then: Then) -> None:
-        """Do `work` next, on the loader's thread, then `then` with its result on the owner's."""
+        """Do `work` next in the thread of the loader, then call `then` with its result in that of the owner."""
         with self._changed:
             if not self._every:
-                self._wishes.clear()
-            self._wishes.append((self.generation, work, then))
+                self._requests.clear()
+            self._requests.append((self.generation, work, then))
             begin, self._begun = not self._begun, True
             self._changed.notify()
         if begin:
             threading.Thread(target=self._run, name="tokfmt-loader", daemon=True).start()
 
     def forget(self) -> None:
-        """What was asked for is no longer wanted; nothing more is told of it."""
+        """Drop all requests and the result of the current one."""
         with self._changed:
             self.generation += 1
-            self._wishes.clear()
+            self._requests.clear()
 
     def close(self) -> None:
-        """End the thread, when it has done what it does."""
+        """End the thread after its current request."""
         with self._changed:
             self._closed = True
             self._changed.notify()
 
     @property
     def idle(self) -> bool:
-        """Nothing is done and nothing is asked for."""
-        return not self._wishes and not self._busy
+        """Return whether no request is running or waiting."""
+        return not self._requests and not self._busy
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._wishes or self._closed)
+                self._changed.wait_for(lambda: self._requests or self._closed)
                 if self._closed:
                     return
                 self._busy = True
-                generation, work, then = self._wishes.popleft()
+                generation, work, then = self._requests.popleft()
             try:
                 result: Any = work()
             except Exception as error:  # noqa: BLE001 - a plug-in's bug must not end the browser
                 result, then = error, self._failed
-            self._owner.call_later(self._tell, generation, then, result)
+            self._owner.call_later(self._deliver, generation, then, result)
             self._busy = False
 
-    def _tell(self, generation: int, then: Then, result: object) -> None:
+    def _deliver(self, generation: int, then: Then, result: object) -> None:
         if generation == self.generation:
             then(result)
 
@@ -105,7 +106,7 @@ class Loader:
 
 
 class WithLoader(Widget):
-    """Mixed into widgets that read: each has a loader."""
+    """A widget with a loader, for widgets that read."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -115,10 +116,10 @@ class WithLoader(Widget):
         self.loader.close()
 
     def action_pages(self, pages: int) -> None:
-        """Go on by so many screens."""
+        """Move by a number of screens."""
 
     def on_scroll_down(self, message: ScrollDown) -> None:
-        """Somebody clicked beneath the scrollbar's thumb."""
+        """Go one screen down after a click below the thumb of the scrollbar."""
         message.prevent_default().stop()
         self.action_pages(1)
 
@@ -128,9 +129,9 @@ class WithLoader(Widget):
 
 
 class RowView(WithLoader, ScrollView, can_focus=True):
-    """Lines by number, however many; subclasses say how many there are and draw them.
+    """A list of any number of lines; subclasses define their number and draw them.
 
-    The first `head` lines on the screen are not of them: who has some draws them in `render_line`.
+    The first `head` lines on the screen are not lines of the list; a subclass draws them in `render_line`.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -145,50 +146,55 @@ class RowView(WithLoader, ScrollView, can_focus=True):
     head = 0
     cursor = 0
 
-    # what subclasses say
+    # for subclasses
 
     @property
     def count(self) -> int:
-        """Lines there are."""
+        """Return the number of lines."""
         return 0
 
     def draw(self, line: int) -> list[Segment]:  # noqa: ARG002 - subclasses draw it
-        """A line, from what is at hand."""
+        """Return the segments of a line, from loaded data only."""
         return []
 
     def fetch(self) -> None:
-        """Ask for what is seen and not at hand."""
+        """Request the shown lines that are not loaded."""
 
     def moved(self) -> None:
-        """The cursor is on another line."""
+        """Handle a move of the cursor to another line."""
 
     def clicked(self, column: int, times: int) -> None:
-        """Somebody clicked on the line under the cursor, at a column, so many times."""
+        """Handle a click on the line under the cursor.
 
-    # moving
+        Args:
+            column: Column of the click.
+            times: 1 for a single click, 2 for a double click.
+        """
+
+    # moves
 
     @property
     def top(self) -> int:
-        """The first line that is seen."""
+        """Return the first line on the screen."""
         return self.scroll_offset.y
 
     @property
     def height(self) -> int:
-        """Lines seen."""
+        """Return the number of lines on the screen."""
         return max(1, self.size.height - self.head)
 
     @property
     def columns(self) -> int:
-        """Cells of a line, the scrollbar aside."""
+        """Return the cells of a line without the scrollbar."""
         return max(1, self.size.width - 1)
 
     @property
     def seen(self) -> range:
-        """Which lines are seen."""
+        """Return the lines on the screen."""
         return range(self.top, min(self.count, self.top + self.height))
 
     def point_at(self, line: int) -> None:
-        """Put the cursor on a line, in view; nobody is told. Also after any change of what there is."""
+        """Put the cursor on a line and show it, without a message. Call it after any change of the lines too."""
         self._place(line)
         self.refresh()
 
@@ -204,7 +210,7 @@ class RowView(WithLoader, ScrollView, can_focus=True):
         self.fetch()
 
     def choose(self, line: int) -> None:
-        """Put the cursor on a line, and tell. Where nothing scrolls only two lines are drawn."""
+        """Put the cursor on a line and call `moved`. Without scrolling, only two lines are drawn."""
         before = self.cursor
         self._place(line)
         for changed in (before, self.cursor):
@@ -239,7 +245,7 @@ class RowView(WithLoader, ScrollView, can_focus=True):
     # drawing
 
     def strip(self, segments: list[Segment]) -> Strip:
-        """Segments as a line of this widget, the rest of which Textual fills."""
+        """Return segments as a line of this widget, which Textual fills."""
         return Strip(segments).crop(0, self.columns)
 
     def render_line(self, y: int) -> Strip:
@@ -248,7 +254,7 @@ class RowView(WithLoader, ScrollView, can_focus=True):
 
 
 class Columns(NamedTuple):
-    """Cells of each column; 0 leaves it out. `words` is what remains."""
+    """Width of each column in cells, 0 for none; `words` gets the rest."""
 
     number: int
     position: int
@@ -257,12 +263,12 @@ class Columns(NamedTuple):
 
 
 def columns(width: int, count: int, tokens: int | None) -> Columns:
-    """The columns that fit.
+    """Return the columns that fit.
 
     Args:
-        width: Cells.
-        count: Rows there are.
-        tokens: On the token axis, None where there is none.
+        width: Cells of a line.
+        count: Number of rows.
+        tokens: Length of the token axis; None without one.
     """
     number, length = max(2, len(f"{max(0, count - 1):,}")), 7
     position = max(8, len(f"{tokens:,}")) if tokens else 0
@@ -275,8 +281,8 @@ def columns(width: int, count: int, tokens: int | None) -> Columns:
 
 
 def words_of(piece: Piece, token_style: TokenStyle, width: int) -> list[tuple[str, Kind, int]]:
-    """What a row begins with, in at most `width` cells: runs of text, kind, number of the token's parity."""
-    # an id takes two cells at least
+    """Return the beginning of a row in at most `width` cells, as runs of (text, kind, cells)."""
+    # an ID takes at least two cells
     units = piece.units[: width // 2 + 1] if token_style.decoder is None and not token_style.characters else piece.units
     found = glyphs(units, 0, token_style)
     texts = ["⏎" if kind is Kind.BREAK else text for text, kind in zip(found.texts, found.kinds, strict=True)]
@@ -292,24 +298,24 @@ def words_of(piece: Piece, token_style: TokenStyle, width: int) -> list[tuple[st
 
 
 HEAD = 64
-"""Units of a row of which the list shows what fits."""
+"""Units of a row that the list reads to show its beginning."""
 
 _PARTS = ("head", "number", "dim", "words", "mark", "damage", "hit", "bookmark", "cursor", "cursor-blurred")
 _WORDS = {Kind.TEXT, Kind.SPACE, Kind.ID}
 
 
 class SequenceList(RowView):
-    """Rows by number; the cursor chooses one.
+    """The list of rows; the cursor chooses one.
 
-    Call `show` with a port, `restrict` with row numbers to list only these. Rows of `hits` and `bookmarks` are marked;
-    set them and call `refresh`.
+    Call `show` with a port, and `restrict` with row numbers to list only these. Rows of `hits` and `bookmarks` are
+    marked: set them and call `refresh`.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"list--{part}" for part in _PARTS}
     head = 1
 
     class Chosen(Message):
-        """Somebody wants to see a row."""
+        """The user chose a row."""
 
         def __init__(self, row: int) -> None:
             super().__init__()
@@ -323,20 +329,20 @@ class SequenceList(RowView):
         self.hits: SearchResults | None = None
         self.bookmarks: Collection[int] = frozenset()
 
-    # what is listed
+    # the listed rows
 
     @property
     def count(self) -> int:
-        """Lines there are."""
+        """Return the number of lines."""
         return self.port.count if self._rows is None and self.port else 0 if self._rows is None else len(self._rows)
 
     @property
     def row(self) -> int:
-        """The row under the cursor."""
+        """Return the row under the cursor."""
         return self.row_of(self.cursor)
 
     def row_of(self, index: int) -> int:
-        """The row that a line of the list shows."""
+        """Return the row of a line of the list."""
         return index if self._rows is None else int(self._rows[index]) if len(self._rows) else 0
 
     def show(self, port: RowSource, token_style: TokenStyle, row: int = 0) -> None:
@@ -346,13 +352,13 @@ class SequenceList(RowView):
         self.point_at_row(row)
 
     def restrict(self, rows: NDArray[np.int64] | None) -> None:
-        """List only these rows, ascending; None lists all again. The cursor stays on its row, or goes to the next."""
+        """List only some rows, ascending, or all for None. The cursor stays on its row, or goes to the next one."""
         row, self._rows = self.row, rows
         self.loader.forget()
         self.point_at_row(row)
 
     def point_at_row(self, row: int) -> None:
-        """Put the cursor on a row (or the next one listed), and bring it into view; nobody is told."""
+        """Put the cursor on a row or the next one listed, and show it, without a message."""
         self.point_at(row if self._rows is None else int(np.searchsorted(self._rows, row)))
 
     def fetch(self) -> None:
@@ -389,7 +395,7 @@ class SequenceList(RowView):
         return columns(self.columns, port.count if port else 0, tokens)
 
     def _head_line(self) -> list[Segment]:
-        """The names of the columns."""
+        """Return the line with the names of the columns."""
         wide = self._columns()
         text = f"{'#':>{wide.number}} "
         text += f"{'position'[: wide.position]:>{wide.position + 1}} " if wide.position else ""
@@ -397,7 +403,7 @@ class SequenceList(RowView):
         return [Segment(f"{text} begins with", self.get_component_rich_style("list--head"))]
 
     def _sign(self, row: int, style: Callable[[str], Style]) -> Segment:
-        """What is special about a row, in one cell: a bookmark, a hit."""
+        """Return the mark of a row in one cell: a bookmark, a hit, or a blank."""
         if row in self.bookmarks:
             return Segment("★", style("list--bookmark"))
         if self.hits and self.hits.has(row):
