@@ -140,7 +140,7 @@ def test_jumps():
             assert tab.where == at, words
         for words, says in (
             ("101%", "there are 42 documents: 0 to 41"),
-            ("x%", "'x%' is no share"),
+            ("x%", "'x%' is not a share"),
             ("nan%", "0% to 100%"),
         ):
             await press("g")
@@ -243,7 +243,7 @@ def test_the_last_line_shows_the_keys_and_presses_them():
         assert text.startswith("g Go to")
         assert text.endswith("^p palette")
         assert text.count("q Quit") == 1
-        await press.pilot.click(KeyBar, offset=(1 + text.index("m Text/ids"), 0))
+        await press.pilot.click(KeyBar, offset=(1 + text.index("m Text/IDs"), 0))
         await press()
         assert tab_of(app).reader.mode is not Mode.TEXT
         await press("question_mark")

@@ -274,7 +274,7 @@ def test_the_search_goes_on_while_one_looks_and_can_be_stopped(monkeypatch):
                     break
             assert "identical so far" in line(tab, "#verdict")
             await pilot.press("n")
-            assert "looking for the next difference" in line(tab, "#verdict")
+            assert "searching for the next difference" in line(tab, "#verdict")
             await pilot.press("escape")
             assert "looking" not in line(tab, "#verdict")
             assert tab.comparison.walking

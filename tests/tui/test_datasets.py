@@ -401,9 +401,9 @@ def test_what_can_be_shown_is_shown_though_the_rest_fails_late(tmp_path, monkeyp
         assert app.session.refused is None
         assert app.session.shown == "rows"
         assert reader_text(app)
-        assert "i tells what failed" in str(app.query_one("#loading").render())
+        assert "i shows the error" in str(app.query_one("#loading").render())
         await press("v")
-        assert "There are only rows here" in str(list(app._notifications)[-1].message)
+        assert "This dataset has only rows" in str(list(app._notifications)[-1].message)
         await press("i")
         assert "index" in "".join(str(block.render()) for block in app.screen.query(".block"))
         await press("escape", "4")

@@ -190,7 +190,7 @@ def test_a_byte_leads_to_its_record_and_back(tokenizer):
         assert "holds no record" in str(list(app._notifications)[-1].message)
         assert tab.where == (7, 0)
         await press("t")
-        assert "no token axis" in str(list(app._notifications)[-1].message)
+        assert "no token positions" in str(list(app._notifications)[-1].message)
         await press("h")
         assert app.entry.name == "index"
         assert (app.tab.hex.at, app.tab.hex.marked.start) == (starts[7], starts[7])

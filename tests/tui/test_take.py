@@ -102,8 +102,8 @@ def test_what_is_wanted():
     both = ids._replace(decoder=Decoder())
     assert parse_search("2024", both).literal == "2024"
     assert parse_search("token:2024", both) == TokenQuery((2024,))
-    assert meaning("2024", both) == "this text; token:2024 looks for the id"
-    assert meaning("464, 3290", both) == "this text; token:464,3290 looks for these ids"
+    assert meaning("2024", both) == "this text; token:2024 searches for the ID"
+    assert meaning("464, 3290", both) == "this text; token:464,3290 searches for these IDs"
     assert meaning("2024", ids) == "the token 2024"
     for plain in ("the end", "464", "a: b", "length"):
         assert isinstance(parse_search(plain, text), TextQuery)
@@ -209,7 +209,7 @@ def test_what_is_typed_is_judged_at_once():
         await press("escape")
         assert tab_of(app).search is None
         await press("full_stop")
-        assert "/ finds something" in said(app)[-1]
+        assert "Search with / first" in said(app)[-1]
 
     browse([PACK], steps)
 
@@ -362,7 +362,7 @@ def test_bookmarks():
         await press("B", "up", "x", "escape")
         assert tab.list.bookmarks == {1}
         await press("b", "B")
-        assert "No bookmarks" in said(app)[-1]
+        assert "There are no bookmarks yet" in said(app)[-1]
 
     browse([PACK], set_two)
     browse([PACK], use_them)
@@ -401,7 +401,7 @@ def test_copies():
     async def steps(app, press):
         await press("C")
         assert app._clipboard == " ".join(ids)
-        assert f"{len(ids)} tokens of document 0 as ids" in said(app)[-1]
+        assert f"{len(ids)} tokens of document 0 as IDs" in said(app)[-1]
         await press("c")
         assert "--tokenizer" in said(app)[-1]
         await press("tab", "right", "s", "right", "right", "C")
@@ -449,7 +449,7 @@ def test_export_asks_before_it_replaces_and_never_touches_the_source(tmp_path):
         for name, means in (("x.pbin", "modalities"), ("x.zarr", "flat-tokens"), ("x.jsonl.gz", "compressed lines")):
             path.value = name
             await press("enter")
-            assert f"that is a name of {means}: write X.jsonl" in " ".join(saying().split())
+            assert f"the name implies {means}. Write X.jsonl" in " ".join(saying().split())
         assert [other_meaning(name) for name in ("plain", "x.txt", "x.jsonl")] == ["", "", ""]
         path.value = "c.jsonl"
         await press("enter", "enter")
@@ -479,7 +479,7 @@ def test_a_picture_is_saved(tmp_path):
         assert app.screen.query_one(Input).value == "tokfmt-D_2byte_gpt2-2.svg"
         app.screen.query_one(Input).value = "tokfmt-D_2byte_gpt2.svg"
         await press("enter")
-        assert "there already" in str(app.screen.query_one("#meaning", Label).render())
+        assert "exists already" in str(app.screen.query_one("#meaning", Label).render())
 
     browse([PACK], steps)
     assert (tmp_path / "tokfmt-D_2byte_gpt2.svg").read_text().startswith("<svg")

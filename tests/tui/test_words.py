@@ -71,7 +71,7 @@ def test_which_tokenizer_is_used_is_on_the_screen():
 
     async def again(app, press):
         assert subtitle(app).endswith("(as last time)")
-        assert "as last time: --tokenizer takes another" in said(app)[-1]
+        assert "as last time; --tokenizer sets another" in said(app)[-1]
 
     remember(PACK, tokenizer=None)
     browse([PACK], named, tokenizer=str(TOKENIZER))
@@ -104,7 +104,7 @@ def test_help_and_quit_are_in_the_last_line_of_any_screen(columns):
 def test_keys_that_do_nothing_say_so_and_one_thing_is_said_at_a_time():
     async def steps(app, press):
         await press("V")
-        assert said(app) == ["There are no other splits here."]
+        assert said(app) == ["This dataset has no other splits."]
         await press("d", "full_stop", "5")
         assert len(said(app)) == 1
         await press("enter")
