@@ -284,7 +284,9 @@ def test_findings_lead_to_their_bytes_and_sequences():
 def test_nothing_is_found_and_everything_is_checked():
     async def steps(app, press):
         await press("3")
-        assert "The check of headers, index and metadata found no problem" in str(app.tab.query_one("#finding").render())
+        assert "The check of headers, index and metadata found no problem" in str(
+            app.tab.query_one("#finding").render()
+        )
         await press("s", "x", "enter")
         assert app.entry.name == "findings"
         assert not app.session.verdict.deep
