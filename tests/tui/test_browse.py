@@ -212,7 +212,7 @@ def test_help_about_and_the_palette():
             assert isinstance(app.screen, Page)
             await press("escape")
             assert not isinstance(app.screen, Page)
-        await press("ctrl+p", *"Zoom", "enter")
+        await press("ctrl+p", *"Enlarge", "enter")
         await press("enter")
         assert tab_of(app).has_class("zoomed")
 

@@ -115,7 +115,7 @@ def test_keys_that_do_nothing_say_so_and_one_thing_is_said_at_a_time():
         assert tab_of(app).where == (41, 0)
         await press("question_mark")
         told = " ".join(str(one.render()) for one in app.screen.query(Static))
-        for words in ("Next pane", "wheel", "To the reader"):
+        for words in ("Next pane", "wheel", "Focus the reader"):
             assert words in told
 
     browse([PACK], steps)

@@ -67,12 +67,12 @@ class Browser(App[None]):
         Binding("V", "split", "Split"),
         Binding("V", "no_split", "Split", show=False),
         Binding("question_mark", "help", "Help", key_display="?"),
-        Binding("i", "about", "About this dataset", show=False),
-        Binding("d", "datasets", "Datasets", show=False),
+        Binding("i", "about", "Show the facts of the dataset", show=False),
+        Binding("d", "datasets", "Choose a dataset", show=False),
         Binding("S", "picture", "Save a picture of the screen (SVG)", show=False),
         Binding("escape", "cancel", "Stop loading", show=False),
         Binding("q", "quit", "Quit"),
-        Binding("ctrl+z", "suspend_process", "To the shell; fg comes back", show=False),
+        Binding("ctrl+z", "suspend_process", "Suspend (fg returns)", show=False),
         *(Binding(tab.key, f"tab('{tab.name}')", tab.title, show=False) for tab in TABS),
     ]
 

@@ -194,11 +194,11 @@ def _line(one: Bookmark) -> Content:
 
 _GESTURES = (
     ("tab", "Next pane"),
-    ("shift+tab", "Pane before"),
-    ("ctrl+p", "Everything there is, by name"),
-    ("click", "A row, a token, a tab, a key"),
-    ("wheel", "Scroll what is under it"),
-    ("drag", "The border between panes; a scrollbar"),
+    ("shift+tab", "Previous pane"),
+    ("ctrl+p", "Command palette"),
+    ("click", "Choose a row, token, tab or key"),
+    ("wheel", "Scroll the pane below it"),
+    ("drag", "Move a border or a scrollbar"),
 )
 Block = tuple[str, list[tuple[str, str]]]
 
@@ -264,7 +264,7 @@ def help_blocks(app: App[None], title: str, tab: Widget) -> list[Block]:
         for binding in bindings_of(place):
             rows.setdefault(binding.description, []).append(app.get_key_display(binding))
         blocks.append((heading, [(" ".join(keys), description) for description, keys in rows.items()]))
-    return [*blocks, ("Everywhere else", list(_GESTURES))]
+    return [*blocks, ("Focus and mouse", list(_GESTURES))]
 
 
 def bindings_of(node: DOMNode) -> Iterator[Binding]:

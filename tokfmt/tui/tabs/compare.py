@@ -306,10 +306,10 @@ class CompareTab(Tab):
         Binding("g", "jump", "Go to"),
         Binding("m", "mode", "Text/IDs"),
         Binding("v", "view", "View", show=False),
-        Binding("V", "split", "Split of both", show=False),
-        Binding("w", "toggle_both('whitespace')", "Whitespace", show=False),
+        Binding("V", "split", "Next split of both", show=False),
+        Binding("w", "toggle_both('whitespace')", "Show white space", show=False),
         Binding("l", "toggle_both('wrap')", "Wrap lines", show=False),
-        Binding("s", "stack", "Side by side or stacked", show=False),
+        Binding("s", "stack", "Stack the sides, or not", show=False),
         Binding("escape", "stop", "Stop comparing", show=False),
     ]
 

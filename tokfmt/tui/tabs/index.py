@@ -282,7 +282,7 @@ class IndexTab(Tab):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("o", "byte", "Byte offset"),
-        Binding("z", "zoom", "Zoom", show=False),
+        Binding("z", "zoom", "Enlarge the bytes", show=False),
     ]
     bytes: Bytes | None = None
     parts = getters.query_one(Parts)
