@@ -254,7 +254,7 @@ def test_two_datasets_are_compared(tmp_path):
         assert "--diff compares two datasets" in result.stderr
     result = run(PACK, FIXTURES / "bad" / "modalities", "--diff", "--screenshot", out, "--size", "80x24")
     assert result.returncode == 0, result.stderr  # one of both can be read
-    assert "nothing to compare it with" in out.read_text().replace("&#160;", " ")
+    assert "no dataset to compare with" in out.read_text().replace("&#160;", " ")
 
 
 def test_a_theme_that_is_none():
@@ -315,7 +315,7 @@ def test_in_a_terminal(tmp_path):
         tell("send-keys", "11", "Enter")
         await_text("1,116 tokens")
         tell("send-keys", "?")
-        await_text("Token position")
+        await_text("Go to a token position")
         tell("send-keys", "q")
         await_text("document 11")
         tell("send-keys", "q")

@@ -269,7 +269,7 @@ def test_what_is_refused_before_anything_is_served(tmp_path):
         result = run(PACK, "--web", "--port", port)
         assert result.returncode == 4
         assert result.stderr == (
-            f"tokfmt: error: 127.0.0.1:{port}: the port is taken. --port N takes another, --port 0 any that is free\n"
+            f"tokfmt: error: 127.0.0.1:{port}: the port is in use. Choose another with --port N, or any free one with --port 0\n"
         )
     for words, code in (
         ([tmp_path / "absent", "--web", "--port", 0], 3),
