@@ -119,6 +119,7 @@ def findings(format_: Variant, path: Path, options: ReadOptions, how: Audit) -> 
 
 
 def _texts(format_: Variant, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
+    """Yield the findings of a column of text: the first block of rows, or all of them if the check is deep."""
     reader = open_reader(format_, [path], options, Hints())
     if not isinstance(reader, TextReader):
         return
@@ -149,6 +150,7 @@ def sections(format_: Variant, path: Path, options: ReadOptions) -> Sequence[Sec
 
 
 def _parts(container: Container, path: Path) -> Iterator[Section]:
+    """Yield the sections of one file."""
     name = shown(path.name)
     yield Part(
         f"columns of {name}",
@@ -168,6 +170,7 @@ def _parts(container: Container, path: Path) -> Iterator[Section]:
 
 
 def _messages(container: ArrowContainer) -> list[Field]:
+    """Return one field per message of an Arrow file, and one for the end marker."""
     kinds, found = {1: "schema", 2: "dictionary", 3: "record batch"}, list[Field]()
     numbers: defaultdict[int, Iterator[int]] = defaultdict(itertools.count)
     for m in container.messages:
@@ -179,6 +182,7 @@ def _messages(container: ArrowContainer) -> list[Field]:
 
 
 def _footer(container: ParquetContainer) -> list[Field]:
+    """Return the fields of the footer of a Parquet file: counts, writer and metadata keys."""
     size = container.file.size
     length = int.from_bytes(container.file.read(size - 8, 4), "little")
     with worded(container.path, "the footer cannot be read"):
@@ -197,6 +201,7 @@ def _footer(container: ParquetContainer) -> list[Field]:
 
 
 def _groups(container: ParquetContainer) -> list[Field]:
+    """Return one field per row group."""
     return [
         Field(
             f"row group {group.number:,}",
@@ -210,6 +215,7 @@ def _groups(container: ParquetContainer) -> list[Field]:
 
 
 def _pages(container: ParquetContainer) -> list[Field]:
+    """Return the pages of the first 64 row groups and columns as fields."""
     kinds, found = {0: "data", 2: "dictionary", 3: "data v2"}, list[Field]()
     for group in container.groups[:_SHOWN]:
         row = container.metadata.row_group(group.number)

@@ -414,6 +414,7 @@ def _list_head(data: bytes, begin: int) -> tuple[int, int, int]:
 
 
 def _value(data: bytes, begin: int, kind: int, path: Path_, spans: Spans | None) -> tuple[Any, int]:
+    """Return a value of Thrift's compact protocol and the byte offset after it; note its span by path."""
     value: Any
     if kind in (1, 2):
         value, at = kind == 1, begin
@@ -644,6 +645,7 @@ def _table(data: bytes, at: int) -> int:
 
 
 def _message(data: bytes, begin: int) -> Message:
+    """Decode the metadata of an Arrow message; raise ValueError if its kind or its number of rows is invalid."""
     root = _at("<I", data, 0)
     kind_at, body_at = _field(data, root, 1), _field(data, root, 3)
     kind, rows = data[kind_at] if kind_at else 0, 0

@@ -351,6 +351,7 @@ class ColumnReader:
         odd: tuple[int, int],
         tops: Sequence[int | None],
     ) -> Info:
+        """Return the info of the reader: layout, counts, largest ID, masks and notes."""
         kinds = [plain(typed(container.schema, column.name)) for container in containers]
         fixed = {kind.list_size if arrow().types.is_fixed_size_list(kind) else None for kind in kinds}
         width = fixed.pop() if len(fixed) == 1 else None
@@ -390,6 +391,8 @@ class ColumnReader:
         )
 
     def _scan(self, jobs: int | None) -> list[tuple[Offsets, int, tuple[int, int]]]:
+        """Decode every group once, on several threads; return offsets, largest ID and nonstandard masks of each."""
+
         def look(number: int) -> tuple[Offsets, int, tuple[int, int]]:
             lengths, top, odd, first, at = [np.zeros(0, np.int64)], -1, 0, -1, 0
             for piece in self._decode(number):
@@ -670,6 +673,7 @@ class TextReader(TextRecords):
                 raise CorruptError(container.path, what, expected=group.rows, found=group.rows - (at - row))
 
     def _texts(self, array: Any, where: tuple[Container, Group, int]) -> Iterator[list[str]]:
+        """Yield the texts of an array in batches of about 4 Mi characters; raise if a text is NULL or not UTF-8."""
         container, group, row = where
         with worded(container.path, f"{container.unit} {group.number:,} cannot be read"):
             if array.null_count and "null-rows" not in self.allow_loss:

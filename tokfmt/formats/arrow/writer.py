@@ -110,6 +110,7 @@ def traits(options: WriteOptions, suffixes: tuple[str, ...]) -> WriterTraits:
 
 
 def _lost(options: WriteOptions, source: TokenReader, allow_loss: frozenset[str]) -> Sequence[Loss]:
+    """Return what packed rows lose; raise OptionError if the source or the options do not fit them."""
     info = source.info
     if options.pack_size is not None and info.layout is Layout.SAMPLES and "pack_size" not in info.extras:
         what = "pack_size packs documents, and the source holds samples with padding"
@@ -251,6 +252,7 @@ class ColumnWriter(TokenWriter):
         return Receipt(region.index, top[0], written, [cuts[0][2], len(region.sequences), *digests])
 
     def _batch(self, rows: TokenReader, first: int, last: int, top: list[int], digests: list[str]) -> Any:
+        """Return the record batch of some rows; update the largest ID in `top` and append digests of its columns."""
         pa = arrow()
         offsets = rows.offsets(first, last)
         start, stop = int(offsets[0]), int(offsets[-1])

@@ -73,7 +73,7 @@ CODES: Mapping[str, Code] = {
         "start bits contradict seq_starts",
         "The lowest bit of an encoded token marks the start of a sequence. It must be set at the entries of seq_starts "
         "and nowhere else. If no bits are set, or about half of them, the IDs were stored without the encoding (2 * ID "
-        "+ start bit), and every ID reads as half of its value. If a few are wrong, a chunk is damaged (there is no "
+        "+ start bit). Then every ID reads as half of its value. If a few are wrong, a chunk is damaged (there is no "
         "checksum), or the writer sets a bit for empty sequences. tokfmt check --fix OUT sets the bits from seq_starts "
         "on two conditions: the largest ID is exactly max_token_id, which proves the encoding, and no more bits are "
         "wrong than there are sequences.",
@@ -103,9 +103,9 @@ CODES: Mapping[str, Code] = {
     ),
     "TF410": Code(
         "unsafe",
-        "To read the store further could execute code (the pickle codec of numcodecs), leave the store (a symbolic "
-        "link, a key with ..), or exhaust memory (large shapes or chunks in very few bytes). tokfmt stopped before "
-        "that. Do not open the store with zarr, and find out where it comes from.",
+        "The store uses the pickle codec of numcodecs, which executes code. Or it points outside of itself with a "
+        "symbolic link or a key with .., or claims large shapes or chunks in very few bytes, which exhaust memory. "
+        "tokfmt stopped before that. Do not open the store with zarr, and find out where it comes from.",
         unsafe=True,
     ),
     "TF411": Code(
@@ -177,6 +177,7 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
 
 
 def _group(store: Store, group: Group, how: Audit, *, fill: bool) -> Iterator[Finding]:
+    """Yield the findings of one group: metadata, arrays, and their agreement."""
     home = str(store.root / group.key("")) if group.split else str(store.root)
     bound = None
     try:
@@ -203,6 +204,7 @@ def _group(store: Store, group: Group, how: Audit, *, fill: bool) -> Iterator[Fi
 
 
 def _array(array: Array, *, fill: bool) -> Iterator[Finding]:
+    """Yield the findings of one array: byte order, absent and extra files, damaged chunks."""
     layout, path = array.layout, str(array.path)
     if layout.big_endian:
         yield Finding("TF402", "error", path, "is big-endian, which seqax refuses", _SEQAX)
@@ -236,7 +238,10 @@ def _array(array: Array, *, fill: bool) -> Iterator[Finding]:
 
 
 def _chunk(array: Array, number: int) -> bool:
-    """Check the header of a chunk, or decode the first and last one; return False if the chunk is absent."""
+    """Check the header of a blosc chunk, or decode another one; return False if the chunk is absent.
+
+    Of chunks with another compressor only the first and the last are decoded.
+    """
     layout, blob = array.layout, array.blob(number)
     if blob is None:
         return False
@@ -352,6 +357,7 @@ def _ids(tokens: Array, offsets: Offsets | None, start: int, stop: int) -> tuple
 
 
 def _look(tokens: Array, offsets: Offsets | None, bound: int | None, window: tuple[int, int]) -> _Seen:
+    """Check one window of tokens."""
     start, stop = window
     seen = _Seen()
     try:
@@ -378,6 +384,7 @@ def _worded(seen: _Seen, *, deep: bool) -> Iterator[Finding]:
 
 
 def _of_bound(path: str, top: int, bound: int | None, total: int) -> Iterator[Finding]:
+    """Yield the finding of a bound that is above every ID."""
     if bound is None or top >= bound:
         return
     if top < _WRAPS_AT <= bound < 2 * _WRAPS_AT and total >= _ENOUGH:
@@ -418,6 +425,7 @@ def patch(copy: Path, options: ReadOptions) -> None:
 
 
 def _patch(store: Store, group: Group) -> None:
+    """Repair one group: set its start bits from `seq_starts`, and its bound to the largest ID."""
     tokens = Array(store, group.key(TOKENS), 4, group.zarr_format, fill=False)
     starts = Array(store, group.key(STARTS), 8, group.zarr_format, fill=False)
     offsets = checked_offsets(starts, tokens)

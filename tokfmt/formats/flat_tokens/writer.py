@@ -132,6 +132,7 @@ def _encoded(source: TokenReader, start: int, stop: int, out: NDArray[np.uint32]
 
 
 def _v2_array(length: int, chunk: int, itemsize: int, codec: Codec) -> Json:
+    """Return the content of `.zarray` for an array of this length, chunk and item size."""
     compressors: dict[Codec, Json | None] = {
         "blosc": {"blocksize": 0, "clevel": 5, "cname": "lz4", "id": "blosc", "shuffle": 2},
         "zstd": {"id": "zstd", "level": ZSTD_LEVEL},
@@ -153,6 +154,7 @@ def _v2_array(length: int, chunk: int, itemsize: int, codec: Codec) -> Json:
 
 
 def _v3_array(length: int, chunk: int, itemsize: int, codec: Codec) -> Json:
+    """Return the content of `zarr.json` for an array of this length, chunk and item size."""
     blosc = {"blocksize": 0, "clevel": 5, "cname": "lz4", "shuffle": "bitshuffle", "typesize": itemsize}
     settings: dict[Codec, Json] = {
         "blosc": blosc,

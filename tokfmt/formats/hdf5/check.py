@@ -51,10 +51,10 @@ _FILES = {
     ),
     "TF305": Code(
         "unsafe",
-        "To read 'data' would read other files, or take far more memory than the file has bytes: 'data' is a soft or "
-        "external link, a virtual dataset, has external storage, or has chunks that inflate without bounds. h5py would "
-        "return bytes of any file on the machine as tokens; tokfmt does not. Find out where the file comes from. If "
-        "you trust it, make one self-contained file with h5repack.",
+        "'data' would make a reader open other files, or take far more memory than the file has bytes. It is a soft or "
+        "external link or a virtual dataset, has external storage, or has chunks that inflate without bounds. h5py "
+        "would return bytes of any file on the machine as tokens; tokfmt does not. Find out where the file comes from. "
+        "If you trust it, make one self-contained file with h5repack.",
         unsafe=True,
     ),
     "TF306": Code(
@@ -211,7 +211,7 @@ _CONTENT = {
     "TF342": Code(
         "separators only at the ends of samples",
         "The new preprocessing pipeline of ModelZoo R2.10 packs documents into disjoint windows without a separator "
-        "between them, and overwrites the last token of a document's last full window with one. The boundaries of "
+        "between them. It overwrites the last token of a document's last full window with one. The boundaries of "
         "documents are lost, and so is a token in each of those windows; a model learns to continue from one document "
         "into the next. Preprocess the text again with split_text_to_tokenize, or with another tool.",
     ),
@@ -275,7 +275,7 @@ def _mask_values(values: Values, known: FileFacts) -> Flags:  # noqa: ARG001
 
 
 def _inverted(values: Values, known: FileFacts) -> Flags:
-    """Return True for samples whose mask starts with 0 and is 1 on a constant end, if most of the file's are so."""
+    """Return True for samples whose mask goes from 0 to 1 on a constant end, if most padded samples show the same."""
     inputs, mask, labels = _three(values)
     flags = np.asarray((Ends(inputs, labels).run < mask.shape[1]) & (mask[:, 0] == 0) & (mask[:, -1] == 1))
     return flags & known.inverted
@@ -495,6 +495,7 @@ def _look_for_separators(seen: Seen, values: Values, eos_id: int, known: FileFac
 
 
 def _worded(stored: Stored, seen: Seen, *, deep: bool) -> Iterator[Finding]:
+    """Yield the findings of the content of one file."""
     name = str(stored.path)
     for error in seen.damaged:
         yield Finding("TF331", "error", name, error.what.removesuffix(","), error.remedy or "", error.offset)
@@ -516,6 +517,7 @@ def _worded(stored: Stored, seen: Seen, *, deep: bool) -> Iterator[Finding]:
 
 
 def _separators(stored: Stored, eos_id: int | None, seen: Seen, *, deep: bool) -> Iterator[Finding]:
+    """Yield the findings of separators that do not occur, or only at the ends of samples."""
     if eos_id is None or len(seen.damaged) >= len(stored.table):
         return
     name, where = str(stored.path), "" if deep else " in the content that was read"
@@ -577,6 +579,7 @@ def _refused(error: FormatError) -> Finding:
 
 
 def _headers(stored: Stored) -> Iterator[Finding]:
+    """Yield the findings of the headers of one file."""
     name = str(stored.path)
     if stored.foreign:
         yield Finding("TF307", "error", name, f"holds {stored.foreign}, not GPT samples")
@@ -595,6 +598,7 @@ def _headers(stored: Stored) -> Iterator[Finding]:
 
 
 def _layout(stored: Stored) -> Iterator[Finding]:
+    """Yield the findings of chunks, compression, dtype and superblock of one file."""
     name, table = str(stored.path), stored.table
     if stored.rank == 3 and len(table):
         best = (1, *stored.shape[1:])

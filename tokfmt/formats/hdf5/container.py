@@ -363,6 +363,7 @@ def open_data(file: File, handle: Any) -> Any:
 
 
 def dtype_of(file: File, kind: Any) -> np.dtype[np.integer[Any]]:
+    """Return the dtype of an integer type of HDF5; raise UnsupportedError for any other type."""
     from h5py import h5t
 
     if kind.get_class() != h5t.INTEGER:
@@ -385,6 +386,7 @@ def dtype_of(file: File, kind: Any) -> np.dtype[np.integer[Any]]:
 
 
 def shape_of(file: File, dataset: Any) -> tuple[int, ...]:
+    """Return the shape of a dataset of rank 3 or 1; raise UnsupportedError for any other."""
     from h5py import h5s
 
     space = dataset.get_space()
@@ -407,6 +409,7 @@ def box_of(lengths: tuple[int, ...]) -> tuple[int, int, int]:
 
 
 def filters_of(file: File, properties: Any, itemsize: int) -> tuple[int, ...]:
+    """Return the filter numbers of a dataset; raise if a filter is unknown, repeated or unusual."""
     found = [properties.get_filter(k)[:3] for k in range(properties.get_nfilters())]
     numbers = tuple(int(number) for number, _, _ in found)
     for number in numbers:
@@ -429,6 +432,7 @@ def filters_of(file: File, properties: Any, itemsize: int) -> tuple[int, ...]:
 
 
 def _contiguous(file: File, dataset: Any, size: int, *, cut: bool) -> int:
+    """Return the byte offset of contiguous values; raise if they were never written or are cut."""
     place = dataset.get_offset()
     if not size:
         return 0

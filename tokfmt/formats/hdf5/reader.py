@@ -493,6 +493,7 @@ def _rows_as_stored(opening: Opening, rows: Rows) -> TokenReader:
 
 
 def _opening(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Opening:
+    """Open the files in the order of reading, with the hints of `data_params.json`."""
     files = files_in(paths)
     streams = arrange(files, options.order)
     arranged = [path for stream in streams for path in stream]
@@ -727,6 +728,7 @@ def _own_samples(opening: Opening, rows: Rows, own: list[WriterAttributes]) -> T
 
 
 def _check_labels(opening: Opening, rows: Rows | Some, scan: Scan) -> None:
+    """Raise if labels are not shifted or all samples are empty; note unusual samples."""
     if scan.unshifted.count:
         path, local, offset = rows.place(scan.unshifted.first)
         raise UnsupportedError(

@@ -114,6 +114,7 @@ def scan_samples(rows: Rows | Some, mask: str) -> tuple[Scan, bool]:
 
 
 def _pass(rows: Rows | Some, inverted: bool) -> Scan:
+    """Scan all samples once with a known meaning of the mask."""
     count = len(rows)
     found = Scan(np.empty(count, np.int32), np.empty(count, rows.dtype), np.empty(count, rows.dtype))
     at = 0
@@ -132,6 +133,7 @@ def _pass(rows: Rows | Some, inverted: bool) -> Scan:
 
 
 def _look(rows: Rows | Some, base: int, values: Values, inverted: bool) -> Block:
+    """Scan consecutive samples, of which `base` is the number of the first."""
     inputs, mask, labels = values[:, 0], values[:, 1], values[:, 2]
     check_ids_of(rows, base, inputs)
     count, width = inputs.shape
@@ -368,6 +370,7 @@ class Runs:
         return np.where(labels == IGNORED, self.ignored, labels).astype(self.info.dtype)
 
     def _check_plain(self, values: Values, row: int, valid: NDArray[np.int64]) -> None:
+        """Raise CorruptError for the first sample whose mask or labels are not plain."""
         inputs, mask, labels = values[:, 0], values[:, 1], values[:, 2]
         width = self.rows.width
         odd = (mask >> 1 != 0) if self.masked else (mask != 1)

@@ -1,8 +1,8 @@
 """Write HDF5 samples as upstream documents them, and plain corpora.
 
 The stream has a separator after each sequence. Several processes cannot write one HDF5 file. So each region writes the
-compressed chunks of its samples to a part file, `DST.parts/000012`, and `gather` stores the chunks unchanged and in
-order, while other regions are still being compressed:
+compressed chunks of its samples to a part file, `DST.parts/000012`. `gather` stores the chunks unchanged and in order,
+while other regions are still being compressed:
 
     part      bytes          content
     chunks    sum of sizes   one zlib stream per sample (raw if that would not be smaller)
@@ -46,10 +46,10 @@ from tokfmt.views.view import WithSeparators
 RAW = 1 << 31
 """Bit in the sizes of a part that marks a chunk without compression."""
 _REGION, _SPREAD = 1 << 21, 64
-"""Minimum tokens of a region, and the number of regions above which they are larger.
+"""Minimum tokens of a region, and minimum number of regions of a stream that is long enough for them.
 
-Small regions keep all jobs busy: the last region is gathered while all jobs but one are idle, and of three regions two
-jobs compress the third one alone.
+Many regions keep all jobs busy: the last region is gathered while all jobs but one are idle, and if two jobs share
+three regions, one of them compresses the third alone.
 """
 _LIBRARY_VERSIONS = ("earliest", "v110")
 
@@ -353,6 +353,7 @@ class SampleWriter(TokenWriter):
             shutil.rmtree(self.parts)
 
     def _gather_into(self, source: TokenReader) -> _Gathering:
+        """Return the object that fills the files of the destination, with the first file open."""
         files, length, masked = self._files(source), self._length(source), self._masked(source)
         stream = WithSeparators(source, self.eos_id)
 

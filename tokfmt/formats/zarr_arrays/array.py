@@ -136,6 +136,7 @@ def read_layout(store: Store, key: str, itemsize: int, zarr_format: int, *, sign
 
 
 def _v2(where: Path, raw: Json, itemsize: int) -> Layout:
+    """Return the layout that a `.zarray` describes."""
     dtype = raw.get("dtype")
     if dtype not in (f"<u{itemsize}", f">u{itemsize}"):
         raise _wrong(where, "dtype", f"<u{itemsize}", dtype)
@@ -161,6 +162,7 @@ def _v2(where: Path, raw: Json, itemsize: int) -> Layout:
 
 
 def _filters(where: Path, value: object, itemsize: int) -> bool:
+    """Return True if the filters of zarr v2 are one delta filter, False if there are none; raise otherwise."""
     filters = value if isinstance(value, list) else [] if value is None else [value]
     names = [entry.get("id") if isinstance(entry, dict) else entry for entry in filters]
     if names not in ([], ["delta"]):
@@ -177,6 +179,7 @@ def _filters(where: Path, value: object, itemsize: int) -> bool:
 
 
 def _delta(where: Path, settings: Json, itemsize: int) -> None:
+    """Raise UnsupportedError if a delta filter has another type than the array."""
     stored = settings.get("astype", settings.get("dtype"))
     for dtype in (settings.get("dtype"), stored):
         if dtype not in (f"<i{itemsize}", f"<u{itemsize}"):
@@ -190,6 +193,7 @@ def _delta(where: Path, settings: Json, itemsize: int) -> None:
 
 
 def _v3(where: Path, raw: Json, itemsize: int, *, signed: bool) -> Layout:
+    """Return the layout that a `zarr.json` describes."""
     for key, value in raw.items():
         if key not in _V3_KEYS and not (isinstance(value, dict) and value.get("must_understand") is False):
             raise UnsupportedError(where, "has an extension that tokfmt does not read", found=key[:60], remedy=_PLAIN)
@@ -224,6 +228,7 @@ def _v3(where: Path, raw: Json, itemsize: int, *, signed: bool) -> Layout:
 
 
 def _sharding(where: Path, settings: Json, size: int) -> tuple[int, Shard, Sequence[object]]:
+    """Return the chunk size, the shards and the inner codecs of a sharding codec."""
     chunk = _one(where, "chunk_shape", settings.get("chunk_shape"), least=1)
     if size % chunk:
         raise _wrong(where, "chunk_shape of a shard", f"a divisor of {size}", chunk)

@@ -94,6 +94,7 @@ def decode(blob: Blob, codecs: Sequence[str], nbytes: int, itemsize: int) -> NDA
 
 
 def _inflate(path: Path, data: bytes, size: int, wbits: int = zlib.MAX_WBITS) -> bytes:
+    """Decompress zlib or gzip data to at most `size` bytes; raise if the data are longer, cut or damaged."""
     stream = zlib.decompressobj(wbits)
     try:
         out = stream.decompress(data, size + 1)

@@ -1,4 +1,7 @@
-"""Read the files of a zarr store by key, from a directory or a zip. Only regular files inside the store are read."""
+"""Read the files of a zarr store by key, from a directory or a zip.
+
+Only regular files inside the store are read.
+"""
 
 from __future__ import annotations
 
@@ -216,6 +219,7 @@ class Zipped:
             ) from error
 
     def _member(self, entry: zipfile.ZipInfo) -> _Member:
+        """Return the facts of a zip member; raise if it is encrypted, of another method, or claims too many bytes."""
         where = self.root / entry.filename
         if entry.flag_bits & 1:
             raise UnsupportedError(where, "is encrypted", remedy="Make the zip again without a password")
@@ -235,6 +239,7 @@ class Zipped:
         return _Member(entry.header_offset, entry.compress_size, entry.file_size, entry.CRC, entry.compress_type != 0)
 
     def _content(self, member: _Member, key: str) -> bytes:
+        """Return the bytes of a zip member after a check of its size and checksum."""
         where = self.root / key
         raw = self._file.read(self._begin(member, key), member.stored)
         if member.deflated:
