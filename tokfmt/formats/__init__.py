@@ -1,6 +1,6 @@
-"""One package a format: byte table, options, reader, writer, checker, FORMAT.
+"""The formats of tokfmt: one module or package each, with byte table, options, reader, writer, check and `FORMAT`.
 
-Calling the package lists the formats: `tokfmt.formats()` is `tokfmt.registry.formats()`, under the name of its home.
+The package can be called: `tokfmt.formats()` is `tokfmt.registry.formats()`.
 """
 
 import sys
@@ -11,8 +11,8 @@ from typing import Any
 
 class _Callable(ModuleType):
     def __call__(self) -> Any:
-        """Every format installed: a list of objects with `name`, `title`, `extensions`, and options; prints as such."""
-        # by name: formats are below the registry, and may not import it
+        """Return the installed formats, a list of objects with `name`, `title`, `extensions` and options."""
+        # The import is dynamic because formats are a layer below the registry.
         return import_module("tokfmt.registry").formats()
 
 

@@ -78,7 +78,7 @@ class Writer(FlatWriter):
 
 
 class Datatrove(FlatFormat):
-    """datatrove's token files."""
+    """The format of datatrove's token files."""
 
     name = "datatrove"
     title = "datatrove and nanotron: .ds with .index and .metadata"

@@ -360,10 +360,10 @@ class FlatReader:
         extent = self.extents[k]
         width = extent.dtype.itemsize
         at = extent.begin + (position - self._begins[k]) * width
-        place = at if extent.file.plain else extent.file.lies_at(at)
-        if place is None:
-            return ByteOffset(extent.file.path, 0, None, f"byte {at:,} of what is compressed there")
-        return ByteOffset(extent.file.path, place, width)
+        offset = at if extent.file.plain else extent.file.lies_at(at)
+        if offset is None:
+            return ByteOffset(extent.file.path, 0, None, f"byte {at:,} of the decompressed content")
+        return ByteOffset(extent.file.path, offset, width)
 
     def position(self, path: Path, offset: int) -> int | None:
         for k, extent in enumerate(self.extents):
@@ -506,8 +506,8 @@ class FlatWriter(TokenWriter):
 
     def wants_max_id(self, source: TokenReader) -> bool:
         """See `TokenWriter.wants_max_id`. False if every ID that the source's dtype can hold gives the same files."""
-        most = int(np.iinfo(source.info.dtype).max)
-        return self.needs_max_id and (most > self.limit or self._dtype_of(-1) != self._dtype_of(most))
+        maximum = int(np.iinfo(source.info.dtype).max)
+        return self.needs_max_id and (maximum > self.limit or self._dtype_of(-1) != self._dtype_of(maximum))
 
     def cuts(self, stored: TokenReader) -> list[Cut]:
         """Return the cut of each file; at least one."""
@@ -517,17 +517,17 @@ class FlatWriter(TokenWriter):
                 and "loss-mask" not in self.target.allow_loss
                 and marks_of(stored) is not None
             )
-            most = self.file_tokens()
+            tokens_per_file = self.file_tokens()
             total = self.padded(stored.info.tokens)
             if self.whole:
-                self._cuts = list(_whole_cuts(stored, most or max(1, total)))
+                self._cuts = list(_whole_cuts(stored, tokens_per_file or max(1, total)))
             else:
-                spans = list(windows(0, total, most or max(1, total))) or [(0, 0)]
+                spans = list(windows(0, total, tokens_per_file or max(1, total))) or [(0, 0)]
                 sequences = stored.info.sequences if len(spans) == 1 else 0
                 self._cuts = [Cut(number, a, b, 0, sequences) for number, (a, b) in enumerate(spans)]
             if len(self._cuts) > 1 and not self.folder:
                 raise ConversionError(
-                    f"{self.path.name}: {total:,} tokens do not fit one file of {most:,}. "
+                    f"{self.path.name}: {total:,} tokens do not fit one file of {tokens_per_file:,}. "
                     "Name a folder for several files"
                 )
         return self._cuts
@@ -581,10 +581,12 @@ class FlatWriter(TokenWriter):
     def remedy(self, dtype: np.dtype[Any]) -> str:
         """Return the remedy for an ID that does not fit `dtype`; "" if there is none."""
         widest = np.dtype(self.dtypes[-1])
-        most, words = min(self.limit, int(np.iinfo(widest).max)), {"width": widest.itemsize, "dtype": widest.name}
+        maximum, words = min(self.limit, int(np.iinfo(widest).max)), {"width": widest.itemsize, "dtype": widest.name}
         asked = next((f"{name}={word}" for name, word in words.items() if getattr(self.options, name, None)), "")
         return (
-            f"{Option('to-opt', asked)} has room for ids up to {most:,}" if asked and np.iinfo(dtype).max < most else ""
+            f"{Option('to-opt', asked)} has room for IDs up to {maximum:,}"
+            if asked and np.iinfo(dtype).max < maximum
+            else ""
         )
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:  # noqa: ARG002 - nothing in them
@@ -610,13 +612,13 @@ def _write_mask(path: Path, cut: Cut, region: Region, stored: TokenReader) -> No
                 out.write(a - cut.start, marks & 1)
 
 
-def _whole_cuts(stored: TokenReader, most: int) -> Iterator[Cut]:
-    """Yield cuts of whole sequences with at most `most` tokens each; a longer sequence gets a file of its own."""
+def _whole_cuts(stored: TokenReader, maximum: int) -> Iterator[Cut]:
+    """Yield cuts of whole sequences with at most `maximum` tokens each; a longer sequence gets a file of its own."""
     first, count, number = 0, stored.info.sequences, 0
     while first < count or not number:
         start = int(stored.offsets(first, first)[0])
-        last = max(min(first + 1, count), sequence_at(stored, start + most))
-        if last == count - 1 and stored.info.tokens - start <= most:
+        last = max(min(first + 1, count), sequence_at(stored, start + maximum))
+        if last == count - 1 and stored.info.tokens - start <= maximum:
             last = count
         yield Cut(number, start, int(stored.offsets(last, last)[0]), first, last)
         first, number = last, number + 1

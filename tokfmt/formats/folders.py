@@ -76,15 +76,15 @@ def inside(folder: Path, name: object, home: str = "folder") -> Path:
     return path
 
 
-def json_object(file: File, most: int = JSON_BYTES) -> Mapping[str, Any]:
-    """Read a file that is one JSON object of at most `most` bytes.
+def json_object(file: File, limit: int = JSON_BYTES) -> Mapping[str, Any]:
+    """Read a file that is one JSON object of at most `limit` bytes.
 
     Raises:
         UnsafeError: The file is larger, has too many values, or is nested too deeply.
         CorruptError: The file is not a JSON object.
     """
-    if file.size > most:
-        raise UnsafeError(file.path, "is too large for an index", expected=f"at most {most:,} bytes", found=file.size)
+    if file.size > limit:
+        raise UnsafeError(file.path, "is too large for an index", expected=f"at most {limit:,} bytes", found=file.size)
     return parsed_object(file.path, file.read(0, file.size))
 
 
@@ -254,8 +254,8 @@ class Packed(File):
         if codec not in _DECODERS:
             known = ", ".join(_DECODERS)
             raise UnsupportedError(path, "has a compression that tokfmt cannot read", expected=known, found=codec)
-        if size > (most := most_decoded(self.identity.size)):
-            raise UnsafeError(path, "would decode to far more than its size", expected=f"at most {most:,}", found=size)
+        if size > (limit := most_decoded(self.identity.size)):
+            raise UnsafeError(path, "would decode to far more than its size", expected=f"at most {limit:,}", found=size)
 
     def __getstate__(self) -> dict[str, object]:
         return {**super().__getstate__(), "codec": self.codec, "_size": self._size}

@@ -107,7 +107,7 @@ class Shard(NamedTuple):
 
 
 class Levanter(FlatFormat):
-    """Levanter's token caches."""
+    """The format of Levanter's token caches."""
 
     name = "levanter"
     title = "Levanter and Marin token caches"

@@ -113,7 +113,7 @@ class Writer(ShardWriter):
 
 
 class LitData(ShardFormat):
-    """LitData's token chunks."""
+    """The format of LitData's token chunks."""
 
     name = "litdata"
     title = "LitData folders for TokensLoader: index.json and chunks"
@@ -186,15 +186,15 @@ class LitData(ShardFormat):
 
     def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
         dtype, loader, _ = one.about
-        places, lengths, begin = table[:-1], np.diff(table), 4 * (one.count + 2)
+        byte_offsets, lengths, begin = table[:-1], np.diff(table), 4 * (one.count + 2)
         if table[0] != begin:
             found = int(table[0])
             raise CorruptError(file.path, "offset of the first item", offset=4, expected=begin, found=found)
         sized = loader != _TOKENS and (lengths >= 4).all()
-        sized = sized and np.array_equal(gathered(file, places, 4).view("<u4")[:, 0], lengths - 4)
+        sized = sized and np.array_equal(gathered(file, byte_offsets, 4).view("<u4")[:, 0], lengths - 4)
         if loader not in ("", _TOKENS) and not sized:
             raise CorruptError(file.path, f"items do not begin with their sizes, as {loader} writes them", offset=begin)
-        return Ids(places + 4, lengths - 4, dtype) if sized else Ids(places, lengths, dtype)
+        return Ids(byte_offsets + 4, lengths - 4, dtype) if sized else Ids(byte_offsets, lengths, dtype)
 
 
 def _dropped(tokens: Sequence[int], block_size: int | None) -> Iterator[str]:

@@ -92,7 +92,7 @@ class Writer(FlatWriter):
 
 
 class Llmc(FlatFormat):
-    """llm.c's token files."""
+    """The format of llm.c's token files."""
 
     name = "llmc"
     title = "llm.c, modded-nanogpt and Automodel: a 1,024-byte header and tokens"

@@ -138,7 +138,7 @@ class Column(NamedTuple):
 
 
 class Mds(ShardFormat):
-    """MosaicML streaming's shards."""
+    """The format of MosaicML streaming's shards."""
 
     name = "mds"
     title = "MosaicML streaming (MDS): index.json and shards"
@@ -300,12 +300,12 @@ def _cells(file: File, table: Offsets, column: Column) -> tuple[Offsets, Offsets
     return begins + 4 * len(free) + widths[:, : column.at].sum(axis=1), widths[:, column.at]
 
 
-def _ids(file: File, places: Offsets, lengths: Offsets, column: Column) -> Ids:
+def _ids(file: File, byte_offsets: Offsets, lengths: Offsets, column: Column) -> Ids:
     """Return the byte offsets and lengths of the IDs of each sample.
 
     Args:
         file: The shard.
-        places: int64[samples], the byte offset of the column in each sample.
+        byte_offsets: int64[samples], the byte offset of the column in each sample.
         lengths: int64[samples], the bytes of the column.
         column: The column.
 
@@ -315,37 +315,37 @@ def _ids(file: File, places: Offsets, lengths: Offsets, column: Column) -> Ids:
     """
     dtype = column.dtype
     if column.coded:
-        codes = np.unique(_front(file, places, lengths, 1))
+        codes = np.unique(_front(file, byte_offsets, lengths, 1))
         if len(codes) > 1 or (len(codes) and int(codes[0]) not in CODES):
             raise CorruptError(file.path, "dtypes of a column", expected="one, of integers", found=str(codes)[:60])
         dtype = np.dtype(CODES[int(codes[0])] if len(codes) else "<u2")
-        places, lengths = places + 1, lengths - 1
+        byte_offsets, lengths = byte_offsets + 1, lengths - 1
     if dtype is None:
         some = min(int(lengths[:1].sum()), 1 << 12) // 8 * 8
-        odd = np.frombuffer(file.read(int(places[:1].sum()), some), "<u4")[1::2]
+        odd = np.frombuffer(file.read(int(byte_offsets[:1].sum()), some), "<u4")[1::2]
         wide = not odd.any() and not (lengths % 8).any()
         remedy = f"Give it with {from_option('dtype', 'NAME')} ({('int64' if wide else 'uint16')}, it seems)"
         what = f"the dtype of column {column.name}, of bytes, is not stored"
         raise UnsupportedError(file.path, what, remedy=remedy)
     if column.shaped:
-        shape = _front(file, places, lengths, 1)[:, 0]
+        shape = _front(file, byte_offsets, lengths, 1)[:, 0]
         widths, counted = np.int64(1) << (shape & 3).astype(np.int64), np.zeros((len(shape), 8), np.uint8)
         for width in np.unique(widths).tolist():
             some = widths == width
-            counted[some, :width] = _front(file, places[some] + 1, lengths[some] - 1, width)
-        places, lengths = places + 1 + widths, lengths - 1 - widths
+            counted[some, :width] = _front(file, byte_offsets[some] + 1, lengths[some] - 1, width)
+        byte_offsets, lengths = byte_offsets + 1 + widths, lengths - 1 - widths
         wrong = (shape >> 2 != 1) | (counted.view("<u8")[:, 0] != (lengths // dtype.itemsize).astype(np.uint64))
         if wrong.any():
-            at = int(places[np.argmax(wrong)])
+            at = int(byte_offsets[np.argmax(wrong)])
             raise CorruptError(file.path, "an array has another length than its shape, of one dimension", offset=at)
-    return Ids(places, lengths, dtype)
+    return Ids(byte_offsets, lengths, dtype)
 
 
-def _front(file: File, places: Offsets, lengths: Offsets, width: int) -> NDArray[np.uint8]:
-    """Return uint8[places, width]: the first `width` bytes at each byte offset in `places`."""
+def _front(file: File, byte_offsets: Offsets, lengths: Offsets, width: int) -> NDArray[np.uint8]:
+    """Return uint8[n, width]: the first `width` bytes at each byte offset in `byte_offsets`."""
     if (short := lengths < width).any():
-        raise CorruptError(file.path, "a column is too short for its array", offset=int(places[np.argmax(short)]))
-    return gathered(file, places, width)
+        raise CorruptError(file.path, "a column is too short for its array", offset=int(byte_offsets[np.argmax(short)]))
+    return gathered(file, byte_offsets, width)
 
 
 FORMAT = Mds()

@@ -148,7 +148,7 @@ class Writer(FlatWriter):
 
 
 class Megatron(FlatFormat):
-    """Megatron-LM's indexed datasets."""
+    """The format of Megatron-LM's indexed datasets."""
 
     name = "megatron"
     title = "Megatron-LM: .bin and .idx"
@@ -295,10 +295,10 @@ def _miscounted(path: Path) -> Iterator[FormatError]:
     if not all(isinstance(counts, list) and len(counts) == 2 for counts in listed.values()):
         return
     for prefix, counts in listed.items():
-        place = _index_of(located(path, prefix))
-        if not listing.is_file(place):
+        index_file = _index_of(located(path, prefix))
+        if not listing.is_file(index_file):
             yield _no_index(path, prefix)
-        elif (index := open_file(place)).size >= HEADER.size:
+        elif (index := open_file(index_file)).size >= HEADER.size:
             head = HEADER.read(index)
             if counts != (stored := [head["sequences"], head["document_indices"]]):
                 what = f"sequences and document indices of {printable(prefix)}"
@@ -388,8 +388,8 @@ def pair_layout(data: File, index: File, *, by_document: bool, partial: bool = F
     if sizes and data.size == (int(begins[-1]) + count) * dtype.itemsize:
         remedy = f"Each of {count:,} sequences has one token more: separators were written and not counted "
         remedy += "(Megatron-LM#431), so documents are shifted. Write it again"
-        what, most = "bytes of tokens", data.size - count * dtype.itemsize
-        uncounted = CorruptError(data.path, what, expected=most, found=data.size, remedy=remedy)
+        what, expected = "bytes of tokens", data.size - count * dtype.itemsize
+        uncounted = CorruptError(data.path, what, expected=expected, found=data.size, remedy=remedy)
         sizes = [fatal("TF604", uncounted, "tail")]
     starts, marked = _marked(index, columns, begins, by_document=by_document)
     return _documents(extent, starts, [*(negative or sizes), *problems, *marked], header, *columns.sections(index))
@@ -461,12 +461,12 @@ class LazyEntries:
         wrong = begins[1:] != expected
         if wrong.any() or not 0 <= begins[0] <= self._size or begins[0] % self._width:
             k = int(np.argmax(wrong)) + 1 if wrong.any() else 0
-            at, most = self._columns.at("pointers", first + k), f"0 to {self._size:,}"
+            at, valid = self._columns.at("pointers", first + k), f"0 to {self._size:,}"
             raise CorruptError(
                 self._index.path,
                 f"pointer {first + k:,}",
                 offset=at,
-                expected=int(expected[k - 1]) if k else most,
+                expected=int(expected[k - 1]) if k else valid,
                 found=int(begins[k]),
                 remedy=_WHOLE,
             )
@@ -549,14 +549,14 @@ def _begins(
             lengths = np.maximum(lengths, 0)
         lengths[0] += begins[a]
         np.cumsum(lengths, out=begins[a + 1 : b + 1])
-        pointers, places = columns.read(index, "pointers", a, b), begins[a:b] * width
-        if not problems and not np.array_equal(pointers, places):
-            k = int(np.argmax(pointers != places))
+        pointers, expected = columns.read(index, "pointers", a, b), begins[a:b] * width
+        if not problems and not np.array_equal(pointers, expected):
+            k = int(np.argmax(pointers != expected))
             error = CorruptError(
                 index.path,
                 f"pointer {a + k:,}",
                 offset=columns.at("pointers", a + k),
-                expected=int(places[k]),
+                expected=int(expected[k]),
                 found=int(pointers[k]),
                 remedy="Documents can be read by length",
             )

@@ -61,7 +61,7 @@ class Writer(FlatWriter):
 
 
 class NanoGpt(FlatFormat):
-    """Raw tokens of nanoGPT."""
+    """The format of raw tokens of nanoGPT."""
 
     name = "nanogpt"
     title = "nanoGPT train.bin and val.bin: raw uint16 tokens"
@@ -75,7 +75,7 @@ class NanoGpt(FlatFormat):
         "TF641": Code(
             "raw tokens cannot be read",
             "No regular file, no such split in the folder, no permission, or a read error of the disk. The message "
-            "says which.",
+            "has the cause.",
         ),
         "TF642": Code(
             "the file ends inside a token",

@@ -109,7 +109,7 @@ class Writer(FlatWriter):
 
 
 class Olmo(FlatFormat):
-    """OLMo's raw tokens."""
+    """The format of OLMo's raw tokens."""
 
     name = "olmo"
     title = "OLMo and dolma: raw tokens in .npy, documents in .csv.gz"
@@ -369,7 +369,7 @@ def _look_partly(file: File, mask: Path | None, width: int | None, eos_id: int |
     )
 
 
-def _rows_there(path: Path, most: int) -> tuple[Offsets, str]:
+def _rows_there(path: Path, token_bytes: int) -> tuple[Offsets, str]:
     """Read the complete rows of a file that may be cut.
 
     Returns:
@@ -381,7 +381,7 @@ def _rows_there(path: Path, most: int) -> tuple[Offsets, str]:
     """
     lost = ""
     try:
-        rows = _rows(path, most)
+        rows = _rows(path, token_bytes)
     except CorruptError as error:
         if not isinstance(error.__cause__, EOFError):
             raise
@@ -431,12 +431,12 @@ def _zeros(file: File, at: int) -> bool:
     return not any(file.read(at, many)) and not any(file.read(file.size - many, many))
 
 
-def _rows(path: Path, most: int) -> Offsets:
+def _rows(path: Path, token_bytes: int) -> Offsets:
     """Return int64[rows, 2]: start and exclusive end of each document, in tokens.
 
     Args:
         path: The .csv.gz.
-        most: Bytes of the token file, which bound the number of rows and the size of the .csv.gz.
+        token_bytes: Bytes of the token file, which bound the number of rows and the size of the .csv.gz.
 
     Raises:
         CorruptError: The file is empty, is damaged, or is not a table of numbers.
@@ -445,13 +445,13 @@ def _rows(path: Path, most: int) -> Offsets:
     file = open_file(path)
     if not file.size:
         raise CorruptError(path, "is empty: its writer was killed", remedy="Copy it again, or write the dataset again")
-    if file.size > (largest := _ROW_BYTES * most + _SLACK):
-        expected = f"at most {largest:,} bytes for {most:,} of tokens"
+    if file.size > (largest := _ROW_BYTES * token_bytes + _SLACK):
+        expected = f"at most {largest:,} bytes for {token_bytes:,} of tokens"
         what = "is too large for the rows of its tokens"
         raise UnsafeError(path, what, expected=expected, found=f"{file.size:,}")
     text = io.TextIOWrapper(io.BufferedReader(_Inflated(file)), "utf-8", "replace", newline="")
     rows = csv.reader(iter(lambda: text.readline(_LINE), ""))
-    pairs = ((int(row[0]), int(row[1])) for row, _ in zip(rows, range(most + _LINE), strict=False))
+    pairs = ((int(row[0]), int(row[1])) for row, _ in zip(rows, range(token_bytes + _LINE), strict=False))
     try:
         found: Offsets = np.fromiter(pairs, np.dtype((np.int64, 2)))
         if next(rows, None):
@@ -548,9 +548,9 @@ def _scanned(reader: FlatReader, path: Path, eos_id: int | None) -> Iterator[Fin
         return
     ends = reader.offsets(0, info.sequences)[1:]
     for a, b in windows(0, info.tokens):
-        places = a + 1 + np.flatnonzero(reader.tokens(a, b) == eos_id)
+        stops = a + 1 + np.flatnonzero(reader.tokens(a, b) == eos_id)
         near = ends[np.searchsorted(ends, a) : np.searchsorted(ends, b, side="right")]
-        found, within = found + len(places), within + int(np.isin(places, near, invert=True).sum())
+        found, within = found + len(stops), within + int(np.isin(stops, near, invert=True).sum())
     if found != info.sequences or within:
         what = f"a scan for {eos_id}, as OLMo-core reads local files, does not find the documents of the rows"
         counts = f"{found:,}, of which {within:,} {'is' if within == 1 else 'are'} within a row"

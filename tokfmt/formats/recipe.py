@@ -35,7 +35,7 @@ class WriteOptions:
 
 
 class RecipeFormat(Format):
-    """Recipes in TOML."""
+    """The format of recipes in TOML."""
 
     name = "recipe"
     title = "recipes: mixes of other datasets, computed when they are read"

@@ -93,12 +93,12 @@ class Ids(NamedTuple):
     """The byte offsets and lengths of the IDs of each item of a shard.
 
     Attributes:
-        places: int64[items], the byte offset of the IDs of each item; None if not looked up yet.
+        byte_offsets: int64[items], the byte offset of the IDs of each item; None if not looked up yet.
         lengths: int64[items], their lengths in bytes.
         dtype: The dtype of an ID.
     """
 
-    places: Offsets | None
+    byte_offsets: Offsets | None
     lengths: Offsets
     dtype: np.dtype[Any]
 
@@ -121,7 +121,7 @@ class Values(File):
 
     def __init__(self, shard: File, ids: Ids, find: Callable[[File], Ids], hashes: Mapping[str, str]) -> None:
         self.path, self.identity, self._fd = shard.path, shard.identity, None
-        self.shard, self.find, self.hashes, self._places = shard, find, hashes, ids.places
+        self.shard, self.find, self.hashes, self._byte_offsets = shard, find, hashes, ids.byte_offsets
         self.bounds = offsets_of(ids.lengths)
 
     def __getstate__(self) -> dict[str, object]:
@@ -132,28 +132,28 @@ class Values(File):
         return int(self.bounds[-1])
 
     @property
-    def places(self) -> Offsets:
+    def byte_offsets(self) -> Offsets:
         """int64[items], the byte offset in the shard of the IDs of each item.
 
         Raises:
             CorruptError: The lengths in the shard differ from those in the index.
         """
-        if self._places is None:
+        if self._byte_offsets is None:
             found = self.find(self.shard)
-            if found.places is None or not np.array_equal(offsets_of(found.lengths), self.bounds):
+            if found.byte_offsets is None or not np.array_equal(offsets_of(found.lengths), self.bounds):
                 raise CorruptError(self.path, "the lengths of items differ from the index or the heads of the items")
-            self._places = found.places
-        return self._places
+            self._byte_offsets = found.byte_offsets
+        return self._byte_offsets
 
     def lies_at(self, offset: int) -> int | None:
         k = int(np.searchsorted(self.bounds, offset, side="right")) - 1
-        return self.shard.lies_at(int(self.places[k]) + offset - int(self.bounds[k]))
+        return self.shard.lies_at(int(self.byte_offsets[k]) + offset - int(self.bounds[k]))
 
     def read_from(self, offset: int) -> int | None:
-        k = int(np.searchsorted(self.places, offset, side="right")) - 1
+        k = int(np.searchsorted(self.byte_offsets, offset, side="right")) - 1
         if not self.shard.plain or k < 0:
             return None
-        at = int(self.bounds[k]) + offset - int(self.places[k])
+        at = int(self.bounds[k]) + offset - int(self.byte_offsets[k])
         return at if at < int(self.bounds[k + 1]) else None
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
@@ -162,7 +162,7 @@ class Values(File):
         first = int(np.searchsorted(self.bounds, offset, side="right")) - 1
         last = int(np.searchsorted(self.bounds, stop))
         bounds = np.clip(self.bounds[first : last + 1], offset, stop)
-        starts = self.places[first:last] + bounds[:-1] - self.bounds[first:last]
+        starts = self.byte_offsets[first:last] + bounds[:-1] - self.bounds[first:last]
         ends = starts + np.diff(bounds)
         begin, span = int(starts[0]), int(ends[-1] - starts[0])
         dense = self.shard.array(begin, span, "u1") if span <= 2 * len(out) + _NEAR else None
@@ -245,7 +245,7 @@ class ShardFormat(FlatFormat):
         }
 
     def known_lengths(self, one: Listed, file: File) -> Ids | None:  # noqa: ARG002 - nothing
-        """Return the IDs of a shard without `places` if their lengths are known without reading all items, else None.
+        """Return the lengths of the IDs of a shard if they are known without reading all items, else None.
 
         The first read of the shard compares these lengths with the items.
         """
@@ -389,22 +389,22 @@ class ShardFormat(FlatFormat):
         """
         ids = self.ids(one, file, self.table(one, file))
         wrong = np.flatnonzero(ids.lengths % ids.dtype.itemsize)
-        if len(wrong) and ids.places is not None:
+        if len(wrong) and ids.byte_offsets is not None:
             what = f"the IDs of {self.item} {int(wrong[0]):,} end inside an ID of {ids.dtype.itemsize} bytes"
-            raise CorruptError(file.path, what, offset=int(ids.places[wrong[0]]))
+            raise CorruptError(file.path, what, offset=int(ids.byte_offsets[wrong[0]]))
         return ids
 
 
-def gathered(file: File, places: Offsets, width: int) -> NDArray[np.uint8]:
-    """Return uint8[places, width]: `width` bytes from each byte offset in `places`, which ascend."""
-    found, k = np.zeros((len(places), width), np.uint8), 0
-    while k < len(places) and width:
-        near = int(np.searchsorted(places, places[k] + _SPAN, side="right"))
-        span = int(places[near - 1] - places[k]) + width
+def gathered(file: File, byte_offsets: Offsets, width: int) -> NDArray[np.uint8]:
+    """Return uint8[n, width]: `width` bytes from each byte offset in `byte_offsets`, which ascend."""
+    found, k = np.zeros((len(byte_offsets), width), np.uint8), 0
+    while k < len(byte_offsets) and width:
+        near = int(np.searchsorted(byte_offsets, byte_offsets[k] + _SPAN, side="right"))
+        span = int(byte_offsets[near - 1] - byte_offsets[k]) + width
         if span > (near - k) * _FAR:
             near, span = k + 1, width
-        raw = file.array(int(places[k]), span, "u1")
-        found[k:near] = raw[(places[k:near] - places[k])[:, None] + np.arange(width)]
+        raw = file.array(int(byte_offsets[k]), span, "u1")
+        found[k:near] = raw[(byte_offsets[k:near] - byte_offsets[k])[:, None] + np.arange(width)]
         k = near
     return found
 
@@ -415,9 +415,9 @@ def _extent(file: File, ids: Ids, find: Callable[[File], Ids], hashes: Mapping[s
     If the IDs of all items are contiguous and no hash is to be compared, the extent is in the shard itself, so that
     bytes can be copied. Else it is in a virtual file (`Values`).
     """
-    width, places, bounds = ids.dtype.itemsize, ids.places, offsets_of(ids.lengths)
-    if places is not None and not hashes and np.array_equal(places - places[:1], bounds[:-1]):
-        return Extent(file, int(places[:1].sum()), int(bounds[-1]) // width, ids.dtype)
+    width, byte_offsets, bounds = ids.dtype.itemsize, ids.byte_offsets, offsets_of(ids.lengths)
+    if byte_offsets is not None and not hashes and np.array_equal(byte_offsets - byte_offsets[:1], bounds[:-1]):
+        return Extent(file, int(byte_offsets[:1].sum()), int(bounds[-1]) // width, ids.dtype)
     return Extent(Values(file, ids, find, hashes), 0, int(bounds[-1]) // width, ids.dtype)
 
 
@@ -537,19 +537,19 @@ class ShardWriter(FlatWriter):
             heads = self.heads(np.diff(bounds), dtype)
             content = np.empty(heads.size + (b - a) * dtype.itemsize, np.uint8)
             free = np.ones(len(content), np.bool_)
-            places = (bounds[:-1] - a) * dtype.itemsize + self.head * np.arange(last - first)
-            at = places[:, None] + np.arange(self.head)
+            byte_offsets = (bounds[:-1] - a) * dtype.itemsize + self.head * np.arange(last - first)
+            at = byte_offsets[:, None] + np.arange(self.head)
             content[at], free[at] = heads, False
             content[free] = ids.astype(dtype, copy=False).view(np.uint8)
             yield begin + self.head * (first - cut.first) + (a - cut.start) * dtype.itemsize, content, top
 
-    def _places(self, stored: TokenReader, dtype: np.dtype[Any], cut: Cut) -> Iterator[tuple[int, bytes]]:
+    def _offset_table(self, stored: TokenReader, dtype: np.dtype[Any], cut: Cut) -> Iterator[tuple[int, bytes]]:
         """Yield the byte offset and the content of pieces of the table: the offsets of items, and the size."""
         begin = 4 * (cut.last - cut.first + 2)
         for a, b in windows(cut.first, cut.last + 1, _ITEMS):
-            places = begin + (stored.offsets(a, b - 1) - cut.start) * dtype.itemsize
-            places += self.head * np.arange(a - cut.first, b - cut.first)
-            yield 4 * (a - cut.first + 1), places.astype("<u4").tobytes()
+            byte_offsets = begin + (stored.offsets(a, b - 1) - cut.start) * dtype.itemsize
+            byte_offsets += self.head * np.arange(a - cut.first, b - cut.first)
+            yield 4 * (a - cut.first + 1), byte_offsets.astype("<u4").tobytes()
 
     def _empty(self, stored: TokenReader, dtype: np.dtype[Any], cut: Cut) -> bytes:
         """Return the bytes of empty items at the end of a shard, which no window of `_items` holds."""
@@ -573,8 +573,8 @@ class ShardWriter(FlatWriter):
             at += len(piece)
 
         pack((cut.last - cut.first).to_bytes(4, "little"))
-        for _, places in self._places(stored, dtype, cut):
-            pack(places)
+        for _, table in self._offset_table(stored, dtype, cut):
+            pack(table)
         for _, content, largest in self._items(stored, dtype, cut, range(cut.start, cut.stop)):
             pack(content.tobytes())
             top = max(top, largest)
@@ -598,7 +598,7 @@ class ShardWriter(FlatWriter):
             path, size, hashes = self.file(cut.number), self._size(cut, dtype), self._packed.get(cut.number)
             if not self.codec:
                 empty = self._empty(stored, dtype, cut)
-                yield from ((path, at, places) for at, places in self._places(stored, dtype, cut))
+                yield from ((path, at, table) for at, table in self._offset_table(stored, dtype, cut))
                 yield path, size - len(empty), empty
                 # Last, as `commit` removes a file whose first piece begins at byte 0.
                 yield path, 0, (cut.last - cut.first).to_bytes(4, "little")

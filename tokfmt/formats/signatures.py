@@ -1,4 +1,4 @@
-"""Signatures of tokfmt's formats: what rules a format out before it is imported, which detection reads first."""
+"""Signatures of tokfmt's formats, by which detection rules out a format without importing it."""
 
 from tokfmt.core.format import Signature
 

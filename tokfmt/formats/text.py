@@ -405,7 +405,7 @@ def _named(names: Sequence[str]) -> list[str]:
 
 
 class TextFormat(Format):
-    """Text files."""
+    """The format of text files."""
 
     name = "text"
     title = "text files: one document per file, or split at a line"

@@ -49,7 +49,7 @@ _BEGINS = re.compile(rb'\{\s*"')
 
 
 class Jsonl(Format):
-    """JSON lines."""
+    """The format of JSON lines."""
 
     name = "jsonl"
     title = "JSON Lines of text or of token IDs"

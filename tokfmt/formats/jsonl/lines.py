@@ -186,7 +186,7 @@ class TextFile:
         Yields:
             A piece, and True if a member or frame ends with it and its checksum, if it has one, is right.
         """
-        begin, damage, size, most = _decompressor(what, self.path)
+        begin, damage, size, bound = _decompressor(what, self.path)
         member, decoded = None, 0
         for at in range(0, self.size, size):
             data = rest = self.file.read(at, min(size, self.size - at))
@@ -200,7 +200,7 @@ class TextFile:
                 if member is None:
                     member, decoded = begin(), 0
                 try:
-                    piece = member.decompress(rest, *most)
+                    piece = member.decompress(rest, *bound)
                 except damage as error:
                     raise self._damaged(what, at + len(data) - len(rest)) from error
                 decoded += len(piece)

@@ -98,10 +98,10 @@ class Part:
         for lines in walk(self.text, start, stop, self._longest):
             yield lines.without_blank() if self.index is None else self.index.documents(lines)
 
-    def census(self, most: int | None = None) -> Census:
-        """Count the records of the file; with `most`, stop when so many have been found."""
+    def census(self, limit: int | None = None) -> Census:
+        """Count the records of the file; with `limit`, stop when so many have been found."""
         known, valid = self._census, self._valid()
-        if known.whole or (most is not None and known.records >= most):
+        if known.whole or (limit is not None and known.records >= limit):
             return known
         if self.text.compression is not None:  # Counting starts over: the text can only be read from its start.
             known = _UNCOUNTED
@@ -111,7 +111,7 @@ class Part:
             offsets.append(lines.offset + len(lines.data))
             counts.append(len(lines) if valid is None else len(valid(lines).values))
             found += counts[-1]
-            if most is not None and found >= most:
+            if limit is not None and found >= limit:
                 whole = self.text.compression is None and offsets[-1] >= self.text.size
                 break
         self._census = Census(
@@ -121,13 +121,13 @@ class Part:
         )
         return self._census
 
-    def records(self, most: int | None = None) -> int:
+    def records(self, limit: int | None = None) -> int:
         """Return the number of records: without reading the text if an index lists them and no line may be left out.
 
-        With `most`, counting may stop at `most` records or more.
+        With `limit`, counting may stop at `limit` records or more.
         """
         index = self._record_index()
-        return self.census(most).records if index is None else len(index.offsets)
+        return self.census(limit).records if index is None else len(index.offsets)
 
     def _record_index(self) -> RawIndex | None:
         """Return the index if each of its entries is a record, else None."""

@@ -170,7 +170,7 @@ def _ends_with(source: TokenReader, offsets: Offsets, eos_id: int) -> NDArray[np
 
 
 class Modalities(FlatFormat):
-    """Modalities packs."""
+    """The format of Modalities packs."""
 
     name = "modalities"
     title = "Modalities packs: documents and their index"

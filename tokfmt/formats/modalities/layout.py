@@ -687,7 +687,7 @@ class _Survey:
         self.shifted: WrongEntry | None = None
         self.odd: WrongEntry | None = None
         self.empty: int | None = None
-        self.least = 0
+        self.minimum = 0
         self.balance = 0  # hashes of the starts of runs of entries, minus hashes of their ends
 
     def add(self, offsets: Ints, lengths: Ints) -> None:
@@ -718,12 +718,12 @@ class _Survey:
     def _compare(self, first: int, offsets: Ints, window: Ints) -> None:
         shifts = offsets - window[:-1]
         if first == 0:
-            self.base = self.last_shift = self.least = int(offsets[0])
+            self.base = self.last_shift = self.minimum = int(offsets[0])
         self.constant = self.constant and bool((offsets == self.base).all())
         steps = np.flatnonzero(np.diff(shifts, prepend=self.last_shift))
         if not len(steps):
             return
-        self.least = min(self.least, int(offsets[steps].min()))
+        self.minimum = min(self.minimum, int(offsets[steps].min()))
         self.shifted = self.shifted or self._wrong_entry(first, int(steps[0]), offsets, window)
         odd = np.flatnonzero((shifts - self.base) % SHIFT)
         if len(odd):
@@ -757,7 +757,7 @@ class _Survey:
         That is so if the set of their starts equals the set of their ends, except the first start and the last end.
         Sums of hashes compare the two sets without keeping them.
         """
-        begins, ends = [self.base, self.least + self.total], [self.total + self.last_shift, self.least]
+        begins, ends = [self.base, self.minimum + self.total], [self.total + self.last_shift, self.minimum]
         hashes = _mixed(np.array(begins + ends)).tolist()
         return bool((self.balance + hashes[0] + hashes[1] - hashes[2] - hashes[3]) % 2**64 == 0)
 

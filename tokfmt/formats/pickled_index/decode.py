@@ -214,7 +214,7 @@ class Entries(NamedTuple):
 
 
 def read_entries(
-    file: File, start: int, stop: int, most: int, *, signed: bool = False, cut: bool = False
+    file: File, start: int, stop: int, maximum: int, *, signed: bool = False, cut: bool = False
 ) -> Iterator[tuple[Ints, Ints]]:
     """Yield the entries of a pickled list of (offset, length) in batches of some ten thousands.
 
@@ -222,7 +222,7 @@ def read_entries(
         file: The file that holds the pickle.
         start: The byte offset of the pickle.
         stop: The byte offset of its end; the STOP opcode must be its last byte.
-        most: The largest number of entries; more raise `CorruptError`.
+        maximum: The largest number of entries; more raise `CorruptError`.
         signed: Accept negative offsets, which a bug of a merge wrote. Lengths are never negative.
         cut: The pickle ends too early: yield its complete entries. If it does not, `CorruptError` is raised.
 
@@ -235,7 +235,7 @@ def read_entries(
         TruncatedError: The pickle ends too early.
         UnsupportedError: The protocol is 0, 1, or above 5.
     """
-    walk = Walk(file, start, stop, most, signed=signed, cut=cut)
+    walk = Walk(file, start, stop, maximum, signed=signed, cut=cut)
     try:
         for entries in walk.batches():
             yield entries.offsets, entries.lengths
@@ -262,8 +262,8 @@ def entry_position(file: File, start: int, stop: int, number: int) -> int:
 class Walk:
     """One pass over a pickle; see `read_entries` for the arguments."""
 
-    def __init__(self, file: File, start: int, stop: int, most: int, *, signed: bool, cut: bool = False) -> None:
-        self.file, self.start, self.stop, self.most, self.signed, self.cut = file, start, stop, most, signed, cut
+    def __init__(self, file: File, start: int, stop: int, maximum: int, *, signed: bool, cut: bool = False) -> None:
+        self.file, self.start, self.stop, self.maximum, self.signed, self.cut = file, start, stop, maximum, signed, cut
         self.at = start  # byte offset in the file
         self.count = 0
         self._listed = False
@@ -396,12 +396,12 @@ class Walk:
     def _counted(self, entries: int, at: int) -> None:
         self.count += entries
         self._pending += entries
-        if self.count > self.most:
+        if self.count > self.maximum:
             raise CorruptError(
                 self.file.path,
                 "the index has more entries than the file has room for",
                 offset=at,
-                expected=f"at most {self.most:,}",
+                expected=f"at most {self.maximum:,}",
                 remedy=_CHANGED,
             )
 

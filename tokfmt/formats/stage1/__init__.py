@@ -98,7 +98,7 @@ class RowWriter(Writer):
 
 
 class Stage1(FlatFormat):
-    """Stage-1 packed blocks."""
+    """The format of stage-1 packed blocks."""
 
     name = "stage1"
     title = "stage-1 blocks: raw int32 samples of 8,192"
