@@ -9,8 +9,9 @@ from filter_oracle import broken, value_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tokfmt.recipes.language import FilterRules
 from tokfmt.text import filters
-from tokfmt.text.filters import GARBAGE, Filter, Rejection, rejections
+from tokfmt.text.filters import GARBAGE, Rejection, rejections
 
 
 def judged(text, rules):
@@ -25,21 +26,27 @@ SPACES = st.sampled_from([" ", "  ", "\n", "\t     ", "\u00a0", "\u2003", "\x1c"
 TEXTS = st.lists(st.tuples(WORDS, SPACES)).map(lambda pairs: "".join(word + space for word, space in pairs)) | st.text()
 SHARES = st.none() | st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.5, 1.0]) | st.floats(0, 2)
 FILTERS = st.builds(
-    Filter, st.none() | st.integers(0, 8), st.none() | st.integers(0, 20), SHARES, SHARES, SHARES, SHARES
+    FilterRules,
+    min_words=st.none() | st.integers(0, 8),
+    min_chars=st.none() | st.integers(0, 20),
+    max_symbol_ratio=SHARES,
+    max_char_repetition=SHARES,
+    min_word_diversity=SHARES,
+    max_word_share=SHARES,
 )
 
 
 @given(st.lists(TEXTS), FILTERS)
-@example(["a     a", "aaaaa", "aaaaaaaaab", "", " ", "aaa", "aa"], Filter(max_char_repetition=0.0))
+@example(["a     a", "aaaaa", "aaaaaaaaab", "", " ", "aaa", "aa"], FilterRules(max_char_repetition=0.0))
 def test_rules_are_what_they_say(texts, rules):
     assert rejections(texts, rules) == [judged(text, rules) for text in texts]
 
 
-@pytest.mark.parametrize("rule", Filter.__dataclass_fields__)
+@pytest.mark.parametrize("rule", FilterRules.__dataclass_fields__)
 @given(text=TEXTS)
 def test_equal_to_a_threshold_stays(rule, text):
     value = value_of(text, rule)
-    assert rejections([text], Filter(**{rule: value})) == [None]
+    assert rejections([text], FilterRules(**{rule: value})) == [None]
 
 
 @pytest.mark.parametrize("count", [3_000, every(10_000)])
@@ -54,7 +61,12 @@ def test_thousands_of_texts(count):
                 ("ab", "ba", "abc", "cab", "-----", "é", f"w{state >> 8 & 511}")[(state >> 16) % 7 if k % 3 else 6]
             )
         texts.append(" ".join(words) if k % 5 else "".join(words))
-    for rules in (GARBAGE, Filter(min_word_diversity=0.4), Filter(max_word_share=0.2), Filter(max_char_repetition=0.3)):
+    for rules in (
+        GARBAGE,
+        FilterRules(min_word_diversity=0.4),
+        FilterRules(max_word_share=0.2),
+        FilterRules(max_char_repetition=0.3),
+    ):
         expected = [judged(text, rules) for text in texts]
         assert rejections(texts, rules) == expected
         assert 0 < sum(verdict is None for verdict in expected) < len(texts)
@@ -62,8 +74,8 @@ def test_thousands_of_texts(count):
 
 def test_more_than_a_thousand_words():
     text = " ".join(["same"] * 1000 + [f"w{k}" for k in range(5000)])
-    assert rejections([text], Filter(max_word_share=0.5)) == [Rejection("max_word_share", 1.0)]
-    assert rejections([text], Filter(min_word_diversity=0.002)) == [Rejection("min_word_diversity", 0.001)]
+    assert rejections([text], FilterRules(max_word_share=0.5)) == [Rejection("max_word_share", 1.0)]
+    assert rejections([text], FilterRules(min_word_diversity=0.002)) == [Rejection("min_word_diversity", 0.001)]
 
 
 @given(st.lists(TEXTS), FILTERS, st.integers(1, 9))
@@ -79,8 +91,8 @@ def test_long_texts_are_judged_in_pieces(texts, rules, batch):
 def test_a_long_text_takes_little_memory(text):
     """Judged whole, each of its characters took up to 25 bytes."""
     tracemalloc.start()
-    for rule in Filter.__dataclass_fields__:
-        rejections([text], Filter(**{rule: getattr(GARBAGE, rule)}))
+    for rule in FilterRules.__dataclass_fields__:
+        rejections([text], FilterRules(**{rule: getattr(GARBAGE, rule)}))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 30 << 20
@@ -88,7 +100,7 @@ def test_a_long_text_takes_little_memory(text):
 
 def test_every_code_point_is_known():
     """Unicode assigns planes as it grows: all are asked, one text each of 4,096 code points in a row."""
-    rules = Filter(max_symbol_ratio=0.0)
+    rules = FilterRules(max_symbol_ratio=0.0)
     for a in range(0, 0x110000, 0x1000):
         text = "".join(map(chr, range(a, a + 0x1000)))
         assert rejections([text], rules) == [judged(text, rules)]

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.reader import Info, Layout
+from tokfmt.core.resources import Recent
 from tokfmt.tui.layout import (
     UNBOUNDED,
     Kind,
@@ -21,7 +22,7 @@ from tokfmt.tui.layout import (
     lines_of,
     spell,
 )
-from tokfmt.tui.rows import WINDOW, Characters, Damage, Lru, Piece, Span, Viewport, fetched, fetched_span
+from tokfmt.tui.rows import WINDOW, Characters, Damage, Piece, Span, Viewport, fetched, fetched_span
 from tokfmt.views.memory import MemoryReader
 
 
@@ -112,12 +113,12 @@ def test_damage_is_cached_and_the_rest_is_shown():
 
 
 def test_the_cache_keeps_what_was_used_last():
-    lru = Lru(2)
-    lru.put("a", 1)
-    lru.put("b", 2)
-    lru.get("a")
-    lru.put("c", 3)
-    assert (lru.get("a"), lru.get("b"), lru.get("c"), len(lru)) == (1, None, 3, 2)
+    cache = Recent(2)
+    cache.put("a", 1)
+    cache.put("b", 2)
+    cache.get("a")
+    cache.put("c", 3)
+    assert (cache.get("a"), cache.get("b"), cache.get("c")) == (1, None, 3)
 
 
 def test_the_last_of_10_to_the_12_rows_is_read_alone():

@@ -37,6 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.ragged import offsets_of, true_at
+from tokfmt.recipes.language import FilterRules
 
 FIRST_WORDS = 1000
 """Number of words at the start of a text that `min_word_diversity` and `max_word_share` read."""
@@ -65,21 +66,16 @@ Flags = NDArray[np.uint64]
 """One bit per byte of text, 64 per number, which takes an eighth of the time of booleans."""
 
 
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Thresholds of the rules; a rule with None does not apply."""
+_RULES = tuple(one.name for one in fields(FilterRules))
 
-    min_words: int | None = None
-    min_chars: int | None = None
-    max_symbol_ratio: float | None = None
-    max_char_repetition: float | None = None
-    min_word_diversity: float | None = None
-    max_word_share: float | None = None
-
-
-_RULES = tuple(one.name for one in fields(Filter))
-
-GARBAGE = Filter(50, 200, 0.3, 0.2, 0.1, 0.3)
+GARBAGE = FilterRules(
+    min_words=50,
+    min_chars=200,
+    max_symbol_ratio=0.3,
+    max_char_repetition=0.2,
+    min_word_diversity=0.1,
+    max_word_share=0.3,
+)
 """The filter of `filter = "garbage"`, unless the recipe has a table of that name."""
 
 
@@ -87,7 +83,7 @@ class Rejection(NamedTuple):
     """The reason why a text is rejected.
 
     Attributes:
-        rule: The name of a field of `Filter`.
+        rule: The name of a field of `FilterRules`.
         value: The value of the text.
     """
 
@@ -114,7 +110,7 @@ class FilterChain:
         hashed: Entries hold a hash.
     """
 
-    filters: tuple[tuple[str, Filter], ...] = ()
+    filters: tuple[tuple[str, FilterRules], ...] = ()
     hashed: bool = False
 
     def entries(self, texts: Sequence[str]) -> NDArray[np.void]:
@@ -140,13 +136,13 @@ class FilterChain:
         return self.filters[which][0], _RULES[rule]
 
 
-def value_of(text: str, rules: Filter, rule: str) -> float | None:
+def value_of(text: str, rules: FilterRules, rule: str) -> float | None:
     """Return the value of a text under a rule that it breaks; None if the value is infinite."""
-    (found,) = rejections([text], Filter(**{rule: getattr(rules, rule)}))
+    (found,) = rejections([text], FilterRules(**{rule: getattr(rules, rule)}))
     return None if found is None or found.value == float("inf") else found.value
 
 
-def rejections(texts: Sequence[str], rules: Filter) -> list[Rejection | None]:
+def rejections(texts: Sequence[str], rules: FilterRules) -> list[Rejection | None]:
     """Return the first rule that each text breaks, or None for a text that passes.
 
     Args:
@@ -157,7 +153,7 @@ def rejections(texts: Sequence[str], rules: Filter) -> list[Rejection | None]:
     return [broken.get(k) for k in range(len(texts))]
 
 
-def _broken(texts: Sequence[str], lengths: NDArray[np.int64], rules: Filter) -> dict[int, Rejection]:
+def _broken(texts: Sequence[str], lengths: NDArray[np.int64], rules: FilterRules) -> dict[int, Rejection]:
     """Return the rejections by the index of the text."""
     found: dict[int, Rejection] = {}
     ends = np.flatnonzero(np.diff(np.cumsum(lengths) // _BATCH)) + 1
@@ -168,7 +164,7 @@ def _broken(texts: Sequence[str], lengths: NDArray[np.int64], rules: Filter) -> 
     return found
 
 
-def _judge(texts: Sequence[str], lengths: NDArray[np.int64], rules: Filter) -> dict[int, Rejection]:
+def _judge(texts: Sequence[str], lengths: NDArray[np.int64], rules: FilterRules) -> dict[int, Rejection]:
     found: dict[int, Rejection] = {}
     if not texts:
         return found

@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 from rich.cells import get_character_cell_size
 
 from tokfmt.core.ragged import Tokens
+from tokfmt.core.resources import Recent
 from tokfmt.core.text_format import printable
-from tokfmt.tui.rows import Damage, Lru, Piece, RowSource, Span, fetched, padded_from
+from tokfmt.tui.rows import Damage, Piece, RowSource, Span, fetched, padded_from
 
 
 class Kind(IntEnum):
@@ -499,7 +500,7 @@ class RowLayout:
         self.size = max(1, CHUNK // line) * line if self.grid else CHUNK
         self.count = max(1, -(-span.length // self.size))
         self.padded = padded_from(port, row)
-        self._chunks: Lru[int, Chunk] = Lru(64)
+        self._chunks = Recent[int, Chunk](64)
 
     def peek(self, number: int) -> Chunk:
         """Return a chunk.

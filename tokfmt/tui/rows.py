@@ -10,10 +10,8 @@ a tokenizer (`RecordSource`).
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Hashable, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +23,7 @@ from tokfmt.core.protocols import Sampled, Segmented
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Layout, TokenReader, sequence_at
 from tokfmt.core.records import RecordReader
+from tokfmt.core.resources import Recent
 
 WINDOW = 4096
 """Units read at once, as the beginnings of the rows on a screen may be far apart."""
@@ -35,38 +34,6 @@ BLOCK = 64
 _WINDOWS = 1024  # cached: at most 32 MiB of uint64
 _BLOCKS = 4096
 _FILLED = 1 << 16  # units at the end of a row that are searched for padding
-
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
-
-class Lru(Generic[K, V]):
-    """A cache of the values used last. Threads can share it."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit, self._lock = limit, threading.Lock()
-        self._held: OrderedDict[K, V] = OrderedDict()
-
-    def get(self, key: K) -> V | None:
-        with self._lock:
-            found = self._held.get(key)
-            if found is not None:
-                self._held.move_to_end(key)
-            return found
-
-    def put(self, key: K, value: V) -> None:
-        with self._lock:
-            self._held[key] = value
-            self._held.move_to_end(key)
-            while len(self._held) > self._limit:
-                self._held.popitem(last=False)
-
-    def clear(self) -> None:
-        with self._lock:
-            self._held.clear()
-
-    def __len__(self) -> int:
-        return len(self._held)
 
 
 class Damage(NamedTuple):
@@ -201,8 +168,8 @@ class Viewport:
         self.reader = reader
         self.count = reader.info.sequences
         self.sampled = isinstance(reader, Sampled)
-        self._offsets: Lru[int, Offsets | Damage] = Lru(_BLOCKS)
-        self._windows: Lru[int, Piece | Damage] = Lru(_WINDOWS)
+        self._offsets = Recent[int, Offsets | Damage](_BLOCKS)
+        self._windows = Recent[int, Piece | Damage](_WINDOWS)
 
     def peek_span(self, row: int) -> Span | Damage | None:
         block = self._offsets.get(row // BLOCK)
@@ -323,7 +290,7 @@ class RecordSource:
         self.reader, self.count, self.encoder, self._first = reader, count, encoder, first
         self.whole = first is None
         self.unit = "character" if reader.info.kind == "text" and encoder is None else "token"
-        self._records: Lru[int, Tokens | Damage] = Lru(_KEPT)
+        self._records = Recent[int, Tokens | Damage](_KEPT)
 
     def with_encoder(self, encoder: Encoder) -> RecordSource:
         """Return the same records with an encoder."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,9 +14,9 @@ from tokfmt.core.text_format import printable
 from tokfmt.ops.source.ingest import first_look
 from tokfmt.ops.source.stored import Source as Opened
 from tokfmt.recipes.documents import Source
-from tokfmt.recipes.language import RecipeFile, SourceEntry
+from tokfmt.recipes.language import FilterRules, RecipeFile, SourceEntry
 from tokfmt.recipes.samples import separator_of
-from tokfmt.text.filters import GARBAGE, Filter, FilterChain
+from tokfmt.text.filters import GARBAGE, FilterChain
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -37,7 +37,7 @@ class TextSource:
 
     entry: SourceEntry
     parts: tuple[Opened, ...]
-    filters: tuple[tuple[str, Filter], ...]
+    filters: tuple[tuple[str, FilterRules], ...]
     eos_id: int | None
     state: Any
     facts: Any
@@ -63,11 +63,9 @@ class TextSource:
         return [part.reader for part in self.parts if isinstance(part.reader, RecordReader)]
 
 
-def filters_of(file: RecipeFile, entry: SourceEntry) -> tuple[tuple[str, Filter], ...]:
+def filters_of(file: RecipeFile, entry: SourceEntry) -> tuple[tuple[str, FilterRules], ...]:
     """Return the filters of a source by name; `garbage` has default values if the recipe has no table for it."""
-    return tuple(
-        (name, Filter(**asdict(file.filters[name])) if name in file.filters else GARBAGE) for name in entry.filter
-    )
+    return tuple((name, file.filters.get(name, GARBAGE)) for name in entry.filter)
 
 
 @dataclass(frozen=True, slots=True)

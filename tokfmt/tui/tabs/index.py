@@ -23,10 +23,11 @@ from textual.widgets import Static
 from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.fields import Field, Pointer
 from tokfmt.core.options import parse_count
+from tokfmt.core.resources import Recent
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.show.parts import ROW, HexRow, Raw, sections
 from tokfmt.ops.source.request import given_to
-from tokfmt.tui.rows import Damage, Lru
+from tokfmt.tui.rows import Damage
 from tokfmt.tui.session import Session, is_small, row_at
 from tokfmt.tui.tabs.base import Tab
 from tokfmt.tui.widgets.outline import Outline, Parts, Row, first_open, sequence_of
@@ -44,7 +45,7 @@ class Bytes:
 
     def __init__(self, raw: Raw) -> None:
         self._raw = raw
-        self._windows: Lru[tuple[Path, int], list[HexRow] | Damage] = Lru(_WINDOWS)
+        self._windows = Recent[tuple[Path, int], list[HexRow] | Damage](_WINDOWS)
 
     @property
     def root(self) -> Path:

@@ -21,8 +21,8 @@ from textual.message import Message
 from tokfmt.core.annotation import broken
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.fields import Field, Pointer, Section
+from tokfmt.core.resources import Recent
 from tokfmt.core.text_format import counted, printable
-from tokfmt.tui.rows import Lru
 from tokfmt.tui.session import Session, Where, row_at
 from tokfmt.tui.widgets.row_view import RowView
 
@@ -54,7 +54,7 @@ class Outline:
         self.sections = sections
         self.counts: dict[int, int] = {}
         self._open: set[int] = set()
-        self._blocks: Lru[tuple[int, int], Sequence[Field]] = Lru(_BLOCKS)
+        self._blocks = Recent[tuple[int, int], Sequence[Field]](_BLOCKS)
         self._lines = np.empty(0, np.int64)
         self._settle()
 
