@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 AT_ONCE = 1 << 21
 """Maximum bytes of values that are decoded at once; one row may be larger."""
 
-MOST_VALUES, RATIO = 1 << 24, 1_100  # a file may claim the larger of so many values and so many times its bytes
+MAXIMUM_VALUES, RATIO = 1 << 24, 1_100  # a file may claim the larger of so many values and so many times its bytes
 _PAGE, _BODY = 1 << 28, 1 << 30  # maximum bytes of a decompressed page, and of the messages of a batch
-_LOOKED_AT = 1 << 22  # maximum bytes of a dictionary that is searched; writers stop adding to one after 1 MiB
+_SEARCHED = 1 << 22  # maximum bytes of a dictionary that is searched; writers stop adding to one after 1 MiB
 _REPEATED = 1 << 25  # maximum bytes of repeated texts that are decoded at once; one row may be larger
 _DICTIONARY, _TEXT = 2, "BYTE_ARRAY"
 _GROUPS, _CHUNKS, _CHUNK_METADATA, _ENCRYPTED, _SIZES = 4, 1, 3, 8, 16  # numbers of fields in the structs of a footer
@@ -140,15 +140,17 @@ def check_claim(path: Path, what: str, claimed: int, stored: int, width: int = 1
         stored: Bytes that hold them in the file.
         width: Bytes per value if bytes are claimed, else 1.
     """
-    if claimed > max(width * MOST_VALUES, RATIO * stored):
-        most = f"at most {max(width * MOST_VALUES, RATIO * stored):,}"
-        raise UnsafeError(path, f"{what} of {stored:,} bytes", expected=most, found=claimed, remedy="Not read: a bomb")
+    maximum = max(width * MAXIMUM_VALUES, RATIO * stored)
+    if claimed > maximum:
+        expected, remedy = f"at most {maximum:,}", "Not read: a bomb"
+        raise UnsafeError(path, f"{what} of {stored:,} bytes", expected=expected, found=claimed, remedy=remedy)
 
 
 def check_rows(path: Path, rows: int, size: int) -> None:
     """Raise UnsafeError if a file claims more rows than it has bytes: readers keep 8 bytes per row."""
-    if rows > max(MOST_VALUES, size):
-        raise UnsafeError(path, f"rows in {size:,} bytes", expected=f"at most {max(MOST_VALUES, size):,}", found=rows)
+    maximum = max(MAXIMUM_VALUES, size)
+    if rows > maximum:
+        raise UnsafeError(path, f"rows in {size:,} bytes", expected=f"at most {maximum:,}", found=rows)
 
 
 class ParquetContainer:
@@ -309,7 +311,7 @@ class ParquetContainer:
         Returns:
             `size` if the dictionary is larger than 4 MiB or cannot be decompressed here.
         """
-        if size > _LOOKED_AT:
+        if size > _SEARCHED:
             return size
         data = self.file.read(at, stored)
         _, head = thrift(data)

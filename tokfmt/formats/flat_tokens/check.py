@@ -151,7 +151,7 @@ PATCHES: Mapping[str, Repair] = {
 }
 
 
-_MOST = 100  # damaged chunks of an array that are reported one by one
+_REPORTED = 100  # damaged chunks of an array that are reported one by one
 _SEQAX = "Write the store again with tokfmt convert, if seqax is to read it"
 
 
@@ -228,13 +228,13 @@ def _array(array: Array, *, fill: bool) -> Iterator[Finding]:
                 lost.append(number)
         except FormatError as error:
             wrong += 1
-            if wrong <= _MOST:
+            if wrong <= _REPORTED:
                 yield _finding("TF409", error)
     if lost:
         shard = array.origin(lost[0]).path
         yield Finding.of("TF408", array.hole(lost[0], len(lost), shard), holes)
-    if wrong > _MOST:
-        yield Finding("TF409", "error", path, f"has {wrong - _MOST:,} more damaged chunks")
+    if wrong > _REPORTED:
+        yield Finding("TF409", "error", path, f"has {wrong - _REPORTED:,} more damaged chunks")
 
 
 def _chunk(array: Array, number: int) -> bool:

@@ -32,7 +32,7 @@ def row_bytes(rows: Rows) -> int:
     return rows.fields * rows.width * rows.dtype.itemsize
 
 
-def spread_samples(rows: Rows, groups: NDArray[np.int64]) -> tuple[Some, NDArray[np.int64]]:
+def spread_samples(rows: Rows, groups: NDArray[np.int64]) -> tuple[SampledRows, NDArray[np.int64]]:
     """Read stretches of samples that are spread over a long dataset and include the last sample.
 
     Args:
@@ -50,10 +50,10 @@ def spread_samples(rows: Rows, groups: NDArray[np.int64]) -> tuple[Some, NDArray
     numbers = np.unique(numbers)
     begins = np.flatnonzero(np.diff(numbers, prepend=-2) > 1)
     inner = np.searchsorted(numbers, groups)
-    return Some(rows, numbers), np.unique(np.concatenate([begins, inner, [0, len(numbers)]]))
+    return SampledRows(rows, numbers), np.unique(np.concatenate([begins, inner, [0, len(numbers)]]))
 
 
-class Some:
+class SampledRows:
     """Some samples of a dataset, in memory, with the interface of `Rows`.
 
     Attributes:

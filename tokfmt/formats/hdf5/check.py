@@ -353,7 +353,7 @@ TESTS: tuple[tuple[str, str, str, Test], ...] = (
 _LOOK = 64  # samples at each of three places of a file that are read unless the check is deep
 _LOOK_TOKENS = 1 << 14  # tokens of a corpus at each of three places
 _VALUES = 1 << 20  # maximum number of values that are read at once
-_MOST = 100  # damaged chunks of a file that are reported one by one
+_REPORTED = 100  # damaged chunks of a file that are reported one by one
 _FULL = 8  # minimum number of samples without padding for TF342
 _AT_ENDS = 0.05  # minimum share of them that end with a separator
 
@@ -425,7 +425,7 @@ def content_findings(stored: Stored, params: Params, eos_id: int | None, how: Au
     seen = Seen()
     for part in how.spread(look, cuts):
         seen.add(part)
-        del seen.damaged[_MOST:]
+        del seen.damaged[_REPORTED:]
     yield from _worded(stored, seen, deep=how.deep)
     yield from _separators(stored, eos_id, seen, deep=how.deep)
 
@@ -458,7 +458,7 @@ def _look(stored: Stored, known: FileFacts, eos_id: int | None, cut: tuple[int, 
             return Seen(damaged=[error])
         seen, middle = Seen(), (first + last) // 2
         for half in ((first, middle), (middle, last)):
-            if len(seen.damaged) < _MOST:
+            if len(seen.damaged) < _REPORTED:
                 seen.add(_look(stored, known, eos_id, half))
         return seen
     seen = Seen()

@@ -41,7 +41,7 @@ from tokfmt.core.format import Hints
 from tokfmt.core.messages import Option, allowing, from_option
 from tokfmt.core.reader import INT32_MAX, Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.rows import ROWS, Continuation, continuation
-from tokfmt.formats.hdf5.beginning import FIRST, LONG, Some, row_bytes, spread_samples
+from tokfmt.formats.hdf5.beginning import FIRST, LONG, SampledRows, row_bytes, spread_samples
 from tokfmt.formats.hdf5.container import Stored, WriterAttributes, open_stored
 from tokfmt.formats.hdf5.options import PARAMS, Order, ReadOptions
 from tokfmt.formats.hdf5.partial import open_first
@@ -605,7 +605,9 @@ class Inferred:
     separator: tuple[int | None, str]
 
 
-def _infer(opening: Opening, rows: Rows | Some, scan: Scan, groups: NDArray[np.int64], *, inverted: bool) -> Inferred:
+def _infer(
+    opening: Opening, rows: Rows | SampledRows, scan: Scan, groups: NDArray[np.int64], *, inverted: bool
+) -> Inferred:
     """Infer the facts of samples from a scan.
 
     Raises:
@@ -727,7 +729,7 @@ def _own_samples(opening: Opening, rows: Rows, own: list[WriterAttributes]) -> T
     return _as_stream(Runs(rows, pieces, ignored=None, plain=True, info=info, padding=padding))
 
 
-def _check_labels(opening: Opening, rows: Rows | Some, scan: Scan) -> None:
+def _check_labels(opening: Opening, rows: Rows | SampledRows, scan: Scan) -> None:
     """Raise if labels are not shifted or all samples are empty; note unusual samples."""
     if scan.unshifted.count:
         path, local, offset = rows.place(scan.unshifted.first)
@@ -763,7 +765,7 @@ def _check_all_rows(opening: Opening, own: Sequence[WriterAttributes | None]) ->
         )
 
 
-def _stride(opening: Opening, rows: Rows | Some, scan: Scan, groups: NDArray[np.int64]) -> str:
+def _stride(opening: Opening, rows: Rows | SampledRows, scan: Scan, groups: NDArray[np.int64]) -> str:
     """Return the given stride, or the one that the samples show.
 
     Raises:

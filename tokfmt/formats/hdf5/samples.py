@@ -26,7 +26,7 @@ from tokfmt.core.messages import Option, from_option
 from tokfmt.core.protocols import ByteOffset, Filled, PaddingCounts
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import Info, Separators, TokenReader, check_interval, check_position, smallest, windows
-from tokfmt.formats.hdf5.beginning import Some
+from tokfmt.formats.hdf5.beginning import SampledRows
 from tokfmt.formats.hdf5.table import Rows, Values
 from tokfmt.views.view import View, WithSeparators
 
@@ -95,7 +95,7 @@ class Scan:
     pairs: int = 0
 
 
-def scan_samples(rows: Rows | Some, mask: str) -> tuple[Scan, bool]:
+def scan_samples(rows: Rows | SampledRows, mask: str) -> tuple[Scan, bool]:
     """Scan every sample once, or twice if 1 in the mask row turns out to mean padding.
 
     Args:
@@ -113,7 +113,7 @@ def scan_samples(rows: Rows | Some, mask: str) -> tuple[Scan, bool]:
     return found, inverted
 
 
-def _pass(rows: Rows | Some, inverted: bool) -> Scan:
+def _pass(rows: Rows | SampledRows, inverted: bool) -> Scan:
     """Scan all samples once with a known meaning of the mask."""
     count = len(rows)
     found = Scan(np.empty(count, np.int32), np.empty(count, rows.dtype), np.empty(count, rows.dtype))
@@ -132,7 +132,7 @@ def _pass(rows: Rows | Some, inverted: bool) -> Scan:
     return found
 
 
-def _look(rows: Rows | Some, base: int, values: Values, inverted: bool) -> Block:
+def _look(rows: Rows | SampledRows, base: int, values: Values, inverted: bool) -> Block:
     """Scan consecutive samples, of which `base` is the number of the first."""
     inputs, mask, labels = values[:, 0], values[:, 1], values[:, 2]
     check_ids_of(rows, base, inputs)
@@ -158,7 +158,7 @@ def _look(rows: Rows | Some, base: int, values: Values, inverted: bool) -> Block
     )
 
 
-def check_ids_of(rows: Rows | Some, base: int, inputs: Values) -> None:
+def check_ids_of(rows: Rows | SampledRows, base: int, inputs: Values) -> None:
     """Raise CorruptError for the first negative input ID."""
     if inputs.dtype.kind == "i" and inputs.size and int(inputs.min()) < 0:
         row, column = np.argwhere(inputs < 0)[0].tolist()

@@ -41,12 +41,12 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.messages import from_option
 from tokfmt.core.rows import ROWS, Continuation
-from tokfmt.formats.hdf5.beginning import Some
+from tokfmt.formats.hdf5.beginning import SampledRows
 from tokfmt.formats.hdf5.samples import Pieces, Scan, Tally, check_ids_of
 from tokfmt.formats.hdf5.table import Rows, Values
 
-FEWEST_PAIRS = 4  # minimum number of neighbors to infer anything from
-_BORDERS, _MOST_BORDERS, _TURNS, _SIGMAS = 16, 4096, 32, 5
+MINIMUM_PAIRS = 4  # minimum number of neighbors to infer anything from
+_BORDERS, _MAXIMUM_BORDERS, _TURNS, _SIGMAS = 16, 4096, 32, 5
 """Minimum and maximum number of borders to compare, number of other orders, and standard deviations that count."""
 _FOLLOW = ", and tokens at their borders follow each other as those inside do"
 _STRETCHES, _LOOKED_AT = 64, 1 << 21
@@ -77,7 +77,7 @@ def linked(scan: Scan) -> Flags:
     return flags
 
 
-def judge(rows: Rows | Some, scan: Scan, groups: NDArray[np.int64]) -> Continuation:
+def judge(rows: Rows | SampledRows, scan: Scan, groups: NDArray[np.int64]) -> Continuation:
     """Infer a stride, "shuffled" or `ROWS` from the samples; "few" or "mixed" if they do not show one."""
     width = rows.width
     on = continued(scan, groups, width)
@@ -85,7 +85,7 @@ def judge(rows: Rows | Some, scan: Scan, groups: NDArray[np.int64]) -> Continuat
     if not pairs:
         return Continuation("per-document", "no full sample is followed by another")
     links = int(np.count_nonzero(on & linked(scan)))
-    if pairs < FEWEST_PAIRS:
+    if pairs < MINIMUM_PAIRS:
         few = f"only {pairs} of its samples have a neighbor to continue in"
         return Continuation("few", few) if links else Continuation(ROWS, few, "disjoint")
     r, adj = links / pairs, scan.equal / max(1, scan.pairs)
@@ -117,7 +117,7 @@ def chance(a: Values, b: Values) -> float:
     return float(shares.sum()) / max(1, len(a) * len(b))
 
 
-def follow(rows: Rows | Some, on: Flags, *, skip: int = 0) -> bool:
+def follow(rows: Rows | SampledRows, on: Flags, *, skip: int = 0) -> bool:
     """Return True if the tokens at the borders of samples follow each other as neighbors inside samples do.
 
     Args:
@@ -128,7 +128,7 @@ def follow(rows: Rows | Some, on: Flags, *, skip: int = 0) -> bool:
     inside, ends, begins = _neighbours(rows, on, skip)
     if len(ends) < _BORDERS or not len(inside):
         return False
-    some = np.unique(np.linspace(0, len(ends) - 1, _MOST_BORDERS).astype(np.int64))
+    some = np.unique(np.linspace(0, len(ends) - 1, _MAXIMUM_BORDERS).astype(np.int64))
     ends, begins = ends[some], begins[some]
     pairs, often = np.unique(inside, return_counts=True)
     repeated = float(often[often > 1].sum()) / len(inside)
@@ -146,7 +146,7 @@ def follow(rows: Rows | Some, on: Flags, *, skip: int = 0) -> bool:
 
 
 def _neighbours(
-    rows: Rows | Some, on: Flags, skip: int
+    rows: Rows | SampledRows, on: Flags, skip: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return pairs of tokens inside some full samples, and the tokens before and after the borders between them."""
     inside, ends, begins = [], [], []

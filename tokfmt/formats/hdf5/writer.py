@@ -218,10 +218,10 @@ class _Files:
         bounds: Number of rows before each file, and of all rows.
     """
 
-    def __init__(self, path: Path, rows: int, most: int) -> None:
+    def __init__(self, path: Path, rows: int, rows_per_file: int) -> None:
         self.path = path
         self.single = path.suffix == ".h5"
-        count = 1 if self.single else max(1, -(-rows // most))
+        count = 1 if self.single else max(1, -(-rows // rows_per_file))
         self.bounds = [rows * k // count for k in range(count + 1)]
 
     def name(self, number: int) -> Path:
