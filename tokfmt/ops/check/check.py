@@ -541,22 +541,34 @@ class _Job:
         """Convert the dataset to its own format: the read options of the repairs put the content right."""
         source = self._source(self.path, "none")
         options = read_options(self.format, source)
-        indexed = bool(self.chosen.keys() & _INDEX_CODES)
-        if indexed:
+        index = bool(self.chosen.keys() & _INDEX_CODES)
+        if index:
             Staging(index_path(self.destination), overwrite=self.overwrite).check_replaceable()
-        verdicts = []
+        return self._converted(source, {**self.written, **format_.repaired_with(self.path, options)}, index=index)
+
+    def _converted(self, source: SourceRequest, written: Mapping[str, object], *, index: bool = False) -> Verdict:
+        """Convert a source to its own format, and check the result before it is published.
+
+        Args:
+            source: The dataset, and how to read it.
+            written: The write options.
+            index: Write an index beside the result.
+
+        Returns:
+            The verdict of the result.
+        """
+        verdicts = list[Verdict]()
 
         def prove(staging: Staging) -> Mapping[str, Path]:
-            index = write_index(staging.path).destination if indexed else None
+            files = {index_path(staging.destination).name: write_index(staging.path).destination} if index else {}
             verdicts.append(self._checked(staging.path))
-            return {index_path(staging.destination).name: index} if index is not None else {}
+            return files
 
-        told = {**self.written, **format_.repaired_with(self.path, options)}
         request = Request(
             source,
             self.destination,
             to=self.format.name,
-            to_options=told,
+            to_options=written,
             overwrite=self.overwrite,
             verify=True,
             jobs=worker_count(self.request.jobs),
@@ -575,12 +587,6 @@ class _Job:
         """
         asked = self.request.source
         source = replace(self._source(self.path, asked.eos, asked.allow_loss | {"other-files"}), allow_partial=True)
-        verdicts = list[Verdict]()
-
-        def prove(staging: Staging) -> Mapping[str, Path]:
-            verdicts.append(self._checked(staging.path))
-            return {}
-
         try:
             opened = open_one(source)
             opened.reader.close()
@@ -593,17 +599,7 @@ class _Job:
         written = dict(self.written)
         if opened.separator.eos_id is None:
             written |= {"eos": "none"} if "eos" in option_names(self.format.write_options) else {}
-        request = Request(
-            source,
-            self.destination,
-            to=self.format.name,
-            to_options=written,
-            overwrite=self.overwrite,
-            verify=True,
-            jobs=worker_count(self.request.jobs),
-        )
-        carry_out(request, self.progress, prove=prove)
-        return verdicts[0], opened.partial.sentence()
+        return self._converted(source, written), opened.partial.sentence()
 
     def _uncertain(self, codes: Sequence[str], why: str = "") -> ConversionError:
         return ConversionError(
