@@ -30,7 +30,7 @@ class Reading(NamedTuple):
 
     Attributes:
         axis: The sequences of all sources, without separators.
-        asides: Each source of records, with what was left out of it.
+        skipped: Each source of records, with what was left out of it.
         encoded: False if the losses will be refused, and the rest of the text was parsed without being encoded.
         notes: Notes on separators that sequences end with already, and on quotas that documents do not fill.
         report: What each source of a recipe gives; see `ops.prepare.report`.
@@ -41,7 +41,7 @@ class Reading(NamedTuple):
     """
 
     axis: TokenReader
-    asides: list[tuple[Source, SkippedRecords]]
+    skipped: list[tuple[Source, SkippedRecords]]
     encoded: bool = True
     notes: tuple[str, ...] = ()
     report: Sequence[Mapping[str, Any]] = ()
@@ -50,7 +50,7 @@ class Reading(NamedTuple):
     padded: int = 0
 
 
-def _never(source: Source, aside: SkippedRecords) -> bool:  # noqa: ARG001
+def _never(source: Source, skipped: SkippedRecords) -> bool:  # noqa: ARG001
     return False
 
 
@@ -79,7 +79,7 @@ def token_axis(
         rejects: A file for the texts that filters of recipes leave out.
     """
     readers: list[TokenReader] = []
-    asides: list[tuple[Source, SkippedRecords]] = []
+    skipped: list[tuple[Source, SkippedRecords]] = []
     encoded, notes, rows = True, list[str](), dict[int, tuple[object, list[Any]]]()
     counts, made = list[tuple[Source, int, int | None]](), list[Source]()
     for number, source in enumerate(sources):
@@ -92,7 +92,7 @@ def token_axis(
 
             done = prepared(draft, encoder_of(draft, tokenizer), workers, progress, number, rejects)
             readers.append(done.reader)
-            asides += done.asides
+            skipped += done.skipped
             rows[number] = (done.reader, done.report)
             made.append(source._replace(reader=done.reader))
             notes += done.notes
@@ -112,7 +112,7 @@ def token_axis(
             progress=lambda shard: progress.advance(shard.size),
             refused=partial(refused, source),
         )
-        asides.append((source, shards.aside))
+        skipped.append((source, shards.aside))
         counts.append((source, shards.info.sequences, None if last is None else last - first))
         if shards.aside.blank:
             progress.note(f"{printable(source.paths[0])}: blank lines, which are not documents: {shards.aside.blank:,}")
@@ -126,7 +126,7 @@ def token_axis(
     kept = encoded or workers.journal.keeps
     reported = kept and workers.share is None and any(source.format.computed for source in sources)
     report, padded = _report(sources, readers, rows, chosen) if reported else ([], 0)
-    return Reading(axis, asides, kept, tuple(notes), report, counts, made, padded)
+    return Reading(axis, skipped, kept, tuple(notes), report, counts, made, padded)
 
 
 def _report(

@@ -212,7 +212,7 @@ def carry_out(
             with workplace(resolved, facts, notes) as place:
                 with workers_of(resolved, place) as workers:
                     if resolved.copies:
-                        from tokfmt.ops.convert.copy_lines import copy_lines  # with jsonl
+                        from tokfmt.ops.convert.copy_lines import copy_lines  # it imports the format jsonl
 
                         written = copy_lines(resolved, place, workers, notes)
                     else:

@@ -35,8 +35,8 @@ def copy_lines(resolved: Resolved, place: Workplace, workers: Workers, notes: No
     path = place.stagings[first.destination].path
     copy = path if plain else copies_in(workers) / "lines"
     copied = copy_records(readers, copy, request.select, paths_of(sources), workers, notes.progress)
-    asides = [(source, copied.asides[k]) for k, source in enumerate(sources)]
-    dropped = resolved.accepted(record_losses(asides, destination.format, request.source.allow_loss))
+    skipped = [(source, copied.skipped[k]) for k, source in enumerate(sources)]
+    dropped = resolved.accepted(record_losses(skipped, destination.format, request.source.allow_loss))
     counts = [PortionCounts(first, copied.records, copied.tokens, None, len(copied.blocks))]
     if not plain:
         lines = LineReader(copy, copied.records)

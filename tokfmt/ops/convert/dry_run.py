@@ -33,8 +33,8 @@ def dry_run(resolved: Resolved, notes: Notes) -> Conversion:
     result = result_of(resolved, written, notes)
     stay = [path for path in destination.paths if resolve_link(path) not in resolved.freed]
     goes = {str(path): what for path in stay if (what := replaced(path))}
-    least = total_of(one.least for one in written.portions)
-    plan = {**result.plan, "least_bytes": least, "free_bytes": free_bytes(destination.path)}
+    minimum_bytes = total_of(one.minimum_bytes for one in written.portions)
+    plan = {**result.plan, "least_bytes": minimum_bytes, "free_bytes": free_bytes(destination.path)}
     return replace(result, dry_run=True, verified=False, replaces=goes, plan=plan)
 
 
@@ -61,7 +61,7 @@ def _of_tokens(resolved: Resolved, notes: Notes) -> Written:
 def _would_write(resolved: Resolved, axis: TokenReader, portion: SplitTarget, target: Target) -> PortionCounts:
     view = portion_of(axis, resolved.request.arrangement, portion)
     writer = resolved.destination.writer(portion.destination, portion, target)
-    least = writer.least_bytes(view)
-    need_room(portion.destination, portion.destination, least)
+    minimum_bytes = writer.least_bytes(view)
+    need_room(portion.destination, portion.destination, minimum_bytes)
     info, tasks = view.info, len(writer.regions(view, resolved.request.region))
-    return PortionCounts(portion, info.sequences, info.tokens, info.max_id, tasks, least=least)
+    return PortionCounts(portion, info.sequences, info.tokens, info.max_id, tasks, minimum_bytes=minimum_bytes)

@@ -35,13 +35,13 @@ class Copied:
         counts: Number of records of each reader.
         tokens: Number of token IDs in these records; None for text.
         blocks: The blocks that were copied, each with the number of its reader.
-        asides: The records and fields that were left out, by the number of the reader.
+        skipped: The records and fields that were left out, by the number of the reader.
     """
 
     counts: Sequence[int]
     tokens: int | None
     blocks: Sequence[tuple[int, Block]]
-    asides: Mapping[int, SkippedRecords]
+    skipped: Mapping[int, SkippedRecords]
 
     @property
     def records(self) -> int:
@@ -57,7 +57,7 @@ class _Part:
     records: int
     tokens: int | None
     size: int
-    aside: SkippedRecords
+    skipped: SkippedRecords
 
 
 def selected_blocks(
@@ -103,7 +103,7 @@ def copy_records(
         "copy",
         number=lambda item: item[0],
         finished=lambda part: part.number,
-        facts=lambda part: [part.reader, part.records, part.tokens, part.size, part.aside.facts()],
+        facts=lambda part: [part.reader, part.records, part.tokens, part.size, part.skipped.facts()],
         recall=lambda number, facts: _recalled(number, home, *facts),
     )
     for part in journaled(kind, _copy_block, (list(readers), home), list(enumerate(blocks)), workers):
@@ -113,21 +113,21 @@ def copy_records(
     journal, paths = workers.journal, [part.path for part in parts]
     journal.sync()
     journal.once("copied", lambda: join(paths, path, workers.jobs, keep=journal.keeps))
-    asides, counts = dict.fromkeys(range(len(readers)), SkippedRecords()), [0] * len(readers)
+    skipped, counts = dict.fromkeys(range(len(readers)), SkippedRecords()), [0] * len(readers)
     for part in parts:
-        asides[part.reader] += part.aside
+        skipped[part.reader] += part.skipped
         counts[part.reader] += part.records
     known = [part.tokens for part in parts if part.tokens is not None]
     tokens = sum(known) if len(known) == len(parts) and all(one.info.kind == "ids" for one in readers) else None
-    if blank := sum(aside.blank for aside in asides.values()):
+    if blank := sum(one.blank for one in skipped.values()):
         progress.note(f"blank lines, which are not documents: {blank:,}")
-    return Copied(counts, tokens, blocks, asides)
+    return Copied(counts, tokens, blocks, skipped)
 
 
 def _recalled(
-    number: int, home: Path, reader: int, records: int, tokens: int | None, size: int, aside: Sequence[Any]
+    number: int, home: Path, reader: int, records: int, tokens: int | None, size: int, skipped: Sequence[Any]
 ) -> _Part:
-    return _Part(number, home / f"{number:06d}", reader, records, tokens, size, SkippedRecords.recalled(aside))
+    return _Part(number, home / f"{number:06d}", reader, records, tokens, size, SkippedRecords.recalled(skipped))
 
 
 def copies_in(workers: Workers) -> Path:
@@ -139,7 +139,7 @@ def _copy_block(shared: tuple[list[RecordReader], Path], item: tuple[int, tuple[
     readers, scratch = shared
     number, (k, block) = item
     path = scratch / f"{number:06d}"
-    records, aside = 0, SkippedRecords()
+    records, skipped = 0, SkippedRecords()
     tokens: int | None = 0
     with whole(path) as out:
         for batch in json_lines(readers[k], block):
@@ -150,9 +150,9 @@ def _copy_block(shared: tuple[list[RecordReader], Path], item: tuple[int, tuple[
                         "This is a bug in the format"
                     )
                 out.write(line + _LINE_FEED)
-            records, aside = records + len(batch.lines), aside + batch.aside
+            records, skipped = records + len(batch.lines), skipped + batch.aside
             tokens = None if tokens is None or batch.tokens is None else tokens + batch.tokens
-    return _Part(number, path, k, records, tokens, block.stop - block.start, aside)
+    return _Part(number, path, k, records, tokens, block.stop - block.start, skipped)
 
 
 _LINE_FEED = b"\n"

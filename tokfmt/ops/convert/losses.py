@@ -260,37 +260,35 @@ def _masked_empties(sources: Sequence[Source]) -> Iterator[Loss]:
     yield from found.losses()
 
 
-def names_lost(source: Source, aside: SkippedRecords, target: Format) -> set[str]:
+def names_lost(source: Source, skipped: SkippedRecords, target: Format) -> set[str]:
     """Return the --allow-loss names that the records and fields left out of a source require."""
-    return {name for name, count in _counts(source, aside, target).items() if count}
+    return {name for name, count in _counts(source, skipped, target).items() if count}
 
 
-def _counts(source: Source, aside: SkippedRecords, target: Format) -> dict[str, int]:
+def _counts(source: Source, skipped: SkippedRecords, target: Format) -> dict[str, int]:
     """Return the number of losses by --allow-loss name.
 
     Fields beside text that becomes tokens are not a loss, because only a destination of text could store them.
     """
     text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
     asked = not text or target is source.format or target.takes_lines
-    return {"invalid-lines": aside.invalid, "fields": aside.others if asked else 0}
+    return {"invalid-lines": skipped.invalid, "fields": skipped.others if asked else 0}
 
 
-def record_losses(
-    asides: Sequence[tuple[Source, SkippedRecords]], target: Format, allow_loss: frozenset[str]
-) -> Losses:
+def record_losses(found: Sequence[tuple[Source, SkippedRecords]], target: Format, allow_loss: frozenset[str]) -> Losses:
     """Return the invalid lines and the fields that a conversion of records loses, in words, with the first of each."""
     losses = Losses()
     fault: TokfmtError | None = None
-    for source, aside in asides:
-        asked = names_lost(source, aside, target)
-        if aside.invalid and isinstance(source.reader, Collecting):
-            faults = [source.reader.trouble(spot) for spot in aside.faults]
+    for source, skipped in found:
+        asked = names_lost(source, skipped, target)
+        if skipped.invalid and isinstance(source.reader, Collecting):
+            faults = [source.reader.trouble(spot) for spot in skipped.faults]
             fault = fault or faults[0]
-            losses.found.append(Loss("invalid-lines", _invalid_lines(source, aside.invalid, faults)))
-        elif aside.invalid:
-            losses.found.append(Loss("invalid-lines", counted(aside.invalid, "invalid line")))
-        if aside.others:
-            what = _fields(source, aside)
+            losses.found.append(Loss("invalid-lines", _invalid_lines(source, skipped.invalid, faults)))
+        elif skipped.invalid:
+            losses.found.append(Loss("invalid-lines", counted(skipped.invalid, "invalid line")))
+        if skipped.others:
+            what = _fields(source, skipped)
             if "fields" in asked or "fields" in allow_loss:
                 losses.found.append(Loss("fields", what))
             else:
@@ -309,18 +307,18 @@ def _sentence(source: Source, fault: TokfmtError) -> str:
     return fault.what if _alone(source, fault.path) else f"{Path(fault.path).name}: {fault.what}"
 
 
-def _fields(source: Source, aside: SkippedRecords) -> str:
+def _fields(source: Source, skipped: SkippedRecords) -> str:
     info = source.reader.info
     read = info.field if isinstance(info, RecordInfo) else ""
-    beside = f'beside "{read}" ' if read else ""
-    names = sorted(aside.fields, key=lambda name: (-aside.fields[name], name))
-    counts = [f'"{name}" in {aside.fields[name]:,}' for name in islice(names, _NAMED)]
+    where = f'beside "{read}" ' if read else ""
+    names = sorted(skipped.fields, key=lambda name: (-skipped.fields[name], name))
+    counts = [f'"{name}" in {skipped.fields[name]:,}' for name in islice(names, _NAMED)]
     if len(names) > _NAMED:
         counts.append(f"{len(names) - _NAMED:,} other fields")
     first, reader = "", source.reader
-    if aside.first is not None and isinstance(reader, Collecting):
-        first = f"; first: {_line(source, reader, aside.first)}"
-    return f"fields {beside}of {counted(aside.others, 'record')} ({', '.join(counts)}{first})"
+    if skipped.first is not None and isinstance(reader, Collecting):
+        first = f"; first: {_line(source, reader, skipped.first)}"
+    return f"fields {where}of {counted(skipped.others, 'record')} ({', '.join(counts)}{first})"
 
 
 def _line(source: Source, reader: Collecting, spot: Spot) -> str:

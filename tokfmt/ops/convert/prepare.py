@@ -62,11 +62,11 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
         request.select,
         workers,
         notes.progress,
-        lambda source, aside: not names_lost(source, aside, destination.format) <= allow_loss,
+        lambda source, skipped: not names_lost(source, skipped, destination.format) <= allow_loss,
         stored_eos=eos_id if destination.traits.needs_eos else None,
         rejects=None if request.task or request.rejects is None else _rejects(workers),
     )
-    losses = record_losses(reading.asides, destination.format, allow_loss)
+    losses = record_losses(reading.skipped, destination.format, allow_loss)
     if request.task is not None and resolved.holds_records:
         return Prepared(destination, target, (), reading.axis, None, resolved.accepted(losses))
     if reading.made and len(resolved.read) == 1:  # the samples of a recipe of text exist only now
@@ -75,7 +75,7 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
     axis, traits, embedded = destination.packed or reading.axis, destination.traits, None
     if request.arrangement.shares is None:  # before tokens are read, and before a shuffle takes space
         need_room(destination.path, place.first.path, writers[0].least_bytes(axis))
-    known = known_losses(axis, resolved.sources, traits, request.source) if reading.asides else resolved.losses
+    known = known_losses(axis, resolved.sources, traits, request.source) if reading.skipped else resolved.losses
     losses.found.extend(known)
     if reading.encoded:
         axis, found = scanned(axis, writers[0], traits, target.eos_id, workers)

@@ -45,13 +45,13 @@ def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes
         from tokfmt.formats.jsonl.lines import join
 
         join([place.first.scratch / "rejects"], request.rejects, request.jobs)
-    beside: dict[Staging, Beside] = {}
+    files: dict[Staging, Beside] = {}
     for path, staging in place.stagings.items():
         manifest = texts.get(path)
         named = {manifest_path(staging.destination).name: manifest}
         proven = {} if prove is None else prove(staging)
-        beside[staging] = {**named, **_ledger(written, staging, manifest), **proven}
-    publish_together(beside)
+        files[staging] = {**named, **_ledger(written, staging, manifest), **proven}
+    publish_together(files)
     for path in place.stagings:
         remove_manifest_of_link(path)
     return done

@@ -192,7 +192,7 @@ def _checked(resolved: Resolved, notes: Notes) -> Resolved:
     looked = [first_look(source) for source in sources]
     if not resolved.copies:
         resolved = replace(resolved, losses=tuple(_known_losses(resolved)))
-    _refuse_losses(resolved, [aside for _, aside in looked])
+    _refuse_losses(resolved, [skipped for _, skipped in looked])
     texts = next((texts for texts, _ in looked if texts), [])
     if resolved.tokenizer is not None and texts:
         resolved = replace(resolved, tokenizer=resolved.tokenizer.tried_on(texts))
@@ -377,7 +377,7 @@ def _known_losses(resolved: Resolved) -> list[Loss]:
     return known_losses(axis, resolved.sources, resolved.destination.traits, resolved.request.source)
 
 
-def _refuse_losses(resolved: Resolved, asides: Sequence[SkippedRecords]) -> None:
+def _refuse_losses(resolved: Resolved, skipped: Sequence[SkippedRecords]) -> None:
     """Refuse losses that are known before the first byte is written.
 
     A first look at records shows only a part of their losses. A dry run refuses those. A run continues, so that it can
@@ -385,7 +385,7 @@ def _refuse_losses(resolved: Resolved, asides: Sequence[SkippedRecords]) -> None
     """
     request, losses = resolved.request, Losses()
     if request.dry_run:
-        pairs = list(zip(resolved.sources, asides, strict=True))
+        pairs = list(zip(resolved.sources, skipped, strict=True))
         losses = record_losses(pairs, resolved.destination.format, request.source.allow_loss)
     losses.found.extend(resolved.losses)
     try:

@@ -329,7 +329,7 @@ def _change(what: str, was: object, now: object) -> str:
 
 
 def _short(value: object) -> str:
-    if isinstance(value, Mapping) and "digest" in value:  # of a tokenizer
+    if isinstance(value, Mapping) and "digest" in value:  # the fact describes a tokenizer
         return "{name} ({digest}, {engine}, special tokens as {special_tokens})".format(**value)
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 200 else f"{text[:200]}..."

@@ -26,24 +26,24 @@ def taken_bytes(place: Path) -> int:
     return sum(os.lstat(one).st_blocks * 512 for one in places if os.path.lexists(one))
 
 
-def need_room(destination: Path, built: Path, least: int | None) -> None:
+def need_room(destination: Path, built: Path, minimum_bytes: int | None) -> None:
     """Refuse a destination that does not fit on its file system.
 
     Args:
         destination: The path that the user named.
         built: The path where it is built; bytes that an earlier run left there count as free.
-        least: Minimum size of the destination in bytes; None if it is not known.
+        minimum_bytes: Minimum size of the destination in bytes; None if it is not known.
 
     Raises:
         ConversionError: The file system has less free space.
     """
-    free = None if least is None else free_bytes(built)
-    if least is None or free is None or least <= free:
+    free = None if minimum_bytes is None else free_bytes(built)
+    if minimum_bytes is None or free is None or minimum_bytes <= free:
         return
-    if least > free + taken_bytes(built):
+    if minimum_bytes > free + taken_bytes(built):
         raise ConversionError(
-            f"{printable(destination)}: does not fit on its file system (expected at least {sized(least)}, found "
-            f"{sized(free)} free). Free some space, or name another DST"
+            f"{printable(destination)}: does not fit on its file system (expected at least {sized(minimum_bytes)}, "
+            f"found {sized(free)} free). Free some space, or name another DST"
         )
 
 

@@ -40,7 +40,7 @@ class PortionCounts:
         max_id: Largest token ID written; None if it is not known.
         tasks: Number of regions that were written.
         merged: Number of final separators that got no second one; see `TokenWriter.merged`.
-        least: Bytes that the portion takes at least; see `TokenWriter.least_bytes`. None if that is not known.
+        minimum_bytes: Minimum size of the portion in bytes; see `TokenWriter.least_bytes`. None if that is not known.
     """
 
     portion: SplitTarget
@@ -49,7 +49,7 @@ class PortionCounts:
     max_id: int | None = None
     tasks: int = 0
     merged: int = 0
-    least: int | None = None
+    minimum_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,13 +68,13 @@ class Prepared:
     Attributes:
         reader: The samples or documents of the recipe; an empty reader if this is a task.
         report: One row per source; see `report`.
-        asides: Each opened dataset of text, with the records and fields that were left out of it.
+        skipped: Each opened dataset of text, with the records and fields that were left out of it.
         notes: Notes on quotas that documents do not fill.
     """
 
     reader: TokenReader
     report: list[Row]
-    asides: list[tuple[Opened, SkippedRecords]]
+    skipped: list[tuple[Opened, SkippedRecords]]
     notes: list[str]
 
 
@@ -203,7 +203,7 @@ class Preparation:
         self.kept = Kept(self.home, share() // _SHARE, numbered=listed) if draft.file.dedup == "exact" else None
         self.rejects = Rejects(rejects, draft.file) if rejects is not None else None
         self.report = list[Row]()
-        self.asides = list[tuple[Opened, SkippedRecords]]()
+        self.skipped = list[tuple[Opened, SkippedRecords]]()
         self.notes = list[str]()
 
     def run(self) -> Prepared:
@@ -213,14 +213,14 @@ class Preparation:
             for number, text in enumerate(self.draft.sources):
                 if isinstance(text, TextSource):
                     self._share(number, text)
-            return Prepared(ShardReader([]), [], self.asides, [])
+            return Prepared(ShardReader([]), [], self.skipped, [])
         sources = [self._source(number, source) for number, source in enumerate(self.draft.sources)]
         reader: TokenReader
         if file.seq_len is not None:
             reader = Samples(file, sources)
         else:
             reader = Documents(file, sources, separator_of(file, sources))
-        return Prepared(reader, self.report, self.asides, self.notes)
+        return Prepared(reader, self.report, self.skipped, self.notes)
 
     def _source(self, number: int, source: TextSource | Source) -> Source:
         """Return a source of the recipe with the documents that were drawn from it."""
@@ -249,10 +249,10 @@ class Preparation:
         """Tokenize this task's part of the records that are read first; --finish reads what a quota needs beyond it."""
         waves = self._waves(number, source)
         if waves:
-            self.asides.append((source.parts[0], self._wave(number, source, 0, waves[0])[0].aside))
+            self.skipped.append((source.parts[0], self._wave(number, source, 0, waves[0])[0].aside))
         else:
             shards = self._read(f"{number}", source, None)
-            self.asides += [(part, one.aside) for part, one in zip(source.parts, shards, strict=True)]
+            self.skipped += [(part, one.aside) for part, one in zip(source.parts, shards, strict=True)]
 
     def _all(self, number: int, source: TextSource) -> tuple[Read, Drawing]:
         """Read all records of a source of text, and draw from them."""
@@ -323,7 +323,7 @@ class Preparation:
         read = Read(_concat(shards), entries, self._sieve(source), files=_files(source, shards))
         done = self._draw(number, read)
         if not done[1].short:
-            self.asides += [(part, one.aside) for part, one in zip(source.parts, shards, strict=True)]
+            self.skipped += [(part, one.aside) for part, one in zip(source.parts, shards, strict=True)]
         return done
 
     def _read(self, name: str, source: TextSource, ration: QuotaBudget | None) -> list[ShardReader]:
@@ -336,17 +336,17 @@ class Preparation:
 
     def _some(self, number: int, source: TextSource) -> tuple[Read, Drawing] | None:
         """Read the records of a source that are drawn first, until its quota is full; None if all have to be read."""
-        waves, asides = list[Read](), SkippedRecords()
+        waves, skipped = list[Read](), SkippedRecords()
         for bounds in self._waves(number, source):
             shards, numbers, keys = self._wave(number, source, len(waves), bounds)
-            asides += shards.aside
+            skipped += shards.aside
             entries = _joined(shards.shards, self.home / f"entries-{number}-{len(waves)}")
             waves.append(Read(shards, entries, self._sieve(source), numbers, keys))
             read = _together(waves)._replace(files=_files(source, ()))
             before, self.kept = self.kept, self.kept.branch() if self.kept is not None else None
             done = self._draw(number, read)
             if not done[1].looked.all():
-                self.asides.append((source.parts[0], asides))
+                self.skipped.append((source.parts[0], skipped))
                 return done
             self.kept = before
         return None

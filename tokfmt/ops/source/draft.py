@@ -170,11 +170,11 @@ class TextRecipe:
 
     def first_look(self) -> tuple[list[str], SkippedRecords]:
         """See `ops.source.ingest.Lookable`."""
-        texts, aside = list[str](), SkippedRecords()
+        texts, skipped = list[str](), SkippedRecords()
         for part in (part for source in self.of_text for part in source.parts):
-            found, skipped = first_look(part)
-            texts, aside = [*texts, *found], aside + skipped
-        return texts, aside
+            found, more = first_look(part)
+            texts, skipped = [*texts, *found], skipped + more
+        return texts, skipped
 
     def close(self) -> None:
         for source in self.of_text:

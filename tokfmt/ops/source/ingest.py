@@ -55,7 +55,7 @@ def ingest(
     last: int | None = None,
     name: str = "text",
     progress: Callable[[Shard], None] = lambda shard: None,
-    refused: Callable[[SkippedRecords], bool] = lambda aside: False,
+    refused: Callable[[SkippedRecords], bool] = lambda skipped: False,
     sieve: FilterChain | None = None,
     ration: QuotaBudget | None = None,
 ) -> ShardReader:
@@ -87,7 +87,7 @@ def ingest(
     if workers.share is not None:
         blocks = workers.share.of(blocks)
     shards: dict[int, Shard] = {}
-    aside = SkippedRecords()
+    skipped = SkippedRecords()
     kind: Kind[tuple[int, Block], Shard] = Kind(
         f"shard of {name}",
         number=lambda item: item[0],
@@ -104,9 +104,9 @@ def ingest(
             raise SourceChangedError(
                 records.files[0], "changed while it was being read", remedy="Run again when it is still"
             )
-        aside += shard.aside
+        skipped += shard.aside
         progress(shard)
-        if encoder is not None and not workers.journal.keeps and refused(aside):
+        if encoder is not None and not workers.journal.keeps and refused(skipped):
             break
     left = [block for block in blocks if block[0] not in shards]
     look = Ingestion(records, Unread(), home)
@@ -282,16 +282,16 @@ class Lookable(Protocol):
 
 def first_look(source: Source) -> tuple[list[str], SkippedRecords]:
     """Return some texts of a source, from up to 16 places spread over it, and the records and fields left out."""
-    records, texts, aside = source.reader, list[str](), SkippedRecords()
+    records, texts, skipped = source.reader, list[str](), SkippedRecords()
     if isinstance(records, Lookable):
         return records.first_look()
     if not isinstance(records, RecordReader):
-        return texts, aside
+        return texts, skipped
     blocks = records.blocks(max(_PIECE, records.info.size // _PLACES))
     looked = blocks[:: -(-len(blocks) // _PLACES) or 1]
     for block in looked:
         batch = next(iter(records.texts(block) if records.info.kind == "text" else records.ids(block)), None)
         if batch is not None:
             texts += batch.texts[: max(1, _TEXTS // len(looked))]
-            aside += batch.aside
-    return texts, aside
+            skipped += batch.aside
+    return texts, skipped
