@@ -259,7 +259,7 @@ def test_ids_beside_text(corpora, tmp_path):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ('path = "x.pbin"\nfilter = "garbage"', "its filter has rules on text, and it holds ids"),
+        ('path = "x.pbin"\nfilter = "garbage"', "its filter has rules on text, and it holds token IDs"),
         ('path = "x.jsonl"\nfilter = "noise"', 'there is no filter "noise"'),
         ('path = "x.jsonl"\nfilter = "garbag"', "Did you mean garbage"),
         ('path = "x.jsonl"\ntext = "b"', 'found the field "text". text = "NAME" in the recipe reads another one'),
@@ -351,7 +351,9 @@ def test_rejects(corpora, tmp_path, name):
         assert found[row["source"]] == rules + Counter(exact=sum(row["duplicates"].values()))
     with pytest.raises(DestinationExistsError):
         tokfmt.convert(recipe, tmp_path / "b.pbin", rejects=tmp_path / name)
-    with pytest.raises(OptionError, match="filters of a recipe"):
+    with pytest.raises(
+        OptionError, match="lists the texts that a recipe leaves out, and no source is a recipe of text"
+    ):
         tokfmt.convert(tmp_path / "a.pbin", tmp_path / "b.pbin", rejects=tmp_path / "c.jsonl")
 
 

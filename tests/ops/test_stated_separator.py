@@ -114,6 +114,10 @@ def test_a_stream_that_nothing_divides_is_reported_by_check(deep, tmp_path):
     np.arange(300, dtype="<u2").tofile(tmp_path / "x.ds")
     (tmp_path / "x.ds.metadata").write_text("gpt2|2\n300\n300 T")
     (verdict,) = tokfmt.check(tmp_path / "x.ds", deep=deep)
-    assert [note for note in verdict.notes if note.startswith("read as one sequence of 300 tokens: nothing says")]
+    assert [
+        note
+        for note in verdict.notes
+        if note.startswith("read as one sequence of 300 tokens: the separator is not known")
+    ]
     (verdict,) = tokfmt.check(tmp_path / "x.ds", deep=deep, eos=7)
     assert verdict.notes == ()

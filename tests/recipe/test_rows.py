@@ -132,6 +132,6 @@ def test_the_manifest_says_what_samples_are_where_the_file_does_not(tmp_path):
 def test_blocks_of_a_recipe_say_where_it_stands_what_they_are(tmp_path):
     path = written(tmp_path, {"tokfmt": 1, "seq_len": 8, "eos": EOS}, [[[1, 2, 3]] * 9], weighted=False)
     done = tokfmt.convert(path, tmp_path / "x", to_format="stage1")
-    assert any("only the manifest says that each sample is a sequence" in note for note in done.notes)
+    assert any("only the manifest states that each sample is a sequence" in note for note in done.notes)
     documents = tokfmt.open(tmp_path / "x", options={"view": "documents"})
     assert [one.tolist() for one in documents] == [[1, 2, 3]] * 9

@@ -321,7 +321,7 @@ def test_a_manifest_that_nobody_may_read(open_place, alice):
     beside.chmod(0)
     done = alice("stats", "in.pbin")
     assert done.code == 0
-    assert "note: the manifest in.pbin.tokfmt.json cannot be read, so nothing is known from it" in done.stderr
+    assert "note: the manifest in.pbin.tokfmt.json cannot be read and is not used" in done.stderr
 
 
 @pytest.mark.parametrize("planted", ["out.pbin", "out.pbin.tokfmt.json"])

@@ -187,7 +187,7 @@ def test_what_changed_before_it_goes_on(tmp_path, stage, corpus, change):
     aside.rename(path)
     done = stage.run(place.home, *place.words)
     assert done.code == 0, done.stderr
-    assert "continuing what is in" in done.stderr
+    assert "continuing the work in" in done.stderr
     assert place.state() == "new"
 
 
@@ -228,7 +228,7 @@ def test_text_that_is_no_utf_8(tmp_path, stage, corpus):
     assert place.hidden() == KEPT
     done = stage.run(place.home, *place.words)
     assert (done.code, place.state(), place.hidden()) == (0, "new", []), done.stderr
-    assert "what is tokenized stays" in done.stderr
+    assert "the tokenized text is kept" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["letters/7.txt", "news.txt"])
@@ -278,5 +278,5 @@ def test_what_text_files_were_before_it_goes_on(tmp_path, stage, texts, name, ne
         aside.rename(path)
     done = stage.run(place.home, *place.words)
     assert done.code == 0, done.stderr
-    assert "continuing what is in" in done.stderr
+    assert "continuing the work in" in done.stderr
     assert place.state() == "new"
