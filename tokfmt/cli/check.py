@@ -105,9 +105,15 @@ def command(
     from tokfmt.ops.check import CheckRequest
 
     request = CheckRequest(
-        requested(paths, reading), deep=deep, tokenizer=tokenizer, against=against, ignore_order=ignore_order,
-        jobs=jobs, executor="auto", most=limit,
-    )  # fmt: skip
+        requested(paths, reading),
+        deep=deep,
+        tokenizer=tokenizer,
+        against=against,
+        ignore_order=ignore_order,
+        jobs=jobs,
+        executor="auto",
+        most=limit,
+    )
     return _check(request, output, fix_to, overwrite=overwrite, quiet=quiet)
 
 
@@ -170,13 +176,20 @@ def _document(found: list[Any], fixed: Any) -> dict[str, Any]:
     """Return the document `tokfmt.check/1` (tokfmt/schemas/check.json)."""
     datasets = [
         {
-            "path": verdict.path, "format": verdict.format, "deep": verdict.deep, "sequences": verdict.sequences,
-            "tokens": verdict.tokens, "unsafe": verdict.unsafe, "exit_code": verdict.exit_code,
-            "severities": verdict.severities, "codes": verdict.counts,
-            "findings": [dataclasses.asdict(finding) for finding in verdict.findings], "notes": verdict.notes,
+            "path": verdict.path,
+            "format": verdict.format,
+            "deep": verdict.deep,
+            "sequences": verdict.sequences,
+            "tokens": verdict.tokens,
+            "unsafe": verdict.unsafe,
+            "exit_code": verdict.exit_code,
+            "severities": verdict.severities,
+            "codes": verdict.counts,
+            "findings": [dataclasses.asdict(finding) for finding in verdict.findings],
+            "notes": verdict.notes,
         }
         for verdict in found
-    ]  # fmt: skip
+    ]
     repaired = None
     if fixed is not None:
         repaired = {"destination": fixed.destination or None, "done": fixed.done, "partial": fixed.partial or None}

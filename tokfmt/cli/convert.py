@@ -58,10 +58,18 @@ _EPILOG = examples(
 )
 @reading
 @tokenizer("Tokenizer that encodes text, and decodes IDs for jsonl.")
-@click.option("--special-tokens", type=Words(["text", "parse"]), default="text",
-              help="Read special tokens in text as plain text, or parse them (default: text).")  # fmt: skip
-@click.option("--engine", type=Words(["auto", "fastokens", "tokenizers"]), default="auto",
-              help="Library that encodes text; both give the same IDs (default: auto).")  # fmt: skip
+@click.option(
+    "--special-tokens",
+    type=Words(["text", "parse"]),
+    default="text",
+    help="Read special tokens in text as plain text, or parse them (default: text).",
+)
+@click.option(
+    "--engine",
+    type=Words(["auto", "fastokens", "tokenizers"]),
+    default="auto",
+    help="Library that encodes text; both give the same IDs (default: auto).",
+)
 @click.option(
     "--seq-len", type=Count(1), help="Tokens per sample, for formats with samples: 2048 or 2Ki (2k is 2,000)."
 )
@@ -71,9 +79,13 @@ _EPILOG = examples(
 )
 @click.option("--seed", type=Count(maximum=None), help="Seed of --split NAME=SHARE,... (default: 0).")
 @workers(", which does not change the output")
-@running("--executor", type=ExecutorName(["auto", "threads", "processes", "serial", "dask"]), default="auto",
-         help="Pool that runs the tasks; auto is processes for much text or many HDF5 samples, else threads; "
-         "dask:ADDRESS is a cluster (default: auto).")  # fmt: skip
+@running(
+    "--executor",
+    type=ExecutorName(["auto", "threads", "processes", "serial", "dask"]),
+    default="auto",
+    help="Pool that runs the tasks; auto is processes for much text or many HDF5 samples, else threads; "
+    "dask:ADDRESS is a cluster (default: auto).",
+)
 @running("--resume", is_flag=True, help="Continue what an interrupted --resume left, or start over.")
 @running("--task", type=TaskNumber(), help="Run only task I of N (0 <= I < N); other runs do the rest.")
 @running("--finish", is_flag=True, help="Publish DST once all tasks are done; takes no SRC.")

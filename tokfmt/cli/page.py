@@ -126,14 +126,14 @@ def _dataset(
     if findings is not None:
         parts.append(_findings(findings))
     if prepared:
-        parts.append(_section("How it was prepared", prepared_table(prepared), note=_LOOKED))
+        parts.append(_section("Preparation", prepared_table(prepared), note=_LOOKED))
     if one.lengths is not None and one.sequences:
         parts.append(_section("Lengths", lengths_figure(one.lengths, counted_as(one)[0]), lengths_list(one.lengths)))
     if one.ids is not None and one.ids.distinct:
         parts.append(_section("Token frequency", frequency_figure(one.ids.frequencies), note=_vocabulary(one)))
         columns = f"<div><h4>most frequent</h4>{ids_table(one.ids.most_frequent)}</div>"
         columns += f"<div><h4>least frequent</h4>{ids_table(one.ids.least_frequent)}</div>"
-        parts.append(_section("Ids", f'<div class="columns">{columns}</div>'))
+        parts.append(_section("IDs", f'<div class="columns">{columns}</div>'))
     if one.first_tokens is not None and one.last_tokens is not None and one.first_tokens.top:
         columns = _ends("first tokens", one.first_tokens) + _ends("last tokens", one.last_tokens)
         parts.append(_section("Where sequences begin and end", f'<div class="columns">{columns}</div>'))
@@ -182,7 +182,7 @@ def _cards(one: Statistics) -> str:
         cards.append(("tokens", exact(one.tokens), per))
     if one.ids is not None:
         covered = "" if one.ids.coverage is None else f"{percent(one.ids.coverage)} of {one.ids.vocab_size:,}"
-        cards += [("distinct ids", exact(one.ids.distinct), covered), ("largest id", _plain(one.max_id), _beyond(one))]
+        cards += [("distinct IDs", exact(one.ids.distinct), covered), ("largest ID", _plain(one.max_id), _beyond(one))]
     if one.text is None:
         cards.append(("separator", _plain(one.eos_id), one.eos_from))
     for name, share in (("empty", one.empty), ("padding", one.padding), ("masked", one.masked)):
@@ -215,11 +215,11 @@ def _beyond(one: Statistics) -> str:
 def _vocabulary(one: Statistics) -> str:
     if one.ids is None:
         return ""
-    return f"{number(one.ids.distinct)} ids occur, {number(one.ids.once)} of them once."
+    return f"{number(one.ids.distinct)} IDs occur, {number(one.ids.once)} of them once."
 
 
 def _ends(title: str, ends: Ends) -> str:
-    summary = f"{percent(ends.share)} with the commonest, {number(ends.distinct)} different"
+    summary = f"{percent(ends.share)} with the most frequent, {number(ends.distinct)} distinct"
     return f'<div><h4>{safe(title)}</h4><p class="note">{safe(summary)}</p>{ends_figure(ends)}</div>'
 
 
@@ -261,7 +261,7 @@ def exact(value: float | None) -> Markup:
 
 
 def percent(share: float | None) -> str:
-    """A share as per cent with sensible digits."""
+    """Return a share in percent with three digits."""
     if share is None:
         return "–"  # noqa: RUF001
     if 0 < share < 0.0001:
@@ -269,20 +269,20 @@ def percent(share: float | None) -> str:
     return f"{100 * share:.3g} %" if share < 0.9995 or share == 1 else "> 99.9 %"
 
 
-def spelled(text: str | None, id_: int, most: int = _CUT) -> str:
-    """What a token stands for, with spaces and line breaks visible; its id when no tokenizer tells."""
+def spelled(text: str | None, id_: int, limit: int = _CUT) -> str:
+    """Return the text of a token with visible white space, cut to `limit` characters; without a text, its ID."""
     if text is None:
         return f"{id_}"
     shown = printable(text.replace("\n", "⏎").replace("\t", "⇥"))
     shown = "".join("·" if character.isspace() else character for character in shown)
     shown = shown or "(nothing)"
-    return shortened(shown, most)
+    return shortened(shown, limit)
 
 
 def table(
     heads: Sequence[str], rows: Iterable[Sequence[object]], kind: str = "", words: Sequence[int] = (0,)
 ) -> Markup:
-    """Rows of numbers; columns in `words` hold text and are set to the left."""
+    """Return a table of numbers; the columns in `words` hold text and are aligned to the left."""
 
     def cell(tag: str, column: int, value: object) -> str:
         return f'<{tag} class="word">{safe(value)}</{tag}>' if column in words else f"<{tag}>{safe(value)}</{tag}>"
@@ -295,14 +295,14 @@ def table(
 
 
 def token(one: Id) -> Markup:
-    """A token as a person reads it: what it stands for, or nothing but its id."""
+    """Return a token as HTML: its text, or its ID."""
     return Markup(f"<code>{escape(spelled(one.text, one.id, 40))}</code>")
 
 
 def ids_table(ids: Sequence[Id]) -> Markup:
     """Return the table of IDs: token, ID, count, share."""
     decoded = any(one.text is not None for one in ids)
-    heads = ["token", "id", "count", "share"] if decoded else ["id", "count", "share"]
+    heads = ["token", "ID", "count", "share"] if decoded else ["ID", "count", "share"]
     rows = [([token(one)] if decoded else []) + [f"{one.id}", exact(one.count), percent(one.share)] for one in ids]
     return table(heads, rows, words=(0,) if decoded else ())
 
@@ -411,7 +411,7 @@ def overview_table(rows: Sequence[tuple[str, Statistics]]) -> Markup:
     """Return the table of datasets, with a link from each row to its section."""
     sequences, tokens = counted_as(rows[0][1])
     return table(
-        ("dataset", "format", sequences, tokens, "bytes", "mean length", "largest id", "duplicates"),
+        ("dataset", "format", sequences, tokens, "bytes", "mean length", "largest ID", "duplicates"),
         [
             (
                 Markup(f'<a href="#{safe(anchor)}">{safe(one.path)}</a>'),
@@ -524,7 +524,7 @@ def ends_figure(ends: Ends) -> Markup:
         (
             token(one),
             Markup(
-                f'<svg class="share" height="14" aria-hidden="true"><title>id {one.id}: {one.count:,}</title>'
+                f'<svg class="share" height="14" aria-hidden="true"><title>ID {one.id}: {one.count:,}</title>'
                 f'<rect class="series" height="14" width="{100 * one.share / most:.2f}%"/></svg>'
             ),
             percent(one.share),

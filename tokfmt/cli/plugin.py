@@ -12,9 +12,11 @@ from tokfmt.core.text_format import printable
 
 
 @click.command(
-    "plugin", cls=Command, no_args_is_help=True,
+    "plugin",
+    cls=Command,
+    no_args_is_help=True,
     epilog=examples("tokfmt plugin new mine", "tokfmt plugin new mine src/tokfmt-mine"),
-)  # fmt: skip
+)
 @click.argument("action", type=Words(["new"]), metavar="new")
 @click.argument("name")
 @click.argument("directory", type=PLACE, metavar="[DIR]", required=False)

@@ -24,14 +24,16 @@ _WRITTEN = (
 
 
 @click.command(
-    "recipe", cls=Command, no_args_is_help=True,
+    "recipe",
+    cls=Command,
+    no_args_is_help=True,
     epilog=examples(
         "tokfmt recipe fixtures/recipe/mix.toml --explain",
         "tokfmt recipe a=fixtures/modalities/D_2byte_gpt2.pbin:0.7 b=fixtures/megatron/gpt2_text_document:0.3 "
         "--seq-len 128 -o mix.toml",
         "tokfmt recipe 0.7 fixtures/modalities/D_2byte_gpt2.pbin 0.3 fixtures/megatron/gpt2_text_document --seq-len 8",
     ),
-)  # fmt: skip
+)
 @click.argument("words", nargs=-1, required=True, metavar="NAME=PATH:WEIGHT...|FILE")
 @click.option("-o", "--output", type=PLACE, metavar="FILE.toml", help="Recipe to write (default: standard output).")
 @click.option("--explain", is_flag=True, help="Print what each source gives: tokens, share, passes, cut, padded.")

@@ -170,7 +170,7 @@ def _print_end(preview: Any, count: int) -> None:
 
 
 def _holds_text(path: str, given: Mapping[str, Any]) -> bool:
-    """Whether a dataset holds text, which --text shows without a tokenizer; opens it if its format leaves that open."""
+    """Return whether a dataset holds text, so that --text needs no tokenizer; open it if its format may hold text."""
     from tokfmt.core.records import RecordReader
     from tokfmt.ops.source.discover import format_of
     from tokfmt.ops.source.open import open_one
@@ -179,9 +179,16 @@ def _holds_text(path: str, given: Mapping[str, Any]) -> bool:
     if not format_of(path, given["format"]).may_hold_text:
         return False
     request = SourceRequest.of(
-        path, given["format"], given["eos"], given["options"], given["text_field"], given["split"],
-        {*given["allow_loss"], "fields"}, given["recursive"], given["ignore_manifest"],
-    )  # fmt: skip
+        path,
+        given["format"],
+        given["eos"],
+        given["options"],
+        given["text_field"],
+        given["split"],
+        {*given["allow_loss"], "fields"},
+        given["recursive"],
+        given["ignore_manifest"],
+    )
     reader = open_one(request, few=True).reader
     reader.close()
     return isinstance(reader, RecordReader) and reader.info.kind == "text"

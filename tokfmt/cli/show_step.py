@@ -108,14 +108,16 @@ def _as_json(found: Step) -> None:
     click.echo(head[:-2] + ',\n  "shown": [', nl=False)
     for number, drawn in enumerate(found.shown):
         sample: dict[str, Any] = {
-            "sample": drawn.sample, "drawn_from": drawn.drawn_from or None, "epoch": drawn.epoch,
+            "sample": drawn.sample,
+            "drawn_from": drawn.drawn_from or None,
+            "epoch": drawn.epoch,
             "padding": drawn.padding,
             "parts": [
                 {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
                 | {"ids": part.ids.tolist(), "origins": [dataclasses.asdict(one) for one in part.origins]}
                 for part in drawn.parts
             ],
-        }  # fmt: skip
+        }
         click.echo(("," if number else "") + "\n    " + json.dumps(sample), nl=False)
     click.echo("\n  ]\n}")
 

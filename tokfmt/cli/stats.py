@@ -123,9 +123,16 @@ def command(
     expectations, allowed = [parse_expectation(text) for text in expected], parse_tolerance(tolerance)
     before = read_baseline(baseline) if baseline is not None else None
     request = StatsRequest(
-        requested(paths, reading), tokenizer=tokenizer, vocab_size=vocab_size, seq_len=seq_len,
-        duplicates=not no_duplicates, sample=sample, seed=seed, jobs=jobs, executor=executor,
-    )  # fmt: skip
+        requested(paths, reading),
+        tokenizer=tokenizer,
+        vocab_size=vocab_size,
+        seq_len=seq_len,
+        duplicates=not no_duplicates,
+        sample=sample,
+        seed=seed,
+        jobs=jobs,
+        executor=executor,
+    )
     with _page_place(html) as place, Watcher(quiet=quiet) as watcher:
         report = stats(request, watcher)
         failed = unmet(report, expectations)

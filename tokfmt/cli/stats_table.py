@@ -51,7 +51,7 @@ def _one(found: Statistics, width: int) -> RenderableType:
     left: list[RenderableType] = [_section("Lengths", _lengths(found, room))]
     right: list[RenderableType] = []
     if found.ids is not None and found.ids.most_frequent:
-        right.append(_section("Token ids", _ids(found.ids, room)))
+        right.append(_section("Token IDs", _ids(found.ids, room)))
     if found.text is not None and found.text.fields:
         right.append(_section("Fields", _fields(found, room)))
     if found.duplicates is not None and found.duplicates.largest:
@@ -130,10 +130,10 @@ def _of_ids(found: Statistics) -> list[tuple[str, str]]:
     least = "≥ " if found.estimated else ""
     largest = f", largest {least}{found.max_id}" if found.max_id is not None else ""
     about = "≈ " if ids.estimated else least
-    rows = [("ids", f"{about}{ids.distinct:,} distinct{largest}")]
+    rows = [("IDs", f"{about}{ids.distinct:,} distinct{largest}")]
     if ids.vocab_size is not None and ids.coverage is not None:
         beyond = f"; {counted(ids.beyond, 'token')} beyond it" if ids.beyond else ""
-        rows.append(("vocabulary", f"{_percent(ids.coverage)} of {ids.vocab_size:,} ids occur{beyond}"))
+        rows.append(("vocabulary", f"{_percent(ids.coverage)} of {ids.vocab_size:,} IDs occur{beyond}"))
     for name, ends in (("first token", found.first_tokens), ("last token", found.last_tokens)):
         if ends is not None and ends.commonest is not None:
             text = _spelled(ends.top[0].text)
@@ -353,7 +353,7 @@ def _details(one: Statistics, *, wide: bool) -> dict[str, str]:
         cells["on disk"] = human_bytes(one.bytes)
         cells |= {name: _number(getattr(lengths, name, None)) for name in ("p50", "p99", "max")}
     if not texts:
-        cells["largest id"] = _DASH if one.max_id is None else str(one.max_id)
+        cells["largest ID"] = _DASH if one.max_id is None else str(one.max_id)
     cells["duplicates"] = _percent(one.duplicates.share) if one.duplicates is not None else _DASH
     return cells
 

@@ -172,9 +172,15 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
 
     def _documents(self, rank: int, world: int) -> Iterator[Document]:
         request = SourceRequest(
-            tuple(self.paths), self.format, self.eos, self.options, self.text_field, self.split,
-            frozenset(self.allow_loss) | {"fields"}, self.recursive,
-        )  # fmt: skip
+            tuple(self.paths),
+            self.format,
+            self.eos,
+            self.options,
+            self.text_field,
+            self.split,
+            frozenset(self.allow_loss) | {"fields"},
+            self.recursive,
+        )
         handle = tokenizer_of(self.tokenizer)
         sources = open_sources(request, handle)
         try:
@@ -313,10 +319,19 @@ class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is not a dep
                 return
             with self.track_time():
                 convert(
-                    texts, part, format="jsonl", to_format="jsonl", text_field="text", tokenizer=self.tokenizer,
-                    options={"kind": "text"}, allow_loss="fields", overwrite=True, jobs=1, executor="serial",
+                    texts,
+                    part,
+                    format="jsonl",
+                    to_format="jsonl",
+                    text_field="text",
+                    tokenizer=self.tokenizer,
+                    options={"kind": "text"},
+                    allow_loss="fields",
+                    overwrite=True,
+                    jobs=1,
+                    executor="serial",
                     **self.encoding,
-                )  # fmt: skip
+                )
 
     def _write_files(self, part: Path, files: list[str | None]) -> None:
         """Write the files that the documents of a part come from; [null] if there are more than 20,000."""

@@ -233,7 +233,7 @@ def _axis(session: Session) -> list[tuple[str, str]]:
     if isinstance(reader, RecordReader):
         return [("bytes", f"{reader.info.size:,}"), ("holds", reader.info.kind)]
     info = reader.info
-    top = [("largest id", f"{info.max_id:,}")] if info.max_id is not None else []
+    top = [("largest ID", f"{info.max_id:,}")] if info.max_id is not None else []
     return [("tokens", f"{info.tokens:,}"), ("type", str(info.dtype)), *top]
 
 

@@ -263,11 +263,15 @@ def _opening(sessions: Sessions) -> Callable[..., Compared]:
     asked = sessions[0].request
     a, b = (
         SourceRequest(
-            session.request.paths[:1], session.format_name, asked.eos, asked.options, asked.text_field,
+            session.request.paths[:1],
+            session.format_name,
+            asked.eos,
+            asked.options,
+            asked.text_field,
             session.split or session.request.split,
         )
         for session in sessions
-    )  # fmt: skip
+    )
     choice = next((session.choice for session in sessions if session.vocabulary and session.choice), None)
     samples = all(session.shown == "samples" for session in sessions)
     return partial(open_both, a, b, tokenizer=choice.name if choice else None, samples=samples)

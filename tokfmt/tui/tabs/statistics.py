@@ -155,8 +155,11 @@ def _counts(found: Statistics) -> list[Pair]:
 
 def _shares(found: Statistics) -> list[Pair]:
     shares: list[tuple[str, Share | None]] = [
-        ("empty", found.empty), ("separators", found.separators), ("padding", found.padding), ("masked", found.masked),
-    ]  # fmt: skip
+        ("empty", found.empty),
+        ("separators", found.separators),
+        ("padding", found.padding),
+        ("masked", found.masked),
+    ]
     pairs = [(name, f"{share.count:,} ({share.share:.2%})") for name, share in shares if share is not None]
     again = found.duplicates
     if again is not None:

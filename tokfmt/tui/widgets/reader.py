@@ -507,7 +507,7 @@ class TokenDetails(Static):
 
     def _what(self, facts: TokenFacts, unit: str) -> Iterator[Content]:
         yield self._pair(unit, f"{facts.unit:,} of {facts.length:,}")
-        yield self._pair("id" if unit == "token" else "code point", str(facts.value), "bold $text-accent")
+        yield self._pair("ID" if unit == "token" else "code point", str(facts.value), "bold $text-accent")
         if facts.spelled is not None:
             yield Content.styled(f"“{facts.spelled}”", "bold $text-success")
         if facts.special:
