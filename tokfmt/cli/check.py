@@ -199,8 +199,8 @@ def _document(found: list[Any], fixed: Any) -> dict[str, Any]:
 def _conclude(verdict: Any, *, quiet: bool) -> None:
     """Print the last line about a dataset; with --quiet, only if it has errors."""
     known = {name: verdict.severities.get(name, 0) for name in _LEVELS}
-    said = [f"{count:,} info" if name == "info" else counted(count, name) for name, count in known.items() if count]
-    what = ", ".join(said)
+    counts = [f"{count:,} info" if name == "info" else counted(count, name) for name, count in known.items() if count]
+    what = ", ".join(counts)
     if known["error"]:
         click.echo(f"tokfmt: error: {printable(verdict.path)}: {what}", err=True)
         return

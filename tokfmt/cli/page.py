@@ -519,13 +519,13 @@ def frequency_figure(frequencies: Frequencies) -> Markup:
 
 def ends_figure(ends: Ends) -> Markup:
     """Return the table of the most frequent first or last tokens, with a bar for the share of each."""
-    most = ends.top[0].share
+    largest = ends.top[0].share
     rows = [
         (
             token(one),
             Markup(
                 f'<svg class="share" height="14" aria-hidden="true"><title>ID {one.id}: {one.count:,}</title>'
-                f'<rect class="series" height="14" width="{100 * one.share / most:.2f}%"/></svg>'
+                f'<rect class="series" height="14" width="{100 * one.share / largest:.2f}%"/></svg>'
             ),
             percent(one.share),
         )

@@ -614,16 +614,16 @@ def show_raw(path: str, given: dict[str, Any], *, limit: int | None, as_json: bo
     from tokfmt.ops.show.parts import sections
 
     raw = sections(path, format=given["format"], options=_options(given))
-    most = _FIELDS if limit is None else limit or sys.maxsize
+    fields = _FIELDS if limit is None else limit or sys.maxsize
     if as_json:
-        _raw_as_json(raw, most)
+        _raw_as_json(raw, fields)
         return
     if not quiet:
         for text in raw.notes:
             note(text)
     terminal = _terminal()
     for number, section in enumerate(raw.sections[:_PARTS]):
-        shown = min(most, section.count)
+        shown = min(fields, section.count)
         if number and not section.count:
             continue
         click.echo(("" if not number else "\n") + _part_title(section, raw))
@@ -655,8 +655,8 @@ def _part_title(section: Section, raw: Raw) -> str:
     return click.style(printable(section.title), bold=True) + click.style(where, dim=True)
 
 
-def _field_cells(raw: Raw, section: Section, field: Field, most: int) -> list[str]:
-    data = _field_bytes(raw, section, field, most)
+def _field_cells(raw: Raw, section: Section, field: Field, byte_limit: int) -> list[str]:
+    data = _field_bytes(raw, section, field, byte_limit)
     shown = data.hex(" ") + (" …" if field.length > len(data) > 0 else "")
     offset = "" if field.offset is None else f"{field.offset:,}"
     if field.path is not None and field.path not in (section.path, raw.path) and field.offset is not None:
@@ -665,11 +665,11 @@ def _field_cells(raw: Raw, section: Section, field: Field, most: int) -> list[st
     return [offset, f"{field.length:,}" if field.length else "", shown, *words]
 
 
-def _field_bytes(raw: Raw, section: Section, field: Field, most: int) -> bytes:
+def _field_bytes(raw: Raw, section: Section, field: Field, byte_limit: int) -> bytes:
     from tokfmt.core.errors import FormatError
 
     try:
-        return raw.bytes_of(section, field, most)
+        return raw.bytes_of(section, field, byte_limit)
     except FormatError:  # the field itself reports it
         return b""
 
@@ -692,8 +692,8 @@ def _field_table(raw: Raw, section: Section, fields: Sequence[Field]) -> None:
     from rich.text import Text
 
     room = shutil.get_terminal_size().columns
-    most = _BYTES if room >= 160 else _FEW_BYTES if room >= 110 else 4
-    rows = [_field_cells(raw, section, field, most) for field in fields]
+    byte_limit = _BYTES if room >= 160 else _FEW_BYTES if room >= 110 else 4
+    rows = [_field_cells(raw, section, field, byte_limit) for field in fields]
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
     table.add_column("")
     for k, name in enumerate(_COLUMNS):
@@ -725,7 +725,7 @@ def hex_lines(rows: Sequence[HexRow]) -> Iterator[str]:
         yield f"  {row.offset:08x}  {row.data[:8].hex(' '):23}  {row.data[8:].hex(' '):23}  {text}".rstrip()
 
 
-def _raw_as_json(raw: Raw, most: int) -> None:
+def _raw_as_json(raw: Raw, field_limit: int) -> None:
     found = []
     for section in raw.sections:
         fields = [
@@ -739,7 +739,7 @@ def _raw_as_json(raw: Raw, most: int) -> None:
                 "meaning": field.meaning,
                 "wrong": field.wrong,
             }
-            for field in section.fields(0, min(most, section.count))
+            for field in section.fields(0, min(field_limit, section.count))
         ]
         found.append({"title": section.title, "path": str(section.path), "count": section.count, "fields": fields})
     facts = {"path": str(raw.path), "format": raw.format, "notes": list(raw.notes), "sections": found}

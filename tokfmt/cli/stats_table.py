@@ -127,9 +127,9 @@ def _of_ids(found: Statistics) -> list[tuple[str, str]]:
     ids = found.ids
     if ids is None:
         return []
-    least = "≥ " if found.estimated else ""
-    largest = f", largest {least}{found.max_id}" if found.max_id is not None else ""
-    about = "≈ " if ids.estimated else least
+    bound = "≥ " if found.estimated else ""
+    largest = f", largest {bound}{found.max_id}" if found.max_id is not None else ""
+    about = "≈ " if ids.estimated else bound
     rows = [("IDs", f"{about}{ids.distinct:,} distinct{largest}")]
     if ids.vocab_size is not None and ids.coverage is not None:
         beyond = f"; {counted(ids.beyond, 'token')} beyond it" if ids.beyond else ""
@@ -201,7 +201,7 @@ def _below(shown: Mapping[str, str]) -> Table:
 def _bars(histogram: Histogram, width: int) -> Table:
     """Return a row per bin: lengths, bar, count, share. Without room, the share and the bar are left out."""
     edges, counts = histogram.edges, histogram.counts
-    most, total = max(counts) or 1, sum(counts) or 1
+    largest, total = max(counts) or 1, sum(counts) or 1
     names = [
         f"{low:,}" if high == low + 1 else f"{low:,} {_DASH} {high - 1:,}"
         for low, high in zip(edges, edges[1:], strict=False)
@@ -218,7 +218,7 @@ def _bars(histogram: Histogram, width: int) -> Table:
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(justify="right", style=_LABEL, no_wrap=True)
     for name, count, amount, share in zip(names, counts, amounts, shares, strict=True):
-        drawn = bar(count / most, room) if room >= _SHORTEST_BAR else ""
+        drawn = bar(count / largest, room) if room >= _SHORTEST_BAR else ""
         grid.add_row(name, Text(drawn, style=_BAR), amount, *([share] if shared else []))
     return grid
 
@@ -239,9 +239,9 @@ def _listed(ids: Sequence[Id], *, bars: bool) -> Table:
     grid.add_column(no_wrap=True, style="green")
     grid.add_column(no_wrap=True, style=_BAR)
     grid.add_column(justify="right", no_wrap=True)
-    most = max((one.share for one in ids), default=0.0)
+    largest = max((one.share for one in ids), default=0.0)
     for one in ids:
-        drawn = bar(one.share / most, 12) if bars else ""
+        drawn = bar(one.share / largest, 12) if bars else ""
         grid.add_row(
             str(one.id),
             Text(_spelled(one.text).strip()),
@@ -257,11 +257,11 @@ def _fields(found: Statistics, width: int) -> Table:
     grid.add_column(no_wrap=True, style=_BAR)
     grid.add_column(justify="right", no_wrap=True)
     fields = found.text.fields if found.text is not None else []
-    most = max((one.count for one in fields), default=1)
-    room = max(_SHORTEST_BAR, min(20, (width - len(f"{most:,}")) // 3))
+    largest = max((one.count for one in fields), default=1)
+    room = max(_SHORTEST_BAR, min(20, (width - len(f"{largest:,}")) // 3))
     for field in fields[: 2 * _LISTED]:
-        name = shortened(printable(field.name), max(_SHORTEST_BAR, min(30, width - room - len(f"{most:,}") - 2)))
-        grid.add_row(Text(name), bar(field.count / most, room), f"{field.count:,}")
+        name = shortened(printable(field.name), max(_SHORTEST_BAR, min(30, width - room - len(f"{largest:,}") - 2)))
+        grid.add_row(Text(name), bar(field.count / largest, room), f"{field.count:,}")
     if len(fields) > 2 * _LISTED:
         grid.add_row(f"and {len(fields) - 2 * _LISTED} more", "", "", style=_LABEL)
     return grid

@@ -131,8 +131,8 @@ def _difference(text: str, found: Tokens, expected: Tokens) -> EngineDifferenceE
     both = min(len(found), len(expected))
     unequal = np.flatnonzero(found[:both] != expected[:both])
     at = int(unequal[0]) if len(unequal) else both
-    said = [f"id {ids[at]}" if at < len(ids) else "the end" for ids in (found, expected)]
-    return EngineDifferenceError(text, at, *said)
+    words = [f"ID {ids[at]}" if at < len(ids) else "the end" for ids in (found, expected)]
+    return EngineDifferenceError(text, at, *words)
 
 
 _fast = lru_cache(maxsize=2)(lambda content, parse: Fastokens(content.json.tobytes(), parse=parse))

@@ -233,8 +233,8 @@ class _Characters:
 
     def max_char_repetition(self) -> Values:
         runs = np.diff(np.searchsorted(self._repeated, self._at))
-        most = np.minimum((_LONG_RUN + 1) * runs, self._solid)
-        return most / np.maximum(self._solid, 1), self._repetition
+        upper = np.minimum((_LONG_RUN + 1) * runs, self._solid)
+        return upper / np.maximum(self._solid, 1), self._repetition
 
     def totals(self) -> tuple[int, int, int, int]:
         """Return sums over all texts.
@@ -252,13 +252,13 @@ class _Characters:
 
     def min_word_diversity(self) -> Values:
         words = np.minimum(self._words, FIRST_WORDS)
-        least = np.where(words > 0, self._bins[0] / np.maximum(words, 1), 1.0)
-        return least, lambda k: len(set(_first_words(self._texts[k]))) / int(words[k]) if words[k] else 1.0
+        lower = np.where(words > 0, self._bins[0] / np.maximum(words, 1), 1.0)
+        return lower, lambda k: len(set(_first_words(self._texts[k]))) / int(words[k]) if words[k] else 1.0
 
     def max_word_share(self) -> Values:
         words = np.minimum(self._words, FIRST_WORDS)
-        most = self._bins[1] / np.maximum(words, 1)
-        return most, lambda k: max(Counter(_first_words(self._texts[k])).values()) / int(words[k])
+        upper = self._bins[1] / np.maximum(words, 1)
+        return upper, lambda k: max(Counter(_first_words(self._texts[k])).values()) / int(words[k])
 
     def _counts(self, flags: Flags) -> NDArray[np.int64]:
         """Return the number of set flags in each text, from cumulative sums, as one call per text would be slow."""

@@ -335,7 +335,7 @@ class Session:
         split: The split on the screen; "" without splits.
         asked: The request of the user, from which `request` differs after a change of the split.
         where: The position of the cursor, for showing the session again.
-        stood: Identity of the file or directory at the path when it was opened.
+        identity: Identity of the file or directory at the path when it was opened.
     """
 
     request: SourceRequest
@@ -350,7 +350,7 @@ class Session:
     split: str = ""
     asked: SourceRequest | None = None
     where: Where = (0, 0)
-    stood: Identity | None = None
+    identity: Identity | None = None
     _texts: dict[str, RowSource] = field(default_factory=dict, repr=False)
     _counted: dict[bool, Statistics] = field(default_factory=dict, repr=False)
 
@@ -441,7 +441,7 @@ class Session:
 
     def check_unchanged(self) -> None:
         """Raise SourceChangedError if another dataset is at the path now. Call it before opening the files again."""
-        if self.stood != _standing(self.path):
+        if self.identity != _identity_of(self.path):
             what = "was replaced or changed since it was opened here"
             raise SourceChangedError(self.path, what, remedy="Open the dataset again")
 
@@ -451,7 +451,7 @@ class Session:
             view.reader.close()
 
 
-def _standing(path: str | os.PathLike[str]) -> Identity | None:
+def _identity_of(path: str | os.PathLike[str]) -> Identity | None:
     """Return the identity of a path. That of a directory ignores its times, which files that are not data change."""
     try:
         found = os.stat(path)
@@ -467,13 +467,13 @@ def open_session(request: SourceRequest, tokenizer: str | None = None) -> Sessio
     Raises:
         TokfmtError: The dataset cannot be read.
     """
-    stood, opened = _standing(request.paths[0]), open_first(request)
+    identity, opened = _identity_of(request.paths[0]), open_first(request)
     info = opened.views[0].reader.info
     split = info.split or ""
     splits = (split, *info.other_splits) if split else ()
     choice = choose(Path(request.paths[0]), tokenizer)
     names = tuple(sorted(splits, key=natural_key))
-    return Session(request, opened, opened.views[0].name, choice, splits=names, split=split, stood=stood)
+    return Session(request, opened, opened.views[0].name, choice, splits=names, split=split, identity=identity)
 
 
 def shown_session(request: SourceRequest, tokenizer: str | None = None) -> Session:
@@ -492,7 +492,7 @@ def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
         format_ = None
     view = View("documents", Viewport(MemoryReader(Ragged.of(()))))
     opened = Opened(format_, (view,), Separator(None))
-    return Session(request, opened, "documents", None, None, str(error), error, stood=_standing(request.paths[0]))
+    return Session(request, opened, "documents", None, None, str(error), error, identity=_identity_of(request.paths[0]))
 
 
 def other_split(session: Session, split: str, tokenizer: str | None = None) -> Session:

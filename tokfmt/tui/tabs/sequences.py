@@ -677,9 +677,9 @@ class SequencesTab(Tab):
             return
         what = "listed" if self.filtered is not None else str(self.where[0])
 
-        def written(said: str | None) -> None:
-            if said is not None:
-                self.notify(said, title="Exported", markup=False)
+        def written(description: str | None) -> None:
+            if description is not None:
+                self.notify(description, title="Exported", markup=False)
 
         await self.app.push_screen(Export(self.session, what, sets), written)
 

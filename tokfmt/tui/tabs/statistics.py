@@ -365,8 +365,8 @@ class Bars(Widget, can_focus=True):
     @property
     def plan(self) -> BarPlan:
         """Return the positions of the bars; the last line is for the caption."""
-        most = max(self.lengths.histogram.counts) if self.lengths else 0
-        return plan_bars(self.count, most, self.size.width, self.size.height - 1)
+        largest = max(self.lengths.histogram.counts) if self.lengths else 0
+        return plan_bars(self.count, largest, self.size.width, self.size.height - 1)
 
     def _settle(self) -> None:
         if self.lengths is not None:
@@ -418,12 +418,12 @@ class Bars(Widget, can_focus=True):
 
     def _row(self, plan: BarPlan, y: int) -> list[Segment]:
         counts = self.lengths.histogram.counts if self.lengths else []
-        most = max(counts)
-        label = short(most) if y == 0 else short(most // 2) if plan.rows > 4 and y == plan.rows // 2 else ""
+        largest = max(counts)
+        label = short(largest) if y == 0 else short(largest // 2) if plan.rows > 4 and y == plan.rows // 2 else ""
         segments = [self._segment(f"{label:>{plan.axis - 2}} │", "axis")]
         cursor = "cursor" if self.has_focus else "cursor-blurred"
         for number, count in enumerate(counts):
-            cell = bar_cells(count, most, plan.rows)[y]
+            cell = bar_cells(count, largest, plan.rows)[y]
             kinds = ["bar", cursor] if number == self.cursor else ["bar"]
             segments += [self._segment(cell * plan.bar, *kinds), self._segment(" " * plan.gap, "axis")]
         return segments
@@ -514,14 +514,14 @@ class Ranking(Static):
 
     def __init__(self, title: str, lines: Sequence[Line]) -> None:
         name = max((len(line.name) for line in lines), default=0)
-        most = max((line.share for line in lines), default=0) or 1
+        largest = max((line.share for line in lines), default=0) or 1
         alike = len({line.count for line in lines}) == 1 < len(lines)  # then bars are left out
         rows = []
         for line in lines:
             cells = [
                 (f"{line.name:>{name}} ", "$text-accent"),
                 (f"{short(line.count):>7} {_percent(line.share):>6} ", "$foreground 60%"),
-                (set_cell_size("" if alike else bar(line.share / most, _BAR), 0 if alike else _BAR), "$primary"),
+                (set_cell_size("" if alike else bar(line.share / largest, _BAR), 0 if alike else _BAR), "$primary"),
                 (f" “{line.text}”" if line.text else "", "$text-success"),
             ]
             rows.append(Content.assemble(*cells))
