@@ -62,7 +62,7 @@ def test_standard_input_that_is_closed(tmp_path):
 
 def test_a_path_that_begins_with_a_dash(run, tmp_path):
     (tmp_path / "-dash.jsonl").write_bytes(CORPUS.read_bytes())
-    assert run("stats", "-dash.jsonl", check=2).said.endswith("A file of that name is ./-dash.jsonl\n")
+    assert run("stats", "-dash.jsonl", check=2).said.endswith("Write ./-dash.jsonl for the file of that name\n")
     for words in (["./-dash.jsonl"], ["--", "-dash.jsonl"]):
         assert b"-dash.jsonl\n" in run("stats", *words).stdout
 

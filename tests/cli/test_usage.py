@@ -95,6 +95,8 @@ def test_an_unknown_option_names_the_command_and_one_remedy(name):
         (["browse", PACK, "--size", "3"],
          "--size: is not a size (expected 20x5 to 500x200, found '3'). Write COLUMNSxLINES, as 160x48"),
         (["check", PACK, "--ignore-order"], "--ignore-order has no effect without --against CORPUS. Add --against"),
+        (["convert", PACK, "o.pbin", "--eos", "nil"],
+         "--eos: is not a separator (expected a token ID or none, found 'nil'). Write an ID such as 50256, or none"),
         (["nonsense"], f"no command 'nonsense'. The commands are {', '.join(COMMANDS)}"),
     ],
 )  # fmt: skip

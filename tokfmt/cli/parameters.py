@@ -106,6 +106,9 @@ class Eos(Count):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value == "none":
             return value
+        if not any(char.isdigit() for char in str(value)):
+            found = f"expected a token ID or none, found {value!r}"
+            self.fail(f"is not a separator ({found}). Write an ID such as 50256, or none", param, ctx)
         return super().convert(value, param, ctx)
 
 

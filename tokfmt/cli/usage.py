@@ -63,7 +63,7 @@ def _other_option(ctx: click.Context, name: str, words: Sequence[str]) -> str:
     """Return the remedy for an unknown option: the file of that name, the option that was meant, or the help."""
     file = next((word for word in words if word.startswith("-") and os.path.lexists(word)), None)
     if file is not None:
-        return f"A file of that name is ./{file}"
+        return f"Write ./{file} for the file of that name"
     from tokfmt.core.options import nearest
 
     known = {option.lstrip("-"): option for param in ctx.command.get_params(ctx) for option in param.opts}
