@@ -67,7 +67,7 @@ def summary(stats, axis):
     store.add(stats.seen.folded())
     total = stats
     for batch in walk._batches(axis.leftover(stats), Table.of(np.arange(1000).repeat(2))):
-        part = walk._look(job, batch)
+        part = walk._count_loose(job, batch)
         store.add(part.seen)
         total += part
     total = axis.with_empties(total)

@@ -134,17 +134,17 @@ def _note(error: OSError | TokfmtError) -> None:
     ] = None
 
 
-def columns(key: str, most: int, names: Sequence[str], parts: Parts, *, keep: bool = False) -> list[Column]:
+def columns(key: str, size_bytes: int, names: Sequence[str], parts: Parts, *, keep: bool = False) -> list[Column]:
     """Return arrays from the cache, or compute them and keep them there.
 
     Args:
         key: The key, from `key_of`.
-        most: An upper bound of the size of all arrays in bytes; small arrays are not kept.
+        size_bytes: An upper bound of the size of all arrays in bytes; small arrays are not kept.
         names: The name of each array.
         parts: Computes the arrays in parts.
         keep: Keep small arrays as well.
     """
-    if most > SMALL or keep:
+    if size_bytes > SMALL or keep:
         try:
             return [Column(path=path) for path in _kept(key, names, parts)]
         except (ConversionError, OSError) as error:  # for example, the home directory is read-only or full
@@ -183,7 +183,7 @@ def _remove_dead(place: Path, ours: str) -> None:
 def _kept(key: str, names: Sequence[str], parts: Parts) -> list[Path]:
     place = directory()
     paths = [place / f"{key}-{name}{_SUFFIX}" for name in names]
-    if not _there(paths):
+    if not _exist(paths):
         with held(place) as home:
             _make(key, [home / path.name for path in paths], parts)
     _use(*paths)
@@ -201,7 +201,7 @@ def _make(key: str, paths: Sequence[Path], parts: Parts) -> None:
     if lock < 0:
         raise OutageError(f"{_place()}: another process has been computing the same for {_PATIENCE:,.0f} seconds")
     try:
-        if not _there(paths):
+        if not _exist(paths):
             _remove_dead(home, key)
             _write(paths, parts())
             _remove_unused(home)
@@ -209,7 +209,7 @@ def _make(key: str, paths: Sequence[Path], parts: Parts) -> None:
         release(lock)
 
 
-def _there(paths: Sequence[Path]) -> bool:
+def _exist(paths: Sequence[Path]) -> bool:
     return all(path.is_file() for path in paths)
 
 

@@ -207,11 +207,11 @@ class _Stored(NamedTuple):
             out[:] = self.file.array(self.at + start * width, stop - start, self.dtype)
 
 
-Laid = list[tuple["_Stored", int]]
+StoredParts = list[tuple["_Stored", int]]
 """Parts that are stored in files, each with its length in tokens."""
 
 
-def _told(parts: Laid | None) -> Any:
+def _to_json(parts: StoredParts | None) -> Any:
     """Return stored parts as JSON for the cache."""
     return (
         None
@@ -220,12 +220,12 @@ def _told(parts: Laid | None) -> Any:
     )
 
 
-def _laid_again(told: Any) -> Laid | None:
+def _from_json(value: Any) -> StoredParts | None:
     """Return stored parts from the JSON of the cache. Their files are opened on first use, and must be unchanged."""
-    if told is None:
+    if value is None:
         return None
-    found: Laid = []
-    for path, identity, at, dtype, length in told:
+    found: StoredParts = []
+    for path, identity, at, dtype, length in value:
         found.append((_Stored(File.known(Path(path), Identity(*identity)), at, np.dtype(dtype)), length))
     return found
 
@@ -303,16 +303,16 @@ class Axis:
             top = source.info.max_id
             if top is not None and top > INT32_MAX:
                 raise TokenRangeError(str(source.paths[0]), top, INT32_MAX, 0)
-        self._lay(key)
+        self._find_parts(key)
 
     def _found(self, key: str) -> tuple[Column, Column, Column]:
         """Return the starts of sequences, their numbers in the list if some are empty, and the ends of sources."""
         if self.width:
             ends = np.repeat(self.firsts[1:], 2) * np.tile([1, self.width], len(self.sources))
             return Column(np.empty(0, np.int64)), Column(np.empty(0, np.int64)), Column(ends)
-        most = 16 * (int(self.firsts[-1]) + 2 * len(self.sources) + 2)
+        size_bytes = 16 * (int(self.firsts[-1]) + 2 * len(self.sources) + 2)
         names = ("starts", "numbers", "sources")
-        starts, numbers, ends = columns(key, most, names, self._walk, keep=any(one.kept for one in self.sources))
+        starts, numbers, ends = columns(key, size_bytes, names, self._walk, keep=any(one.kept for one in self.sources))
         return starts, numbers, ends
 
     def _walk(self) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
@@ -331,16 +331,16 @@ class Axis:
             yield none, none, np.array([place, at], np.int64)
         yield np.array([at], np.int64), none, none
 
-    def _lay(self, key: str) -> None:
+    def _find_parts(self, key: str) -> None:
         """Find the parts of the axis. Those of large lists are in the cache, so that no source has to be opened."""
-        laid = self._laid_before(key) if self.large else None
-        known = laid is not None and len(laid) == len(self._there())
-        laid = laid if laid is not None and known else [self._stored(k) for k in self._there()]
+        laid = self._cached_parts(key) if self.large else None
+        known = laid is not None and len(laid) == len(self._occupied())
+        laid = laid if laid is not None and known else [self._stored(k) for k in self._occupied()]
         if self.large and not known:
-            remember(f"{key}-laid", [_told(parts) for parts in laid])
+            remember(f"{key}-laid", [_to_json(parts) for parts in laid])
         self._parts: list[_Stored | _Made] = []
         self._at: list[int] = []
-        for k, parts in zip(self._there(), laid, strict=True):
+        for k, parts in zip(self._occupied(), laid, strict=True):
             begin = self.begins[k]
             made = _Made(self.sources[k].reader, self.eos_id, self.starts, self.places[k], begin)
             found: Sequence[tuple[_Stored | _Made, int]] = [(made, 0)] if parts is None else parts
@@ -353,13 +353,13 @@ class Axis:
         self.stored = kinds.pop() if len(kinds) == 1 else None
         """The dtype in which stored parts are read without a copy; None if they have several."""
 
-    def _laid_before(self, key: str) -> list[Laid | None] | None:
+    def _cached_parts(self, key: str) -> list[StoredParts | None] | None:
         try:
-            return [_laid_again(parts) for parts in recalled(f"{key}-laid") or ()]
+            return [_from_json(parts) for parts in recalled(f"{key}-laid") or ()]
         except (TypeError, ValueError):
             return None  # the cache is damaged, so the parts are found again
 
-    def _there(self) -> list[int]:
+    def _occupied(self) -> list[int]:
         """Return the indexes of the sources that have tokens on the axis."""
         return [k for k in range(len(self.sources)) if self.begins[k] < self.begins[k + 1]]
 
@@ -368,7 +368,7 @@ class Axis:
         """True if the arrays of the axis are in the cache, because the list is large."""
         return not self.width and self.starts.path is not None
 
-    def _stored(self, k: int) -> Laid | None:
+    def _stored(self, k: int) -> StoredParts | None:
         """Return the files that store a source's part of the axis as it is; None if there are none."""
         source, tokens = self.sources[k], self.begins[k + 1] - self.begins[k]
         stored = source.reader if self.eos_id is None else restored(source.reader, self.eos_id, read=True)

@@ -50,9 +50,9 @@ _WORD = re.compile(r"(?:(?P<name>[\w.-]+)=)?(?P<path>.+?)(?::(?P<weight>[0-9][0-
 _SOURCE = re.compile(rb"^[ \t]*\[\[[ \t]*source[ \t]*\]\]", re.MULTILINE)
 
 
-def _bounded(default: Any, least: int | None = None, most: int | None = None, key: str = "") -> Any:
+def _bounded(default: Any, minimum: int | None = None, maximum: int | None = None, key: str = "") -> Any:
     """Return a dataclass field with bounds; `key` is its name in the file if that is a keyword of Python."""
-    return field(default=default, metadata={"least": least, "most": most, "key": key})
+    return field(default=default, metadata={"minimum": minimum, "maximum": maximum, "key": key})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -428,13 +428,13 @@ def _flat(hint: Any) -> list[Any]:
 
 
 def _within(value: Any, bounds: Mapping[str, Any], where: Path, what: str) -> Any:
-    least, most = bounds.get("least"), bounds.get("most")
-    if (least is not None and value < least) or (most is not None and value > most):
+    minimum, maximum = bounds.get("minimum"), bounds.get("maximum")
+    if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
         if what == "tokfmt":
             raise FormatError(
                 where, f"is of version {value} of the language", remedy=f"This tokfmt reads version {VERSION}"
             )
-        allowed = f"{'' if least is None else f'{least:,}'}..{'' if most is None else f'{most:,}'}"
+        allowed = f"{'' if minimum is None else f'{minimum:,}'}..{'' if maximum is None else f'{maximum:,}'}"
         raise FormatError(where, f"{what} is out of bounds", expected=allowed, found=value)
     return value
 
@@ -445,14 +445,14 @@ def _wrong(value: Any, kinds: Sequence[Any], words: Sequence[str], where: Path, 
         hint = f"Did you mean {near}?" if near else None
         listed = ", ".join([*(["a whole number"] if int in kinds else []), *words])
         return FormatError(where, f'{what} = "{printable(value)}"', expected=listed, remedy=hint)
-    told = {
+    names = {
         int: "a whole number",
         float: "a number",
         Fraction: "a number",
         str: "text",
         tuple[str, ...]: "a list of text",
     }
-    expected = " or ".join([told[kind] for kind in kinds if kind in told] + [f'"{word}"' for word in words])
+    expected = " or ".join([names[kind] for kind in kinds if kind in names] + [f'"{word}"' for word in words])
     return FormatError(where, f"{what} is of the wrong type", expected=expected, found=f"{value!r}")
 
 

@@ -226,8 +226,8 @@ class Planned:
         names = ("pieces", "lengths", "order", "samples", "totals")
         drawn = (recipe.seed, place) if self.shuffled else ()
         key = key_of(key, recipe.pack, self.width, recipe.convention == "next", recipe.long, *drawn)
-        most = 32 * (axis.sequences + axis.tokens // self.width + 2)
-        self._starts, self._lengths, self._order, self._firsts, totals = columns(key, most, names, self._walk)
+        size_bytes = 32 * (axis.sequences + axis.tokens // self.width + 2)
+        self._starts, self._lengths, self._order, self._firsts, totals = columns(key, size_bytes, names, self._walk)
         self.tokens, self._truncated, self._targetless = map(int, totals.array)
         self.samples = len(self._firsts) - 1 if self.fits else len(self._starts)
 
@@ -280,7 +280,7 @@ class Planned:
             yield begins[which] + inside, lengths * 2 + cut, np.array(totals, np.int64)
 
     def held(self, some: Some) -> Iterator[Held]:
-        first, meant = 0, self._those_pieces(some) if self.fits else some
+        first, meant = 0, self._selected_pieces(some) if self.fits else some
         for places, pieces in self._counted():
             ends = np.cumsum(pieces)
             stop = first + int(ends[-1])
@@ -289,14 +289,14 @@ class Planned:
             yield Held(places, tokens, (pieces > 1) & (tokens > 0))
             first = stop
 
-    def _those_pieces(self, some: Some) -> Some:
+    def _selected_pieces(self, some: Some) -> Some:
         """Return the selection of the parts of selected samples of best fit.
 
         It must be called in order, because it holds one group of parts at a time.
         """
         group, held = -1, np.empty(0, np.bool_)
 
-        def those(a: int, b: int) -> NDArray[np.bool_]:
+        def selected(a: int, b: int) -> NDArray[np.bool_]:
             nonlocal group, held
             found = np.empty(b - a, np.bool_)
             while a < b:
@@ -308,7 +308,7 @@ class Planned:
                 a = end
             return found
 
-        return those
+        return selected
 
     def _of_group(self, first: int, some: Some) -> NDArray[np.bool_]:
         """Return the selection of the parts of one group; no sample has parts of two groups."""
@@ -475,16 +475,16 @@ class _Rooms:
         self._by_room: list[list[NDArray[np.int32]]] = [[] for _ in range(width + 1)]
         self._set = np.zeros(width + 2, np.bool_)
 
-    def least(self, length: int) -> int:
+    def minimum(self, length: int) -> int:
         """Return the least room of an open sample that is enough for a length; 0 without one."""
         found = int(np.argmax(self._set[length:]))
         return length + found if self._set[length + found] else 0
 
-    def take(self, room: int, most: int) -> NDArray[np.int32]:
-        """Remove and return up to `most` open samples of a room, the first by number."""
+    def take(self, room: int, count: int) -> NDArray[np.int32]:
+        """Remove and return up to `count` open samples of a room, the first by number."""
         parts = self._by_room[room]
         ids = parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
-        taken, rest = ids[:most], ids[most:]
+        taken, rest = ids[:count], ids[count:]
         self._by_room[room] = [rest] if len(rest) else []
         self._set[room] = bool(len(rest))
         return taken
@@ -506,7 +506,7 @@ def _place(pieces: NDArray[np.int32], length: int, rooms: _Rooms, sample: NDArra
     """Place the parts of one length, in order."""
     done = 0
     while done < len(pieces):
-        room = rooms.least(length)
+        room = rooms.minimum(length)
         each = (room or rooms.width) // length
         wanted = -(-(len(pieces) - done) // each)
         ids = rooms.take(room, wanted) if room else rooms.open(wanted)

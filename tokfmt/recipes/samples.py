@@ -127,7 +127,7 @@ class Samples:
         self.pad_id = file.pad if file.pad is not None else self.eos_id or 0
         self.after = None if file.convention == "starts" or file.pack == "stored" else self.eos_id
         self._tree: EvenTree | None = None
-        self._turns = self._laid()
+        self._turns = self._pack_lists()
         if file.weighted:
             self._tree = EvenTree([self._samples_of(turn, k) for k, turn in enumerate(self._turns)])
         self._bounds = [0, *itertools.accumulate(turn.packing.samples * turn.passes for turn in self._turns)]
@@ -138,9 +138,9 @@ class Samples:
         self._dtype = common if common is not None and common.itemsize == natural.itemsize else natural
         if file.convention == "starts":
             natural = np.promote_types(natural, smallest(file.bos))
-        self.info = self._told(natural)
+        self.info = self._info_of(natural)
 
-    def _laid(self) -> list[_Turn]:
+    def _pack_lists(self) -> list[_Turn]:
         file, every = self.file, range(len(self.sources))
         if file.weighted:
             return [_Turn(self._packed([k], k), k, 0, file.passes(k)) for k in every]
@@ -211,7 +211,7 @@ class Samples:
             "or ask for fewer tokens"
         )
 
-    def _told(self, dtype: np.dtype[Any]) -> Info:
+    def _info_of(self, dtype: np.dtype[Any]) -> Info:
         file, notes = self.file, list[str]()
         empty = sum(turn.packing.axis.empty for turn in self._turns[: 1 if not file.weighted else None])
         if empty:
@@ -349,7 +349,7 @@ class Samples:
         for epoch in dict.fromkeys((first // count, last // count)):
             low, high = max(first - epoch * count, 0), min(last - epoch * count, count)
             if low < high and high - low < count:
-                parts.append(_those(self._order(turn, turn.first + epoch), low, high))
+                parts.append(_selected(self._order(turn, turn.first + epoch), low, high))
                 whole -= 1
         if first < last:
             whole += -(-last // count) - first // count
@@ -639,7 +639,7 @@ class PackedRows:
         self.samples.close()
 
 
-def _those(order: Permutation | None, first: int, last: int) -> Some:
+def _selected(order: Permutation | None, first: int, last: int) -> Some:
     """Return the selection of the samples that are at positions `first <= k < last` in the order of a pass."""
 
     def those(a: int, b: int) -> NDArray[np.bool_]:
@@ -662,12 +662,12 @@ def separator_of(file: RecipeFile, sources: Sequence[Ending]) -> int | None:
     for source in sources:
         known.setdefault(source.eos_id, source)
     if len(known) > 1 and file.convention != "starts":
-        told = ", ".join(
+        listed = ", ".join(
             f'{"none is known" if eos_id is None else eos_id} in "{printable(source.name)}"'
             for eos_id, source in list(known.items())[:5]
         )
         raise ConversionError(
-            f'{printable(file.where)}: the sources have different separators ({told}). Say eos = ID, or eos = "none"'
+            f'{printable(file.where)}: the sources have different separators ({listed}). Say eos = ID, or eos = "none"'
         )
     return next(iter(known), None)
 

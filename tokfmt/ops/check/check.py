@@ -83,7 +83,7 @@ if TYPE_CHECKING:
 I = TypeVar("I")  # noqa: E741 - an item
 R = TypeVar("R")
 PathLike = str | os.PathLike[str]
-_SAID = frozenset({"other-files", "tokenizers"})
+_IMPLIED = frozenset({"other-files", "tokenizers"})
 """Words of `--allow-loss` that a check implies: what stops other commands is a finding here."""
 
 MOST = 100
@@ -235,7 +235,7 @@ class _Checking:
         self.jobs, self.progress = jobs, progress
         self.found = Verdict(os.fspath(path), deep=request.deep, most=request.most)
         asked = request.source
-        self.request = replace(asked, paths=(path,), allow_loss=asked.allow_loss | _SAID, ignore_manifest=True)
+        self.request = replace(asked, paths=(path,), allow_loss=asked.allow_loss | _IMPLIED, ignore_manifest=True)
 
     def verdict(self) -> Verdict:
         """Run every check that applies, and return the verdict.
@@ -265,9 +265,11 @@ class _Checking:
         if not self.found.errors:
             self.found.add(ledger_findings(one, self.request, deep=self.deep), known)
         if not self.found.unsafe and (self.deep or self.handle or self.corpus):
-            told = {finding.message for finding in self.found.findings if finding.severity == "error"}
+            messages = {finding.message for finding in self.found.findings if finding.severity == "error"}
             # the reader's refusal repeats an error that the audit has already found, so only its other findings count
-            read = (f for f in self._read(format_) if not (told and f.code == "TF901") and f.message not in told)
+            read = (
+                f for f in self._read(format_) if not (messages and f.code == "TF901") and f.message not in messages
+            )
             self.found.add(read, known)
         elif not self.found.errors:
             self.found.add(self._stored(one), known)
@@ -552,7 +554,7 @@ class _Job:
         Args:
             source: The dataset, and how to read it.
             written: The write options.
-            index: Write an index beside the result.
+            index: Write an index of the result as well.
 
         Returns:
             The verdict of the result.
@@ -626,9 +628,9 @@ class _Job:
                 why = str(error).replace(str(staging.path), str(self.path))
                 raise ConversionError(f"{printable(self.path)}: not repaired: {why}") from error
             verdict = self._checked(staging.path)
-            beside = self._manifest(staging)
+            manifest = self._manifest(staging)
             check_unchanged(before, found)
-            staging.publish({manifest_path(staging.destination).name: beside})
+            staging.publish({manifest_path(staging.destination).name: manifest})
         return verdict
 
     def _checked(self, path: Path) -> Verdict:

@@ -31,7 +31,7 @@ from tokfmt.core.reader import Layout, Separators, TokenReader, sequence_at, win
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import grouped, printable
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
-from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_print, hands, read_records
+from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_fingerprint, hands, read_records
 from tokfmt.ops.source.manifest import (
     Manifest,
     file_differences,
@@ -71,8 +71,10 @@ def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress) -
             return
         if wrong:
             sizes = [(key, wrong[key]) for key in ("bytes", "files") if key in wrong]
-            told = [f"{found:,} {key}, the manifest says {_number(expected)}" for key, (expected, found) in sizes]
-            yield Finding("TF911", "error", str(path), f"has {' and '.join(told)}", _COPY)
+            differences = [
+                f"{found:,} {key}, the manifest says {_number(expected)}" for key, (expected, found) in sizes
+            ]
+            yield Finding("TF911", "error", str(path), f"has {' and '.join(differences)}", _COPY)
         elif deep:
             progress.phase(f"checksum of {path.name}", 0, "bytes")
             digest = fingerprint(path, written_files(one.format, path, one.files), jobs)["xxh3_128"]
@@ -433,7 +435,7 @@ def _is_misread(text: str) -> bool:
 
 _REMEDY = "Run tokfmt check on the corpus, correct it, and pack it again"
 _KINDS: dict[Step, str] = {"only_in_a": "extra", "only_in_b": "missing", "changed": "changed"}
-_LOOKED = 1 << 20  # tokens from the start of two documents in which the first difference is looked for
+_COMPARED = 1 << 20  # tokens from the start of two documents in which the first difference is looked for
 
 
 class Corpus:
@@ -542,7 +544,7 @@ def corpus_findings(source: Source, corpus: Corpus) -> Iterator[Finding]:
             corpus.progress.note(f"{path.name}: shuffled, as its manifest says; compared with the order ignored")
             ignored = True
         found = compare(mine, corpus.fingerprints, skip_empty=splits, ignore_order=ignored)
-        yield from _worded(name, here, there, found)
+        yield from _difference_findings(name, here, there, found)
     except TokfmtError as error:
         yield Finding("TF901", "error", name, str(error).removeprefix(f"{name}: "))
 
@@ -560,7 +562,7 @@ def compare(
     """
     mine = theirs = None
     if skip_empty:
-        mine, theirs = (np.flatnonzero((prints != empty_print()).any(1)) for prints in (here, there))
+        mine, theirs = (np.flatnonzero((prints != empty_fingerprint()).any(1)) for prints in (here, there))
         here, there = here[mine], there[theirs]
 
     def places(a: int, b: int) -> tuple[int, int]:
@@ -599,7 +601,7 @@ def _firsts(stretches: Iterator[Stretch]) -> dict[Step, Stretch]:
     return found
 
 
-def _worded(name: str, here: Side, corpus: Side, found: Differences) -> Iterator[Finding]:
+def _difference_findings(name: str, here: Side, corpus: Side, found: Differences) -> Iterator[Finding]:
     if found.missing:
         line = found.first("missing")[1] + 1
         place = (
@@ -666,7 +668,7 @@ def _place(name: str, here: Side, sequence: int, token: int) -> tuple[str, int |
 
 
 def _beginning(side: Side, number: int) -> NDArray[np.integer]:
-    return side.values(number, 0, min(side.length(number), _LOOKED))
+    return side.values(number, 0, min(side.length(number), _COMPARED))
 
 
 _FARTHEST = 64
@@ -691,8 +693,8 @@ def shift_of(here: Side, corpus: Side, sequence: int, document: int) -> int:
         if not tokens or at < 0 or at + _ENOUGH > len(stream):
             continue
         length = min(len(mine), len(stream) - at)
-        told = known[at : at + length]
-        same = (stream[at : at + length] == mine[:length])[told]
+        is_known = known[at : at + length]
+        same = (stream[at : at + length] == mine[:length])[is_known]
         if len(same) >= _ENOUGH and same.all():
             return tokens
     return 0

@@ -463,7 +463,7 @@ Side = AxisSide | RecordSide
 
 
 @functools.cache
-def empty_print() -> Fingerprints:
+def empty_fingerprint() -> Fingerprints:
     """Return the fingerprint of an empty sequence, uint64[2]."""
     (found,) = fingerprints(Ragged.of([[]]))
     return cast("Fingerprints", found)

@@ -454,7 +454,7 @@ class _Walk:
         for i in numbers[::-1].tolist() if self.search.backwards else numbers.tolist():
             a, b = int(bounds[i]), int(bounds[i + 1])
             words = self._words(tokens[a - bounds[0] : b - bounds[0]])
-            yield from self._told(first + i, a, words, self.matcher.spans(b"".join(words)))
+            yield from self._hits_of(first + i, a, words, self.matcher.spans(b"".join(words)))
 
     def _words(self, tokens: Tokens) -> list[bytes]:
         return list(map(self.spelling.__getitem__, tokens.tolist()))
@@ -477,14 +477,14 @@ class _Walk:
             covered = spans[-1][1] if spans else begin + carried
             carried = 0 if self.search.backwards else max(0, covered - end)
             found = False
-            for hit in self._told(sequence, left, words, iter(spans)):
+            for hit in self._hits_of(sequence, left, words, iter(spans)):
                 found = True
                 yield hit
             self.search.progress(b - a)
             if found and self.search.each:
                 return
 
-    def _told(self, sequence: int, start: int, words: list[bytes], spans: Iterator[Span]) -> Iterator[Hit]:
+    def _hits_of(self, sequence: int, start: int, words: list[bytes], spans: Iterator[Span]) -> Iterator[Hit]:
         """Turn spans of bytes into hits: the tokens that hold the bytes."""
         ends: list[int] | None = None
         hits = []

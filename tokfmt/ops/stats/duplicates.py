@@ -161,14 +161,14 @@ def too_many(sequences: int) -> bool:
 
 
 def duplicates_of(
-    stores: Sequence[Store | None], lengths: Table, told: Callable[[Group], RepeatedSequence]
+    stores: Sequence[Store | None], lengths: Table, describe: Callable[[Group], RepeatedSequence]
 ) -> Duplicates | None:
     """Return the duplicates of some datasets together.
 
     Args:
         stores: The rows of each dataset; None if duplicates were not counted for it.
         lengths: The lengths of all sequences. Empty sequences are not duplicates.
-        told: Describes one of the largest groups.
+        describe: Describes one of the largest groups.
 
     Returns:
         The duplicates; None if they were not counted for every dataset.
@@ -183,7 +183,7 @@ def duplicates_of(
         tokens=found.tokens,
         token_share=found.tokens / lengths.weight if lengths.weight else 0.0,
         groups=found.groups,
-        largest=[told(group) for group in found.largest],
+        largest=[describe(group) for group in found.largest],
     )
 
 

@@ -107,7 +107,7 @@ def stats(request: StatsRequest, progress: Progress | None = None, cancelled: Ca
         run = _Run(request, handle, workers, progress or NullProgress(), cancelled, several=len(paths) > 1)
         sources, before = [], []
         for path in paths:
-            with run.noting(path):
+            with run.recording_failure(path):
                 one = found_at(path, format_of(path, request.source.format), request.source)
                 now = snapshot([one])
                 sources.append(open_stored([one], reading, handle, jobs))
@@ -167,7 +167,7 @@ class _Run:
     failures: list[Failure] = field(default_factory=list)
 
     @contextmanager
-    def noting(self, path: str | os.PathLike[str]) -> Iterator[None]:
+    def recording_failure(self, path: str | os.PathLike[str]) -> Iterator[None]:
         """Record the failure of one of several datasets, so that the others are still counted."""
         try:
             yield
@@ -211,7 +211,7 @@ class _Run:
         )
         each, seen, samples = [], [], []
         for (subject, drawn), survey in zip(prepared, surveys, strict=True):
-            with self.noting(subject.source.paths[0]):
+            with self.recording_failure(subject.source.paths[0]):
                 if survey.error is not None:
                     raise survey.error
                 noted = replace(subject, notes=(*subject.notes, *survey.notes))
@@ -230,7 +230,7 @@ class _Run:
         """Yield the axis of each dataset, or of the sample drawn from it; records become an axis in scratch."""
         sample, seed = self.request.sample, self.request.seed
         for number, (source, size) in enumerate(zip(sources, sizes, strict=True)):
-            with self.noting(source.paths[0]):
+            with self.recording_failure(source.paths[0]):
                 reader, notes = source.reader, list[str]()
                 if isinstance(reader, RecordReader):
                     axis: StatsAxis = self._ingested(source, reader, number)
@@ -249,14 +249,14 @@ class _Run:
 
     def _drawn(self, found: Statistics, drawn: Drawn) -> Statistics:
         """Mark statistics as estimated from a sample, and use the dataset's own counts if they are known."""
-        looked = Sampled(
+        sampled = Sampled(
             drawn.axis.info.sequences,
             drawn.axis.content_tokens,
             drawn.sequences,
             self.request.seed,
             ["bytes", *(["sequences", "tokens", "bytes_per_token"] if drawn.exact else [])],
         )
-        return _estimated(replace(found, sequences=drawn.sequences, tokens=drawn.tokens), looked)
+        return _estimated(replace(found, sequences=drawn.sequences, tokens=drawn.tokens), sampled)
 
     def _total(self, found: Statistics, each: Sequence[Statistics], drawn: Sequence[Drawn | None]) -> Statistics:
         """Return the total with the counts of its datasets, some of which may be sampled."""
@@ -265,14 +265,14 @@ class _Run:
         parts = [one.sampled or Sampled(one.sequences, one.tokens, None, 0, []) for one in each]
         counts = ["sequences", "tokens", "bytes_per_token"] if all(d is None or d.exact for d in drawn) else []
         sequences = sum(one.sequences for one in each)
-        looked = Sampled(
+        sampled = Sampled(
             sum(part.sequences for part in parts),
             sum(part.tokens or 0 for part in parts),
             sequences,
             self.request.seed,
             ["bytes", *counts],
         )
-        return _estimated(replace(found, sequences=sequences, tokens=sum(one.tokens or 0 for one in each)), looked)
+        return _estimated(replace(found, sequences=sequences, tokens=sum(one.tokens or 0 for one in each)), sampled)
 
     # text
 
@@ -280,7 +280,7 @@ class _Run:
         sample, seed = self.request.sample, self.request.seed
         each, subjects, held = [], [], 0
         for source, size in zip(sources, sizes, strict=True):
-            with self.noting(source.paths[0]):
+            with self.recording_failure(source.paths[0]):
                 records: RecordReader = source.reader  # type: ignore[assignment]
                 some = draw_records(records, sample, seed) if sample is not None else None
                 duplicates = self.request.duplicates and sample is None
@@ -305,8 +305,8 @@ class _Run:
         found = described_texts(subjects)
         if all(subject.weight == 1 for subject in subjects):
             return found
-        looked = sum(subject.survey.stats.lengths.total for subject in subjects)
-        sampled = Sampled(looked, None, found.sequences, self.request.seed, ["bytes"])
+        sequences = sum(subject.survey.stats.lengths.total for subject in subjects)
+        sampled = Sampled(sequences, None, found.sequences, self.request.seed, ["bytes"])
         return replace(found, estimated=True, sampled=sampled)
 
 
@@ -432,7 +432,7 @@ class Figures:
     total), and None if they do not apply.
 
     Attributes:
-        looked: The counts of the IDs in the sequences that were read.
+        read_ids: The counts of the IDs in the sequences that were read.
         ids: The counts of the IDs in all sequences.
         first, last: The counts of the first and last IDs of all sequences.
         lengths: The lengths of all sequences.
@@ -442,7 +442,7 @@ class Figures:
         size: The size of the files in bytes.
     """
 
-    looked: Counts
+    read_ids: Counts
     ids: Counts
     first: Counts
     last: Counts
@@ -454,7 +454,7 @@ class Figures:
 
     def __add__(self, other: Figures) -> Figures:
         return Figures(
-            self.looked + other.looked,
+            self.read_ids + other.read_ids,
             self.ids + other.ids,
             self.first + other.first,
             self.last + other.last,
@@ -475,13 +475,13 @@ def figures_of(seen: Surveyed) -> Figures:
     axis, stats, weight = seen.survey.axis, seen.survey.stats, seen.weight
     stored = axis.stored
     filling = stored.filling() if isinstance(stored, Filled) else PaddingCounts(None, 0)
-    told = seen.subject.source.separator.eos_id
-    eos_id = told if told is not None else -1
+    separator = seen.subject.source.separator.eos_id
+    eos_id = separator if separator is not None else -1
     made = filling.separators
-    looked = stats.ids.without(eos_id, axis.separators(stats))
+    read_ids = stats.ids.without(eos_id, axis.separators(stats))
     return Figures(
-        looked=looked,
-        ids=looked.scaled(weight),
+        read_ids=read_ids,
+        ids=read_ids.scaled(weight),
         first=stats.first.scaled(weight),
         last=stats.last.scaled(weight),
         lengths=stats.lengths.scaled(weight),
@@ -560,8 +560,8 @@ def _heading(subject: Subject) -> Statistics:
 
 def _ratio(size: int, tokens: int, subjects: Sequence[Subject]) -> float | None:
     """Return bytes per token; None if the files also hold other splits, and for recipes, which hold no tokens."""
-    told = any(one.axis.info.other_splits or isinstance(one.source.reader, (Samples, Documents)) for one in subjects)
-    return size / tokens if tokens and not told else None
+    unknown = any(one.axis.info.other_splits or isinstance(one.source.reader, (Samples, Documents)) for one in subjects)
+    return size / tokens if tokens and not unknown else None
 
 
 def total_of(seen: Sequence[Surveyed], wanted: Wanted) -> Statistics:
@@ -594,13 +594,13 @@ def _filled(heading: Statistics, figures: Figures, seen: Sequence[Surveyed], wan
         bytes_per_token=_ratio(figures.size, tokens, [one.subject for one in seen]),
         sequences=lengths.total,
         tokens=tokens,
-        max_id=figures.looked.largest if figures.looked.largest >= 0 else None,
+        max_id=figures.read_ids.largest if figures.read_ids.largest >= 0 else None,
         lengths=lengths_of(lengths, "tokens"),
         empty=Share.of(lengths.count(0), lengths.total),
         separators=Share.of(*figures.separators),
         padding=None if figures.padding is None else Share.of(*figures.padding),
         masked=None if figures.masked is None else Share.of(*figures.masked),
-        ids=ids_of(figures.looked, figures.ids, wanted.vocab_size, spelled),
+        ids=ids_of(figures.read_ids, figures.ids, wanted.vocab_size, spelled),
         first_tokens=ends_of(figures.first, spelled),
         last_tokens=ends_of(figures.last, spelled),
         duplicates=duplicates_of(

@@ -387,12 +387,12 @@ def spelling(decoder: Decoder | None) -> Spelling:
     return (lambda token: None) if decoder is None else (lambda token: decoder.decode([token]))
 
 
-def ids_of(looked: Counts, counts: Counts, vocab_size: int | None, spelled: Spelling) -> Ids:
+def ids_of(read_ids: Counts, counts: Counts, vocab_size: int | None, spelled: Spelling) -> Ids:
     """Return the statistics of the IDs in the sequences.
 
     Args:
-        looked: The counts of the IDs that were read, without separators.
-        counts: The counts for the complete dataset: equal to `looked`, unless it is a sample.
+        read_ids: The counts of the IDs that were read, without separators.
+        counts: The counts for the complete dataset: equal to `read_ids`, unless it is a sample.
         vocab_size: The size of the vocabulary; None if unknown.
         spelled: Decodes a single ID; see `spelling`.
     """
@@ -406,9 +406,9 @@ def ids_of(looked: Counts, counts: Counts, vocab_size: int | None, spelled: Spel
         beyond = round(table.counts[inside:].sum().item())
         coverage = inside / vocab_size
     return Ids(
-        distinct=looked.distinct,
-        estimated=looked.clipped,
-        once=int(np.count_nonzero(looked.dense == 1)) + int(np.count_nonzero(looked.sparse.counts == 1)),
+        distinct=read_ids.distinct,
+        estimated=read_ids.clipped,
+        once=int(np.count_nonzero(read_ids.dense == 1)) + int(np.count_nonzero(read_ids.sparse.counts == 1)),
         vocab_size=vocab_size,
         coverage=coverage,
         beyond=beyond,

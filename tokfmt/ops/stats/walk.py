@@ -167,7 +167,7 @@ class Tally:
             found = fingerprints_between(tokens, starts, stops)
             self._seen.append(Seen.of(found, starts + base, stops - starts))
 
-    def later(self, start: int, stop: int) -> None:
+    def add_loose(self, start: int, stop: int) -> None:
         """Add a sequence to read later."""
         self._loose.append(Loose(start, stop))
 
@@ -176,7 +176,7 @@ class Tally:
         self._spans.append(span)
         self._begun[span.start] = begun
 
-    def long(self, start: int, ends: Tokens, length: int, hashed: Fingerprints | None) -> None:
+    def add_long(self, start: int, ends: Tokens, length: int, hashed: Fingerprints | None) -> None:
         """Add one sequence that is too long to be read at once.
 
         Args:
@@ -266,7 +266,7 @@ class Indexed:
             tally.count(tokens)
             if opened is not None:
                 piece, begin, end = opened
-                self._tell(tally, np.concatenate([piece, tokens[: end - a]]), begin, np.array([begin, end]))
+                self._add_sequences(tally, np.concatenate([piece, tokens[: end - a]]), begin, np.array([begin, end]))
                 opened = None
             until = self.info.sequences if b == self.info.tokens else self._begun_before(b)
             while first < until:
@@ -276,17 +276,17 @@ class Indexed:
                 if end > b:
                     bounds = bounds[:-1]
                     if end > stop or end - begin > WINDOW:
-                        tally.later(begin, end)
+                        tally.add_loose(begin, end)
                     else:
                         opened = tokens[begin - a :].copy(), begin, end
-                self._tell(tally, tokens, a, bounds)
+                self._add_sequences(tally, tokens, a, bounds)
         self._mask(start, stop, tally)
 
     def _begun_before(self, position: int) -> int:
         """Return the number of sequences that begin before a position."""
         return sequence_at(self.stored, position - 1) + 1 if position and self.info.sequences else 0
 
-    def _tell(self, tally: Tally, tokens: Tokens, base: int, bounds: Offsets) -> None:
+    def _add_sequences(self, tally: Tally, tokens: Tokens, base: int, bounds: Offsets) -> None:
         starts, stops = bounds[:-1] - base, bounds[1:] - base
         if self.eos_id is not None:
             stops = stops - 1
@@ -375,12 +375,12 @@ class Streamed:
     def mean_length(self) -> float:
         """Return the mean length of a sequence in tokens, with its separator, estimated from 16 places."""
         total = self.info.tokens
-        looked = found = 0
+        tokens_read = found = 0
         for start in range(0, total, max(_PROBE, -(-total // _PROBES))):
             tokens = self.stored.tokens(start, min(start + _PROBE, total))
-            looked += len(tokens)
+            tokens_read += len(tokens)
             found += int(np.count_nonzero(tokens == self.eos_id))
-        return looked / max(found, 1)
+        return tokens_read / max(found, 1)
 
     def walk(self, start: int, stop: int, tally: Tally) -> None:
         """Add every token of a region to the tally, and every sequence between two of its separators."""
@@ -400,7 +400,7 @@ class Streamed:
             if first < 0:
                 first = a + head
             elif piece is None:
-                tally.later(last + 1, a + head)
+                tally.add_loose(last + 1, a + head)
             elif len(piece) + head:
                 whole = np.concatenate([piece, tokens[:head]])
                 tally.sequences(whole, np.array([0]), np.array([len(whole)]), last + 1)
@@ -564,7 +564,7 @@ def measure(
     alike = _lengths_alike(surveys)
     for survey in surveys:
         with _failing(survey):
-            for part in _walked(_look, survey, list(_batches(survey.loose, alike)), workers, cancelled):
+            for part in _walked(_count_loose, survey, list(_batches(survey.loose, alike)), workers, cancelled):
                 _absorb(survey, part)
             survey.loose = []
             survey.stats = survey.axis.with_empties(survey.stats)
@@ -644,7 +644,7 @@ def _batches(loose: Sequence[Loose], alike: Table) -> Iterator[list[tuple[Loose,
         yield batch
 
 
-def _look(job: _Job, batch: Sequence[tuple[Loose, bool]]) -> Stats:
+def _count_loose(job: _Job, batch: Sequence[tuple[Loose, bool]]) -> Stats:
     """Return the statistics of loose sequences, whose tokens are already counted."""
     tally = Tally(duplicates=job.duplicates)
     for loose, hashed in batch:
@@ -658,5 +658,5 @@ def _look(job: _Job, batch: Sequence[tuple[Loose, bool]]) -> Stats:
         else:
             read = job.axis.stored.tokens
             ends = np.concatenate([read(start, start + 1), read(stop - 1, stop)])
-            tally.long(start, ends, stop - start, fingerprint_of(read, start, stop) if hashed else None)
+            tally.add_long(start, ends, stop - start, fingerprint_of(read, start, stop) if hashed else None)
     return tally.done()
