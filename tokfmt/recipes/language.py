@@ -2,7 +2,7 @@
 
     tokfmt = 1            the version of the language
     seq_len, pack, labels, tail, long, shuffle, seed, tokens | epochs, eos, pad, bos, tokenizer, dedup
-    [[source]]            name, path, from, options, split, text, select, weight, epochs, tokens, filter
+    [[source]]            name, path, format, options, split, text, select, weight, epochs, tokens, filter
     [filter.NAME]         rules on text
 
 On a command line, sources are words such as `web=web.pbin:0.7`, or a blend list of Megatron-LM (`entries_of`).
