@@ -233,8 +233,13 @@ def test_a_source_that_changed_is_refused(packs):
 
 def test_rows_of_another_length_are_refused(packs):
     tokfmt.convert(packs / "a.pbin", packs / "x.h5", seq_len=8)
-    with pytest.raises(FormatError, match="its samples have another length: expected 4, found 8"):
+    with pytest.raises(FormatError, match="its samples have another length: expected 4, found 8") as error:
         tokfmt.recipe([packs / "x.h5"], seq_len=4, pack="stored")
+    assert "Set options" not in str(error.value)
+    tokfmt.convert(packs / "a.pbin", packs / "blocks", to_format="stage1", seq_len=8, manifest=False)
+    with pytest.raises(FormatError, match="another length: expected 4, found 8") as error:
+        tokfmt.recipe([{"path": packs / "blocks", "options": {"seq_len": 8}}], seq_len=4, pack="stored")
+    assert 'Set options = { seq_len = "4" } for the source' in str(error.value)
     with pytest.raises(FormatError, match="not samples of one length: sequence 0 has another: expected 4, found 3"):
         tokfmt.recipe([packs / "a.pbin"], seq_len=4, pack="stored")
 

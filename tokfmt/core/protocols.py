@@ -21,6 +21,7 @@ Every capability is optional: a plug-in without any can still be converted, coun
         Reaching          finds the first records without counting all
         Collecting        collects invalid records instead of raising
         Screened          skips damaged records, and finds them by reading    convert --allow-partial
+        Tabular           reads all columns of the rows that hold the texts   steps of datatrove
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from tokfmt.core.errors import TokfmtError
 from tokfmt.core.files import File
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import CachedProtocolMeta, Damage, TokenReader
-from tokfmt.core.records import Spot
+from tokfmt.core.records import Block, Spot
 
 
 class ByteOffset(NamedTuple):
@@ -336,6 +337,14 @@ class Reaching(Protocol):
 
     def reach(self, last: int) -> int:
         """Return the number of records, counted up to record `last` only."""
+
+
+@runtime_checkable
+class Tabular(Protocol):
+    """A `RecordReader` of texts that are a column of a table."""
+
+    def texts_with_columns(self, block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the text of each row, and the row's other columns as Python objects by name."""
 
 
 @runtime_checkable

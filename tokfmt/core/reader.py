@@ -118,6 +118,7 @@ class Info:
         extras: Facts specific to the format (variant, byte order, width ...), for display.
         damage: The parts that `Hints.partial` left out.
         beginning: The axis holds only the beginning of the dataset, as many sequences as `Hints.most` asks for.
+        length_given: The read option `seq_len` gives `sample_length`, as the dataset does not state it.
     """
 
     layout: Layout
@@ -142,6 +143,7 @@ class Info:
     extras: Mapping[str, object] = field(default_factory=dict)
     damage: tuple[Damage, ...] = ()
     beginning: bool = False
+    length_given: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inferred", tuple(map(Message, self.inferred)))

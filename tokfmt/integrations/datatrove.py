@@ -31,7 +31,7 @@ from tokfmt.core.atomic_output import Staging, write_whole
 from tokfmt.core.errors import ConversionError, OptionError, missing_package
 from tokfmt.core.files import names_in, write_error, writing
 from tokfmt.core.options import given_options
-from tokfmt.core.protocols import LocatedRecords
+from tokfmt.core.protocols import LocatedRecords, Tabular
 from tokfmt.core.reader import TokenReader, batches, windows
 from tokfmt.core.records import Block, RecordReader, json_lines
 from tokfmt.core.text_format import printable
@@ -71,7 +71,6 @@ class _Records(NamedTuple):
     source: str | None
     reader: RecordReader
     block: Block
-    format: str
 
     def file(self, number: int) -> str:
         """Return the file of a record of the block. If each file is one record, a block covers several files."""
@@ -213,8 +212,8 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
             if reader.info.json_lines:
                 lines = (line for batch in json_lines(reader, block) for line in batch.lines)
                 found = (_with_text(json.loads(line), reader.info.field, self.text_key) for line in lines)
-            elif piece.format in ("parquet", "arrow"):
-                found = ({**others, self.text_key: text} for text, others in reader.records(block))  # type: ignore[attr-defined]
+            elif isinstance(reader, Tabular):
+                found = ({**others, self.text_key: text} for text, others in reader.texts_with_columns(block))
             else:
                 found = ({self.text_key: text} for batch in reader.texts(block) for text in batch.texts)
             yield from ((f"{name}-{k}", fields) for k, fields in enumerate(found))
@@ -234,22 +233,22 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
 def _pieces(source: Source) -> Iterator[_Piece]:
     """Yield the pieces of a source in order; the tasks share them."""
     if not isinstance(source.reader, TextRecipe):
-        yield from _pieces_of(source.reader, str(source.paths[0]), None, source.format.name, (0, None))
+        yield from _pieces_of(source.reader, str(source.paths[0]), None, (0, None))
         return
     for inner in source.reader.sources:
         if not isinstance(inner, TextSource):
-            yield from _pieces_of(inner.reader, str(inner.paths[0]), inner.name, inner.format, (0, None))
+            yield from _pieces_of(inner.reader, str(inner.paths[0]), inner.name, (0, None))
             continue
         for part, window in zip(inner.parts, selected_records(inner), strict=True):
-            yield from _pieces_of(part.reader, str(part.paths[0]), inner.name, part.format.name, window)
+            yield from _pieces_of(part.reader, str(part.paths[0]), inner.name, window)
 
 
 def _pieces_of(
-    reader: RecordReader | TokenReader, path: str, source: str | None, format_: str, window: tuple[int, int | None]
+    reader: RecordReader | TokenReader, path: str, source: str | None, window: tuple[int, int | None]
 ) -> Iterator[_Piece]:
     if isinstance(reader, RecordReader):
         for block in reader.blocks(_BLOCK, *window):
-            yield _Records(path, source, reader, block, format_)
+            yield _Records(path, source, reader, block)
         return
     for a, b in windows(0, reader.info.sequences, _SEQUENCES):
         yield _Sequences(path, source, reader, range(a, b))

@@ -690,7 +690,7 @@ def _check_rows(source: Source, width: int, labels: str | None) -> None:
         raise FormatError(path, "its samples have labels of their own", remedy="Leave labels out of the recipe")
     if info.layout is Layout.SAMPLES and info.sample_length not in (None, width):
         remedy = None
-        if source.format == "stage1":
+        if info.length_given:
             remedy = f'Set options = {{ seq_len = "{width}" }} for the source, if its blocks have that length'
         what, found = "its samples have another length", info.sample_length
         raise FormatError(path, what, expected=width, found=found, remedy=remedy)

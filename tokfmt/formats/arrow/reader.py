@@ -642,8 +642,8 @@ class TextReader(TextRecords):
             for texts in self._texts(values_of(batch, self.column.name), where):
                 yield RecordBatch(texts=texts)
 
-    def records(self, block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Yield the text of each row, and the row's other columns as Python objects by name."""
+    def texts_with_columns(self, block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
+        """See `protocols.Tabular`."""
         above, _, name = self.column.name.rpartition(".")
         for batch, where in self._rows(block, self.containers[block.file].schema.names):
             texts = itertools.chain.from_iterable(self._texts(values_of(batch, self.column.name), where))

@@ -170,6 +170,7 @@ class Stage1(FlatFormat):
     def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Stage1Reader:
         reader = Stage1Reader(self.laid(paths, options, hints), hints.allow_loss)
         reader.seq_len = options.seq_len
+        reader.info = replace(reader.info, length_given=options.view == "samples")
         return reader
 
     def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:
