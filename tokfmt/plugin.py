@@ -19,7 +19,7 @@ from tokfmt.core.annotation import (
     loss_mask,
     mask_bytes,
     numpy_extent,
-    told_tokens,
+    stated_tokens,
     whole_tokens,
     written_tokens,
 )
@@ -208,8 +208,8 @@ __all__ = [
     "raise_fatal",
     "read_whole",
     "sequence_at",
+    "stated_tokens",
     "to_option",
-    "told_tokens",
     "whole",
     "whole_number",
     "whole_tokens",

@@ -58,7 +58,7 @@ from tokfmt.plugin import (
     FlatWriter,
     Separators,
     Struct,
-    told_tokens,
+    stated_tokens,
 )
 
 if plugin.VERSION != @VERSION@:
@@ -86,14 +86,14 @@ class Format(FlatFormat):
         "@CODE@2": Code("the size contradicts the header", "The file was cut; --allow-loss tail reads what is there."),
     }
 
-    def recognise(self, probe):
+    def recognize(self, probe):
         return Confidence.CERTAIN if probe.head.startswith(MAGIC) else None
 
     def examine_file(self, file, options, hints):
         header = HEADER.read(file)
         if header["magic"] != MAGIC:
             raise CorruptError(file.path, "has another magic number", expected=MAGIC, found=header["magic"])
-        extent, problems = told_tokens(file, TOKEN, header["tokens"], "@CODE@2", begin=HEADER.size, short=True)
+        extent, problems = stated_tokens(file, TOKEN, header["tokens"], "@CODE@2", begin=HEADER.size, short=True)
         return FileLayout(
             extents=[extent],
             separators=Separators.AFTER,

@@ -150,9 +150,9 @@ def test_a_region_that_cannot_be_written_twice():
 @pytest.mark.parametrize("what", ["random bytes", "JSON lines"])
 def test_a_sniffer_that_is_certain_of_anything(what):
     class Certain(tokfmt_tape.Tape):
-        def recognise(self, probe):
+        def recognize(self, probe):
             fits = probe.head.startswith(b"{") == (what == "JSON lines")
-            return Confidence.CERTAIN if probe.path.suffix == ".tape" and fits else super().recognise(probe)
+            return Confidence.CERTAIN if probe.path.suffix == ".tape" and fits else super().recognize(probe)
 
     broken("is_certain_of_nothing_else", Certain(), f"{what} called x.tape is taken for certain")
 

@@ -11,7 +11,7 @@ import json
 import numpy as np
 
 from tokfmt.plugin import (
-    Code, Confidence, CorruptError, FileLayout, FlatFormat, FlatWriter, Separators, Struct, parsed_object, told_tokens,
+    Code, Confidence, CorruptError, FileLayout, FlatFormat, FlatWriter, Separators, Struct, parsed_object, stated_tokens,
     whole_number,
 )  # fmt: skip
 
@@ -40,7 +40,7 @@ class Tape(FlatFormat):
         "TAPE2": Code("the size contradicts the header", "The file was cut; --allow-loss tail reads what is there."),
     }
 
-    def recognise(self, probe):
+    def recognize(self, probe):
         return Confidence.CERTAIN if probe.head.startswith(b"TAPE") else None
 
     def examine_file(self, file, options, hints):
@@ -53,7 +53,7 @@ class Tape(FlatFormat):
         tokens = whole_number(file.path, "the header states no number of tokens", states.get("tokens"))
         eos_id = whole_number(file.path, "the header states no separator", states.get("eos_id"))
         begin, u4 = HEADER.size + length, np.dtype("<u4")
-        extent, problems = told_tokens(file, u4, tokens, "TAPE2", begin=begin, short=True)
+        extent, problems = stated_tokens(file, u4, tokens, "TAPE2", begin=begin, short=True)
         named = [HEADER.part("header", file)]
         return FileLayout(
             extents=[extent], separators=Separators.AFTER, eos_id=eos_id, eos_from="header", problems=problems,

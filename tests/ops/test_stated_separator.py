@@ -39,7 +39,7 @@ class Bound(FlatFormat):
     name, title, extensions = "bound", "ids, an index, and a separator that the header states", (".bound",)
     Writer, unreadable, meanings = Writer, "B1", {"B1": Code("damaged", "It cannot be read.")}
 
-    def recognise(self, probe):
+    def recognize(self, probe):
         return Confidence.CERTAIN if probe.head.startswith(b"BND1") else None
 
     def examine_file(self, file, options, hints):

@@ -386,7 +386,7 @@ def whole_tokens(file: File, dtype: np.dtype[Any], code: str, what: str = "a str
     return Extent(file, 0, count, dtype), problems
 
 
-def told_tokens(
+def stated_tokens(
     file: File, dtype: np.dtype[Any], told: int, code: str, *, begin: int = 0, short: bool = False
 ) -> tuple[Extent, list[Problem]]:
     """Return the tokens of a file that ends with them, given their number from a header or an index.

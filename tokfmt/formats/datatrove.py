@@ -38,7 +38,7 @@ from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, windows
 from tokfmt.core.text_format import counted
 from tokfmt.core.widths import ends_alike, width_of_size
-from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatWriter, loss_mask, told_tokens, whole_tokens
+from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatWriter, loss_mask, stated_tokens, whole_tokens
 from tokfmt.formats.index_ends import OTHER_INDEX
 
 _AT_ONCE = 1 << 16  # index entries per read or write
@@ -119,7 +119,7 @@ class Datatrove(FlatFormat):
         "TF726": OTHER_INDEX,
     }
 
-    def recognise(self, probe: Probe) -> Confidence | None:
+    def recognize(self, probe: Probe) -> Confidence | None:
         if self.canonical(probe.path).suffix != ".ds":
             return None
         described = any(listing.is_file(companion) for companion in self.companions(probe.path))
@@ -153,7 +153,7 @@ class Datatrove(FlatFormat):
                 laid = _certain(file, options.width, stated, laid, hints.eos_id)
         elif width := options.width or stated:
             args = file, np.dtype(f"<u{width}")
-            extent, problems = whole_tokens(*args, "TF723") if count is None else told_tokens(*args, count, "TF723")
+            extent, problems = whole_tokens(*args, "TF723") if count is None else stated_tokens(*args, count, "TF723")
             laid = FileLayout(extents=[extent], separators=Separators.AFTER, problems=problems)
         else:
             remedy = f"{from_option('width', '2')} (or 4) reads it as one stream"
@@ -238,7 +238,7 @@ def _indexed(file: File, width: int | None, stated: int | None, ends_file: Path,
         return FileLayout(extents=[Extent(file, 0, 0, np.dtype("<u2"))], starts=offsets_of([]), problems=[broken])
     end = int(starts[-1])
     fitting, inferred = [w for w in (2, 4) if end * w == file.size], tuple[str, ...]()
-    extent, sizes = told_tokens(file, np.dtype(f"<u{width or stated or (fitting or [2])[0]}"), end, "TF723")
+    extent, sizes = stated_tokens(file, np.dtype(f"<u{width or stated or (fitting or [2])[0]}"), end, "TF723")
     if stated and fitting and stated not in fitting:
         problems.append(_contradicted(file, width, stated, fitting[0], metadata, end))
         sizes = sizes if width else []

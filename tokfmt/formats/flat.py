@@ -40,7 +40,7 @@ from tokfmt.core.annotation import (
     loss_mask,
     mask_bytes,
     numpy_extent,
-    told_tokens,
+    stated_tokens,
     whole_tokens,
     written_tokens,
 )
@@ -101,7 +101,7 @@ __all__ = [
     "loss_mask",
     "mask_bytes",
     "numpy_extent",
-    "told_tokens",
+    "stated_tokens",
     "whole_tokens",
     "written_tokens",
 ]
@@ -676,16 +676,16 @@ class FlatFormat(Format):
     masked: ClassVar[str] = ""
     other_index: ClassVar[str] = ""
 
-    def recognise(self, probe: Probe) -> Confidence | None:  # noqa: ARG002 - a format may have its own `sniff`
+    def recognize(self, probe: Probe) -> Confidence | None:  # noqa: ARG002 - a format may have its own `sniff`
         """Return how surely a file has this format, from its content first. Never raises."""
         return None
 
     def sniff(self, probe: Probe) -> Confidence | None:
         """See `Format.sniff`. Recognizes a folder by the first four files whose names match `pattern`."""
         if not probe.is_directory:
-            return self.recognise(probe)
+            return self.recognize(probe)
         names = itertools.islice((name for name in probe.entries if re.fullmatch(self.pattern, name)), 4)
-        looks = (self.recognise(inside) for name in names if (inside := probe.entry(name)))
+        looks = (self.recognize(inside) for name in names if (inside := probe.entry(name)))
         return next(filter(None, looks), None)
 
     def examine_file(self, file: File, options: Any, hints: Hints) -> FileLayout:  # noqa: ARG002
@@ -745,7 +745,7 @@ class FlatFormat(Format):
             raise failed[0]
         return [*parts[:-1], replace(parts[-1], damage=(*parts[-1].damage, *damage))]
 
-    def examine_wholly(self, path: Path, options: Any, hints: Hints) -> FileLayout:
+    def examine_for_check(self, path: Path, options: Any, hints: Hints) -> FileLayout:
         """Return the layout for `check`. Override it if `examine` leaves some work until tokens are read."""
         return self.examine([path], options, hints)
 
@@ -814,7 +814,7 @@ class FlatFormat(Format):
     def audit(self, path: Path, options: Any, how: Audit) -> Iterator[Finding]:
         """See `Format.audit`."""
         try:
-            laid = self.examine_wholly(path, options, Hints(how.eos_id))
+            laid = self.examine_for_check(path, options, Hints(how.eos_id))
         except FormatError as error:
             yield Finding.of(self.unreadable, error)
             return

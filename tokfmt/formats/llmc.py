@@ -35,7 +35,7 @@ from tokfmt.core.findings import Code, Problem
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.options import option
 from tokfmt.core.reader import Separators
-from tokfmt.formats.flat import Cut, Extent, FileLayout, FlatFormat, FlatWriter, Struct, numpy_extent, told_tokens
+from tokfmt.formats.flat import Cut, Extent, FileLayout, FlatFormat, FlatWriter, Struct, numpy_extent, stated_tokens
 
 HEADER = Struct(magic="<i4", version="<i4", tokens="<i4", width="<i4", unused="V1008")
 VARIANTS = {"gpt2": (20240520, 1, 2, 50256), "llama3": (20240801, 7, 4, 128000), "automodel": (278895051, 1, 0, None)}
@@ -116,7 +116,7 @@ class Llmc(FlatFormat):
         ),
     }
 
-    def recognise(self, probe: Probe) -> Confidence | None:
+    def recognize(self, probe: Probe) -> Confidence | None:
         if probe.head.startswith(b"\x93NUMPY\x01\x00") and re.fullmatch(_SHARD, probe.path.name):
             return Confidence.STRUCTURE
         magics = {int.from_bytes(probe.head[:4], order) for order in ("little", "big")}
@@ -176,7 +176,9 @@ def _headed(file: File) -> tuple[Extent, str, list[Problem]]:
     if head["tokens"] < 0:
         what, found = "the number of tokens in the header", head["tokens"]
         raise CorruptError(file.path, what, offset=8, expected="0 or more", found=found)
-    extent, problems = told_tokens(file, np.dtype(f"<u{width}"), head["tokens"], "TF622", begin=HEADER.size, short=True)
+    extent, problems = stated_tokens(
+        file, np.dtype(f"<u{width}"), head["tokens"], "TF622", begin=HEADER.size, short=True
+    )
     return extent, kind, problems
 
 

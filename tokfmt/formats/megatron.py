@@ -49,7 +49,7 @@ from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import INT32_MAX, Damage, Separators, TokenReader, windows
 from tokfmt.core.resources import Recent
 from tokfmt.core.text_format import printable
-from tokfmt.formats.flat import Columns, Cut, Extent, FileLayout, FlatFormat, FlatWriter, Pieces, Struct, told_tokens
+from tokfmt.formats.flat import Columns, Cut, Extent, FileLayout, FlatFormat, FlatWriter, Pieces, Struct, stated_tokens
 from tokfmt.formats.folders import json_object, parsed_object
 from tokfmt.formats.index_ends import OTHER_INDEX
 
@@ -198,7 +198,7 @@ class Megatron(FlatFormat):
         "TF608": OTHER_INDEX,
     }
 
-    def recognise(self, probe: Probe) -> Confidence | None:
+    def recognize(self, probe: Probe) -> Confidence | None:
         path = probe.path
         if path.suffix in self.suffixes:
             index = self.names(path)[1]
@@ -384,7 +384,7 @@ def pair_layout(data: File, index: File, *, by_document: bool, partial: bool = F
     if index.size != columns.end:
         error = CorruptError(path, "holds modes of multimodal data", offset=columns.end)
         problems.append(fatal("TF606", error, "modes"))
-    extent, sizes = told_tokens(data, dtype, int(begins[-1]), "TF604")
+    extent, sizes = stated_tokens(data, dtype, int(begins[-1]), "TF604")
     if sizes and data.size == (int(begins[-1]) + count) * dtype.itemsize:
         remedy = f"Each of {count:,} sequences has one token more: separators were written and not counted "
         remedy += "(Megatron-LM#431), so documents are shifted. Write it again"
@@ -629,7 +629,7 @@ def _legacy(data: File, index: File, *, by_document: bool) -> FileLayout:
         raise TruncatedError(index.path, "the size of the index", expected=columns.end, found=index.size)
     bounded_entries(index.path, max(count, head["sizes"], head["documents"]), data)
     begins = columns.read(index, "begins")
-    extent, sizes = told_tokens(data, np.dtype(kind), int(begins[-1]), "TF604")
+    extent, sizes = stated_tokens(data, np.dtype(kind), int(begins[-1]), "TF604")
     if len(wrong := np.flatnonzero(np.diff(begins, prepend=0) < 0)) or begins[0]:
         k = int(wrong[0]) if len(wrong) else 0
         what, at, found = f"the start of item {k:,}", columns.at("begins", k), int(begins[k])

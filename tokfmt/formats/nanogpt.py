@@ -101,11 +101,11 @@ class NanoGpt(FlatFormat):
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if not probe.is_directory:
-            return self.recognise(probe)
-        found = [self.recognise(inside) for name in ("train.bin", "val.bin") if (inside := probe.entry(name))]
+            return self.recognize(probe)
+        found = [self.recognize(inside) for name in ("train.bin", "val.bin") if (inside := probe.entry(name))]
         return max((sure for sure in found if sure), default=None)
 
-    def recognise(self, probe: Probe) -> Confidence | None:
+    def recognize(self, probe: Probe) -> Confidence | None:
         if probe.path.name not in ("train.bin", "val.bin") or listing.exists(probe.path.with_suffix(".idx")):
             return None
         ids = np.frombuffer(probe.head[: len(probe.head) // 2 * 2], "<u2")

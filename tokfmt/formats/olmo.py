@@ -158,7 +158,7 @@ class Olmo(FlatFormat):
         stopped = probe.is_directory and "_tokens.partial.bin" in probe.entries
         return Confidence.CERTAIN if stopped else super().sniff(probe)
 
-    def recognise(self, probe: Probe) -> Confidence | None:
+    def recognize(self, probe: Probe) -> Confidence | None:
         if probe.path.suffix != ".npy" or _numpy(probe.head):
             return None
         rows = rows_of(probe.path)

@@ -254,7 +254,7 @@ class ShardFormat(FlatFormat):
     def examine(self, paths: Sequence[Path], options: Any, hints: Hints) -> FileLayout:
         return self._laid(paths[0], options, whole=False, certain_only=hints.partial)
 
-    def examine_wholly(self, path: Path, options: Any, hints: Hints) -> FileLayout:  # noqa: ARG002
+    def examine_for_check(self, path: Path, options: Any, hints: Hints) -> FileLayout:  # noqa: ARG002
         return self._laid(path, options, whole=True)
 
     def _laid(self, folder: Path, options: Any, *, whole: bool, certain_only: bool = False) -> FileLayout:

@@ -184,8 +184,8 @@ class Modalities(FlatFormat):
     repairs = LazyAttribute("tokfmt.formats.modalities.check", "REPAIRS")
     sections = LazyAttribute("tokfmt.formats.modalities.check", "sections")
 
-    def recognise(self, probe: Probe) -> Confidence | None:
-        """See `FlatFormat.recognise`. The header must point to the beginning of a pickled list, which ends the file.
+    def recognize(self, probe: Probe) -> Confidence | None:
+        """See `FlatFormat.recognize`. The header must point to the beginning of a pickled list, which ends the file.
 
         A pack that contradicts its header is recognized by its name: reading it then reports what is wrong.
         """
