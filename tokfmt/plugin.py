@@ -57,6 +57,7 @@ from tokfmt.core.format import (
 from tokfmt.core.messages import Message, Option, allowing, from_option, to_option
 from tokfmt.core.options import LazyAttribute, option
 from tokfmt.core.output import Output, preallocate, whole
+from tokfmt.core.place import Identity, Kind, Place, Status, Store, Url, local_path, place_of, register_store
 from tokfmt.core.protocols import (
     ByteOffset,
     Filled,
@@ -126,7 +127,9 @@ __all__ = [
     "Format",
     "FormatError",
     "Hints",
+    "Identity",
     "Info",
+    "Kind",
     "Layout",
     "LazyAttribute",
     "Line",
@@ -147,6 +150,7 @@ __all__ = [
     "Part",
     "Passed",
     "Piece",
+    "Place",
     "Pointer",
     "Probe",
     "Problem",
@@ -166,6 +170,8 @@ __all__ = [
     "Signature",
     "SkippedRecords",
     "Spot",
+    "Status",
+    "Store",
     "Stream",
     "Struct",
     "Target",
@@ -177,6 +183,7 @@ __all__ = [
     "TruncatedError",
     "UnsafeError",
     "UnsupportedError",
+    "Url",
     "Vouched",
     "WriterTraits",
     "allowing",
@@ -191,6 +198,7 @@ __all__ = [
     "inside",
     "json_object",
     "listing",
+    "local_path",
     "loss_mask",
     "marks_of",
     "mask_bytes",
@@ -203,10 +211,12 @@ __all__ = [
     "open_file",
     "option",
     "parsed_object",
+    "place_of",
     "preallocate",
     "printable",
     "raise_fatal",
     "read_whole",
+    "register_store",
     "sequence_at",
     "stated_tokens",
     "to_option",

@@ -18,13 +18,14 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 
+from tokfmt.core import listing
 from tokfmt.core.errors import AmbiguousFormatError, FormatError, OptionError, PluginWarning, UnknownFormatError
 from tokfmt.core.files import reading_error
 from tokfmt.core.format import Confidence, Format, Probe, Signature, look
 from tokfmt.core.messages import Option
 from tokfmt.core.options import nearest
+from tokfmt.core.place import AnyPlace, Place, PlaceLike
 from tokfmt.core.text_format import printable
 
 GROUP = "tokfmt.formats"
@@ -165,7 +166,7 @@ def formats(wanted: Callable[[Signature], bool] = lambda signature: True) -> lis
     return [format_ for name in asked if (format_ := _usable(name)) is not None]
 
 
-def detect(path: str | os.PathLike[str]) -> Format:
+def detect(path: PlaceLike) -> Format:
     """Return the format of an existing file or directory, by its content.
 
     Raises:
@@ -188,7 +189,7 @@ def detect(path: str | os.PathLike[str]) -> Format:
     return get(winners[0])
 
 
-def dataset_of(path: Path) -> Path:
+def dataset_of(path: AnyPlace) -> AnyPlace:
     """Return the dataset that a file belongs to: the file itself, the main file of the dataset, or its directory.
 
     Args:
@@ -212,7 +213,7 @@ def _whole(probe: Probe, claims: Mapping[str, int]) -> str:
     return "" if whole in dict(_named(probe.path.name)) else whole
 
 
-def _refuse_foreign(path: str | os.PathLike[str], probe: Probe, *, claimed: bool) -> None:
+def _refuse_foreign(path: PlaceLike, probe: Probe, *, claimed: bool) -> None:
     """Raise UnknownFormatError if no format claims the path, or only its name does and its magic number contradicts."""
     from tokfmt.unsupported import foreign
 
@@ -234,13 +235,13 @@ def _refuse_foreign(path: str | os.PathLike[str], probe: Probe, *, claimed: bool
 
 def _datasets_in(probe: Probe) -> list[str]:
     """Return those of the first eight subdirectories that a format recognizes."""
-    folders = [name for name in probe.entries if (probe.path / name).is_dir() and not name.startswith(".")]
+    folders = [name for name in probe.entries if listing.is_dir(probe.path / name) and not name.startswith(".")]
     with contextlib.suppress(FormatError):  # A subdirectory may be unreadable.
         return [name for name in folders[:8] if candidates(look(probe.path / name))]
     return []
 
 
-def _around(path: Path) -> str:
+def _around(path: Place) -> str:
     """Return the format of the parent directory if the directory is a dataset that the file is a part of; else ""."""
     with contextlib.suppress(FormatError):  # The directory may be unreadable.
         claims = candidates(look(path.parent))
@@ -250,7 +251,7 @@ def _around(path: Path) -> str:
     return ""
 
 
-def of_prefix(path: Path) -> Path:
+def of_prefix(path: Place) -> Place:
     """Return a file of the dataset that a prefix stands for, or the path itself if it exists or is not a prefix.
 
     Formats with `Format.prefix` name a dataset by a prefix: `data/my_text_document` for its .bin and .idx.
@@ -259,21 +260,24 @@ def of_prefix(path: Path) -> Path:
         FormatError: If the path cannot be examined.
     """
     try:
-        os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        pass
+        listing.status(path)
     except OSError as error:
-        raise reading_error(path, error) from error
+        if listing.is_link(path):
+            return path
+        if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+            raise reading_error(path, error) from error
     except ValueError as error:
         raise FormatError(path, "is not a valid file name") from error  # It has a zero byte.
     else:
+        return path
+    if not path.name:  # a bucket
         return path
     prefixed = [format_ for format_ in formats() if format_.prefix]
     found = [path.with_name(path.name + format_.prefix) for format_ in prefixed]
     for format_ in prefixed:  # If the name implies a format, that format reports which file is missing.
         named = (path.with_name(path.name + suffix) for suffix in format_.suffixes)
         found += [place for place in named if any(fnmatch.fnmatch(place.name, one) for one in format_.extensions)]
-    return next((place for place in found if place.is_file()), path)
+    return next((place for place in found if listing.is_file(place)), path)
 
 
 def candidates(probe: Probe) -> dict[str, int]:

@@ -161,7 +161,8 @@ def tree(path: Path, format_: Format | None = None) -> dict[str, bytes]:
     """
     if path.is_file():
         if format_ is not None:
-            beside = [file for file in (*format_.companions(path), *format_.files(path)) if file != path]
+            named = (*format_.companions(path), *format_.files(path))
+            beside = [file for file in named if isinstance(file, Path) and file != path]
         else:
             beside = [path.with_suffix(suffix) for suffix in (".idx", ".csv.gz")]
             beside += [path.with_name(path.name + suffix) for suffix in (".index", ".metadata", ".loss")]
@@ -740,7 +741,7 @@ class FormatContract:
         for number, options in enumerate(self.write_variants):
             (tmp_path / f"{number}").mkdir()
             path = self._write(tmp_path / f"{number}" / self.filename, Ragged.of(expected), options)
-            for file in [file for file in self.format.files(path) if file != path]:
+            for file in [file for file in self.format.files(path) if isinstance(file, Path) and file != path]:
                 content = file.read_bytes()
                 file.unlink()
                 found = self._found(path, options)

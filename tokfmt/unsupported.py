@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tokfmt.core import listing
 from tokfmt.core.format import Probe
 from tokfmt.core.messages import Option, from_option
 from tokfmt.core.raw_ids import kind_of, places
@@ -259,7 +260,7 @@ def _raw(probe: Probe) -> Sign | None:
     pieces = places(probe)
     kind = kind_of(pieces, _GPT2_EOS)
     index = probe.path.with_suffix(".idx")
-    paired = probe.path.suffix == ".bin" and index.exists() and index != probe.path
+    paired = probe.path.suffix == ".bin" and listing.exists(index) and index != probe.path
     beside = f". If the .idx beside it is an index of Megatron-LM, it is damaged: {_PAIR}" if paired else ""
     if sign := _RAW.get(kind):
         name = f"{sign.name} ({_as_uint16(pieces)})" if kind == "uint16" else sign.name

@@ -1,7 +1,6 @@
 """Places: addresses as values, words of users as places, and files of a store that somebody registered."""
 
 import copy
-import errno
 import os
 import pickle
 from pathlib import Path, PurePosixPath
@@ -10,13 +9,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stores import Memory
 
-import tokfmt
 from tokfmt.core import listing, place
-from tokfmt.core.errors import FormatError, OptionError, SourceChangedError, TruncatedError, UnsafeError
+from tokfmt.core.errors import (
+    FormatError,
+    OptionError,
+    SourceChangedError,
+    TruncatedError,
+    UnsafeError,
+    UnsupportedError,
+)
 from tokfmt.core.files import File, names_in, open_file, read_whole
 from tokfmt.core.format import everything_in
-from tokfmt.core.place import Identity, Kind, Status, Url, path_of, place_of, register, status_of
+from tokfmt.core.place import Identity, Kind, Status, Url, local_path, place_of, register_store, status_of
 
 NAMES = st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1, max_size=8).filter(
     lambda name: name not in (".", "..")
@@ -26,45 +32,12 @@ BUCKETS = st.text("abcdefghijklmnopqrstuvwxyz0123456789-.", min_size=1, max_size
 URLS = st.builds(Url, st.sampled_from(["s3", "gs", "az", "hf"]), BUCKETS, KEYS)
 
 
-class Memory:
-    """A store of one bucket in memory; it counts what it is asked."""
-
-    def __init__(self, held):
-        self.held, self.asked = held, []
-
-    def status(self, key):
-        self.asked.append(("status", key))
-        if key in self.held:
-            return Status(Kind.FILE, self._identity(key))
-        if any(name.startswith(f"{key}/") for name in self.held) or not key:
-            return Status(Kind.DIRECTORY, Identity(0, ""))
-        raise FileNotFoundError(errno.ENOENT, "No such key")
-
-    def entries(self, key):
-        self.asked.append(("entries", key))
-        below = [
-            name.removeprefix(f"{key}/" if key else "") for name in self.held if name.startswith(f"{key}/") or not key
-        ]
-        if not below:
-            raise FileNotFoundError(errno.ENOENT, "No such key")
-        return iter({name.partition("/")[0]: Kind.DIRECTORY if "/" in name else Kind.FILE for name in below}.items())
-
-    def read_range(self, key, start, stop):
-        self.asked.append(("read", key, start, stop))
-        if key not in self.held:
-            raise FileNotFoundError(errno.ENOENT, "No such key")
-        return self.held[key][start:stop], self._identity(key)
-
-    def _identity(self, key):
-        return Identity(len(self.held[key]), str(hash(self.held[key])))
-
-
 @pytest.fixture
 def bucket(monkeypatch):
     monkeypatch.setattr(place, "_OPENERS", {})
     monkeypatch.setattr(place, "_OPEN", {})
     held = Memory({"a/x.bin": np.arange(1000, dtype="<u2").tobytes(), "a/b/y": b"why", "z": b""})
-    register("mem", lambda url: {"bucket": held}[url.authority])
+    register_store("mem", lambda url: {"bucket": held}[url.authority])
     return held
 
 
@@ -179,9 +152,9 @@ def test_words_of_users(bucket, tmp_path, monkeypatch):
             place_of(text)
     with pytest.raises(OptionError, match="^s3://b/k: only local paths are read"):
         place_of(Path("s3://b/k"))
-    for call in (lambda: path_of(url), lambda: path_of(str(url)), lambda: tokfmt.open(str(url))):
-        with pytest.raises(OptionError, match="^mem://bucket/a/x.bin: only local paths are read"):
-            call()  # reads no file mem:/bucket/a/x.bin
+    for call in (lambda: local_path(url, "a text"), lambda: local_path(str(url), "a text")):
+        with pytest.raises(UnsupportedError, match="^mem://bucket/a/x.bin: a text is read from a local path only"):
+            call()
     (tmp_path / "s3:" / "b").mkdir(parents=True)
     assert place_of("s3://b") == Path("s3:/b")
     with pytest.raises(OptionError, match="^gs://b/k: only local paths are read"):

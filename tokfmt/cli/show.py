@@ -17,6 +17,7 @@ import click
 from tokfmt.cli.console import Watcher, document, note, terminal
 from tokfmt.cli.parameters import PLACE, Command, Count, F, Grouped, common, examples, reading, requested, tokenizer
 from tokfmt.cli.show_step import Printing, origin_lines, show_step
+from tokfmt.core import listing
 from tokfmt.core.text_format import counted, printable, shortened, visible
 
 if TYPE_CHECKING:
@@ -711,7 +712,7 @@ def _used(rows: Sequence[Sequence[str]], column: int) -> bool:
 
 
 def _first_bytes(raw: Raw) -> None:
-    if not raw.path.is_file():
+    if not listing.is_file(raw.path):
         return
     click.echo("\n" + click.style("first bytes", bold=True))
     for line in hex_lines(raw.hex_rows(raw.path, 0, _HEX_ROWS)):

@@ -9,17 +9,18 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, TruncatedError, UnsafeError
 from tokfmt.core.fields import Field, Fields, Section
-from tokfmt.core.files import File
+from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.messages import allowing
+from tokfmt.core.place import Place, place_of
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import U8, U16, U32, U64, Damage, Separators
 from tokfmt.core.text_format import counted, printable, shortened
@@ -68,7 +69,7 @@ class Part:
     """
 
     title: str
-    path: Path
+    path: Place
     open: Callable[[], Fields | Sequence[Field]]
     _opened: Fields | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -109,7 +110,7 @@ def broken(error: TokfmtError) -> Field:
     both = ("expected", error.expected), ("found", error.found)
     contrast = [f"{word} {shown(value)}" for word, value in both if value is not None]
     value = f"{printable(error.what)}{': ' if contrast else ''}{', '.join(contrast)}"
-    path = None if error.offset is None else Path(error.path)
+    path = None if error.offset is None else place_of(error.place)
     return Field("unreadable", error.offset, 0, value, error.remedy or "", wrong=True, path=path)
 
 
@@ -456,19 +457,19 @@ def numpy_extent(file: File) -> Extent:
     return Extent(file, begin, count, dtype)
 
 
-def all_or_none(beside: Sequence[Path]) -> bool:
+def all_or_none(beside: Sequence[Place]) -> bool:
     """Return whether the optional companions of token files exist.
 
     Raises:
         CorruptError: If some exist, and one is missing.
     """
-    there = [path.is_file() for path in beside]
+    there = [listing.is_file(path) for path in beside]
     if any(there) and not all(there):
         raise CorruptError(beside[there.index(False)], "is missing", remedy="Copy it again")
     return any(there)
 
 
-def bounded_entries(index: Path, entries: int, data: File) -> None:
+def bounded_entries(index: Place, entries: int, data: File) -> None:
     """Raise an error if an index lists more sequences than the data can hold, before its entries take memory.
 
     Args:
@@ -485,9 +486,9 @@ def bounded_entries(index: Path, entries: int, data: File) -> None:
         raise UnsafeError(index, "lists more sequences than its tokens allow", expected=expected, found=f"{entries:,}")
 
 
-def loss_mask(path: Path, tokens: int, code: str) -> tuple[Extent, list[Problem]]:
+def loss_mask(path: Place, tokens: int, code: str) -> tuple[Extent, list[Problem]]:
     """Return the loss mask of a file of `tokens` tokens, one byte per token, and problems of its size and content."""
-    mask = Extent(File(path), 0, tokens, np.dtype(np.uint8))
+    mask = Extent(open_file(path), 0, tokens, np.dtype(np.uint8))
     try:
         mask_bytes(mask, 0, min(tokens, mask.file.size, 1 << 16))
     except FormatError as error:

@@ -141,9 +141,14 @@ class FormatError(TokfmtError):
         found: object = None,
         remedy: str | None = None,
     ) -> None:
-        self.path, self.what, self.offset = str(path), Message(what), offset
+        self.path, self.what, self.offset, self._place = str(path), Message(what), offset, path
         self.expected, self.found, self.remedy = expected, found, Message(remedy) if remedy else None
         super().__init__(self._sentence())
+
+    @property
+    def place(self) -> Any:
+        """The file as the code gave it that raised the error: `core.place.place_of` takes it."""
+        return self._place
 
     @property
     def statement(self) -> Message:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple, Protocol
+
+from tokfmt.core.place import Place
 
 
 class Pointer(NamedTuple):
@@ -16,7 +17,7 @@ class Pointer(NamedTuple):
         beyond: Number of tokens from that token (or the first of the chunk) to this one.
     """
 
-    path: Path
+    path: Place
     offset: int
     beyond: int = 0
 
@@ -42,7 +43,7 @@ class Field(NamedTuple):
     value: str
     meaning: str = ""
     wrong: bool = False
-    path: Path | None = None
+    path: Place | None = None
     target: Pointer | None = None
 
 
@@ -74,4 +75,4 @@ class Section(Fields, Protocol):
     @property
     def title(self) -> str: ...
     @property
-    def path(self) -> Path: ...
+    def path(self) -> Place: ...

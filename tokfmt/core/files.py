@@ -27,9 +27,8 @@ from numpy.typing import NDArray
 
 from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, FormatError, OutageError, SourceChangedError, TruncatedError, UnsafeError
-from tokfmt.core.listing import Path_
 from tokfmt.core.once import open_to_read
-from tokfmt.core.place import AnyPlace, Identity, Kind, Url, refuse_address, status_of, store_of
+from tokfmt.core.place import AnyPlace, Identity, Kind, Place, PlaceLike, Url, refuse_address, status_of, store_of
 from tokfmt.core.reader import Passed
 from tokfmt.core.resources import keep_freed_memory
 from tokfmt.core.text_format import printable
@@ -57,12 +56,13 @@ class File:
     """A regular file that is read by byte offset. Picklable, opened on demand, and thread-safe.
 
     Attributes:
-        path: As given.
+        path: The place, as given.
         identity: Its identity when it was first seen.
         plain: True if reads return the bytes of the file; False if they are decompressed, or come from a store.
     """
 
     plain = True
+    path: Place
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -71,13 +71,6 @@ class File:
         self.identity = _identity(fd)
         if not self._keep(fd):
             os.close(fd)
-
-    @classmethod
-    def known(cls, path: Path, identity: Identity) -> File:
-        """Return a file with a known identity, without a look at it. The first read checks the identity."""
-        file = cls.__new__(cls)
-        file.__setstate__({"path": path, "identity": identity})
-        return file
 
     @property
     def size(self) -> int:
@@ -280,11 +273,10 @@ class File:
     def check_unchanged(self) -> None:
         """Raise SourceChangedError if the path is no longer the file that was opened."""
         try:
-            now = os.stat(self.path)
+            now = listing.status_now(self.path).identity
         except OSError as error:
             raise SourceChangedError(self.path, "disappeared while it was being read") from error
-        if status_of(now).identity != self.identity:
-            raise SourceChangedError(self.path, "changed while it was being read", remedy="Run again when it is still")
+        self._compare(now)
 
     def close(self) -> None:
         """Close the descriptor; the next read opens it again. No other thread may read meanwhile."""
@@ -304,11 +296,18 @@ class File:
             return True
 
     def _reopen(self) -> int:
+        assert isinstance(self.path, Path)
         fd = _open_regular(self.path)
-        if _identity(fd) != self.identity:
+        try:
+            self._compare(_identity(fd))
+        except SourceChangedError:
             os.close(fd)
-            raise SourceChangedError(self.path, "changed while it was being read", remedy="Run again when it is still")
+            raise
         return fd
+
+    def _compare(self, now: Identity) -> None:
+        if now != self.identity:
+            raise SourceChangedError(self.path, "changed while it was being read", remedy="Run again when it is still")
 
     def __getstate__(self) -> dict[str, object]:
         return {"path": self.path, "identity": self.identity}
@@ -327,29 +326,25 @@ class StoredFile(File):
 
     Attributes:
         path: The address.
-        url: The address.
     """
 
     plain = False  # It has no descriptor, so every read goes through `read_into`.
-    url: Url
+    path: Url
 
     def __init__(self, path: Url) -> None:
         try:
-            status = store_of(path).status(path.key)
+            status = listing.status(path)
         except OSError as error:
             raise reading_error(path, error) from error
         if status.kind is not Kind.FILE:
             raise FormatError(path, "is not a regular file", found=status.kind.value)
-        self.__setstate__({"path": path, "url": path, "identity": status.identity})
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**super().__getstate__(), "url": self.url}
+        self.__setstate__({"path": path, "identity": status.identity})
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fill `buffer` with bytes from `offset`."""
         view = buffer.cast("B")
         try:
-            found, identity = store_of(self.url).read_range(self.url.key, offset, offset + len(view))
+            found, identity = store_of(self.path).read_range(self.path.key, offset, offset + len(view))
         except OSError as error:
             raise reading_error(self.path, error) from error
         self._compare(identity)
@@ -367,20 +362,8 @@ class StoredFile(File):
         yield from ()
         raise io.UnsupportedOperation("an address has no descriptor")
 
-    def check_unchanged(self) -> None:
-        """Raise SourceChangedError if the address no longer has the file that was opened."""
-        try:
-            status = store_of(self.url).status(self.url.key)
-        except OSError as error:
-            raise SourceChangedError(self.path, "disappeared while it was being read") from error
-        self._compare(status.identity)
 
-    def _compare(self, now: Identity) -> None:
-        if now != self.identity:
-            raise SourceChangedError(self.path, "changed while it was being read", remedy="Run again when it is still")
-
-
-def open_file(place: Path_) -> File:
+def open_file(place: PlaceLike) -> File:
     """Open a regular file at a place to read it by byte offset.
 
     Raises:
@@ -390,7 +373,15 @@ def open_file(place: Path_) -> File:
     return StoredFile(place) if isinstance(place, Url) else File(place)
 
 
-def read_whole(place: Path_, most: int) -> bytes:
+def known_file(place: Place, identity: Identity) -> File:
+    """A file that was seen before: not looked at until it is read, when it must be what it was."""
+    kind = StoredFile if isinstance(place, Url) else File
+    file = kind.__new__(kind)
+    file.__setstate__({"path": place, "identity": identity})
+    return file
+
+
+def read_whole(place: PlaceLike, most: int) -> bytes:
     """Return the bytes of a small file.
 
     Args:
@@ -466,7 +457,7 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     return status_of(os.stat(path)).kind.value
 
 
-def reading_error(path: Path_, error: OSError) -> FormatError:
+def reading_error(path: PlaceLike, error: OSError) -> FormatError:
     """Return the error for an OSError of a read."""
     reasons = {
         errno.ENOENT: "no such file",
@@ -521,7 +512,7 @@ def write_reason(error: OSError) -> str:
     return reasons.get(error.errno or 0, (error.strerror or str(error)).lower())
 
 
-def names_in(directory: Path_) -> list[str]:
+def names_in(directory: PlaceLike) -> list[str]:
     """Return the names in a directory, in no order.
 
     Raises:

@@ -7,7 +7,6 @@ format keeps.
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,9 +20,9 @@ from numpy.typing import NDArray
 from tokfmt.core import listing
 from tokfmt.core.errors import Loss, OptionError
 from tokfmt.core.fields import Section
-from tokfmt.core.files import File, names_in, natural_key, reading_error
+from tokfmt.core.files import names_in, natural_key, open_file, reading_error
 from tokfmt.core.findings import Audit, Code, Finding, Repair
-from tokfmt.core.place import AnyPlace, Kind
+from tokfmt.core.place import AnyPlace, Kind, Place, PlaceLike, place_of
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.records import RecordReader
@@ -48,7 +47,7 @@ class Probe(NamedTuple):
     """A bounded look at a path, which every format sees to detect the format.
 
     Attributes:
-        path: As given.
+        path: The place, as given.
         is_directory: True for a directory, False for a regular file.
         size: Size of a file in bytes; 0 for a directory.
         head: Up to 64 KiB from the beginning of a file.
@@ -57,7 +56,7 @@ class Probe(NamedTuple):
             times as fast.
     """
 
-    path: Path
+    path: Place
     is_directory: bool
     size: int = 0
     head: bytes = b""
@@ -69,7 +68,7 @@ class Probe(NamedTuple):
         length = max(0, min(length, PROBE_BYTES, self.size - offset))
         if self.is_directory or offset < 0 or not length:
             return b""
-        file = File(self.path)
+        file = open_file(self.path)
         try:
             return file.read(offset, length)
         finally:
@@ -108,22 +107,22 @@ class Signature(NamedTuple):
         return (
             self.is_named(probe.path.name)
             or any(mark in probe.head for mark in self.marks)
-            or (self.beside != "" and probe.path.with_suffix(self.beside).exists())
+            or (self.beside != "" and listing.exists(probe.path.with_suffix(self.beside)))
             or (self.text and b"\0" not in probe.head)
         )
 
 
-def look(path: str | os.PathLike[str]) -> Probe:
-    """Probe a path.
+def look(path: PlaceLike) -> Probe:
+    """Probe a place.
 
     Raises:
         FormatError: If it does not exist, cannot be read, or is neither a regular file nor a directory.
     """
-    path = Path(path)
+    path = place_of(path)
     if listing.is_dir(path):
         names = names_in(path)
         return Probe(path, is_directory=True, entries=tuple(sorted(names, key=_order_of(names))))
-    file = File(path)
+    file = open_file(path)
     try:
         size = file.size
         head = file.read(0, min(size, PROBE_BYTES))
@@ -410,7 +409,7 @@ class Format(ABC):
         Judge the content first: a name alone is weak evidence.
         """
 
-    def files(self, path: Path) -> Sequence[Path]:
+    def files(self, path: Place) -> Sequence[Place]:
         """Return every existing file of the dataset at `path`, in natural order: data, metadata and indexes.
 
         Of a directory, return only files that belong to the dataset: tokfmt never replaces or removes other files. The
@@ -421,7 +420,7 @@ class Format(ABC):
         """
         return everything_in(path) if listing.is_dir(path) else [path]
 
-    def canonical(self, path: Path) -> Path:
+    def canonical(self, path: AnyPlace) -> AnyPlace:
         """Return the canonical path of a dataset that has several: `x.bin` for `x.bin`, `x.idx` and the prefix `x`."""
         return path
 
@@ -435,21 +434,21 @@ class Format(ABC):
             raise OptionError(f"{path}: {self.name} is read, not written. Name a destination of another format")
         return self.canonical(path)
 
-    def companions(self, path: Path) -> Sequence[Path]:
+    def companions(self, path: Place) -> Sequence[Place]:
         """Return the other files of the dataset at the canonical path, such as the index."""
         return ()
 
     # Readers and writers
 
     @abstractmethod
-    def open(self, paths: Sequence[Path], options: Any, hints: Hints) -> TokenReader | RecordReader:
+    def open(self, paths: Sequence[Place], options: Any, hints: Hints) -> TokenReader | RecordReader:
         """Return a reader of the stored axis, or of text records. Unless `joins`, there is one path.
 
         Raises:
             FormatError: If the dataset is not valid.
         """
 
-    def glimpse(self, paths: Sequence[Path], options: Any, hints: Hints) -> TokenReader | None:
+    def glimpse(self, paths: Sequence[Place], options: Any, hints: Hints) -> TokenReader | None:
         """Return all tokens as one stream after a read of the header alone; None if that is not possible.
 
         The browser shows these tokens while a long index is read. Never raises for damaged content: `open` reports it.
@@ -491,13 +490,13 @@ class Format(ABC):
     # Checks, repairs and the parts of files
 
     @abstractmethod
-    def audit(self, path: Path, options: Any, how: Audit) -> Iterator[Finding]:
+    def audit(self, path: Place, options: Any, how: Audit) -> Iterator[Finding]:
         """Yield every finding, in bounded memory. Never raises for damaged content.
 
         Reads headers, indexes and sizes. If `how.deep`, it reads all tokens as well.
         """
 
-    def check(self, path: Path, options: Any) -> Iterator[Finding]:
+    def check(self, path: Place, options: Any) -> Iterator[Finding]:
         """Yield the findings of `audit` without decoding all tokens."""
         return self.audit(path, options, Audit())
 
@@ -509,7 +508,7 @@ class Format(ABC):
         """Return the repair for each code that a rewrite fixes: read with the repair's options, then write again."""
         return {}
 
-    def repaired_with(self, path: Path, options: Any) -> Mapping[str, object]:
+    def repaired_with(self, path: Place, options: Any) -> Mapping[str, object]:
         """Return write options that keep the sequences of a repaired dataset as they are stored."""
         return {}
 
@@ -525,7 +524,7 @@ class Format(ABC):
         """
         raise TypeError(f"the format {self.name} names patches, and defines no patch")
 
-    def sections(self, path: Path, options: Any) -> Sequence[Section] | None:
+    def sections(self, path: Place, options: Any) -> Sequence[Section] | None:
         """Return the parts of the files in order, for `show --raw` and the browser; None if the format defines none.
 
         It returns at once: a long part is decoded when its fields are read. Never raises for damaged content: a part
@@ -534,7 +533,7 @@ class Format(ABC):
         return None
 
 
-def unrelated_files(format_: Format, path: Path) -> list[Path]:
+def unrelated_files(format_: Format, path: Place) -> list[Place]:
     """Return the files at any depth of the directory `path` that do not belong to the dataset, in natural order.
 
     Empty directories and links to directories count as files. If `path` is a file, the result is empty.

@@ -21,10 +21,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar, cast
 
-from tokfmt.core.place import Kind, Status, Url, local_entries, status_of, store_of
-
-Path_ = str | os.PathLike[str] | Url
-"""A place, or a local path as text."""
+from tokfmt.core.place import Kind, PlaceLike, Status, Url, local_entries, status_of, store_of
 
 T = TypeVar("T")
 
@@ -75,7 +72,7 @@ def once(key: Hashable, make: Callable[[], T]) -> T:
     return cast("T", kept_now.found[key])
 
 
-def names(directory: Path_) -> list[str]:
+def names(directory: PlaceLike) -> list[str]:
     """Return the names in a directory, in no order.
 
     Raises:
@@ -87,7 +84,7 @@ def names(directory: Path_) -> list[str]:
     return list(found)
 
 
-def entries(directory: Path_) -> dict[str, Kind]:
+def entries(directory: PlaceLike) -> dict[str, Kind]:
     """Return the names in a directory, and the kind of each.
 
     Raises:
@@ -98,11 +95,11 @@ def entries(directory: Path_) -> dict[str, Kind]:
     return dict(_asked(key)) if found is None else found
 
 
-def _key(place: Path_) -> str | Url:
+def _key(place: PlaceLike) -> str | Url:
     return place if isinstance(place, Url) else os.fspath(place)
 
 
-def _asked(directory: Path_) -> Iterable[tuple[str, Kind]]:
+def _asked(directory: PlaceLike) -> Iterable[tuple[str, Kind]]:
     if isinstance(directory, Url):
         return store_of(directory).entries(directory.key)
     return local_entries(os.fspath(directory))
@@ -122,7 +119,7 @@ def _listed(directory: str | Url) -> dict[str, Kind] | None:
     return kept_now.directories[directory]
 
 
-def _known(place: Path_) -> tuple[bool, Kind | None]:
+def _known(place: PlaceLike) -> tuple[bool, Kind | None]:
     """Return whether a kept listing answers for a place, and the kind of the place; None: it does not exist."""
     kept_now = _KEPT.get()
     if kept_now is None:
@@ -136,7 +133,7 @@ def _known(place: Path_) -> tuple[bool, Kind | None]:
     return listing is not None, listing.get(name) if listing is not None else None
 
 
-def status(place: Path_) -> Status:
+def status(place: PlaceLike) -> Status:
     """Return the status of a place. Links are followed.
 
     Raises:
@@ -158,7 +155,7 @@ def status(place: Path_) -> Status:
     raise OSError(*found, str(key))
 
 
-def status_now(place: Path_) -> Status:
+def status_now(place: PlaceLike) -> Status:
     """Return the status of a place. Asks the store even inside `kept()`, to detect a change.
 
     Raises:
@@ -167,31 +164,31 @@ def status_now(place: Path_) -> Status:
     return store_of(place).status(place.key) if isinstance(place, Url) else status_of(os.stat(place))
 
 
-def is_file(place: Path_) -> bool:
+def is_file(place: PlaceLike) -> bool:
     """Return whether there is a regular file, or a link to one, as `pathlib.Path.is_file` does."""
     known, kind = _known(place)
     return kind is Kind.FILE if known and kind is not Kind.LINK else _is(place, Kind.FILE)
 
 
-def is_dir(place: Path_) -> bool:
+def is_dir(place: PlaceLike) -> bool:
     """Return whether there is a directory, or a link to one, as `pathlib.Path.is_dir` does."""
     known, kind = _known(place)
     return kind is Kind.DIRECTORY if known and kind is not Kind.LINK else _is(place, Kind.DIRECTORY)
 
 
-def exists(place: Path_) -> bool:
+def exists(place: PlaceLike) -> bool:
     """Return whether a place exists, links followed, as `pathlib.Path.exists` does."""
     known, kind = _known(place)
     return kind is not None if known and kind is not Kind.LINK else _is(place, None)
 
 
-def is_link(place: Path_) -> bool:
+def is_link(place: PlaceLike) -> bool:
     """Return whether a place is a symbolic link. Only local paths can be."""
     known, kind = _known(place)
     return kind is Kind.LINK if known else not isinstance(place, Url) and os.path.islink(place)
 
 
-def is_there(place: Path_) -> bool:
+def is_there(place: PlaceLike) -> bool:
     """Return whether a place exists, even as a broken link, as `os.path.lexists` does."""
     known, kind = _known(place)
     if known:
@@ -199,7 +196,7 @@ def is_there(place: Path_) -> bool:
     return _is(place, None) if isinstance(place, Url) else os.path.lexists(place)
 
 
-def _is(place: Path_, wanted: Kind | None) -> bool:
+def _is(place: PlaceLike, wanted: Kind | None) -> bool:
     """Return whether a place has the kind `wanted`; None: any kind."""
     try:
         kind = status(place).kind

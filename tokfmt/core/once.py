@@ -10,6 +10,8 @@ import threading
 from collections.abc import Iterable
 from types import TracebackType
 
+from tokfmt.core.place import PlaceLike, Url
+
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _ALLOWED = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 _MOST = 64 if _ALLOWED == resource.RLIM_INFINITY else min(64, _ALLOWED // 8)
@@ -25,9 +27,9 @@ class OpenedOnce:
     same file, if the path still leads to it.
     """
 
-    def __init__(self, paths: Iterable[Path]) -> None:
+    def __init__(self, paths: Iterable[PlaceLike]) -> None:
         """Keep files at or below `paths`, or in the same directory: an index is in the directory of its data."""
-        places = [os.path.abspath(path) for path in paths]
+        places = [os.path.abspath(path) for path in paths if not isinstance(path, Url)]
         self._parents = {os.path.dirname(place) for place in places}
         self._below = tuple(os.path.join(place, "") for place in places)
         self._files: dict[str, int] = {}

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import ConversionError
 from tokfmt.core.files import File, walk, writing
 from tokfmt.core.format import Receipt, Region
-from tokfmt.core.place import refuse_address
+from tokfmt.core.place import Place, refuse_address
 from tokfmt.core.protocols import pieces_of
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.text_format import printable
@@ -343,11 +343,12 @@ def inherit(new: Path, old: Path) -> None:
         _give(base, status, stat.S_IMODE(status.st_mode))
 
 
-def readable_by(files: Iterable[Path]) -> int:
-    """Return the permissions that all files of the sources have. The output gets no more."""
+def readable_by(files: Iterable[Place]) -> int:
+    """Return the permissions that all local files of the sources have. The output gets no more."""
     allowed = ANYBODY
     for file in files:
-        allowed &= os.stat(file).st_mode
+        if isinstance(file, Path):
+            allowed &= os.stat(file).st_mode
     return allowed
 
 

@@ -13,10 +13,10 @@ import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
 from typing import Literal, NamedTuple, Protocol, TypeVar
 
-from tokfmt.core.errors import OptionError
+from tokfmt.core.errors import OptionError, UnsupportedError
 from tokfmt.core.text_format import printable
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/+)")  # A Path turns two slashes into one.
@@ -104,6 +104,12 @@ class Url:
         """The address one level up. The parent of a bucket is the bucket."""
         return self._of(self.key.rpartition("/")[0])
 
+    @property
+    def parents(self) -> tuple[Url, ...]:
+        """The addresses above, the nearest first and the bucket last."""
+        names = self.parts[1:-1]
+        return tuple(self._of("/".join(names[:count])) for count in range(len(names), -1, -1)) if self.key else ()
+
     def with_name(self, name: str) -> Url:
         """Return the address of another name in the same parent.
 
@@ -149,17 +155,26 @@ class Url:
 
 
 Place = Path | Url
-AnyPlace = TypeVar("AnyPlace", Path, Url)
+AnyPlace = TypeVar("AnyPlace", Path, Url, Place)
+PlaceLike = str | os.PathLike[str] | Url
+"""A place, or a local path as text. Text is an address only if `place_of` reads it."""
 
 
-def absolute(path: Path) -> Path:
-    """Return the absolute path without `..`. Links are not followed."""
-    return Path(os.path.abspath(path))
+def absolute(place: AnyPlace) -> AnyPlace:
+    """Return the absolute path without `..`. Links are not followed. An address is returned as it is."""
+    return place if isinstance(place, Url) else Path(os.path.abspath(place))
 
 
-def real(path: Path) -> Path:
-    """Return the absolute path with all links followed."""
-    return Path(os.path.realpath(path))
+def real(place: AnyPlace) -> AnyPlace:
+    """Return the absolute path with all links followed. An address is returned as it is."""
+    return place if isinstance(place, Url) else Path(os.path.realpath(place))
+
+
+def relative(place: Place, base: Place) -> PurePath | None:
+    """The names that lead from one place to another; None if this does not lie below it."""
+    if isinstance(place, Url):
+        return place.relative_to(base) if place.is_relative_to(base) else None
+    return place.relative_to(base) if isinstance(base, Path) and place.is_relative_to(base) else None
 
 
 class Identity(NamedTuple):
@@ -256,11 +271,12 @@ def _kind(entry: os.DirEntry[str]) -> Kind:
     return Kind.FILE if entry.is_file(follow_symlinks=False) else Kind.DEVICE
 
 
+_READ_REMEDY = "Download or mount it first"
 _OPENERS: dict[str, Callable[[Url], Store]] = {}
 _OPEN: dict[tuple[str, str], Store] = {}
 
 
-def register(scheme: str, opener: Callable[[Url], Store]) -> None:
+def register_store(scheme: str, opener: Callable[[Url], Store]) -> None:
     """Register a store for a scheme. `opener` is called once per bucket or host, in each process."""
     _OPENERS[scheme.lower()] = opener
 
@@ -277,7 +293,7 @@ def store_of(url: Url) -> Store:
     return _OPEN.get(known) or _OPEN.setdefault(known, _OPENERS[url.scheme](url))
 
 
-def place_of(given: str | os.PathLike[str] | Url) -> Place:
+def place_of(given: PlaceLike) -> Place:
     """Return the place that a user gives: an address if its scheme is registered, else a local path.
 
     Raises:
@@ -293,15 +309,33 @@ def place_of(given: str | os.PathLike[str] | Url) -> Place:
     return Path(given)
 
 
-def path_of(given: str | os.PathLike[str] | Url) -> Path:
-    """Return the local path that a user gives, where addresses are not supported.
+def place_in(home: Place, name: str) -> Place:
+    """Return the place that a file in `home` names: an address, or a path relative to `home`.
 
     Raises:
-        OptionError: If it is an address, whether or not its scheme is registered.
+        OptionError: If it is an address whose scheme is not registered.
+    """
+    return place_of(name) if _ADDRESS.match(name) else home / name
+
+
+def text_of(place: Place) -> str:
+    """Return the text that `place_of` reads as this place. It may hold a password, so it is not for messages."""
+    return place.address if isinstance(place, Url) else os.fspath(place)
+
+
+def local_path(given: PlaceLike, what: str) -> Path:
+    """Return the local path of a place, for a library or a system call that takes only local paths.
+
+    Args:
+        given: The place.
+        what: The thing at the place, for the message: "an HDF5 file".
+
+    Raises:
+        UnsupportedError: If it is an address.
     """
     place = place_of(given)
     if isinstance(place, Url):
-        raise _refused(str(place), "read")
+        raise UnsupportedError(place, f"{what} is read from a local path only", remedy=_READ_REMEDY)
     return place
 
 
@@ -322,5 +356,5 @@ def refuse_address(path: str | os.PathLike[str], done: Literal["read", "written"
 
 def _refused(text: str, done: Literal["read", "written"]) -> OptionError:
     named = _ADDRESS.sub(r"\1://", printable(text), count=1)
-    remedy = "Download or mount it first" if done == "read" else "Write a file and upload it, or mount it"
+    remedy = _READ_REMEDY if done == "read" else "Write a file and upload it, or mount it"
     return OptionError(f"{named}: only local paths are {done}. {remedy}")

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -36,6 +35,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.files import File
+from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import CachedProtocolMeta, Damage, TokenReader
 from tokfmt.core.records import Block, Spot
@@ -51,7 +51,7 @@ class ByteOffset(NamedTuple):
         detail: The place in the terms of the format: chunk, row and column.
     """
 
-    path: Path
+    path: Place
     offset: int
     width: int | None
     detail: str = ""
@@ -68,7 +68,7 @@ class Located(Protocol):
             IndexError: If the position leaves the axis.
         """
 
-    def position(self, path: Path, offset: int) -> int | None:
+    def position(self, path: Place, offset: int) -> int | None:
         """Return the position of the token that holds a byte of a file; None if the byte is not in a token.
 
         For compressed data, it is the position of the first token of the chunk.
@@ -85,7 +85,7 @@ class Line(NamedTuple):
         decompressed: True if the text is the decompressed content of the file.
     """
 
-    path: Path
+    path: Place
     number: int
     offset: int
     decompressed: bool
@@ -96,7 +96,7 @@ class LocatedRecords(Protocol):
     """A `RecordReader` that knows the byte offsets of its records."""
 
     @property
-    def files(self) -> Sequence[Path]:
+    def files(self) -> Sequence[Place]:
         """The files. `Block.file` is an index into them."""
 
     def file_counts(self) -> Sequence[int]:
@@ -118,7 +118,7 @@ class LocatedRecords(Protocol):
             IndexError: If there is no such record.
         """
 
-    def record_at(self, path: Path, offset: int) -> int | None:
+    def record_at(self, path: Place, offset: int) -> int | None:
         """Return the record whose line holds a byte of a file; None if there is none."""
 
 
@@ -354,7 +354,7 @@ class Collecting(Protocol):
     def trouble(self, spot: Spot) -> TokfmtError:
         """Return the error of a line that a batch reported as invalid, with the line number and the byte offset."""
 
-    def line(self, spot: Spot) -> tuple[Path, int]:
+    def line(self, spot: Spot) -> tuple[Place, int]:
         """Return the file of a line, and the number of the line in it, from 1."""
 
 

@@ -34,6 +34,7 @@ from tokfmt.core.findings import Code, Problem, fatal, noted
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.messages import Option, from_option
 from tokfmt.core.options import option
+from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, windows
 from tokfmt.core.text_format import counted
@@ -125,13 +126,13 @@ class Datatrove(FlatFormat):
         described = any(listing.is_file(companion) for companion in self.companions(probe.path))
         return Confidence.CERTAIN if described else Confidence.NAME
 
-    def files(self, path: Path) -> list[Path]:
+    def files(self, path: Place) -> list[Place]:
         names = [beside(member, end) for member in self.members(path) for end in ("", ".index", ".metadata", ".loss")]
         own = [file for file in names if listing.is_file(file)]
         totals = matching(path, "*.ds.metadata")  # metadata of a merge, without tokens
         return list(dict.fromkeys([*own, *totals]))
 
-    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FileLayout:
+    def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
         files = self.all_files(paths)
         all_or_none([beside(file, ".index") for file in files])
         laid = super().examine(paths, options, hints)
@@ -164,7 +165,7 @@ class Datatrove(FlatFormat):
         return replace(laid, extras={"tokenizer": shown(tokenizer)})
 
 
-def beside(tokens: Path, suffix: str) -> Path:
+def beside(tokens: AnyPlace, suffix: str) -> AnyPlace:
     """Return the path of a companion of a token file: X.ds.index, X.ds.metadata or X.ds.loss."""
     return tokens.with_name(tokens.name + suffix)
 
@@ -176,7 +177,7 @@ def for_people(count: int) -> str:
     return f"{value:.{max(0, 3 - len(str(int(value))))}f} {' kMGTPE'[power].strip()}T"
 
 
-def _read_metadata(metadata: Path) -> tuple[str, int | None, int | None]:
+def _read_metadata(metadata: Place) -> tuple[str, int | None, int | None]:
     """Return the tokenizer, the bytes per token and the number of tokens; None for a number that is not stated."""
     text = open_file(metadata)
     line, *rest = text.read(0, min(text.size, _METADATA)).decode("utf-8", "replace").split("\n", 2)
@@ -214,7 +215,7 @@ def _certain(file: File, width: int | None, stated: int | None, laid: FileLayout
     )
 
 
-def _indexed(file: File, width: int | None, stated: int | None, ends_file: Path, metadata: Path) -> FileLayout:
+def _indexed(file: File, width: int | None, stated: int | None, ends_file: Place, metadata: Place) -> FileLayout:
     """Return the layout of a token file with an index.
 
     Args:
@@ -257,7 +258,7 @@ def _indexed(file: File, width: int | None, stated: int | None, ends_file: Path,
     )
 
 
-def _contradicted(file: File, width: int | None, stated: int, fitting: int, metadata: Path, end: int) -> Problem:
+def _contradicted(file: File, width: int | None, stated: int, fitting: int, metadata: Place, end: int) -> Problem:
     """Return the problem of metadata whose width does not fit the size of the file; a note if `width` is given."""
     expected = f"{end * stated:,}, as {metadata.name} states {stated}-byte tokens"
     remedy = f"{from_option('width', fitting)} reads {fitting}-byte tokens, which fit the index"

@@ -63,6 +63,7 @@ from tokfmt.core.format import (
 )
 from tokfmt.core.messages import Option
 from tokfmt.core.output import Output, copy_region, preallocate
+from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.protocols import ByteOffset, Piece, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
@@ -106,7 +107,7 @@ __all__ = [
     "written_tokens",
 ]
 
-Pieces = Iterator[tuple[Path, int, bytes | NDArray[Any]]]
+Pieces = Iterator[tuple[Place, int, bytes | NDArray[Any]]]
 """Pieces of files to write: (path, byte offset, content)."""
 
 
@@ -365,7 +366,7 @@ class FlatReader:
             return ByteOffset(extent.file.path, 0, None, f"byte {at:,} of the decompressed content")
         return ByteOffset(extent.file.path, offset, width)
 
-    def position(self, path: Path, offset: int) -> int | None:
+    def position(self, path: Place, offset: int) -> int | None:
         for k, extent in enumerate(self.extents):
             if extent.file.path != path:
                 continue
@@ -624,7 +625,7 @@ def _whole_cuts(stored: TokenReader, maximum: int) -> Iterator[Cut]:
         first, number = last, number + 1
 
 
-def _follows(before: Path, path: Path) -> bool:
+def _follows(before: Place, path: Place) -> bool:
     """Return False if two names differ only in their last number, and the second is not the successor."""
     split = [re.fullmatch(r"(.*?)(\d+)(\D*)", each.name) for each in (before, path)]
     if split[0] is None or split[1] is None or split[0].group(1, 3) != split[1].group(1, 3):
@@ -632,7 +633,7 @@ def _follows(before: Path, path: Path) -> bool:
     return int(split[1][2]) == int(split[0][2]) + 1
 
 
-def files_named(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
+def files_named(directory: Place, pattern: re.Pattern[str]) -> list[Place]:
     """Return the files of a directory whose names match, in natural order of the first group, or of the whole name.
 
     Raises:
@@ -643,7 +644,7 @@ def files_named(directory: Path, pattern: re.Pattern[str]) -> list[Path]:
     return [directory / match[0] for match in found]
 
 
-def _size_of(path: Path) -> int:
+def _size_of(path: Place) -> int:
     return listing.status(path).size if listing.is_file(path) else 0
 
 
@@ -697,7 +698,7 @@ class FlatFormat(Format):
         """
         raise TypeError(f"the format {self.name} defines neither examine_file nor examine. Define one of them")
 
-    def examine(self, paths: Sequence[Path], options: Any, hints: Hints) -> FileLayout:
+    def examine(self, paths: Sequence[Place], options: Any, hints: Hints) -> FileLayout:
         """Return the joined layout of all files of a dataset, in order; see `examine_file`."""
         files = self.all_files(paths)
         if hints.partial:
@@ -710,7 +711,7 @@ class FlatFormat(Format):
         return replace(laid, extras={**laid.extras, self.counted: len(parts)}) if self.counted else laid
 
     def certain_parts(
-        self, files: Sequence[Path], look: Callable[[Path], FileLayout], accepted: frozenset[str]
+        self, files: Sequence[Place], look: Callable[[Place], FileLayout], accepted: frozenset[str]
     ) -> list[FileLayout]:
         """Return the certain part of the layout of each file.
 
@@ -745,11 +746,11 @@ class FlatFormat(Format):
             raise failed[0]
         return [*parts[:-1], replace(parts[-1], damage=(*parts[-1].damage, *damage))]
 
-    def examine_for_check(self, path: Path, options: Any, hints: Hints) -> FileLayout:
+    def examine_for_check(self, path: Place, options: Any, hints: Hints) -> FileLayout:
         """Return the layout for `check`. Override it if `examine` leaves some work until tokens are read."""
         return self.examine([path], options, hints)
 
-    def names(self, path: Path) -> list[Path]:
+    def names(self, path: AnyPlace) -> list[AnyPlace]:
         """Return the files of a PREFIX, the token file first, for any of their paths.
 
         The PREFIX alone is accepted if `prefix` is not "". A PREFIX may contain dots. Any other path is returned alone.
@@ -760,21 +761,21 @@ class FlatFormat(Format):
         prefix = path.name.removesuffix(ending)
         return [path.with_name(prefix + suffix) for suffix in self.suffixes]
 
-    def canonical(self, path: Path) -> Path:
+    def canonical(self, path: AnyPlace) -> AnyPlace:
         """See `Format.canonical`."""
         return path if listing.is_dir(path) else self.names(path)[0]
 
-    def companions(self, path: Path) -> Sequence[Path]:
+    def companions(self, path: Place) -> Sequence[Place]:
         """See `Format.companions`. A folder has no companions."""
         return self.names(path)[1:] if path.name.endswith(self.suffixes) else []
 
-    def members(self, path: Path) -> list[Path]:
+    def members(self, path: Place) -> list[Place]:
         """Return the token file at `path`, or the token files of a folder in the order of reading."""
         if not listing.is_dir(path):
             return [self.canonical(path)]
         return list(dict.fromkeys(map(self.canonical, files_named(path, re.compile(self.pattern)))))
 
-    def files(self, path: Path) -> list[Path]:
+    def files(self, path: Place) -> list[Place]:
         """See `Format.files`."""
         if self.below:
             there = everything_in(path) if listing.is_dir(path) else [path]
@@ -783,7 +784,7 @@ class FlatFormat(Format):
             return self.members(path)
         return [file for member in self.members(path) for file in self.names(member) if listing.is_file(file)]
 
-    def all_files(self, paths: Sequence[Path]) -> list[Path]:
+    def all_files(self, paths: Sequence[Place]) -> list[Place]:
         """Return the token files of all paths, in order.
 
         Raises:
@@ -794,11 +795,11 @@ class FlatFormat(Format):
                 raise FormatError(path, f"holds no {self.member}")
         return [file for path in paths for file in self.members(path)]
 
-    def open(self, paths: Sequence[Path], options: Any, hints: Hints) -> FlatReader:
+    def open(self, paths: Sequence[Place], options: Any, hints: Hints) -> FlatReader:
         """See `Format.open`."""
         return FlatReader(self.laid(paths, options, hints), hints.allow_loss)
 
-    def laid(self, paths: Sequence[Path], options: Any, hints: Hints) -> FileLayout:
+    def laid(self, paths: Sequence[Place], options: Any, hints: Hints) -> FileLayout:
         """Return the layout that a reader uses: with `Hints.partial`, only the certain part of damaged files."""
         laid = self.examine(paths, options, hints)
         return certain(laid) if hints.partial else laid
@@ -811,7 +812,7 @@ class FlatFormat(Format):
         """See `Format.writer_traits`."""
         return super().writer_traits(options) if self.read_only else self.Writer.traits(options)
 
-    def audit(self, path: Path, options: Any, how: Audit) -> Iterator[Finding]:
+    def audit(self, path: Place, options: Any, how: Audit) -> Iterator[Finding]:
         """See `Format.audit`."""
         try:
             laid = self.examine_for_check(path, options, Hints(how.eos_id))
@@ -844,7 +845,7 @@ class FlatFormat(Format):
         """See `Format.codes`."""
         return self.meanings
 
-    def sections(self, path: Path, options: Any) -> Sequence[Section]:
+    def sections(self, path: Place, options: Any) -> Sequence[Section]:
         """See `Format.sections`."""
         try:
             laid = self.examine([path], options, Hints())

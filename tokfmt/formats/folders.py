@@ -7,7 +7,6 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,7 +22,7 @@ from tokfmt.core.errors import (
     UnsupportedError,
 )
 from tokfmt.core.files import File, Stream, open_file
-from tokfmt.core.place import Identity, real
+from tokfmt.core.place import Identity, Place, real, relative
 from tokfmt.core.reader import windows
 from tokfmt.core.resources import Recent
 
@@ -43,7 +42,7 @@ _AT_ONCE = 1 << 23  # bytes per read of a hash
 _XXH = ("xxh32", "xxh64", "xxh128", "xxh3_64", "xxh3_128")
 
 
-def inside(folder: Path, name: object, home: str = "folder") -> Path:
+def inside(folder: Place, name: object, home: str = "folder") -> Place:
     """Return the path of a name from an index, which may contain subfolders but must stay within the folder.
 
     Args:
@@ -70,7 +69,7 @@ def inside(folder: Path, name: object, home: str = "folder") -> Path:
         path /= part
         if not listing.is_link(path):
             continue
-        if not real(path).is_relative_to(real(folder)):
+        if relative(real(path), real(folder)) is None:
             remedy = f"If you trust it, copy what it points to into the {home}"
             raise UnsafeError(path, f"is a symbolic link that leaves the {home}", remedy=remedy)
     return path
@@ -88,7 +87,7 @@ def json_object(file: File, limit: int = JSON_BYTES) -> Mapping[str, Any]:
     return parsed_object(file.path, file.read(0, file.size))
 
 
-def parsed_object(path: Path, raw: bytes, again: str = "Copy it again") -> Mapping[str, Any]:
+def parsed_object(path: Place, raw: bytes, again: str = "Copy it again") -> Mapping[str, Any]:
     """Parse the bytes of a JSON object; see `json_object`. `again` is the remedy of a corrupt one."""
     # Depth and values are counted before parsing: the depth that Python's parser survives depends on its version, and a
     # value of 2 bytes takes 64 or more once parsed. Brackets and commas in strings count too, and hardly matter.
@@ -114,7 +113,7 @@ def parsed_object(path: Path, raw: bytes, again: str = "Copy it again") -> Mappi
     return value
 
 
-def whole_number(path: Path, what: str, value: object) -> int:
+def whole_number(path: Place, what: str, value: object) -> int:
     """Return a count from JSON: an integer from 0 to 2^63 - 1.
 
     Raises:
@@ -167,7 +166,7 @@ _DECODERS: Mapping[str, Callable[[Stream, int], bytes]] = {
     "snappy": _by_arrow("snappy"),
     "br": _by_arrow("brotli"),
 }
-_DECODED = Recent[tuple[Path, Identity], bytes](_KEPT)
+_DECODED = Recent[tuple[Place, Identity], bytes](_KEPT)
 """The cache of decompressed files, shared by all readers of this process."""
 
 
@@ -247,10 +246,11 @@ class Packed(File):
 
     plain = False
 
-    def __init__(self, path: Path, codec: str, size: int) -> None:
-        super().__init__(path)
-        self.close()  # The file is read only once, as a whole.
+    def __init__(self, path: Place, codec: str, size: int) -> None:
+        stored = open_file(path)
+        self.__setstate__({"path": path, "identity": stored.identity})
         self.codec, self._size = codec, size
+        stored.close()  # it is read once, whole
         if codec not in _DECODERS:
             known = ", ".join(_DECODERS)
             raise UnsupportedError(path, "has a compression that tokfmt cannot read", expected=known, found=codec)

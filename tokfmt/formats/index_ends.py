@@ -8,7 +8,6 @@ than half of the sequences do, the index belongs to other tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from tokfmt.core.annotation import Extent
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.findings import Code
+from tokfmt.core.place import Place
 from tokfmt.core.reader import Layout, TokenReader, windows
 
 _FEW = 8  # sequences: below this number, an ID that is not a separator may occur as often by chance
@@ -56,7 +56,7 @@ def indexes_of_others(reader: _Reader, spread: Any) -> Iterator[CorruptError]:
         begin = stop
 
 
-def _files(extents: Sequence[Extent]) -> Iterator[tuple[Path, int]]:
+def _files(extents: Sequence[Extent]) -> Iterator[tuple[Place, int]]:
     """Yield each file, and the position after its last token."""
     stop = 0
     for k, extent in enumerate(extents):
@@ -66,7 +66,7 @@ def _files(extents: Sequence[Extent]) -> Iterator[tuple[Path, int]]:
 
 
 def _error(
-    reader: TokenReader, path: Path, interval: tuple[int, int], ends: np.ndarray[Any, Any], spread: ParallelMap
+    reader: TokenReader, path: Place, interval: tuple[int, int], ends: np.ndarray[Any, Any], spread: ParallelMap
 ) -> CorruptError | None:
     """Return the error of the index of one file; None if it belongs to the tokens.
 

@@ -33,6 +33,7 @@ from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
+from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import Damage, Separators, check_position
@@ -61,10 +62,10 @@ class Cells(File):
     plain = False
 
     def __init__(self, array: Array, width: int) -> None:
+        metadata = open_file(array.layout.where)
+        self.__setstate__({"path": metadata.path.parent, "identity": metadata.identity})
         self.array_, self.width = array, width
-        super().__init__(array.layout.where)
-        self.path = self.path.parent  # the folder of the array, not its metadata
-        self.close()
+        metadata.close()
 
     def __getstate__(self) -> dict[str, object]:
         return {**super().__getstate__(), "array_": self.array_, "width": self.width}
@@ -90,7 +91,7 @@ class Reader(FlatReader):
         extent, at, _ = next(self._parts(self.extents, position, position + 1))
         return extent.file.array_.byte_offset(at)  # type: ignore[attr-defined,no-any-return] # `Cells`
 
-    def position(self, path: Path, offset: int) -> int | None:
+    def position(self, path: Place, offset: int) -> int | None:
         for base, extent in zip(self._begins, self.extents, strict=False):
             found = extent.file.array_.position(path, offset)  # type: ignore[attr-defined] # `Cells`
             if found is not None:
@@ -101,7 +102,7 @@ class Reader(FlatReader):
 class Shard(NamedTuple):
     """A store in the ledger: its folder, its number of rows, and its number of elements if the ledger states it."""
 
-    folder: Path
+    folder: Place
     rows: int
     elements: int | None
 
@@ -152,10 +153,10 @@ class Levanter(FlatFormat):
     def destination(self, path: Path, options: Any) -> Path:  # noqa: ARG002 - none
         raise OptionError(f"{path}: tokfmt cannot write Levanter's caches. Write jsonl or parquet, and build a cache")
 
-    def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Reader:
+    def open(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Reader:
         return Reader(self.laid(paths, options, hints), hints.allow_loss)
 
-    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FileLayout:
+    def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
         path = paths[0] / LEDGER
         ledger = {} if listing.exists(paths[0] / _BUILD) and not listing.exists(path) else json_object(open_file(path))
         shards, problems = _shards(paths[0], ledger, options.leaf)
@@ -187,7 +188,7 @@ class Levanter(FlatFormat):
         )
 
 
-def _shards(folder: Path, ledger: Mapping[str, Any], leaf: str) -> tuple[list[Shard], list[Problem]]:
+def _shards(folder: Place, ledger: Mapping[str, Any], leaf: str) -> tuple[list[Shard], list[Problem]]:
     """Return the stores that the ledger lists, and the problems of its names and sums."""
     path, layout = folder / LEDGER, ledger.get("layout", "consolidated")
     if ledger.get("is_finished") is not True:
@@ -222,7 +223,7 @@ def _shards(folder: Path, ledger: Mapping[str, Any], leaf: str) -> tuple[list[Sh
     return found, problems
 
 
-def _count(path: Path, counts: object, leaf: str) -> int | None:
+def _count(path: Place, counts: object, leaf: str) -> int | None:
     """Return the number of elements of a leaf; None if the ledger does not state it."""
     count = counts.get(leaf) if isinstance(counts, dict) else None
     return None if count is None else whole_number(path, "field_counts", count)
@@ -253,7 +254,7 @@ def _certain(shard: Shard, look: FileLayout) -> FileLayout:
     )
 
 
-def _dtype(folder: Path, store: Directory, leaf: str) -> np.dtype[Any]:
+def _dtype(folder: Place, store: Directory, leaf: str) -> np.dtype[Any]:
     """Return the dtype of the items of a leaf.
 
     Raises:
@@ -293,7 +294,7 @@ def _starts(shard: Shard, store: Directory, leaf: str, *, fill: bool) -> Offsets
     return starts
 
 
-def _others(folder: Path, leaf: str) -> list[str]:
+def _others(folder: Place, leaf: str) -> list[str]:
     """Return up to 9 other leaves of a store, in order of their names."""
     found = (name for name in names_in(folder) if name != leaf and listing.is_dir(folder / name / "offsets"))
     return sorted(map(printable, found))[:9]

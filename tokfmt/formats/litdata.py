@@ -22,7 +22,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -35,6 +34,7 @@ from tokfmt.core.findings import Code, Problem
 from tokfmt.core.format import Confidence, Probe
 from tokfmt.core.messages import to_option
 from tokfmt.core.options import option
+from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import TokenReader
 from tokfmt.formats.folders import json_object, whole_number
@@ -153,7 +153,7 @@ class LitData(ShardFormat):
         listed = re.search(rb'"chunks"\s*:\s*\[', index.head) and b'"data_format"' in index.head + index.tail
         return Confidence.CERTAIN if listed else None
 
-    def listing(self, path: Path, options: ReadOptions) -> Listing:
+    def listing(self, path: Place, options: ReadOptions) -> Listing:
         if not listing.is_file(path) and matching(path.parent, "*.index.json"):
             what, remedy = "the indexes of its writers were never merged", "Run litdata's merge again"
             raise FormatError(path.parent, what, expected=INDEX, remedy=remedy)
@@ -172,7 +172,7 @@ class LitData(ShardFormat):
             shards, problems, notes, extras={"dtype": dtype.name, "chunks": len(chunks), "compression": codec}
         )
 
-    def contradictions(self, one: Listed, path: Path, tokens: int) -> Iterator[Problem]:
+    def contradictions(self, one: Listed, path: Place, tokens: int) -> Iterator[Problem]:
         stated = one.about[2]
         if stated is not None and stated != tokens:
             what = "dim of the chunk in index.json, by which TokensLoader cuts windows, is not its number of tokens"
@@ -204,7 +204,7 @@ def _dropped(tokens: Sequence[int], block_size: int | None) -> Iterator[str]:
         yield f"TokensLoader(block_size={block_size}) drops {of}"
 
 
-def _listed(path: Path, chunk: object, config: Mapping[str, Any], dtype: np.dtype[Any]) -> Listed:
+def _listed(path: Place, chunk: object, config: Mapping[str, Any], dtype: np.dtype[Any]) -> Listed:
     if not isinstance(chunk, dict):
         raise CorruptError(path, "a chunk in the index", expected="an object", found=str(chunk)[:60])
     size, count = (whole_number(path, key, chunk.get(key)) for key in ("chunk_bytes", "chunk_size"))
@@ -217,7 +217,7 @@ def _listed(path: Path, chunk: object, config: Mapping[str, Any], dtype: np.dtyp
     )
 
 
-def _dtype(path: Path, config: Mapping[str, Any]) -> np.dtype[Any]:
+def _dtype(path: Place, config: Mapping[str, Any]) -> np.dtype[Any]:
     if config.get("encryption") is not None:
         raise UnsupportedError(path, "the chunks are encrypted", remedy="Decrypt them with litdata")
     if (frames := config.get("compression_level") or "chunk") != "chunk":

@@ -34,6 +34,7 @@ from tokfmt.core.files import File
 from tokfmt.core.findings import Code, Problem
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.options import option
+from tokfmt.core.place import Place
 from tokfmt.core.reader import Separators
 from tokfmt.formats.flat import Cut, Extent, FileLayout, FlatFormat, FlatWriter, Struct, numpy_extent, stated_tokens
 
@@ -127,7 +128,7 @@ class Llmc(FlatFormat):
         paired = listing.exists(probe.path.with_suffix(".idx"))  # Tokens of Megatron may begin like this by chance.
         return Confidence.STRUCTURE if paired else Confidence.CERTAIN
 
-    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FileLayout:
+    def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
         files = [file for file in self.all_files(paths) if not options.split or f"_{options.split}_" in file.name]
         if not files:
             raise FormatError(paths[0], f"holds no NAME_{options.split}_NNNNNN.bin")

@@ -27,7 +27,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -41,6 +40,7 @@ from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Probe
 from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
+from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets
 from tokfmt.formats.folders import begin_of, json_object, whole_number
 from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat, ShardWriter, Written, gathered
@@ -178,7 +178,7 @@ class Mds(ShardFormat):
         kind = re.search(rb'"format"\s*:\s*"(mds|csv|tsv|xsv|json)"|"shards"\s*:\s*\[\s*\]', index.head)
         return Confidence.CERTAIN if shards or kind else None  # `listing` refuses shards of text.
 
-    def listing(self, path: Path, options: ReadOptions) -> Listing:
+    def listing(self, path: Place, options: ReadOptions) -> Listing:
         if listing.is_dir(path.parent) and not (listing.is_file(path) and open_file(path).size):
             what = "is empty: its writer was killed" if listing.is_file(path) else "no such file"
             raise FormatError(path, what, remedy="Write it again, or streaming's merge_index")
@@ -210,7 +210,7 @@ class Mds(ShardFormat):
         return _ids(file, *_cells(file, table, one.about), one.about)
 
 
-def _listed(path: Path, shard: object, options: ReadOptions) -> Listed | Problem:
+def _listed(path: Place, shard: object, options: ReadOptions) -> Listed | Problem:
     """Return the entry of a shard from the index; a problem if its IDs are pickled."""
     if not isinstance(shard, dict) or shard.get("format") != "mds" or shard.get("version", 2) != 2:
         found = shard.get("format") if isinstance(shard, dict) else shard
@@ -240,7 +240,7 @@ def _listed(path: Path, shard: object, options: ReadOptions) -> Listed | Problem
     return Listed(forms, size, whole_number(path, "samples", shard.get("samples")), column)
 
 
-def _column(path: Path, names: list[Any], kinds: list[Any], wanted: str | None) -> int:
+def _column(path: Place, names: list[Any], kinds: list[Any], wanted: str | None) -> int:
     """Return the number of the column of token IDs.
 
     Without `wanted`, that is `input_ids`, `tokens`, or the only column of arrays.

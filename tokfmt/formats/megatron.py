@@ -45,6 +45,7 @@ from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal, noted, ra
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
+from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import INT32_MAX, Damage, Separators, TokenReader, windows
 from tokfmt.core.resources import Recent
@@ -73,7 +74,7 @@ _NAMED = re.compile(r".+_(document|sentence)")
 _WHOLE = "Convert it: tokfmt then compares the whole index, and reads documents by length"
 _KILLED = "Without it .bin has no documents: copy it, or write the dataset again if its writer was killed"
 
-_Indexed = Generator[tuple[Path, int, Any], None, int]  # yields pieces, and returns the number of sequences
+_Indexed = Generator[tuple[Place, int, Any], None, int]  # yields pieces, and returns the number of sequences
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,7 @@ class Megatron(FlatFormat):
         listed = any(_is_index(self.names(located(path, prefix))[1]) for prefix in words)
         return Confidence.CERTAIN if listed or (prefixes and all(map(_NAMED.fullmatch, prefixes))) else None
 
-    def canonical(self, path: Path) -> Path:
+    def canonical(self, path: AnyPlace) -> AnyPlace:
         return path if self._is_list(path) else super().canonical(path)
 
     def destination(self, path: Path, options: WriteOptions) -> Path:
@@ -222,16 +223,16 @@ class Megatron(FlatFormat):
             raise OptionError(what, name="shard_size")
         return path
 
-    def _is_list(self, path: Path) -> bool:
+    def _is_list(self, path: Place) -> bool:
         return path.suffix not in self.suffixes and listing.is_file(path)
 
-    def members(self, path: Path) -> list[Path]:
+    def members(self, path: Place) -> list[Place]:
         found = super().members(path)  # In a folder, an index of text has the same suffix and is left out.
         return [
             one for one in found if listing.is_file(one) or not listing.is_dir(path) or _is_index(self.names(one)[1])
         ]
 
-    def files(self, path: Path) -> list[Path]:
+    def files(self, path: Place) -> list[Place]:
         if not self._is_list(path):
             own = super().files(path)
             beside = [path / name for name in (LISTED, SIZES) if listing.is_dir(path) and listing.is_file(path / name)]
@@ -242,7 +243,7 @@ class Megatron(FlatFormat):
             return [path]  # `open` and `audit` report what is wrong with it.
         return [path, *(file for prefix in prefixes for file in self.names(prefix) if listing.is_file(file))]
 
-    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FileLayout:
+    def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
         if not self._is_list(paths[0]):
             return super().examine(paths, options, self._few_if_long(paths, hints))
         if not (blend := read_blend(paths[0], options.split)):
@@ -255,7 +256,7 @@ class Megatron(FlatFormat):
         note = f"weights are not applied: each of {len(blend):,} prefixes is read once; tokfmt recipe mixes by weight"
         return replace(laid, notes=(*laid.notes, note)) if blend[0].weight is not None else laid
 
-    def _few_if_long(self, paths: Sequence[Path], hints: Hints) -> Hints:
+    def _few_if_long(self, paths: Sequence[Place], hints: Hints) -> Hints:
         """Return `hints` without `few` unless the indexes together are larger than 64 MiB."""
         if not hints.few:
             return hints
@@ -274,7 +275,7 @@ class Megatron(FlatFormat):
         finally:
             index.close()  # A dataset may have thousands of indexes.
 
-    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
+    def audit(self, path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
         """See `FlatFormat.audit`. In a folder, the counts of its sequences file are compared as well."""
         yield from super().audit(path, options, how)
         if listing.is_dir(path) and listing.is_file(path / SIZES):
@@ -286,7 +287,7 @@ class Megatron(FlatFormat):
                 yield Finding.of("TF607", one, "warning" if isinstance(one, UnsupportedError) else "error")
 
 
-def _miscounted(path: Path) -> Iterator[FormatError]:
+def _miscounted(path: Place) -> Iterator[FormatError]:
     """Yield an error for each difference between a sequences file and the indexes of its prefixes.
 
     A JSON file of that name with other content yields nothing.
@@ -311,12 +312,12 @@ def _miscounted(path: Path) -> Iterator[FormatError]:
         yield UnsupportedError(path, what, expected=f"{one} of {first}", found=f"{other} of {second}")
 
 
-def _no_index(path: Path, prefix: str) -> FormatError:
+def _no_index(path: Place, prefix: str) -> FormatError:
     what = f"lists the prefix {printable(prefix)}, which has no index"
     return FormatError(path, what, expected=f"{prefix}.idx, in the directory of the list or the working directory")
 
 
-def _lists_only(path: Path, files: Sequence[Path]) -> bool:
+def _lists_only(path: Place, files: Sequence[Place]) -> bool:
     """Return True if a blend list holds only prefixes of `files`, without weights.
 
     Such a list can be made again. Any other list belongs to the user.
@@ -328,7 +329,7 @@ def _lists_only(path: Path, files: Sequence[Path]) -> bool:
         listed.close()
 
 
-def _is_index(path: Path) -> bool:
+def _is_index(path: Place) -> bool:
     try:
         index = open_file(path)
         return index.read(0, min(len(MAGIC), index.size)).startswith((MAGIC, LEGACY))
@@ -653,7 +654,7 @@ class Blended(NamedTuple):
     prefix: str
 
 
-def read_blend(path: Path, split: str = "train") -> list[Blended]:
+def read_blend(path: Place, split: str = "train") -> list[Blended]:
     """Return the prefixes of a blend list, in its order; of a list with splits, the prefixes of `split` (maybe none).
 
     data args file (--data-args-path)      text: `weight prefix weight prefix ...` or `prefix prefix ...`
@@ -704,7 +705,7 @@ def likely_prefixes(head: bytes) -> list[str]:
     return [word for word in words if Path(word).name]
 
 
-def located(path: Path, prefix: str) -> Path:
+def located(path: Place, prefix: str) -> Place:
     """Return the path of a prefix of a list: in the directory of the list, or in the working directory.
 
     Upstream resolves prefixes in the working directory. tokfmt does so if only that directory holds the index.
@@ -714,18 +715,18 @@ def located(path: Path, prefix: str) -> Path:
     return beside if _is_indexed(beside) or not _is_indexed(here) else here
 
 
-def _is_indexed(prefix: Path) -> bool:
+def _is_indexed(prefix: Place) -> bool:
     """Return True if PREFIX.idx is a file; False also if the name is too long or the path cannot be inspected."""
     with suppress(OSError):
         return listing.is_file(_index_of(prefix))
     return False
 
 
-def _index_of(prefix: Path) -> Path:
+def _index_of(prefix: Place) -> Place:
     return prefix.parent / f"{prefix.name}.idx"
 
 
-def _of_split(path: Path, listed: Mapping[str, Any], split: str) -> list[str]:
+def _of_split(path: Place, listed: Mapping[str, Any], split: str) -> list[str]:
     found = listed.get(split)
     if not set(SPLITS) <= set(listed) or split not in SPLITS:
         what = "is not a list of splits" if split in SPLITS else f"has no split {split!r}"

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +26,7 @@ from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.messages import from_option, to_option
 from tokfmt.core.options import option
+from tokfmt.core.place import Place
 from tokfmt.core.reader import Separators
 from tokfmt.formats.flat import FileLayout, FlatFormat, FlatWriter, whole_tokens, written_tokens
 
@@ -112,7 +112,7 @@ class NanoGpt(FlatFormat):
         known = bool((ids == GPT2_EOS).any()) or listing.exists(probe.path.parent / "meta.pkl")
         return Confidence.PLAUSIBLE if known and probe.size % 2 == 0 else Confidence.NAME
 
-    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FileLayout:
+    def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
         path, splits = paths[0], {file.stem: file for file in self.all_files(paths)}
         split = options.split or ("train" if "train" in splits else min(splits))
         if not listing.is_dir(path):

@@ -43,6 +43,7 @@ from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.messages import Option, allowing, from_option
 from tokfmt.core.options import option
+from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Layout, Separators, TokenReader, windows
 from tokfmt.core.text_format import counted, printable
@@ -88,7 +89,7 @@ class Writer(FlatWriter):
         return "token_ids_part_{number:04d}.npy" if self.masked else "part-0-{number:05d}.npy"
 
     @staticmethod
-    def mask_file(tokens: Path) -> Path:
+    def mask_file(tokens: AnyPlace) -> AnyPlace:
         """Return the path of the label mask of a token file.
 
         As in open-instruct, "labels_mask" replaces "token_ids" in the name. Any other name gets the prefix
@@ -168,27 +169,29 @@ class Olmo(FlatFormat):
         named = re.fullmatch(r"token_ids_part_\d+\.npy|part-\d+-\d+\.npy", probe.path.name)
         return Confidence.PLAUSIBLE if named else Confidence.NAME
 
-    def names(self, path: Path) -> list[Path]:
-        found = super().names(path)
-        return [*found, Writer.mask_file(found[0])] if found[1:] else found
+    def names(self, path: AnyPlace) -> list[AnyPlace]:
+        found: list[AnyPlace] = super().names(path)
+        if found[1:]:
+            found.append(Writer.mask_file(found[0]))
+        return found
 
-    def files(self, path: Path) -> list[Path]:
+    def files(self, path: Place) -> list[Place]:
         return list(dict.fromkeys([*super().files(path), *self._tokens_and_masks([path])[1]]))
 
-    def _tokens_and_masks(self, paths: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    def _tokens_and_masks(self, paths: Sequence[Place]) -> tuple[list[Place], list[Place]]:
         """Return the token files and the masks, both in order; file k belongs to mask k."""
         tokens = [file for path in paths for file in self.members(path)]
         found = [matching(path, _MASKS) if listing.is_dir(path) else [Writer.mask_file(path)] for path in paths]
         return tokens, sorted(mask for masks in found for mask in masks if listing.is_file(mask) and mask not in tokens)
 
-    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FileLayout:
+    def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
         tokens, masks = self._tokens_and_masks(paths)
         if not tokens:
             stopped = listing.exists(paths[0] / "_tokens.partial.bin")
             what = "is a run of open-instruct that was stopped" if stopped else f"holds no {self.member}"
             raise FormatError(paths[0], what, remedy="Finish the run" if stopped else None)
         rows = all_or_none([rows_of(file) for file in tokens])
-        beside: list[Path | None] = [*masks] if len(masks) == len(tokens) else [None] * len(tokens)
+        beside: list[Place | None] = [*masks] if len(masks) == len(tokens) else [None] * len(tokens)
         if rows and hints.partial:
             masked = dict(zip(tokens, beside, strict=True))
             looks = self.certain_parts(
@@ -208,7 +211,7 @@ class Olmo(FlatFormat):
         laid = replace(laid, starts=starts, notes=notes, loss_masks=label_masks, extras={"files": len(tokens)})
         return replace(laid, problems=[*laid.problems, *problems])
 
-    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
+    def audit(self, path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
         """See `FlatFormat.audit`. If `how.deep`, the rows are compared with a scan for the separator as well."""
         findings = list(super().audit(path, options, how))
         yield from findings
@@ -216,7 +219,7 @@ class Olmo(FlatFormat):
             yield from _scanned(FlatReader(self.examine([path], options, Hints(how.eos_id))), path, how.eos_id)
 
 
-def rows_of(tokens: Path) -> Path:
+def rows_of(tokens: AnyPlace) -> AnyPlace:
     """Return the path of the rows (.csv.gz) of a token file."""
     return tokens.with_suffix(".csv.gz")
 
@@ -226,7 +229,7 @@ def _numpy(head: bytes) -> bool:
     return head.startswith(b"\x93NUMPY") and b"{" in (head[10:11], head[12:13])
 
 
-def _look(file: File, mask: Path | None, width: int | None, *, rows: bool) -> FileLayout:
+def _look(file: File, mask: Place | None, width: int | None, *, rows: bool) -> FileLayout:
     """Return the layout of one token file: the runs of tokens that rows cover, their documents, and the mask."""
     head = file.read(0, min(16, file.size))
     if _numpy(head) or file.path.name.startswith("labels_mask"):
@@ -328,7 +331,7 @@ def _width(
         return width, (), [fatal("TF702", error)]
 
 
-def _look_partly(file: File, mask: Path | None, width: int | None, eos_id: int | None) -> FileLayout:
+def _look_partly(file: File, mask: Place | None, width: int | None, eos_id: int | None) -> FileLayout:
     """Return the layout of one token file, or of rows, that may be cut: the documents that have both.
 
     Raises:
@@ -369,7 +372,7 @@ def _look_partly(file: File, mask: Path | None, width: int | None, eos_id: int |
     )
 
 
-def _rows_there(path: Path, token_bytes: int) -> tuple[Offsets, str]:
+def _rows_there(path: Place, token_bytes: int) -> tuple[Offsets, str]:
     """Read the complete rows of a file that may be cut.
 
     Returns:
@@ -431,7 +434,7 @@ def _zeros(file: File, at: int) -> bool:
     return not any(file.read(at, many)) and not any(file.read(file.size - many, many))
 
 
-def _rows(path: Path, token_bytes: int) -> Offsets:
+def _rows(path: Place, token_bytes: int) -> Offsets:
     """Return int64[rows, 2]: start and exclusive end of each document, in tokens.
 
     Args:
@@ -533,7 +536,7 @@ def _common_end(readers: Sequence[FlatReader]) -> int | None:
     return common if 2 * ends.count(common) > len(ends) else None
 
 
-def _scanned(reader: FlatReader, path: Path, eos_id: int | None) -> Iterator[Finding]:
+def _scanned(reader: FlatReader, path: Place, eos_id: int | None) -> Iterator[Finding]:
     """Yield a finding if a scan of all tokens for the separator finds other documents than the rows state."""
     info, found, within = reader.info, 0, 0
     if info.layout is not Layout.DOCUMENTS or not info.tokens:

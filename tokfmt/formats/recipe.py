@@ -19,6 +19,7 @@ from typing import Any
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import Confidence, Format, Hints, Probe
+from tokfmt.core.place import Place, local_path
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.recipes.language import is_recipe, read_recipe
@@ -50,11 +51,11 @@ class RecipeFormat(Format):
             return None
         return Confidence.CERTAIN if toml else Confidence.STRUCTURE
 
-    def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> TokenReader | RecordReader:
+    def open(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> TokenReader | RecordReader:
         del options
         if hints.recipes is None:
             raise OptionError(f"{paths[0]}: a recipe needs all formats to open its sources. Use tokfmt.open")
-        return hints.recipes(read_recipe(paths[0]), hints)
+        return hints.recipes(read_recipe(local_path(paths[0], "a recipe")), hints)
 
     def destination(self, path: Path, options: Any) -> Path:
         del options
@@ -62,10 +63,10 @@ class RecipeFormat(Format):
             f"{path}: recipes are not written from data. tokfmt recipe NAME=PATH:WEIGHT ... -o {path.name} writes one"
         )
 
-    def audit(self, path: Path, options: Any, how: Audit) -> Iterator[Finding]:
+    def audit(self, path: Place, options: Any, how: Audit) -> Iterator[Finding]:
         del options, how
         try:
-            read_recipe(path)
+            read_recipe(local_path(path, "a recipe"))
         except FormatError as error:
             yield Finding.of("TF801", error)
 

@@ -34,6 +34,7 @@ from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits
 from tokfmt.core.messages import from_option
 from tokfmt.core.output import Output
+from tokfmt.core.place import Place, relative
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, sequence_at, windows
 from tokfmt.formats.flat import Column, Cut, Extent, FileLayout, FlatFormat, FlatWriter, Pieces
@@ -209,7 +210,7 @@ class ShardFormat(FlatFormat):
     wrong_hash: ClassVar[str] = ""
 
     @abstractmethod
-    def listing(self, path: Path, options: Any) -> Listing:
+    def listing(self, path: Place, options: Any) -> Listing:
         """Return the content of the index at `path`.
 
         Raises:
@@ -220,7 +221,7 @@ class ShardFormat(FlatFormat):
     def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
         """Return the byte offsets and lengths of the IDs in a shard, from a valid `table`."""
 
-    def contradictions(self, one: Listed, path: Path, tokens: int) -> Iterator[Problem]:  # noqa: ARG002 - nothing
+    def contradictions(self, one: Listed, path: Place, tokens: int) -> Iterator[Problem]:  # noqa: ARG002 - nothing
         """Yield contradictions between the index and a shard of `tokens` tokens that do not prevent reading."""
         yield from ()
 
@@ -251,16 +252,16 @@ class ShardFormat(FlatFormat):
         """
         return None
 
-    def examine(self, paths: Sequence[Path], options: Any, hints: Hints) -> FileLayout:
+    def examine(self, paths: Sequence[Place], options: Any, hints: Hints) -> FileLayout:
         return self._laid(paths[0], options, whole=False, certain_only=hints.partial)
 
-    def examine_for_check(self, path: Path, options: Any, hints: Hints) -> FileLayout:  # noqa: ARG002
+    def examine_for_check(self, path: Place, options: Any, hints: Hints) -> FileLayout:  # noqa: ARG002
         return self._laid(path, options, whole=True)
 
-    def _laid(self, folder: Path, options: Any, *, whole: bool, certain_only: bool = False) -> FileLayout:
+    def _laid(self, folder: Place, options: Any, *, whole: bool, certain_only: bool = False) -> FileLayout:
         listing = self.listing(folder / INDEX, options)
         listed = [form.name for one in listing.shards if isinstance(one, Listed) for form in one.forms]
-        spare = [file for file in self.files(folder) if str(file.relative_to(folder)) not in {INDEX, *map(str, listed)}]
+        spare = [file for file in self.files(folder) if str(relative(file, folder)) not in {INDEX, *map(str, listed)}]
         notes = [*listing.notes]
         if spare:
             names = ", ".join(shown(file.name) for file in spare[:3])
@@ -293,7 +294,7 @@ class ShardFormat(FlatFormat):
         )
 
     def _certain(
-        self, folder: Path, one: Listed | Problem, look: Looked | Problem | None, damage: list[Damage]
+        self, folder: Place, one: Listed | Problem, look: Looked | Problem | None, damage: list[Damage]
     ) -> Looked | Problem | None:
         """Return the items of a damaged shard that are complete, and add its damage; None if no item is certain."""
         if isinstance(one, Problem) or not isinstance(look, Problem) or isinstance(look.error, NO_DAMAGE):
@@ -311,7 +312,7 @@ class ShardFormat(FlatFormat):
         damage.append(Damage(look.error.sentence, lost))
         return kept
 
-    def _look(self, folder: Path, one: Listed, whole: bool) -> Looked | Problem:
+    def _look(self, folder: Place, one: Listed, whole: bool) -> Looked | Problem:
         """Return the IDs of a shard, the number of IDs of each item, and sections; or the problem of the shard."""
         code = self.wrong_name
         try:
@@ -349,7 +350,7 @@ class ShardFormat(FlatFormat):
             what, expected = f"is too short for its {self.item}s", f"{one.count:,} offsets"
             raise CorruptError(file.path, what, expected=expected, found=f"{one.size:,} bytes")
 
-    def audit(self, path: Path, options: Any, how: Audit) -> Iterator[Finding]:
+    def audit(self, path: Place, options: Any, how: Audit) -> Iterator[Finding]:
         """See `FlatFormat.audit`. Hashes are compared last; without `how.deep`, only up to 256 MiB of shards."""
         yield from super().audit(path, options, how)
         try:

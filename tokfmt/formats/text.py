@@ -43,6 +43,7 @@ from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import Confidence, Format, Hints, Probe
 from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
+from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset, Line
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import Damage, check_interval
@@ -72,10 +73,10 @@ class WriteOptions:
 class TextReader(TextRecords):
     """A reader of the documents of text files. Reading documents by number takes 8 bytes of memory per document."""
 
-    def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> None:
-        self.files: Sequence[Path] = [one for path in paths for one in _files(path)]
+    def __init__(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> None:
+        self.files: Sequence[Place] = [one for path in paths for one in _files(path)]
         self._mark, self._most, self._partial = options.separator.encode(), options.max_document, hints.partial
-        self._limits = dict[Path, int]()
+        self._limits = dict[Place, int]()
         if b"\n" in self._mark or b"\r" in self._mark:
             raise OptionError("text option separator: is more than one line. Leave out line ends", name="separator")
         self._sizes = _sizes_of(self.files)
@@ -97,7 +98,7 @@ class TextReader(TextRecords):
 
         Reads all files. If a file is one document, any damage leaves out the whole file.
         """
-        kept, damage = list[Path](), list[Damage]()
+        kept, damage = list[Place](), list[Damage]()
         for number, path in enumerate(self.files):
             try:
                 text = self._text(number)
@@ -334,7 +335,7 @@ class TextReader(TextRecords):
             return ByteOffset(text.path, 0, None, f"byte {begin:,} of the decompressed text")
         return ByteOffset(text.path, begin, len(self.record(index).encode()))
 
-    def record_at(self, path: Path, offset: int) -> int | None:
+    def record_at(self, path: Place, offset: int) -> int | None:
         if path not in self.files:
             return None
         number = list(self.files).index(path)
@@ -355,7 +356,7 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _sizes_of(files: Sequence[Path]) -> list[int]:
+def _sizes_of(files: Sequence[Place]) -> list[int]:
     try:
         return [listing.status_now(path).size for path in files]
     except OSError as error:
@@ -386,7 +387,7 @@ class Documents:
         return Field(name, at, place.width or 0, shown(text[:SHOWN]), length, path=place.path)
 
 
-def _files(path: Path) -> list[Path]:
+def _files(path: Place) -> list[Place]:
     """Return a file, or the text files of a directory in natural order.
 
     Raises:
@@ -426,17 +427,17 @@ class TextFormat(Format):
             return Confidence.NAME
         return None if b"\0" in probe.head else Confidence.PLAUSIBLE
 
-    def files(self, path: Path) -> Sequence[Path]:
+    def files(self, path: Place) -> Sequence[Place]:
         return [path / name for name in _named(names_in(path))] if listing.is_dir(path) else [path]
 
-    def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> TextReader:
+    def open(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> TextReader:
         return TextReader(paths, options, hints)
 
     def destination(self, path: Path, options: Any) -> Path:
         del options
         raise OptionError(f"{path}: tokfmt does not write text files. Write x.jsonl, which holds one text per line")
 
-    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:  # noqa: ARG002 - all is read
+    def audit(self, path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:  # noqa: ARG002 - all is read
         """Yield a finding for each file that cannot be read as text."""
         for file in _files(path):
             try:
@@ -449,7 +450,7 @@ class TextFormat(Format):
                     raise
                 yield Finding.of("TF571", error)
 
-    def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:
+    def sections(self, path: Place, options: ReadOptions) -> Sequence[Section]:
         """Return a section of the beginning of a file, and one of all documents."""
         from tokfmt.formats.jsonl.check import file_start
 

@@ -31,6 +31,7 @@ from tokfmt.core.atomic_output import Staging, write_whole
 from tokfmt.core.errors import ConversionError, OptionError, missing_package
 from tokfmt.core.files import names_in, write_error, writing
 from tokfmt.core.options import given_options
+from tokfmt.core.place import absolute, local_path, place_of, text_of
 from tokfmt.core.protocols import LocatedRecords, Tabular
 from tokfmt.core.reader import TokenReader, batches, windows
 from tokfmt.core.records import Block, RecordReader, json_lines
@@ -143,7 +144,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
                 `default_metadata`.
         """
         super().__init__(**reading)
-        self.paths = [os.path.abspath(path) for path in several(paths)]  # tasks may run in other directories
+        self.paths = [text_of(absolute(place_of(path))) for path in several(paths)]  # tasks may run in other directories
         self.format, self.options, self.tokenizer = format, given_options(options), tokenizer
         self.text_field, self.split, self.eos = text_field, split, eos
         self.allow_loss, self.recursive = sorted(check_losses(allow_loss)), recursive
@@ -418,7 +419,9 @@ def _with_sources(done: Conversion, files: Sequence[str]) -> Conversion:
             facts = (extent([Path(file)]) if os.path.isfile(file) else nothing for file in files)
             sources = [{"path": file, "format": None, **one} for file, one in zip(files, facts, strict=True)]
             content = {**manifest.content, "sources": sources}
-            write_whole(manifest.path, (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+            text = json.dumps(content, indent=2, ensure_ascii=False) + "
+"
+            write_whole(local_path(manifest.path, "a manifest"), text.encode())
     return replace(done, sources=[{"path": file, "format": None} for file in files])
 
 

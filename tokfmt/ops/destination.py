@@ -12,6 +12,7 @@ from tokfmt import registry
 from tokfmt.core.errors import ConversionError, DetectionError, OptionError
 from tokfmt.core.format import Confidence, Format, everything_in, look, unrelated_files
 from tokfmt.core.output import Objection, resolve_link
+from tokfmt.core.place import PlaceLike, place_of
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import SCHEMA, ledger_paths, manifest_path, read_manifest
 from tokfmt.ops.source.request import SourceFiles
@@ -65,7 +66,7 @@ def _format_of(directory: Path, stated: object) -> Format | None:
     return format_ if registry.candidates(look(directory))[format_.name] > Confidence.PLAUSIBLE else None
 
 
-def guard(destination: Path, paths: Iterable[str | os.PathLike[str]], found: Iterable[SourceFiles] = ()) -> None:
+def guard(destination: Path, paths: Iterable[PlaceLike], found: Iterable[SourceFiles] = ()) -> None:
     """Refuse a destination that is a source, is inside or around one, or whose manifest would replace one.
 
     Args:
@@ -78,10 +79,11 @@ def guard(destination: Path, paths: Iterable[str | os.PathLike[str]], found: Ite
     """
     real = os.path.realpath(resolve_link(destination))
     manifest, above, beneath = str(manifest_path(Path(real))), set(map(str, Path(real).parents)), os.path.join(real, "")
-    files = [file for one in found for file in one.files]
+    given_places = (place_of(given) for given in (*(file for one in found for file in one.files), *paths))
+    files = [given for given in given_places if isinstance(given, Path)]  # an address is not a destination
     ours = {status for path in (real, manifest) if (status := _identity(path)) is not None}
     parents = dict[str, str]()
-    for place, given in {os.path.abspath(given): given for given in (*files, *paths)}.items():
+    for place, given in {os.path.abspath(given): given for given in files}.items():
         source = _real(place, parents)
         if source in (real, manifest) or source in above or source.startswith(beneath):
             raise ConversionError(_is_source(destination, given))

@@ -28,12 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt import registry
+from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.core.format import Format
 from tokfmt.core.messages import Option, allowing
 from tokfmt.core.options import given_options
 from tokfmt.core.output import whole
+from tokfmt.core.place import Place, Url, absolute, local_path, place_in, place_of, real, text_of
 from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import TokenReader, windows
@@ -107,7 +109,7 @@ class Tracer:
     def _list(self, number: int, listed: list[dict[str, Any]], outer: str) -> Listed:
         source, file = self.recipe.sources[number], self.recipe.file
         entry, targets = file.sources[number], list[int | Tracer]()
-        found: list[tuple[list[Path], str | None, TokenReader | None]]
+        found: list[tuple[list[Place], str | None, TokenReader | None]]
         given: dict[str, object] = {
             "text": entry.text,
             "split": None,
@@ -142,7 +144,7 @@ class Tracer:
                 {
                     "name": f"{outer}{source.name}",
                     "kind": "text" if source.files else "ids",
-                    "paths": [str(path) for path in places],
+                    "paths": [text_of(path) for path in places],
                     "format": format_.name,
                     "bytes": held["bytes"],
                     "files": held["files"],
@@ -295,7 +297,7 @@ def built(
     for one in ledger["sources"]:
         (path, *_), digest = one["paths"], one["xxh3_128"]
         if one["kind"] == "text" and any(digests.values()):  # the manifest may have the directory, not the file
-            digest = digests.get(path) or _digest_of(Path(path), registry.get(one["format"]))
+            digest = digests.get(path) or _digest_of(place_of(path), registry.get(one["format"]))
         sources.append({**one, "xxh3_128": digest, "paths": [_relative(path, home) for path in one["paths"]]})
     described = {
         "schema": SCHEMA,
@@ -310,13 +312,15 @@ def built(
     return {rows.name: staging.scratch / "ledger", about.name: text}
 
 
-def _digest_of(path: Path, format_: Format) -> Any:
+def _digest_of(path: Place, format_: Format) -> Any:
     """Return the checksum of the files of a dataset; reads all of them."""
     return fingerprint(path, format_.files(path))["xxh3_128"]
 
 
 def _relative(path: str, home: str) -> str:
-    """Return a path relative to a directory; resolve links only if removing `..` would name another file."""
+    """Return a path relative to a directory, or a URL; resolve links only if removing `..` would name another file."""
+    if isinstance(place_of(path), Url):
+        return path
     short = os.path.abspath(path)
     return os.path.relpath(short if os.path.samefile(short, path) else os.path.realpath(path), home)
 
@@ -388,7 +392,7 @@ class Ledger(NamedTuple):
         return found or ([last] if at and start >= at else [])
 
 
-def read_ledger(path: Path, name: str | None) -> Ledger | None:
+def read_ledger(path: Place, name: str | None) -> Ledger | None:
     """Return the ledger beside a dataset, or beside the target of a link; None if there is none.
 
     Args:
@@ -398,11 +402,12 @@ def read_ledger(path: Path, name: str | None) -> Ledger | None:
     Raises:
         FormatError: The ledger is damaged or cut, or belongs to another dataset.
     """
-    columns, about = ledger_paths(Path(os.path.abspath(path)))
-    if not about.exists() and path.is_symlink():
-        columns, about = ledger_paths(Path(os.path.realpath(path)))
-    if not about.exists():
+    rows_at, about_at = ledger_paths(absolute(path))
+    if not listing.exists(about_at) and listing.is_link(path):
+        rows_at, about_at = ledger_paths(real(path))
+    if not listing.exists(about_at):
         return None
+    columns, about = local_path(rows_at, "a ledger"), local_path(about_at, "a ledger")
     file = File(about)
     try:
         content = json.loads(file.read(0, min(file.size, _LIMIT)))
@@ -475,10 +480,10 @@ class Ledgers:
     """The ledgers of datasets, and the sources that they list; each is opened once."""
 
     def __init__(self) -> None:
-        self._ledgers: dict[Path, Ledger | None] = {}
+        self._ledgers: dict[Place, Ledger | None] = {}
         self._opened: dict[tuple[Path, int], Opened] = {}
 
-    def of(self, path: Path, name: str | None = None) -> Ledger | None:
+    def of(self, path: Place, name: str | None = None) -> Ledger | None:
         """Return the ledger of a dataset; None if it has none; see `read_ledger`."""
         if path not in self._ledgers:
             self._ledgers[path] = read_ledger(path, name)
@@ -534,7 +539,7 @@ class Ledgers:
 
 def _opened(ledger: Ledger, listed: Mapping[str, Any]) -> Opened:
     try:
-        paths = [Path(os.path.normpath(os.path.join(ledger.home, path))) for path in listed["paths"]]
+        paths = [_named(ledger, path) for path in listed["paths"]]
         format_ = registry.get(listed["format"])
         request = SourceRequest(
             tuple(paths),
@@ -561,7 +566,15 @@ def _opened(ledger: Ledger, listed: Mapping[str, Any]) -> Opened:
     return open_sources(request)[0]
 
 
-def shown_path(path: Path) -> str:
+def _named(ledger: Ledger, name: str) -> Place:
+    """The place that a ledger names: an address, or a path from the directory of the ledger."""
+    place = place_in(Path(ledger.home), name)
+    return Path(os.path.normpath(place)) if isinstance(place, Path) else place
+
+
+def shown_path(path: Place) -> str:
     """Return a path for messages, relative to the working directory if it is below that."""
+    if isinstance(path, Url):
+        return str(path)
     found = os.path.relpath(path)
     return str(path) if found.startswith(os.pardir) else found

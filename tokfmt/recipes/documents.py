@@ -13,16 +13,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import ShortfallError, TokenRangeError
-from tokfmt.core.files import File
+from tokfmt.core.files import File, known_file
 from tokfmt.core.messages import marked
-from tokfmt.core.place import Identity
+from tokfmt.core.place import Identity, Place, place_of, text_of
 from tokfmt.core.protocols import pieces_of, read_scattered, restored
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
@@ -64,7 +63,7 @@ class Vocabulary(NamedTuple):
 class TextPart(NamedTuple):
     """The records `first <= i < first + records` of a file of text."""
 
-    path: Path
+    path: Place
     format: str
     first: int
     records: int
@@ -90,7 +89,7 @@ class Source:
     """
 
     name: str
-    paths: tuple[Path, ...]
+    paths: tuple[Place, ...]
     format: str
     reader: TokenReader
     eos_id: int | None
@@ -216,7 +215,7 @@ def _to_json(parts: StoredParts | None) -> Any:
     return (
         None
         if parts is None
-        else [[str(p.file.path), p.file.identity, p.at, p.dtype.str, length] for p, length in parts]
+        else [[text_of(p.file.path), p.file.identity, p.at, p.dtype.str, length] for p, length in parts]
     )
 
 
@@ -226,7 +225,7 @@ def _from_json(value: Any) -> StoredParts | None:
         return None
     found: StoredParts = []
     for path, identity, at, dtype, length in value:
-        found.append((_Stored(File.known(Path(path), Identity(*identity)), at, np.dtype(dtype)), length))
+        found.append((_Stored(known_file(place_of(path), Identity(*identity)), at, np.dtype(dtype)), length))
     return found
 
 

@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core import listing
 from tokfmt.core.errors import TokenRangeError, UnsafeError
 from tokfmt.core.files import File
 from tokfmt.core.format import Encoder
 from tokfmt.core.output import whole
+from tokfmt.core.place import Place
 from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
 from tokfmt.core.reader import U32, Info, Layout, check_interval, largest_id, windows
@@ -83,7 +85,7 @@ def _located(records: RecordReader, block: Block, batch: RecordBatch, before: in
         return
     located = records
 
-    def place(number: int) -> tuple[Path, str]:
+    def place(number: int) -> tuple[Place, str]:
         if block.first >= 0:
             path = located.record_byte_offset(block.first + before + number).path
             return path, f"record {block.first + before + number:,}"
@@ -92,7 +94,7 @@ def _located(records: RecordReader, block: Block, batch: RecordBatch, before: in
 
     def size() -> int:
         lengths = list(map(len, batch.texts))
-        return place(lengths.index(max(lengths)))[0].stat().st_size
+        return listing.status(place(lengths.index(max(lengths)))[0]).size
 
     try:
         with of_file(size):

@@ -22,10 +22,11 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from tokfmt.core.errors import OptionError, TokfmtError
+from tokfmt.core.place import Place
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.dialogs import OneOf, Page, Question, about, bindings_of, help_blocks
-from tokfmt.tui.session import Loading, Result, Session, Vocabulary, Where, other_split, shown_session
+from tokfmt.tui.session import Loading, Result, Session, Vocabulary, Where, other_split, shown_path, shown_session
 from tokfmt.tui.state import is_written
 from tokfmt.tui.tabs import TABS
 from tokfmt.tui.tabs.base import Entry, Tab
@@ -251,7 +252,7 @@ class Browser(App[None]):
     def _say(self) -> None:
         bar, session = self.query_one(TopBar), self.session
         facts, loading = summary(session, self.loadings.get(self.current), len(self.requests))
-        names = [printable(Path(self.requests[number].paths[0]).name) for number in self._openings]
+        names = [printable(shown_path(self.requests[number]).name) for number in self._openings]
         bar.say(facts, f"◌ opening {' and '.join(names)} · esc stops" if names else loading)
         bar.say_splits(session.splits, session.split)
         self.refresh_bindings()
@@ -336,7 +337,7 @@ class Browser(App[None]):
         self._show_tab(TABS[0])
         self.sequences.go(where)
 
-    def go_to_bytes(self, path: Path, offset: int, length: int = 0) -> None:
+    def go_to_bytes(self, path: Place, offset: int, length: int = 0) -> None:
         """Show bytes of a file in the tab of the index.
 
         Args:

@@ -24,7 +24,7 @@ from tokfmt.core.errors import SourceChangedError, TokfmtError, UnsupportedError
 from tokfmt.core.fields import Pointer
 from tokfmt.core.files import natural_key
 from tokfmt.core.format import Encoder, Format, Hints
-from tokfmt.core.place import Identity, Kind, status_of
+from tokfmt.core.place import Identity, Kind, local_path, place_of, status_of
 from tokfmt.core.protocols import LocatedRecords
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Layout, Separators, TokenReader
@@ -100,7 +100,7 @@ def open_first(request: SourceRequest) -> Opened:
     Raises:
         TokfmtError: The dataset cannot be read.
     """
-    path = Path(request.paths[0])
+    path = shown_path(request)
     format_, small = format_of(path, request.format), is_small(path)
     request = replace(request, allow_loss=request.allow_loss | LOOKING, ignore_manifest=True)
     rows = viewed(request, format_, "samples")
@@ -123,7 +123,7 @@ def _tokens(opened: Opened) -> int:
 def _stored(request: SourceRequest, format_: Format) -> Source:
     """Open the dataset as it is stored, without listing its files, which may take long."""
     wanted = replace(request, allow_loss=request.allow_loss | {"tail"})
-    return open_stored([SourceFiles(Path(path), format_, ()) for path in request.paths], wanted)
+    return open_stored([SourceFiles(place_of(path), format_, ()) for path in request.paths], wanted)
 
 
 def _samples(request: SourceRequest, format_: Format) -> Opened | None:
@@ -142,10 +142,10 @@ def _samples(request: SourceRequest, format_: Format) -> Opened | None:
 
 def _glimpse(request: SourceRequest, format_: Format) -> Opened | None:
     """Open the tokens in rows of fixed length, without the index; None if the format does not support it."""
-    asked, _ = found_as_written(SourceFiles(Path(request.paths[0]), format_, ()), request)
+    asked, _ = found_as_written(SourceFiles(shown_path(request), format_, ()), request)
     options = read_options(format_, asked)
     reader = format_.glimpse(
-        [Path(path) for path in request.paths], options, Hints(allow_loss=request.allow_loss | {"tail"})
+        [place_of(path) for path in request.paths], options, Hints(allow_loss=request.allow_loss | {"tail"})
     )
     return None if reader is None else Opened(format_, (_rows(reader),), Separator(None), pending="index")
 
@@ -357,7 +357,7 @@ class Session:
     @property
     def path(self) -> Path:
         """Return the first path."""
-        return Path(self.request.paths[0])
+        return shown_path(self.request)
 
     @property
     def format_name(self) -> str | None:
@@ -451,6 +451,15 @@ class Session:
             view.reader.close()
 
 
+def shown_path(request: SourceRequest) -> Path:
+    """The dataset that the browser shows.
+
+    Raises:
+        UnsupportedError: It is an address.
+    """
+    return local_path(request.paths[0], "a dataset in the browser")
+
+
 def _identity_of(path: str | os.PathLike[str]) -> Identity | None:
     """Return the identity of a path. That of a directory ignores its times, which files that are not data change."""
     try:
@@ -467,11 +476,11 @@ def open_session(request: SourceRequest, tokenizer: str | None = None) -> Sessio
     Raises:
         TokfmtError: The dataset cannot be read.
     """
-    identity, opened = _identity_of(request.paths[0]), open_first(request)
+    identity, opened = _identity_of(shown_path(request)), open_first(request)
     info = opened.views[0].reader.info
     split = info.split or ""
     splits = (split, *info.other_splits) if split else ()
-    choice = choose(Path(request.paths[0]), tokenizer)
+    choice = choose(shown_path(request), tokenizer)
     names = tuple(sorted(splits, key=natural_key))
     return Session(request, opened, opened.views[0].name, choice, splits=names, split=split, identity=identity)
 
@@ -492,7 +501,7 @@ def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
         format_ = None
     view = View("documents", Viewport(MemoryReader(Ragged.of(()))))
     opened = Opened(format_, (view,), Separator(None))
-    return Session(request, opened, "documents", None, None, str(error), error, identity=_identity_of(request.paths[0]))
+    return Session(request, opened, "documents", None, None, str(error), error, identity=_identity_of(shown_path(request)))
 
 
 def other_split(session: Session, split: str, tokenizer: str | None = None) -> Session:

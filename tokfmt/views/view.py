@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import ConversionError, CorruptError, IncompleteWriteError
 from tokfmt.core.findings import ignore
 from tokfmt.core.messages import Option
+from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset, Located, Piece, Underlying, marks_of, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import (
@@ -114,7 +114,7 @@ def byte_offset_of(reader: TokenReader, position: int) -> ByteOffset | None:
     return reader.byte_offset(position) if isinstance(reader, Located) else None
 
 
-def position_of(reader: TokenReader, path: Path, offset: int) -> int | None:
+def position_of(reader: TokenReader, path: Place, offset: int) -> int | None:
     """Return the position on any axis of the token that holds a byte of a file; None if there is none."""
     if isinstance(reader, Underlying):
         for below in reader.readers():

@@ -47,6 +47,7 @@ from tokfmt.core.files import names_in, natural_key, open_file
 from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import Confidence, Format, Hints, Probe, Target, WriterTraits
 from tokfmt.core.options import LazyAttribute
+from tokfmt.core.place import Place
 from tokfmt.core.text_format import printable
 from tokfmt.formats.arrow.container import begins_old
 from tokfmt.formats.arrow.options import Found, ReadOptions, WriteOptions
@@ -69,14 +70,14 @@ class Columnar(Format):
     codes = LazyAttribute("tokfmt.formats.arrow.check", "codes")
 
     @abstractmethod
-    def find(self, path: Path, split: str | None = None) -> Found:
+    def find(self, path: Place, split: str | None = None) -> Found:
         """Return the files of a dataset, in order; of a folder with several splits, those of one split.
 
         Raises:
             FormatError: The folder holds no files, or lacks one that its lists or names promise.
         """
 
-    def files(self, path: Path) -> list[Path]:
+    def files(self, path: Place) -> list[Place]:
         try:
             found = self.find(path)
             more = [self.find(path, other) for other in found.others]
@@ -85,7 +86,7 @@ class Columnar(Format):
         every = [file for one in (found, *more) for file in (*one.files, *one.metadata_files)]
         return sorted(dict.fromkeys(every), key=lambda file: natural_key(file.as_posix()))
 
-    def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Any:
+    def open(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Any:
         from tokfmt.formats.arrow.reader import open_reader
 
         return open_reader(self, paths, options, hints)
@@ -99,12 +100,12 @@ class Columnar(Format):
 
         return traits(options, self.Writer.suffixes)
 
-    def audit(self, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
+    def audit(self, path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
         from tokfmt.formats.arrow.check import findings
 
         return findings(self, path, options, how)
 
-    def sections(self, path: Path, options: ReadOptions) -> Sequence[Any]:
+    def sections(self, path: Place, options: ReadOptions) -> Sequence[Any]:
         from tokfmt.formats.arrow.check import sections
 
         return sections(self, path, options)
@@ -127,7 +128,7 @@ class Parquet(Columnar):
         names = [*probe.entries, *(names_in(data) if "data" in probe.entries and listing.is_dir(data) else ())]
         return Confidence.STRUCTURE if any(name.endswith((".parquet", ".pq")) for name in names) else None
 
-    def find(self, path: Path, split: str | None = None) -> Found:
+    def find(self, path: Place, split: str | None = None) -> Found:
         if not listing.is_dir(path):
             return Found([path])
         home, names = path, _named(path, ".parquet", ".pq")
@@ -173,7 +174,7 @@ class Arrow(Columnar):
             return Confidence.CERTAIN
         return Confidence.STRUCTURE if any(name.endswith(".arrow") for name in probe.entries) else None
 
-    def find(self, path: Path, split: str | None = None) -> Found:
+    def find(self, path: Place, split: str | None = None) -> Found:
         if not listing.is_dir(path):
             return Found([path])
         if listing.is_file(named := path / "dataset_dict.json"):
@@ -197,19 +198,19 @@ class Arrow(Columnar):
         return Found([path / name for name in names])
 
 
-def _named(directory: Path, *suffixes: str) -> list[str]:
+def _named(directory: Place, *suffixes: str) -> list[str]:
     found = (name for name in names_in(directory) if name.endswith(suffixes) and not name.startswith("."))
     return sorted((name for name in found if listing.is_file(directory / name)), key=natural_key)
 
 
-def _chosen(path: Path, split: str | None, splits: Sequence[str]) -> str:
+def _chosen(path: Place, split: str | None, splits: Sequence[str]) -> str:
     """Return the split to read: the given one, else "train", else the first."""
     if not splits or (split is not None and split not in splits):
         raise FormatError(path, f"holds no split {split or 'at all'}", found=", ".join(splits) or None)
     return split or ("train" if "train" in splits else splits[0])
 
 
-def _listed(path: Path, key: str) -> list[Any]:
+def _listed(path: Place, key: str) -> list[Any]:
     """Return the list under a key of a JSON file; raise CorruptError if it is missing or empty."""
     found = json_object(open_file(path), _LARGEST_JSON).get(key)
     if not isinstance(found, list) or not found:

@@ -6,7 +6,6 @@ import functools
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokfmt.core.annotation import Part, broken, shown
@@ -14,6 +13,7 @@ from tokfmt.core.errors import FormatError, UnsafeError, UnsupportedError
 from tokfmt.core.fields import Field, Section
 from tokfmt.core.findings import Audit, Code, Finding, Problem
 from tokfmt.core.format import Hints
+from tokfmt.core.place import Place
 from tokfmt.formats.arrow.container import (
     ArrowContainer,
     Container,
@@ -80,7 +80,7 @@ def _finding(format_: Variant, error: FormatError) -> Finding:
     return Finding.of(f"TF{format_.hundred + number}", error)
 
 
-def findings(format_: Variant, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
+def findings(format_: Variant, path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     """Yield the findings of containers, columns and the first group of each file; of all groups if `how.deep`."""
     try:
         arrow()
@@ -118,7 +118,7 @@ def findings(format_: Variant, path: Path, options: ReadOptions, how: Audit) -> 
                 yield finding
 
 
-def _texts(format_: Variant, path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
+def _texts(format_: Variant, path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     """Yield the findings of a column of text: the first block of rows, or all of them if the check is deep."""
     reader = open_reader(format_, [path], options, Hints())
     if not isinstance(reader, TextReader):
@@ -132,7 +132,7 @@ def _texts(format_: Variant, path: Path, options: ReadOptions, how: Audit) -> It
         how.advance(block.stop - block.start)
 
 
-def sections(format_: Variant, path: Path, options: ReadOptions) -> Sequence[Section]:
+def sections(format_: Variant, path: Place, options: ReadOptions) -> Sequence[Section]:
     """Return the sections of each file: its columns, then its messages, or its footer, row groups and pages."""
     found: list[Section] = []
     try:
@@ -149,7 +149,7 @@ def sections(format_: Variant, path: Path, options: ReadOptions) -> Sequence[Sec
     return found
 
 
-def _parts(container: Container, path: Path) -> Iterator[Section]:
+def _parts(container: Container, path: Place) -> Iterator[Section]:
     """Yield the sections of one file."""
     name = shown(path.name)
     yield Part(

@@ -12,7 +12,6 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokfmt.core.errors import (
@@ -27,6 +26,7 @@ from tokfmt.core.errors import (
 from tokfmt.core.files import Stream, open_file
 from tokfmt.core.findings import Problem, noted
 from tokfmt.core.messages import Option, allowing, from_option
+from tokfmt.core.place import Place
 from tokfmt.core.records import CHATS, are_chats
 from tokfmt.core.text_format import counted, printable
 
@@ -49,8 +49,8 @@ _NESTED = 16  # maximum depth of structs and lists in a footer
 _FOOTER = 1 << 26  # maximum bytes of a footer: about 100,000 row groups of six columns
 _SCHEMA_BYTES = 1 << 16  # bytes in which the schema of a stream before Arrow 1.0 is searched
 
-Path_ = tuple[int, ...]
-Spans = dict[Path_, tuple[int, int]]
+FieldPath = tuple[int, ...]
+Spans = dict[FieldPath, tuple[int, int]]
 
 
 class Group(NamedTuple):
@@ -99,7 +99,7 @@ def arrow() -> Any:
 
 
 @contextmanager
-def worded(path: Path, what: str, remedy: str | None = None) -> Iterator[None]:
+def worded(path: Place, what: str, remedy: str | None = None) -> Iterator[None]:
     """Turn the exceptions of pyarrow into a FormatError of one line.
 
     Args:
@@ -130,7 +130,7 @@ def _checked_names(schema: Any) -> Any:
     return schema
 
 
-def check_claim(path: Path, what: str, claimed: int, stored: int, width: int = 1) -> None:
+def check_claim(path: Place, what: str, claimed: int, stored: int, width: int = 1) -> None:
     """Raise UnsafeError if a file claims more values than its stored bytes can hold.
 
     Args:
@@ -146,7 +146,7 @@ def check_claim(path: Path, what: str, claimed: int, stored: int, width: int = 1
         raise UnsafeError(path, f"{what} of {stored:,} bytes", expected=expected, found=claimed, remedy=remedy)
 
 
-def check_rows(path: Path, rows: int, size: int) -> None:
+def check_rows(path: Place, rows: int, size: int) -> None:
     """Raise UnsafeError if a file claims more rows than it has bytes: readers keep 8 bytes per row."""
     maximum = max(MAXIMUM_VALUES, size)
     if rows > maximum:
@@ -159,7 +159,7 @@ class ParquetContainer:
     unit = "row group"
     problems: Sequence[Problem] = ()
 
-    def __init__(self, path: Path, *, tail: bool = False) -> None:  # noqa: ARG002 - a file without its end is lost
+    def __init__(self, path: Place, *, tail: bool = False) -> None:  # noqa: ARG002 - a file without its end is lost
         self.path, self.file = path, open_file(path)
         ends = self.file.read(max(0, self.file.size - 8), min(8, self.file.size))
         if self.file.size < 12 or ends[4:] != _MAGIC:
@@ -356,7 +356,7 @@ def _extent(chunk: Any) -> tuple[int, int]:
     return min(begins, default=4), max(0, chunk.total_compressed_size)
 
 
-def thrift(data: bytes, at: int = 0, path: Path_ = (), spans: Spans | None = None) -> tuple[dict[int, Any], int]:
+def thrift(data: bytes, at: int = 0, path: FieldPath = (), spans: Spans | None = None) -> tuple[dict[int, Any], int]:
     """Decode a struct of Thrift's compact protocol.
 
     Args:
@@ -415,7 +415,7 @@ def _list_head(data: bytes, begin: int) -> tuple[int, int, int]:
     return count, inner, at
 
 
-def _value(data: bytes, begin: int, kind: int, path: Path_, spans: Spans | None) -> tuple[Any, int]:
+def _value(data: bytes, begin: int, kind: int, path: FieldPath, spans: Spans | None) -> tuple[Any, int]:
     """Return a value of Thrift's compact protocol and the byte offset after it; note its span by path."""
     value: Any
     if kind in (1, 2):
@@ -479,7 +479,7 @@ class ArrowContainer:
     unit = "record batch"
     problems: Sequence[Problem] = ()
 
-    def __init__(self, path: Path, *, tail: bool = False) -> None:
+    def __init__(self, path: Place, *, tail: bool = False) -> None:
         self.path, self.file = path, open_file(path)
         self._is_file = self.file.read(0, min(8, self.file.size)) == _ARROW
         self.messages, self.end, self.ended = self._walk()
@@ -717,7 +717,7 @@ class Column(NamedTuple):
     mask_columns: tuple[str, ...] = ()
 
 
-def open_containers(format_: Variant, files: Sequence[Path], *, tail: bool = False) -> list[Container]:
+def open_containers(format_: Variant, files: Sequence[Place], *, tail: bool = False) -> list[Container]:
     """Open the files of a dataset.
 
     Args:

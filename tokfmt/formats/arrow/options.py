@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from tokfmt.core.options import option
+from tokfmt.core.place import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,10 @@ class Found(NamedTuple):
         metadata_files: Metadata files of the folder, as state.json.
     """
 
-    files: list[Path]
+    files: list[Place]
     split: str | None = None
     others: tuple[str, ...] = ()
-    metadata_files: tuple[Path, ...] = ()
+    metadata_files: tuple[Place, ...] = ()
 
 
 class Variant(Protocol):
@@ -69,6 +69,6 @@ class Variant(Protocol):
     hundred: ClassVar[int]
     Container: Any
 
-    def find(self, path: Path, split: str | None = None) -> Found:
+    def find(self, path: Place, split: str | None = None) -> Found:
         """Return the files of a dataset; of a folder with several splits, those of one split."""
         ...

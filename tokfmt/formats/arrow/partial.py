@@ -7,11 +7,11 @@ the byte offsets and the types of its columns.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokfmt.core import listing
 from tokfmt.core.errors import NO_DAMAGE, FormatError
+from tokfmt.core.place import Place
 from tokfmt.core.reader import Damage
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.arrow.container import ArrowContainer, Container, Group, open_containers
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tokfmt.formats.arrow.options import Variant
 
 
-def readable_files(format_: Variant, files: Sequence[Path]) -> tuple[list[Container], list[Damage]]:
+def readable_files(format_: Variant, files: Sequence[Place]) -> tuple[list[Container], list[Damage]]:
     """Open the files that can be opened, and report what is missing of the others or at the ends.
 
     Raises:

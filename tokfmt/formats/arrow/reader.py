@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -26,6 +25,7 @@ from tokfmt.core.findings import Problem, fatal, raise_fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.loss_mask import BEGINS, IGNORED, TARGET, other_label
 from tokfmt.core.messages import Option, allowing
+from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
@@ -103,7 +103,7 @@ class Decoded(NamedTuple):
 
 
 def open_reader(
-    format_: Variant, paths: Sequence[Path], options: ReadOptions, hints: Hints
+    format_: Variant, paths: Sequence[Place], options: ReadOptions, hints: Hints
 ) -> ColumnReader | TextReader:
     """Open the rows of one or more datasets as one reader of tokens or of texts.
 
@@ -519,7 +519,7 @@ class ColumnReader:
         detail = f"ID {position - int(self._starts[number]):,} of {container.unit} {group.number:,}"
         return ByteOffset(container.path, group.begin, None, detail)
 
-    def position(self, path: Path, offset: int) -> int | None:
+    def position(self, path: Place, offset: int) -> int | None:
         for number, (container, group) in enumerate(self.groups):
             if container.path == path and 0 <= offset - group.begin < group.size:
                 start = int(self._starts[number])
@@ -714,7 +714,7 @@ class TextReader(TextRecords):
         return found
 
     @property
-    def files(self) -> Sequence[Path]:
+    def files(self) -> Sequence[Place]:
         return [container.path for container in self.containers]
 
     def record_line(self, index: int) -> None:  # noqa: ARG002 - a row has no line
@@ -731,7 +731,7 @@ class TextReader(TextRecords):
             row -= group.rows
         return ByteOffset(container.path, group.begin, None, f"row {row:,} of {container.unit} {group.number:,}")
 
-    def record_at(self, path: Path, offset: int) -> int | None:
+    def record_at(self, path: Place, offset: int) -> int | None:
         """Return the first row of the group that holds a byte offset of a file; None outside of groups."""
         for container, first in zip(self.containers, self._firsts.tolist(), strict=False):
             for group in container.groups if container.path == path else ():

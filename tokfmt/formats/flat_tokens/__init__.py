@@ -30,12 +30,12 @@ zarr v2 and v3 specifications.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from tokfmt.core import listing
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Confidence, Format, Probe, everything_in, look
 from tokfmt.core.options import LazyAttribute
+from tokfmt.core.place import Place, relative
 from tokfmt.formats.flat_tokens.options import ReadOptions, WriteOptions
 
 _ARRAYS = {"encoded_tokens", "seq_starts"}
@@ -91,13 +91,14 @@ class FlatTokens(Format):
             return Confidence.STRUCTURE
         return Confidence.NAME if named else None
 
-    def files(self, path: Path) -> list[Path]:
+    def files(self, path: Place) -> list[Place]:
         if not listing.is_dir(path):
             return [path]
-        return [file for file in everything_in(path) if _KEY.fullmatch(file.relative_to(path).as_posix())]
+        there = ((file, relative(file, path)) for file in everything_in(path))
+        return [file for file, key in there if key is not None and _KEY.fullmatch(key.as_posix())]
 
 
-def _entries(path: Path) -> set[str]:
+def _entries(path: Place) -> set[str]:
     """Return the names in a directory; none if it is not a directory, or cannot be read."""
     try:
         return set(look(path).entries) if listing.is_dir(path) else set()

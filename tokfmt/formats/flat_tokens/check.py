@@ -17,6 +17,7 @@ from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.messages import from_option
+from tokfmt.core.place import Place, local_path
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import INT32_MAX, WINDOW, largest_id, windows
 from tokfmt.core.text_format import printable
@@ -155,7 +156,7 @@ _REPORTED = 100  # damaged chunks of an array that are reported one by one
 _SEQAX = "Write the store again with tokfmt convert, if seqax is to read it"
 
 
-def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
+def findings(path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     """Yield the findings of a store, or of the split that the options choose."""
     try:
         store = open_store(path)
@@ -315,7 +316,7 @@ class _Seen:
         self.first_wrong = self.first_wrong or other.first_wrong
 
 
-def _tokens(tokens: Array, starts: Array, path: Path, bound: int | None, how: Audit) -> Iterator[Finding]:
+def _tokens(tokens: Array, starts: Array, path: Place, bound: int | None, how: Audit) -> Iterator[Finding]:
     """Compare the arrays of a group with each other and with the bound that the file at `path` states, if any."""
     total, sound = tokens.layout.length, True
     try:
@@ -468,7 +469,7 @@ def _set_bound(store: Store, group: Group, top: int) -> None:
     content: dict[str, object] = {**attributes(store, group), "max_token_id": top}
     if group.zarr_format == 3:
         content = {**(json_of(store, group.key(path.name)) or {}), "attributes": content}
-    path.write_bytes(json.dumps(content, indent=4, sort_keys=True).encode())
+    local_path(path, "a store to repair").write_bytes(json.dumps(content, indent=4, sort_keys=True).encode())
 
 
 def _set_bits(tokens: Array, offsets: Offsets) -> None:
@@ -497,4 +498,6 @@ def _set_bits(tokens: Array, offsets: Offsets) -> None:
         part = items[: stop - start]
         part &= ~np.uint32(1)
         flip_starts(part, offsets, start)
-        blob.path.write_bytes(ENCODERS[codec](items.astype(">u4" if layout.big_endian else "<u4")))
+        local_path(blob.path, "a store to repair").write_bytes(
+            ENCODERS[codec](items.astype(">u4" if layout.big_endian else "<u4"))
+        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from tokfmt.core.errors import (
 from tokfmt.core.files import natural_key
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import from_option
+from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import (
@@ -125,7 +125,7 @@ def choose(store: Store, groups: list[Group], split: str | None) -> Group:
     return groups[splits.index(wanted)]
 
 
-def attributes_path(store: Store, group: Group) -> Path:
+def attributes_path(store: Store, group: Group) -> Place:
     """Return the path of the file that holds the attributes of a group."""
     return store.root / group.key(".zattrs" if group.zarr_format == 2 else "zarr.json")
 
@@ -188,7 +188,7 @@ class FlatTokensReader:
         glimpse: Do not read `seq_starts`: return all IDs as one stream, without checks.
     """
 
-    def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints, *, glimpse: bool = False) -> None:
+    def __init__(self, paths: Sequence[Place], options: ReadOptions, hints: Hints, *, glimpse: bool = False) -> None:
         store, damage = open_store(paths[0]), tuple[Damage, ...]()
         groups = groups_of(store)
         group = choose(store, groups, options.split)
@@ -268,7 +268,7 @@ class FlatTokensReader:
         check_position(position, self.info.tokens)
         return self._array.byte_offset(position)
 
-    def position(self, path: Path, offset: int) -> int | None:
+    def position(self, path: Place, offset: int) -> int | None:
         return self._array.position(path, offset)
 
     def close(self) -> None:
@@ -416,7 +416,7 @@ def above_bound(tokens: Array, ids: Items, start: int, bound: int) -> FormatErro
     )
 
 
-def glimpse(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatTokensReader | None:
+def glimpse(paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FlatTokensReader | None:
     """Return a reader of the IDs of a split without checks; None if it cannot be opened. See `Format.glimpse`."""
     try:
         return FlatTokensReader(paths, options, hints, glimpse=True)

@@ -7,7 +7,6 @@ import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from tokfmt.core.annotation import Listed, Part, broken, shown
 from tokfmt.core.errors import FormatError, TokfmtError
 from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import natural_key
+from tokfmt.core.place import Place, place_of
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.reader import INT32_MAX
 from tokfmt.core.text_format import counted
@@ -46,7 +46,7 @@ _SPACE = re.compile(r"[\s,]*")
 _COLON = re.compile(r"\s*:\s*")
 
 
-def sections(path: Path, options: ReadOptions) -> Sequence[Section]:  # noqa: ARG001 - shows all splits
+def sections(path: Place, options: ReadOptions) -> Sequence[Section]:  # noqa: ARG001 - shows all splits
     """Return the sections of a store: its metadata, then metadata, chunks, first header and items of each array."""
     try:
         store = open_store(path)
@@ -186,7 +186,7 @@ class _Chunks:
             at, length = (origin.start + blob.start, blob.size) if origin.exact else (origin.start, 0)
             description, wrong = _summary(self.array, blob)
         except FormatError as error:
-            return Field(name, error.offset, 0, broken(error).value, error.remedy or "", True, Path(error.path))
+            return Field(name, error.offset, 0, broken(error).value, error.remedy or "", True, place_of(error.place))
         value = f"{blob.size:,} bytes of {layout.chunk * layout.itemsize:,}"
         return Field(name, at, length, value, description if wrong else f"{items}, {description}", wrong, origin.path)
 
@@ -342,7 +342,7 @@ def _flags(flags: int) -> str:
     return ", ".join((name, *words))
 
 
-def _frame_fields(array: Array, blob: Blob, at: int | None, path: Path) -> list[Field]:
+def _frame_fields(array: Array, blob: Blob, at: int | None, path: Place) -> list[Field]:
     """Return the fields of the header of a blosc chunk.
 
     Args:

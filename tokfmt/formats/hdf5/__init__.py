@@ -30,12 +30,11 @@ Source: runs of the writers and readers of Cerebras ModelZoo R2.10.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from tokfmt.core import listing
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Confidence, Format, Probe
 from tokfmt.core.options import LazyAttribute
+from tokfmt.core.place import Place
 from tokfmt.formats.hdf5.options import PARAMS, ReadOptions, WriteOptions
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -72,7 +71,7 @@ class Hdf5(Format):
         signed = any(probe.head[at : at + 8] == _SIGNATURE for at in _SIGNATURE_AT)
         return Confidence.CERTAIN if signed else None
 
-    def files(self, path: Path) -> list[Path]:
+    def files(self, path: Place) -> list[Place]:
         params = (path if listing.is_dir(path) else path.parent) / PARAMS
         metadata = [params] if listing.is_file(params) else []
         if not listing.is_dir(path):

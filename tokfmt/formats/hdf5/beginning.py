@@ -8,12 +8,12 @@ samples: that they were shuffled. Here, each sample of such a dataset is a seque
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.place import Place
 from tokfmt.core.reader import windows
 from tokfmt.formats.hdf5.table import Rows, Values
 
@@ -77,7 +77,7 @@ class SampledRows:
         """See `Rows.read`."""
         return self._values[first:last]
 
-    def place(self, row: int) -> tuple[Path, int, int]:
+    def place(self, row: int) -> tuple[Place, int, int]:
         """See `Rows.place`."""
         return self._rows.place(int(self._numbers[row]))
 

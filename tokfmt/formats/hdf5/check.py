@@ -6,10 +6,8 @@ of each file, or of all samples if it is deep.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +17,7 @@ from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, Unsafe
 from tokfmt.core.files import natural_key, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.messages import Option, to_option
+from tokfmt.core.place import Place, local_path
 from tokfmt.core.reader import windows
 from tokfmt.formats.hdf5.container import Stored, library_errors, open_stored
 from tokfmt.formats.hdf5.options import PARAMS, ReadOptions
@@ -535,7 +534,7 @@ def _separators(stored: Stored, eos_id: int | None, seen: Seen, *, deep: bool) -
 _SOME = 1000  # minimum number of samples for TF327: tasks do not share a smaller dataset
 
 
-def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
+def findings(path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     """Yield the findings of a file or a directory."""
     try:
         files = files_in([path])
@@ -619,7 +618,7 @@ def _layout(stored: Stored) -> Iterator[Finding]:
         yield Finding("TF324", "warning", name, text, "h5repack --low=0 --high=1", 8)
 
 
-def _together(path: Path, opened: Sequence[Stored]) -> Iterator[Finding]:
+def _together(path: Place, opened: Sequence[Stored]) -> Iterator[Finding]:
     """Yield the findings that only a comparison of files shows."""
     first = opened[0] if opened else None
     for stored in opened:
@@ -648,7 +647,7 @@ def _together(path: Path, opened: Sequence[Stored]) -> Iterator[Finding]:
         )
 
 
-def set_examples(copy: Path, options: ReadOptions) -> None:  # noqa: ARG001 - the samples alone decide
+def set_examples(copy: Place, options: ReadOptions) -> None:  # noqa: ARG001 - the samples alone decide
     """Set `n_examples` of each file to the number of its samples.
 
     Raises:
@@ -662,6 +661,6 @@ def set_examples(copy: Path, options: ReadOptions) -> None:  # noqa: ARG001 - th
             continue
         import h5py  # `open_stored` turned its plug-ins off
 
-        with library_errors(file), h5py.File(os.fspath(file), "r+", locking=False) as handle:
+        with library_errors(file), h5py.File(local_path(file, "an HDF5 file"), "r+", locking=False) as handle:
             handle.attrs.pop("n_examples", None)
             handle.attrs["n_examples"] = count

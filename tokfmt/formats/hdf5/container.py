@@ -31,7 +31,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -47,6 +46,7 @@ from tokfmt.core.errors import (
 from tokfmt.core.fields import Field
 from tokfmt.core.files import File, open_file
 from tokfmt.core.messages import Option
+from tokfmt.core.place import Place, local_path
 from tokfmt.core.text_format import printable
 from tokfmt.formats.hdf5.chunk_tree import ChunkTree, root_of
 from tokfmt.formats.hdf5.table import (
@@ -126,7 +126,7 @@ class Stored:
         filters: Filter numbers in the order of writing.
     """
 
-    path: Path
+    path: Place
     shape: tuple[int, ...]
     table: Table
     names: frozenset[str]
@@ -152,7 +152,7 @@ class Stored:
         return known.get(self.shape[1], f"samples of {self.shape[1]:,} fields")
 
 
-def open_stored(path: Path, *, few: bool = False) -> Stored:
+def open_stored(path: Place, *, few: bool = False) -> Stored:
     """Open one file. With `few`, chunks are looked up when their rows are read, not all at once.
 
     Raises:
@@ -161,7 +161,7 @@ def open_stored(path: Path, *, few: bool = False) -> Stored:
     return within(path, partial(_stored, few=few))
 
 
-def within(path: Path, look: Callable[[File, Any], R]) -> R:
+def within(path: Place, look: Callable[[File, Any], R]) -> R:
     """Open a file with the library and return `look(file, handle)`; for errors see `open_stored`."""
     file = open_file(path)
     check_superblock(file)
@@ -230,18 +230,18 @@ def stated_end(file: File) -> int:
     return int.from_bytes(file.read(at, 8), "little")
 
 
-def open_library(path: Path | io.RawIOBase) -> Any:
+def open_library(path: Place | io.RawIOBase) -> Any:
     """Open a path, or a stream in place of a file, with the HDF5 library; return its h5py.File."""
     os.environ["HDF5_PLUGIN_PRELOAD"] = "::"  # turns filter plug-ins off for every value of HDF5_PLUGIN_PATH
     import h5py
 
     if isinstance(path, io.RawIOBase):
         return h5py.File(path, "r", rdcc_nbytes=0)
-    return h5py.File(os.fspath(path), "r", locking=False, rdcc_nbytes=0)
+    return h5py.File(local_path(path, "an HDF5 file"), "r", locking=False, rdcc_nbytes=0)
 
 
 @contextmanager
-def library_errors(path: Path) -> Iterator[None]:
+def library_errors(path: Place) -> Iterator[None]:
     """Turn the exceptions of the HDF5 library into a CorruptError."""
     try:
         yield

@@ -10,7 +10,6 @@ import io
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ import numpy as np
 from tokfmt.core import listing
 from tokfmt.core.errors import NO_DAMAGE, FormatError, TruncatedError
 from tokfmt.core.files import File, open_file
+from tokfmt.core.place import Place
 from tokfmt.core.reader import Damage
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.hdf5.container import (
@@ -36,7 +36,7 @@ from tokfmt.formats.hdf5.table import ChunkMap, Table, check_map, unit_of
 _HEAD = 96  # bytes of a superblock, where no chunk can be
 
 
-def open_first(paths: Sequence[Path]) -> tuple[list[Stored], list[Damage]]:
+def open_first(paths: Sequence[Place]) -> tuple[list[Stored], list[Damage]]:
     """Open the files of one stream up to the first damaged one, of which only the first rows count.
 
     Returns:
@@ -67,7 +67,7 @@ def open_first(paths: Sequence[Path]) -> tuple[list[Stored], list[Damage]]:
     return found, damage
 
 
-def _open(path: Path) -> tuple[Stored, Damage | None]:
+def _open(path: Place) -> tuple[Stored, Damage | None]:
     """Open a file; if it was cut, only its complete rows, and report what is lost."""
     try:
         return open_stored(path), None

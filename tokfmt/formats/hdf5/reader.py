@@ -27,7 +27,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -39,6 +38,7 @@ from tokfmt.core.files import names_in, open_file
 from tokfmt.core.findings import Problem, fatal, noted, raise_fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import Option, allowing, from_option
+from tokfmt.core.place import Place
 from tokfmt.core.reader import INT32_MAX, Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.rows import ROWS, Continuation, continuation
 from tokfmt.formats.hdf5.beginning import FIRST, LONG, SampledRows, row_bytes, spread_samples
@@ -71,7 +71,7 @@ _NUMBER = re.compile(r"\d+", re.ASCII)
 Key = tuple[tuple[object, ...], tuple[int, ...]]
 
 
-def files_in(paths: Sequence[Path]) -> list[Path]:
+def files_in(paths: Sequence[Place]) -> list[Place]:
     """Return the `*.h5` files of a directory (top level only), or the given files.
 
     Raises:
@@ -92,10 +92,10 @@ def files_in(paths: Sequence[Path]) -> list[Path]:
     return found
 
 
-def arrange(files: Sequence[Path], order: Order) -> list[list[Path]]:
+def arrange(files: Sequence[Place], order: Order) -> list[list[Place]]:
     """Group files into streams: runs of files in which documents may continue from one file to the next."""
     keys = {path: _key(path) for path in files}
-    seen: dict[Path, int] = {}
+    seen: dict[Place, int] = {}
     for path in files:
         seen.setdefault(path.parent, len(seen))
     written = sorted(files, key=lambda path: (seen[path.parent], *keys[path], path.name))
@@ -106,7 +106,7 @@ def arrange(files: Sequence[Path], order: Order) -> list[list[Path]]:
         chosen = sorted(files, key=lambda path: (seen[path.parent], path.name))
     else:
         chosen = list(files)
-    streams: list[list[Path]] = []
+    streams: list[list[Place]] = []
     for path in chosen:
         if streams and follows.get(path) == streams[-1][-1]:
             streams[-1].append(path)
@@ -115,11 +115,11 @@ def arrange(files: Sequence[Path], order: Order) -> list[list[Path]]:
     return streams
 
 
-def _stream(path: Path, keys: dict[Path, Key]) -> tuple[object, ...]:
+def _stream(path: Place, keys: dict[Place, Key]) -> tuple[object, ...]:
     return path.parent, *keys[path][0]
 
 
-def _key(path: Path) -> Key:
+def _key(path: Place) -> Key:
     """Return a sortable key of the stream of a file within its directory, and its place in the stream."""
     if match := _EXAMPLES.fullmatch(path.name):
         return (0, "examples", int(match[2]), 0), (int(match[1]),)
@@ -136,7 +136,7 @@ _REMEDY = f"Find the missing file; {from_option('gaps', 'accept')} reads the oth
 _NOTE = "these files are only some of those that were written; documents are cut where a file is missing"
 
 
-def gaps(place: Path, files: Sequence[Stored], *, accepted: bool) -> Iterator[Problem]:
+def gaps(place: Place, files: Sequence[Stored], *, accepted: bool) -> Iterator[Problem]:
     """Yield a problem if files of a dataset are missing: an error in a directory, a note for files given one by one.
 
     Args:
@@ -312,7 +312,7 @@ class Params:
     note: str = ""
 
 
-def params_beside(files: Sequence[Path]) -> Params:
+def params_beside(files: Sequence[Place]) -> Params:
     """Read `data_params.json` if all files are in one directory that has one."""
     homes = {path.parent for path in files}
     place = next(iter(homes)) / PARAMS
@@ -360,7 +360,7 @@ class Opening:
         damage: See `reader.Info`.
     """
 
-    place: Path
+    place: Place
     files: list[Stored]
     groups: list[int]
     options: ReadOptions
@@ -427,7 +427,7 @@ class Opening:
         )
 
 
-def open_reader(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> TokenReader:
+def open_reader(paths: Sequence[Place], options: ReadOptions, hints: Hints) -> TokenReader:
     """Open the stored axis of a file, a directory, or several files.
 
     Raises:
@@ -492,7 +492,7 @@ def _rows_as_stored(opening: Opening, rows: Rows) -> TokenReader:
     return kind(rows, info, known if opening.options.mask == "auto" else opening.options.mask)
 
 
-def _opening(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Opening:
+def _opening(paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Opening:
     """Open the files in the order of reading, with the hints of `data_params.json`."""
     files = files_in(paths)
     streams = arrange(files, options.order)
@@ -703,7 +703,7 @@ def _across_directories(
     return groups[[*kept, len(groups) - 1]]
 
 
-def _names_go_on(before: Path, after: Path) -> bool:
+def _names_go_on(before: Place, after: Place) -> bool:
     (stream, place), (other, later) = _key(before), _key(after)
     return stream == other and place < later
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.messages import Option, from_option
+from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset, Filled, PaddingCounts
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import Info, Separators, TokenReader, check_interval, check_position, smallest, windows
@@ -399,7 +399,7 @@ class Runs:
             return self.rows.value_offset(row, 2, column)
         return self.rows.value_offset(row, 0, column)
 
-    def position(self, path: Path, offset: int) -> int | None:
+    def position(self, path: Place, offset: int) -> int | None:
         region = self.rows.region(path, offset)
         if region is None:
             return None
@@ -465,7 +465,7 @@ class MaskedRuns(Runs):
         return out
 
 
-def torn(before: Path, after: Path) -> UnsupportedError:
+def torn(before: Place, after: Place) -> UnsupportedError:
     """Return the error for overlapping samples that may continue in another directory, or share a token by chance."""
     return UnsupportedError(
         after,
@@ -526,7 +526,7 @@ class Corpus:
         check_position(position, self.info.tokens)
         return self.rows.value_offset(position, 0, 0)
 
-    def position(self, path: Path, offset: int) -> int | None:
+    def position(self, path: Place, offset: int) -> int | None:
         region = self.rows.region(path, offset)
         return None if region is None else region.rows.start
 
@@ -584,7 +584,7 @@ class Samples:
         row, column = divmod(position, self.rows.width)
         return self.rows.value_offset(row, 0, column)
 
-    def position(self, path: Path, offset: int) -> int | None:
+    def position(self, path: Place, offset: int) -> int | None:
         found = self.rows.region(path, offset)
         inside = found is not None and 0 in found.fields
         return found.rows.start * self.rows.width + found.columns.start if found and inside else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from tokfmt.core.annotation import Listed, Part, broken, shown
 from tokfmt.core.errors import CorruptError, FormatError
 from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import File, open_file
+from tokfmt.core.place import Place
 from tokfmt.formats.hdf5.container import (
     FILTER_NAMES,
     attribute_of,
@@ -47,7 +47,7 @@ _MEANINGS = {
 }
 
 
-def sections(path: Path, options: ReadOptions) -> Sequence[Section]:  # noqa: ARG001 - files as they are
+def sections(path: Place, options: ReadOptions) -> Sequence[Section]:  # noqa: ARG001 - files as they are
     """Return the sections of each file: superblock, root group, attributes, and the storage of `data`."""
     try:
         files = files_in([path])
@@ -65,7 +65,7 @@ def sections(path: Path, options: ReadOptions) -> Sequence[Section]:  # noqa: AR
     return parts
 
 
-def _superblock(path: Path) -> list[Field]:
+def _superblock(path: Place) -> list[Field]:
     return superblock_fields(open_file(path))
 
 

@@ -19,7 +19,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import deflate
@@ -29,6 +28,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
+from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import WINDOW, check_interval, windows
@@ -702,7 +702,7 @@ class Rows:
         first.starts = np.minimum(self.starts, count)
         return first
 
-    def place(self, row: int) -> tuple[Path, int, int]:
+    def place(self, row: int) -> tuple[Place, int, int]:
         """Return the file of a row, its number in the file, and its byte offset, for messages."""
         k = int(np.searchsorted(self.starts, row, side="right")) - 1
         local = row - int(self.starts[k])
@@ -713,7 +713,7 @@ class Rows:
         k = int(np.searchsorted(self.starts, row, side="right")) - 1
         return self.tables[k].byte_offset(row - int(self.starts[k]), field, column)
 
-    def region(self, path: Path, offset: int) -> Region | None:
+    def region(self, path: Place, offset: int) -> Region | None:
         """Return the values at a byte offset of a file, with row numbers of this object; None if there are none."""
         for k, table in enumerate(self.tables):
             found = table.region(offset) if table.file.path == path else None

@@ -33,13 +33,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from tokfmt.core import listing
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Confidence, Format, Probe
 from tokfmt.core.options import LazyAttribute
+from tokfmt.core.place import Place
 from tokfmt.formats.jsonl.lines import BOM, FILE_NAME, TextFile, compression_of
 from tokfmt.formats.jsonl.options import ReadOptions, WriteOptions
 
@@ -84,7 +84,7 @@ class Jsonl(Format):
             return Confidence.STRUCTURE if named else Confidence.PLAUSIBLE
         return Confidence.NAME if named else None
 
-    def files(self, path: Path) -> list[Path]:
+    def files(self, path: Place) -> list[Place]:
         texts = [path]
         if listing.is_dir(path):
             names = sorted(filter(FILE_NAME.fullmatch, names_in(path)), key=natural_key)
@@ -106,7 +106,7 @@ def _first_line(probe: Probe) -> tuple[bytes, bool]:
     return line, bool(newline) or ended
 
 
-def _decompressed(path: Path) -> tuple[bytes, bool]:
+def _decompressed(path: Place) -> tuple[bytes, bool]:
     """Return about the first 256 KiB of a compressed file, and True if that is all of it; b"" if it is unreadable."""
     try:
         pieces: Iterator[bytes] = TextFile(path).pieces()

@@ -10,7 +10,6 @@ import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import Message, Option, allowing
+from tokfmt.core.place import Place
 from tokfmt.core.text_format import counted
 from tokfmt.formats.jsonl.index import IndexAudit, has_index, index_path, misplaced, out_of_order, unreadable
 from tokfmt.formats.jsonl.lines import BOM, Lines, TextFile, border, lines_of, walk
@@ -155,7 +155,7 @@ _LOOK = 1 << 22  # bytes per place that a check reads
 _SPECIAL = b"<|endoftext|>"
 
 
-def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
+def findings(path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     """Yield every finding on a file or a directory of lines."""
     try:
         reader = _reader(path, options)
@@ -168,7 +168,7 @@ def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     reader.close()
 
 
-def _reader(path: Path, options: ReadOptions) -> JsonlReader:
+def _reader(path: Place, options: ReadOptions) -> JsonlReader:
     """Return a reader of all lines, without an index, which leaves out invalid ones."""
     return JsonlReader([path], replace(options, index="none"), Hints(allow_loss=frozenset({"invalid-lines"})))
 
@@ -323,7 +323,7 @@ _READ = 1 << 20  # bytes of a line that are read to compare its length with an i
 _GZIP_OS = {0: "FAT", 3: "Unix", 10: "NTFS", 255: "unknown"}
 
 
-def sections(path: Path, options: ReadOptions) -> Sequence[Section]:
+def sections(path: Place, options: ReadOptions) -> Sequence[Section]:
     """Return the sections of each file: its start, its lines, and its index."""
     try:
         files = files_of([path])
@@ -332,7 +332,7 @@ def sections(path: Path, options: ReadOptions) -> Sequence[Section]:
     return [part for file in files for part in _of_file(file, options)]
 
 
-def _of_file(path: Path, options: ReadOptions) -> Iterator[Part]:
+def _of_file(path: Place, options: ReadOptions) -> Iterator[Part]:
     name = path.name
     yield Part(f"start of {name}", path, lambda: file_start(path))
     yield Part(f"lines of {name}", path, lambda: _Lines(path, options))
@@ -346,7 +346,7 @@ def _of_file(path: Path, options: ReadOptions) -> Iterator[Part]:
         yield Part(f"entries of {index.name}", index, lambda: _Entries(open_file(index), TextFile(path)))
 
 
-def file_start(path: Path) -> list[Field]:
+def file_start(path: Place) -> list[Field]:
     """Return the fields of the start of a text file: a byte order mark, a gzip or zstandard header, or a character."""
     file = open_file(path)
     head = file.read(0, min(file.size, 16))
@@ -382,7 +382,7 @@ def file_start(path: Path) -> list[Field]:
 class _Lines:
     """The lines of a file as fields, read only as far as needed. Keeps one byte offset for every 256 KiB."""
 
-    def __init__(self, path: Path, options: ReadOptions) -> None:
+    def __init__(self, path: Place, options: ReadOptions) -> None:
         self.text, self.longest = TextFile(path), options.max_line
         self.parser: Parser | None = None
         self.error: FormatError | None = None
@@ -468,7 +468,7 @@ def _fault(problem: Problem) -> str:
     return f"has the token ID {shown(getattr(problem, 'token', ''))}, which is too large"
 
 
-def _index_start(path: Path) -> list[Field]:
+def _index_start(path: Place) -> list[Field]:
     file = open_file(path)
     return start_fields(file, 0, file.size)
 

@@ -27,6 +27,7 @@ from tokfmt.core.files import File, open_file, writing
 from tokfmt.core.findings import Finding
 from tokfmt.core.messages import Option, from_option
 from tokfmt.core.output import readable_by, resolve_link
+from tokfmt.core.place import AnyPlace, Place, local_path
 from tokfmt.core.reader import Damage
 from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, border, bounds, lines_of, walk
 from tokfmt.formats.jsonl.options import MAX_LINE
@@ -52,7 +53,7 @@ class RawIndex:
         trusted: True if lines that are documents may have no entry.
     """
 
-    path: Path
+    path: Place
     offsets: Positions
     notes: tuple[str, ...]
     trusted: bool = False
@@ -95,7 +96,7 @@ def _begun(offsets: Positions, lines: Lines) -> tuple[int, Positions, NDArray[np
     return first, at, hit
 
 
-def index_path(text: Path) -> Path:
+def index_path(text: AnyPlace) -> AnyPlace:
     """Return the path of the index of a text file: `X.idx` for `X.jsonl`."""
     return text.with_suffix(".idx")
 
@@ -170,7 +171,7 @@ def load_index(text: TextFile, *, trusted: bool, partial: bool = False, cut: boo
     return RawIndex(path, found, tuple(gaps.notes(path, trusted=trusted)), trusted)
 
 
-def _disorder(path: Path, offsets: Positions, first: int = 0, before: int = -1) -> CorruptError | None:
+def _disorder(path: Place, offsets: Positions, first: int = 0, before: int = -1) -> CorruptError | None:
     """Return the error of the first entry whose offset does not ascend; None if all do.
 
     Args:
@@ -186,13 +187,13 @@ def _disorder(path: Path, offsets: Positions, first: int = 0, before: int = -1) 
     return out_of_order(path, first + at, int(offsets[at]), int(offsets[at - 1]) if at else before)
 
 
-def out_of_order(path: Path, entry: int, offset: int, before: int) -> CorruptError:
+def out_of_order(path: Place, entry: int, offset: int, before: int) -> CorruptError:
     """Return the error of an entry that does not begin after the entry before it, which begins at `before`."""
     what = f"entry {entry:,} begins at or before the one before it"
     return CorruptError(path, what, expected=f"an offset above {before:,}", found=offset)
 
 
-def _check_places(path: Path, offsets: Positions, text: TextFile) -> None:
+def _check_places(path: Place, offsets: Positions, text: TextFile) -> None:
     outside = int(np.searchsorted(offsets, text.size))
     spread = np.unique(np.linspace(0, len(offsets) - 1, min(len(offsets), _LOOKED_AT)).astype(np.int64)).tolist()
     for at in spread if outside == len(offsets) else [outside]:
@@ -200,7 +201,7 @@ def _check_places(path: Path, offsets: Positions, text: TextFile) -> None:
             raise error
 
 
-def misplaced(path: Path, text: TextFile, entry: int, offset: int) -> CorruptError | None:
+def misplaced(path: Place, text: TextFile, entry: int, offset: int) -> CorruptError | None:
     """Return the error of an entry that does not begin a line of the text; None if it does."""
     if not 0 <= offset < text.size:
         return CorruptError(
@@ -213,7 +214,7 @@ def misplaced(path: Path, text: TextFile, entry: int, offset: int) -> CorruptErr
     return stale(path, entry, offset) if offset and text.file.read(offset - 1, 1) != b"\n" else None
 
 
-def stale(path: Path, entry: int, offset: int) -> CorruptError:
+def stale(path: Place, entry: int, offset: int) -> CorruptError:
     """Return the error of an entry that points into a line."""
     return CorruptError(
         path, f"entry {entry:,} points to byte {offset:,}, where no line begins: {_OTHER_FILE}", remedy=REMEDY
@@ -221,7 +222,7 @@ def stale(path: Path, entry: int, offset: int) -> CorruptError:
 
 
 def overlaps(
-    path: Path, text: TextFile, first: int, entries: tuple[int, Positions, Positions]
+    path: Place, text: TextFile, first: int, entries: tuple[int, Positions, Positions]
 ) -> Iterator[CorruptError]:
     """Yield errors of entries that reach beyond the end of the text, or into the next entry: the first of each.
 
@@ -271,7 +272,7 @@ def hidden_lines(lines: Lines, indexed: Positions | None = None) -> list[int]:
     ]
 
 
-def hiding(path: Path, text: TextFile, count: int, offset: int) -> CorruptError:
+def hiding(path: Place, text: TextFile, count: int, offset: int) -> CorruptError:
     """Return the error of lines that are documents but have no entry.
 
     Args:
@@ -313,7 +314,7 @@ class _Gaps:
         if not self.many:  # Reading the text inspects the other gaps.
             self.found += zip(starts[wide].tolist(), stops[wide].tolist(), strict=True)
 
-    def notes(self, path: Path, *, trusted: bool) -> Iterator[str]:
+    def notes(self, path: Place, *, trusted: bool) -> Iterator[str]:
         """Yield a note on lines without an entry, with their number if there are few gaps to read.
 
         Raises:
@@ -504,7 +505,7 @@ class IndexReport:
 
 
 def write_index(
-    source: Path,
+    source: Place,
     destination: Path | None = None,
     *,
     validate: bool = True,
@@ -530,6 +531,7 @@ def write_index(
         OptionError: The destination is the source.
         DestinationExistsError: The index exists, and `overwrite` is not set.
     """
+    source = local_path(source, "a text to index")
     text = TextFile(source)
     if text.compression is not None:
         what = f"is {text.compression} data; only plain text can have an index"

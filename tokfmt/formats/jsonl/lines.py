@@ -29,6 +29,7 @@ from tokfmt.core.errors import CorruptError, FormatError, MissingDependencyError
 from tokfmt.core.files import open_file, writing
 from tokfmt.core.messages import from_option
 from tokfmt.core.output import concatenate, whole
+from tokfmt.core.place import Place
 from tokfmt.core.ragged import true_at
 from tokfmt.core.reader import Damage
 from tokfmt.core.text_format import printable
@@ -71,7 +72,7 @@ class TextFile:
 
     limit: int | None = None
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Place) -> None:
         self.file = open_file(path)
         self.path = self.file.path
         head = self.file.read(0, min(4, self.file.size))
@@ -218,7 +219,7 @@ class TextFile:
         return CorruptError(self.path, f"the {what} data is damaged at or after byte {at:,}", remedy=_COPY_AGAIN)
 
 
-def _decompressor(what: Compression, path: Path) -> tuple[Callable[[], Any], Any, int, tuple[int, ...]]:
+def _decompressor(what: Compression, path: Place) -> tuple[Callable[[], Any], Any, int, tuple[int, ...]]:
     """Return the factory of decoders, their errors, the bytes per step, and the arguments that bound the output."""
     if what == "gzip":
         from isal import isal_zlib
@@ -295,7 +296,7 @@ def _members(parts: Sequence[Path], *, keep: bool) -> Iterator[bytes]:
         yield bytes(held)
 
 
-def _compressor(compression: Compression, destination: Path) -> Callable[[bytes], bytes]:
+def _compressor(compression: Compression, destination: Place) -> Callable[[bytes], bytes]:
     level = _LEVELS[compression]
     if compression == "gzip":
         from isal import isal_zlib

@@ -7,7 +7,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from tokfmt.core.errors import NO_DAMAGE, FormatError, SourceChangedError, Tokfm
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import from_option
+from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset, Line
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.reader import Damage, check_interval
@@ -75,7 +75,7 @@ class Part:
     """
 
     def __init__(
-        self, path: Path, options: ReadOptions, valid: Callable[[], Parser | None], *, partial: bool = False
+        self, path: Place, options: ReadOptions, valid: Callable[[], Parser | None], *, partial: bool = False
     ) -> None:
         self.text, self._valid, trusted = TextFile(path), valid, options.index == "trust"
         self._longest, lost = options.max_line, None
@@ -228,7 +228,7 @@ class JsonlReader:
     is damage: the lines around it are certain, as a line feed ends each line.
     """
 
-    def __init__(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> None:
+    def __init__(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> None:
         self.options, self.allow_loss, self.collect, self._partial = (
             options,
             hints.allow_loss,
@@ -475,12 +475,12 @@ class JsonlReader:
             part.text.path, "changed while it was being read", remedy="Run again when it is still"
         )
 
-    def line(self, spot: Spot) -> tuple[Path, int]:
+    def line(self, spot: Spot) -> tuple[Place, int]:
         text = self.parts[spot[0]].text
         return text.path, line_number(text, spot[1])
 
     @property
-    def files(self) -> Sequence[Path]:
+    def files(self) -> Sequence[Place]:
         return [part.text.path for part in self.parts]
 
     def file_counts(self) -> Sequence[int]:
@@ -501,7 +501,7 @@ class JsonlReader:
         part, record = self._part(index)
         return part.line(record)
 
-    def record_at(self, path: Path, offset: int) -> int | None:
+    def record_at(self, path: Place, offset: int) -> int | None:
         for number, part in enumerate(self.parts):
             if part.text.path == path:
                 found = part.record_at(offset)
@@ -550,7 +550,7 @@ def _fields(file: int, lines: Lines, parsed: Parsed, parser: Parser) -> SkippedR
     return SkippedRecords(others=others, first=first, fields=dict(counts))
 
 
-def files_of(paths: Sequence[Path]) -> list[Path]:
+def files_of(paths: Sequence[Place]) -> list[Place]:
     """Return the given files, and the *.jsonl(.gz, .zst) of the given directories in natural order.
 
     Raises:
@@ -559,7 +559,7 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
     return [file for path in paths for file in (_in_directory(path) if listing.is_dir(path) else [path])]
 
 
-def _in_directory(path: Path) -> list[Path]:
+def _in_directory(path: Place) -> list[Place]:
     names = sorted(filter(FILE_NAME.fullmatch, names_in(path)), key=natural_key)
     if not names:
         raise FormatError(path, "holds no *.jsonl, *.jsonl.gz or *.jsonl.zst")

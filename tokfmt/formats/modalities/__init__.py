@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from tokfmt.core.files import File
 from tokfmt.core.format import Confidence, Hints, Probe, Target
 from tokfmt.core.options import LazyAttribute
+from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Info, Separators, TokenReader, check_interval, smallest, windows
 from tokfmt.formats.flat import Cut, FileLayout, FlatFormat, FlatWriter, Pieces
@@ -199,7 +200,7 @@ class Modalities(FlatFormat):
             return Confidence.STRUCTURE  # Reading it reports that it is unsupported.
         return named
 
-    def members(self, path: Path) -> list[Path]:
+    def members(self, path: Place) -> list[Place]:
         return [path]
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
@@ -207,7 +208,7 @@ class Modalities(FlatFormat):
 
         return examine_partly(file, options) if hints.partial else examine(file, options).laid()
 
-    def repaired_with(self, path: Path, options: ReadOptions) -> Mapping[str, object]:
+    def repaired_with(self, path: Place, options: ReadOptions) -> Mapping[str, object]:
         """See `Format.repaired_with`. Documents and their ends stay the same; a width of 3 bytes becomes 4."""
         width = self.examine([path], options, Hints()).extents[0].dtype.itemsize
         return {"eos": "none", "width": 4 if width == 3 else width}

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.messages import allowing
+from tokfmt.core.place import Place
 from tokfmt.core.reader import windows
 from tokfmt.formats.flat import FlatReader
 from tokfmt.formats.modalities.header import LONGEST, Header, headers, token_dtype, twelve
@@ -374,7 +374,7 @@ def _insides(reader: FlatReader, name: str, inside: int, first: int) -> Iterator
     yield Finding("TF121", "info", str(reader.extents[0].file.path), what, remedy, reader.byte_offset(first).offset)
 
 
-def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
+def findings(path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     """Yield every finding on header, index and sizes, on the ends of documents, and, if `how.deep`, on their tokens."""
     try:
         file = open_file(path)
@@ -435,7 +435,7 @@ _LAYOUTS = {
 }
 
 
-def sections(path: Path, options: ReadOptions) -> Sequence[Section]:
+def sections(path: Place, options: ReadOptions) -> Sequence[Section]:
     """Return the sections: header, tokens, start of the index, its entries, end of the file."""
     pack = _Pack(open_file(path), options)
     parts = [Part("header", path, pack.header_fields), Part("tokens", path, lambda: _tokens(pack))]

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Problem
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import Option, allowing, from_option
+from tokfmt.core.place import Place
 from tokfmt.core.reader import Damage, Separators, windows
 from tokfmt.formats.flat import Extent, FileLayout, FlatReader
 from tokfmt.formats.modalities.header import (
@@ -98,7 +98,7 @@ def _facts(header: Header, width: int) -> dict[str, object]:
     return {"width": width, "byte_order": header.order, "header_bytes": header.size}
 
 
-def glimpse(paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FlatReader | None:  # noqa: ARG001
+def glimpse(paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FlatReader | None:  # noqa: ARG001
     """See `Format.glimpse`. Decoding an index of 10^7 documents takes seconds.
 
     Returns:

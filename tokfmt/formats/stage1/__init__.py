@@ -31,6 +31,7 @@ from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe, Target, WriterTraits
 from tokfmt.core.messages import Message, allowing, from_option
+from tokfmt.core.place import Place, place_of
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import LARGEST, kind_of, places
@@ -54,7 +55,7 @@ class Stage1Reader(FlatReader):
         try:
             return super().tokens(start, stop)
         except CorruptError as error:  # IDs of another width or byte order may be negative as int32.
-            path = Path(error.path)
+            path = place_of(error.place)
             seems = next(suspicions(open_file(path)), "The file is damaged, or does not hold int32 IDs")
             raise CorruptError(
                 path, error.what, offset=error.offset, expected=error.expected, found=error.found, remedy=seems
@@ -133,7 +134,7 @@ class Stage1(FlatFormat):
             return None
         return Confidence.PLAUSIBLE if kind_of(places(probe), GPT2_EOS) == "int32 tokens" else None
 
-    def examine(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> FileLayout:
+    def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
         laid, problems = super().examine(paths, options, hints), list[Problem]()
         if hints.partial:
             laid = _unbroken(laid)
@@ -167,13 +168,13 @@ class Stage1(FlatFormat):
             pad_id=next(i for i in (hints.eos_id, hints.tokenizer_eos, GPT2_EOS) if i is not None),
         )
 
-    def open(self, paths: Sequence[Path], options: ReadOptions, hints: Hints) -> Stage1Reader:
+    def open(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Stage1Reader:
         reader = Stage1Reader(self.laid(paths, options, hints), hints.allow_loss)
         reader.seq_len = options.seq_len
         reader.info = replace(reader.info, length_given=options.view == "samples")
         return reader
 
-    def sections(self, path: Path, options: ReadOptions) -> Sequence[Section]:
+    def sections(self, path: Place, options: ReadOptions) -> Sequence[Section]:
         """Return a section of the blocks, and one of the samples of each."""
         blocks = self.files(path)
         if not blocks:
@@ -203,7 +204,7 @@ def _unbroken(laid: FileLayout) -> FileLayout:
     return replace(laid, extents=laid.extents[: last + 1], damage=(*laid.damage, damage))
 
 
-def _block(blocks: Sequence[Path], seq_len: int, number: int) -> Field:
+def _block(blocks: Sequence[Place], seq_len: int, number: int) -> Field:
     """Return the field of block `number`: its tokens and its problems."""
     path = blocks[number]
     try:
@@ -218,7 +219,7 @@ def _block(blocks: Sequence[Path], seq_len: int, number: int) -> Field:
     return Field(path.name, 0, file.size, value, meaning, bool(wrong), path=path)
 
 
-def _samples(block: Path, seq_len: int) -> Numbered:
+def _samples(block: Place, seq_len: int) -> Numbered:
     file, size = open_file(block), 4 * seq_len
     return Numbered(-(-file.size // size), partial(_sample, file, size))
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.core.findings import Problem, noted
 from tokfmt.core.messages import Option, from_option
+from tokfmt.core.place import Place
 from tokfmt.core.raw_ids import kind_of
 from tokfmt.formats.flat import files_named, whole_tokens
 
@@ -27,7 +27,7 @@ _LOOKED_AT = 1 << 11  # tokens of a block that opening reads, as there may be a 
 _MOST = 0.9  # share of the IDs that must show a wrong byte order or width
 
 
-def blocks_at(path: Path) -> list[Path]:
+def blocks_at(path: Place) -> list[Place]:
     """Return the blocks of a directory in the order of their numbers, or the file itself.
 
     Raises:
@@ -83,7 +83,7 @@ def suspicions(file: File) -> Iterator[str]:
         yield f"{file.path.name} {_NOTES['uint16']}"
 
 
-def numbering(home: Path, blocks: Sequence[Path], *, gaps_accepted: bool) -> Iterator[Problem]:
+def numbering(home: Place, blocks: Sequence[Place], *, gaps_accepted: bool) -> Iterator[Problem]:
     """Yield the problems in the numbers of blocks, which are sorted in numeric order."""
     numbers = [int(match[1]) for path in blocks if (match := NAME.fullmatch(path.name))]
     if numbers[:1] > [0] and not gaps_accepted:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from tokfmt.core.errors import FormatError
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.messages import Option
+from tokfmt.core.place import Place
 from tokfmt.core.reader import WINDOW, windows
 from tokfmt.formats.stage1.blocks import (
     GPT2_EOS,
@@ -69,7 +69,7 @@ class Content:
         digest: The hash of the tokens that were read.
     """
 
-    path: Path
+    path: Place
     tokens: int
     looked: int = 0
     zeros: int = 0
@@ -103,7 +103,7 @@ class Content:
         )
 
 
-def findings(path: Path, options: ReadOptions, how: Audit) -> Iterator[Finding]:
+def findings(path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
     """Yield every finding on a block or a directory of blocks."""
     try:
         blocks = blocks_at(path)
@@ -272,7 +272,7 @@ def content_findings(content: Content, padding: int, *, last: bool) -> Iterator[
         yield Finding("TF218", "warning", name, what, remedy, content.run_at * 4)
 
 
-def stream_findings(path: Path, found: Sequence[Content], eos_id: int) -> Iterator[Finding]:
+def stream_findings(path: Place, found: Sequence[Content], eos_id: int) -> Iterator[Finding]:
     """Yield the findings on all blocks together: on separators, and on IDs beyond GPT-2's vocabulary."""
     sound = [c for c in found if c.zeros < c.looked and c.above_16 <= _SHARE * c.looked]
     looked, separators = sum(c.looked for c in sound), sum(c.separators for c in sound)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import CorruptError, FormatError, SourceChangedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.messages import from_option
+from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.resources import Recent
 from tokfmt.formats.zarr_arrays import codecs
@@ -72,7 +72,7 @@ class Layout:
         shard: Shards; None if each file holds one chunk.
     """
 
-    where: Path
+    where: Place
     length: int
     chunk: int
     itemsize: int
@@ -135,7 +135,7 @@ def read_layout(store: Store, key: str, itemsize: int, zarr_format: int, *, sign
     return layout
 
 
-def _v2(where: Path, raw: Json, itemsize: int) -> Layout:
+def _v2(where: Place, raw: Json, itemsize: int) -> Layout:
     """Return the layout that a `.zarray` describes."""
     dtype = raw.get("dtype")
     if dtype not in (f"<u{itemsize}", f">u{itemsize}"):
@@ -161,7 +161,7 @@ def _v2(where: Path, raw: Json, itemsize: int) -> Layout:
     )
 
 
-def _filters(where: Path, value: object, itemsize: int) -> bool:
+def _filters(where: Place, value: object, itemsize: int) -> bool:
     """Return True if the filters of zarr v2 are one delta filter, False if there are none; raise otherwise."""
     filters = value if isinstance(value, list) else [] if value is None else [value]
     names = [entry.get("id") if isinstance(entry, dict) else entry for entry in filters]
@@ -178,7 +178,7 @@ def _filters(where: Path, value: object, itemsize: int) -> bool:
     return bool(filters)
 
 
-def _delta(where: Path, settings: Json, itemsize: int) -> None:
+def _delta(where: Place, settings: Json, itemsize: int) -> None:
     """Raise UnsupportedError if a delta filter has another type than the array."""
     stored = settings.get("astype", settings.get("dtype"))
     for dtype in (settings.get("dtype"), stored):
@@ -192,7 +192,7 @@ def _delta(where: Path, settings: Json, itemsize: int) -> None:
             )
 
 
-def _v3(where: Path, raw: Json, itemsize: int, *, signed: bool) -> Layout:
+def _v3(where: Place, raw: Json, itemsize: int, *, signed: bool) -> Layout:
     """Return the layout that a `zarr.json` describes."""
     for key, value in raw.items():
         if key not in _V3_KEYS and not (isinstance(value, dict) and value.get("must_understand") is False):
@@ -227,7 +227,7 @@ def _v3(where: Path, raw: Json, itemsize: int, *, signed: bool) -> Layout:
     )
 
 
-def _sharding(where: Path, settings: Json, size: int) -> tuple[int, Shard, Sequence[object]]:
+def _sharding(where: Place, settings: Json, size: int) -> tuple[int, Shard, Sequence[object]]:
     """Return the chunk size, the shards and the inner codecs of a sharding codec."""
     chunk = _one(where, "chunk_shape", settings.get("chunk_shape"), least=1)
     if size % chunk:
@@ -251,7 +251,7 @@ def _sharding(where: Path, settings: Json, size: int) -> tuple[int, Shard, Seque
     return chunk, shard, _list(where, "codecs", settings.get("codecs"))
 
 
-def _chain(where: Path, codecs: Sequence[object], itemsize: int) -> tuple[bool, bool, tuple[str, ...]]:
+def _chain(where: Place, codecs: Sequence[object], itemsize: int) -> tuple[bool, bool, tuple[str, ...]]:
     """Return True for big-endian items, True for delta, and the codecs after `bytes` in the order of decoding."""
     chain = [_named(where, "codec", codec) for codec in codecs]
     delta = bool(chain) and chain[0][0] == "numcodecs.delta"
@@ -273,11 +273,11 @@ def _chain(where: Path, codecs: Sequence[object], itemsize: int) -> tuple[bool, 
     return endian == "big", delta, tuple(reversed(names))
 
 
-def _refused(where: Path, name: str, expected: str) -> FormatError:
+def _refused(where: Place, name: str, expected: str) -> FormatError:
     return UnsafeError(where, "has a codec that tokfmt does not read", expected=expected, found=name, remedy=_REWRITE)
 
 
-def _prefix(where: Path, value: object) -> str:
+def _prefix(where: Place, value: object) -> str:
     name, settings = _named(where, "chunk_key_encoding", value)
     separator = settings.get("separator", "/" if name == "default" else ".")
     if name not in ("default", "v2"):
@@ -287,7 +287,7 @@ def _prefix(where: Path, value: object) -> str:
     return f"c{separator}" if name == "default" else ""
 
 
-def _named(where: Path, what: str, value: object) -> tuple[str, Json]:
+def _named(where: Place, what: str, value: object) -> tuple[str, Json]:
     """Return the name and the configuration of a v3 extension point, which may be a name alone."""
     name, settings = (value.get("name"), value.get("configuration", {})) if isinstance(value, dict) else (value, {})
     if not isinstance(name, str) or not isinstance(settings, dict):
@@ -295,13 +295,13 @@ def _named(where: Path, what: str, value: object) -> tuple[str, Json]:
     return name, settings
 
 
-def _list(where: Path, what: str, value: object) -> list[object]:
+def _list(where: Place, what: str, value: object) -> list[object]:
     if not isinstance(value, list):
         raise _wrong(where, what, "a list", value)
     return value
 
 
-def _length(where: Path, raw: Json) -> int:
+def _length(where: Place, raw: Json) -> int:
     length = _one(where, "shape", raw.get("shape"), least=0)
     if length > _LENGTH:
         raise UnsafeError(
@@ -310,21 +310,21 @@ def _length(where: Path, raw: Json) -> int:
     return length
 
 
-def _one(where: Path, what: str, value: object, least: int) -> int:
+def _one(where: Place, what: str, value: object, least: int) -> int:
     """Return the only number of a one-dimensional shape; raise CorruptError for any other value."""
     if not isinstance(value, list) or len(value) != 1 or type(value[0]) is not int or value[0] < least:
         raise _wrong(where, what, f"one whole number of at least {least}", value)
     return value[0]
 
 
-def _fill(where: Path, raw: Json, itemsize: int) -> int | None:
+def _fill(where: Place, raw: Json, itemsize: int) -> int | None:
     fill = raw.get("fill_value")
     if fill is not None and (type(fill) is not int or not 0 <= fill < 1 << 8 * itemsize):
         raise _wrong(where, "fill_value", "null or a whole number that fits", fill)
     return fill
 
 
-def _wrong(where: Path, what: str, expected: object, found: object) -> FormatError:
+def _wrong(where: Place, what: str, expected: object, found: object) -> FormatError:
     text = "nothing" if found is None else str(found)
     shown = text if len(text) <= 60 else text[:57] + "..."
     return CorruptError(where, f"has a wrong value of {what}", expected=str(expected), found=shown, remedy=_COPY)
@@ -402,7 +402,7 @@ class Array:
             raise self.hole(int(self.absent[0]), len(self.absent))
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Place:
         """Path of the array's directory, for messages."""
         return self._store.root / self.key
 
@@ -440,7 +440,7 @@ class Array:
         self._bounded(layout.where, absent, there * layout.file_items)
         return np.setdiff1d(np.arange(layout.files), present, assume_unique=True)
 
-    def hole(self, first: int, count: int, shard: Path | None = None) -> CorruptError:
+    def hole(self, first: int, count: int, shard: Place | None = None) -> CorruptError:
         """Return the error for absent chunks.
 
         Args:
@@ -458,7 +458,7 @@ class Array:
             f"{from_option('holes', 'fill')} reads them as {fill}",
         )
 
-    def _bounded(self, path: Path, absent: int, present: int) -> None:
+    def _bounded(self, path: Place, absent: int, present: int) -> None:
         """Raise UnsafeError if absent chunks hold far more items than existing ones; see `_ABSENT`."""
         if absent > _ABSENT + 16 * present:
             raise UnsafeError(
@@ -606,7 +606,7 @@ class Array:
         """Return the place of the file that holds an existing chunk."""
         return self._store.origin(self._chunk_key(chunk // (self.layout.shard.chunks if self.layout.shard else 1)))
 
-    def position(self, path: Path, offset: int) -> int | None:
+    def position(self, path: Place, offset: int) -> int | None:
         """Return the item at a byte offset of a file, or the first of the chunk there; None if there is neither."""
         layout, found = self.layout, self._store.key_at(path, offset)
         lead = f"{self.key}/{layout.prefix}"

@@ -32,7 +32,6 @@ import struct
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
@@ -40,6 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
+from tokfmt.core.place import Place
 from tokfmt.formats.zarr_arrays.store import Blob
 
 AGAIN = "Copy it again"
@@ -93,7 +93,7 @@ def decode(blob: Blob, codecs: Sequence[str], nbytes: int, itemsize: int) -> NDA
     return np.frombuffer(data, np.uint8)
 
 
-def _inflate(path: Path, data: bytes, size: int, wbits: int = zlib.MAX_WBITS) -> bytes:
+def _inflate(path: Place, data: bytes, size: int, wbits: int = zlib.MAX_WBITS) -> bytes:
     """Decompress zlib or gzip data to at most `size` bytes; raise if the data are longer, cut or damaged."""
     stream = zlib.decompressobj(wbits)
     try:
@@ -110,7 +110,7 @@ def _inflate(path: Path, data: bytes, size: int, wbits: int = zlib.MAX_WBITS) ->
     return out
 
 
-def _lz4(path: Path, data: bytes, size: int) -> bytes:
+def _lz4(path: Place, data: bytes, size: int) -> bytes:
     from numcodecs import lz4
 
     stated = struct.unpack("<i", data[:4])[0] if len(data) >= 4 else 0
@@ -119,7 +119,7 @@ def _lz4(path: Path, data: bytes, size: int) -> bytes:
     return _decompressed(path, lz4.decompress, data, "lz4")
 
 
-def _zstd(path: Path, data: bytes, size: int) -> bytes:
+def _zstd(path: Place, data: bytes, size: int) -> bytes:
     from numcodecs import zstd
 
     stated, bound = _zstd_sizes(path, data)
@@ -131,19 +131,19 @@ def _zstd(path: Path, data: bytes, size: int) -> bytes:
     return _decompressed(path, zstd.decompress, data, "zstd")
 
 
-def _other_size(path: Path, size: int, stated: int) -> FormatError:
+def _other_size(path: Place, size: int, stated: int) -> FormatError:
     what = "does not decode to a whole chunk"
     return CorruptError(path, what, expected=f"{size:,} bytes", found=stated, remedy=AGAIN)
 
 
-def _decompressed(path: Path, decompress: Callable[[bytes], bytes], data: bytes, name: str) -> bytes:
+def _decompressed(path: Place, decompress: Callable[[bytes], bytes], data: bytes, name: str) -> bytes:
     try:
         return bytes(decompress(data))
     except (RuntimeError, ValueError) as error:
         raise CorruptError(path, f"is damaged: {name} cannot decode it", remedy=AGAIN) from error
 
 
-def _zstd_sizes(path: Path, data: bytes) -> tuple[int | None, int]:
+def _zstd_sizes(path: Place, data: bytes) -> tuple[int | None, int]:
     """Return the decoded size that a zstd frame states (None if it does not), and an upper bound from its blocks."""
     if len(data) < 6 or struct.unpack("<I", data[:4])[0] != _ZSTD_MAGIC:
         raise CorruptError(path, "is not zstd data", offset=0, remedy=AGAIN)
@@ -166,7 +166,7 @@ def _zstd_sizes(path: Path, data: bytes) -> tuple[int | None, int]:
     return stated, bound
 
 
-def check_crc32c(path: Path, data: bytes) -> None:
+def check_crc32c(path: Place, data: bytes) -> None:
     """Raise CorruptError unless the last four bytes are the CRC-32C of the bytes before them."""
     import google_crc32c
 
@@ -176,7 +176,7 @@ def check_crc32c(path: Path, data: bytes) -> None:
         raise CorruptError(path, "does not fit its CRC-32C checksum", offset=len(data) - 4, remedy=AGAIN)
 
 
-_DECODERS: dict[str, Callable[[Path, bytes, int], bytes]] = {
+_DECODERS: dict[str, Callable[[Place, bytes, int], bytes]] = {
     "zstd": _zstd,
     "lz4": _lz4,
     "gzip": functools.partial(_inflate, wbits=_GZIP),

@@ -11,7 +11,6 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, Stream, names_in, open_file
+from tokfmt.core.place import Place, relative
 from tokfmt.formats.folders import inside, parsed_object
 
 _MEMBER = 1 << 28
@@ -42,7 +42,7 @@ class Blob:
         size: Number of bytes.
     """
 
-    path: Path
+    path: Place
     source: File | bytes
     start: int
     size: int
@@ -81,7 +81,7 @@ class Origin:
         exact: False if a zip stores them compressed.
     """
 
-    path: Path
+    path: Place
     start: int
     exact: bool
 
@@ -90,7 +90,7 @@ class Store(Protocol):
     """Files by key ("train/encoded_tokens/0"). Picklable, no open handles."""
 
     @property
-    def root(self) -> Path: ...
+    def root(self) -> Place: ...
 
     def names(self, key: str) -> frozenset[str]:
         """Return the names in the directory of a key; none if it is not a directory."""
@@ -105,14 +105,14 @@ class Store(Protocol):
     def origin(self, key: str) -> Origin:
         """Return the place of an existing key's bytes."""
 
-    def key_at(self, path: Path, offset: int) -> tuple[str, int] | None:
+    def key_at(self, path: Place, offset: int) -> tuple[str, int] | None:
         """Return the key that stores its bytes at a byte offset of a file, and the byte offset in the key.
 
         The second is 0 for a compressed zip member. None if no key has its bytes there.
         """
 
 
-def open_store(path: Path) -> Store:
+def open_store(path: Place) -> Store:
     """Open the store at a path: a directory, or a zip file."""
     return Directory(path) if listing.is_dir(path) else Zipped(path)
 
@@ -120,7 +120,7 @@ def open_store(path: Path) -> Store:
 class Directory:
     """A store in a directory: one file per key."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Place) -> None:
         self.root = root
 
     def names(self, key: str) -> frozenset[str]:
@@ -137,10 +137,11 @@ class Directory:
     def origin(self, key: str) -> Origin:
         return Origin(self._inside(key), 0, exact=True)
 
-    def key_at(self, path: Path, offset: int) -> tuple[str, int] | None:
-        return (path.relative_to(self.root).as_posix(), offset) if path.is_relative_to(self.root) else None
+    def key_at(self, path: Place, offset: int) -> tuple[str, int] | None:
+        below = relative(path, self.root)
+        return None if below is None else (below.as_posix(), offset)
 
-    def _inside(self, key: str) -> Path:
+    def _inside(self, key: str) -> Place:
         """Return the path of a key, after a check of every symbolic link between the root and it."""
         return inside(self.root, key, "store") if key else self.root
 
@@ -157,7 +158,7 @@ class _Member:
 class Zipped:
     """A store in a zip file. Its members are usually not compressed; of several with one name, the last counts."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Place) -> None:
         self.root, self._file = root, open_file(root)
         self._members: dict[str, _Member] = {}
         self._names: dict[str, set[str]] = {"": set()}
@@ -188,7 +189,7 @@ class Zipped:
         member = self._members[key]
         return Origin(self.root, self._begin(member, key), exact=not member.deflated)
 
-    def key_at(self, path: Path, offset: int) -> tuple[str, int] | None:
+    def key_at(self, path: Place, offset: int) -> tuple[str, int] | None:
         before = [(member.header, key) for key, member in self._members.items() if member.header <= offset]
         if path != self.root or not before:
             return None

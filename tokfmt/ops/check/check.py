@@ -40,6 +40,7 @@ from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.format import REGION, Format, look
 from tokfmt.core.messages import marked
 from tokfmt.core.output import readable_by
+from tokfmt.core.place import Place, local_path
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
@@ -224,7 +225,7 @@ class _Checking:
 
     def __init__(
         self,
-        path: Path,
+        path: Place,
         request: CheckRequest,
         handle: TokenizerHandle | None,
         corpus: Corpus | None,
@@ -233,7 +234,7 @@ class _Checking:
     ) -> None:
         self.path, self.deep, self.handle, self.corpus = path, request.deep, handle, corpus
         self.jobs, self.progress = jobs, progress
-        self.found = Verdict(os.fspath(path), deep=request.deep, most=request.most)
+        self.found = Verdict(str(path), deep=request.deep, most=request.most)
         asked = request.source
         self.request = replace(asked, paths=(path,), allow_loss=asked.allow_loss | _IMPLIED, ignore_manifest=True)
 
@@ -252,7 +253,7 @@ class _Checking:
             return self.found
         except DetectionError as error:
             why = str(error).partition(": ")[2] or str(error)
-            self.found.add([Finding("TF900", "error", os.fspath(self.path), why)], meanings(None))
+            self.found.add([Finding("TF900", "error", str(self.path), why)], meanings(None))
             return self.found
         self.found.format = format_.name
         known = meanings(format_)
@@ -317,7 +318,7 @@ class _Checking:
                 return
             if isinstance(error, OptionError):
                 raise
-            yield _refusal(os.fspath(self.path), error)
+            yield _refusal(str(self.path), error)
             return
         try:
             yield from self._of_source(source)
@@ -357,7 +358,7 @@ class _Checking:
                 try:
                     self.found.sequences = reader.count()
                 except TokfmtError as error:
-                    yield _refusal(os.fspath(self.path), error)
+                    yield _refusal(str(self.path), error)
                     return
         else:
             info = reader.info
@@ -406,7 +407,7 @@ class _Checking:
                     vocabulary.note(beyond, whole=True)
                 max_id = None if error is not None or max_id is None else max(max_id, top)
                 if error is not None:
-                    yield _refusal(os.fspath(self.path), error)
+                    yield _refusal(str(self.path), error)
         return max_id
 
 
@@ -441,14 +442,12 @@ def _refusal(path: str, error: TokfmtError) -> Finding:
     return Finding("TF901", "warning", path, marked(error.args[0]).removeprefix(f"{path}: "))
 
 
-def _refusal_of_recipe(path: Path, error: TokfmtError) -> Finding:
+def _refusal_of_recipe(path: Place, error: TokfmtError) -> Finding:
     """Return the finding of a valid recipe whose sources cannot be opened, or do not fit together."""
     notes = "".join(f". {marked(note)}" for note in getattr(error, "__notes__", ()))
     if isinstance(error, FormatError):
         return Finding.of("TF902" if isinstance(error, UnsafeError) else "TF802", error, more=notes)
-    return Finding(
-        "TF802", "error", os.fspath(path), marked(error.args[0]).removeprefix(f"{printable(path)}: ") + notes
-    )
+    return Finding("TF802", "error", str(path), marked(error.args[0]).removeprefix(f"{printable(path)}: ") + notes)
 
 
 _INDEX_CODES = frozenset({"TF511", "TF512", "TF514", "TF515"})
@@ -504,7 +503,7 @@ def fix(
     chosen = {code: repairs[code] for code in sorted(verdict.counts) if code in repairs and not hopeless}
     if not hopeless and not chosen:
         return Fixed("", {})
-    path = Path(verdict.path)
+    path = local_path(verdict.path, "a dataset to repair")
     source, _ = found_as_written(found_at(path, format_, request.source), request.source)  # the copy has no manifest
     written = {name: value for name, value in source.options.items() if name not in request.source.options}
     request = replace(request, source=source)
@@ -688,7 +687,7 @@ def _copy(format_: Format, source: Path, destination: Path) -> None:
     if not source.is_dir():
         shutil.copyfile(source, destination)
         return
-    for file in format_.files(source):
+    for file in (local_path(file, "a dataset to repair") for file in format_.files(source)):
         copy = destination / file.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy)

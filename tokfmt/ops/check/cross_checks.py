@@ -17,15 +17,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core import listing
 from tokfmt.core.errors import FormatError, OptionError, TokfmtError
 from tokfmt.core.findings import Finding
 from tokfmt.core.messages import Option
+from tokfmt.core.place import Place, Url
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.records import RecordReader
@@ -56,7 +57,7 @@ _COPY = "Copy it again; if it was changed on purpose, remove the manifest"
 def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress) -> Iterator[Finding]:
     """Compare the size and number of files with the manifest; if `deep`, also the checksum, with `jobs` threads."""
     path, said = one.path, read_manifest(one.path)
-    if not os.path.lexists(said.path):
+    if not listing.is_there(said.path):
         return
     if not said.output:
         why = f": {said.broken}" if said.broken else ""
@@ -91,12 +92,14 @@ def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress) -
     yield from _sources(said, path)
 
 
-def _sources(said: Manifest, path: Path) -> Iterator[Finding]:
+def _sources(said: Manifest, path: Place) -> Iterator[Finding]:
     """Report sources in the directory of the dataset whose size is not that of the manifest.
 
     A manifest may come from anyone. Files in other directories are not looked at, so that no message reveals whether
     they exist and how large they are. No directory is listed.
     """
+    if isinstance(path, Url):
+        return
     sources, home = said.content.get("sources"), os.path.realpath(path.parent)
     for source in sources if isinstance(sources, list) else []:
         name, bytes_ = (source.get("path"), source.get("bytes")) if isinstance(source, dict) else (None, None)
@@ -124,7 +127,7 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
         deep: Compare every row with the sequences; otherwise compare only the number of rows.
     """
     said, about = read_manifest(one.path).ledger, ledger_paths(one.path)[1]
-    if not about.exists() and not one.path.is_symlink():
+    if not listing.exists(about) and not listing.is_link(one.path):
         if said:
             what = f"has no ledger {printable(about.name)} beside it; its manifest says that one was written"
             yield Finding(
@@ -171,7 +174,7 @@ def other_findings(one: SourceFiles) -> Iterator[Finding]:
 
 
 def count_findings(
-    path: Path,
+    path: Place,
     sequences: int | None,
     tokens: int | None,
     eos_id: int | None,
@@ -207,7 +210,7 @@ def count_findings(
             yield Finding("TF913", "error", str(path), what, "The manifest belongs to another dataset")
 
 
-def stored_count_findings(path: Path, source: Source) -> Iterator[Finding]:
+def stored_count_findings(path: Place, source: Source) -> Iterator[Finding]:
     """Compare the counts of a dataset that was opened as it is stored, where they need no search for separators."""
     reader = source.reader
     if isinstance(reader, RecordReader) or reader.info.layout is Layout.STREAM:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tokfmt.core.place import Place
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader, SkippedRecords
 from tokfmt.core.text_format import printable
@@ -158,7 +159,7 @@ def _report(
     return found, padded
 
 
-def _not_twice(axis: TokenReader, eos_id: int | None, path: Path, notes: list[str]) -> TokenReader:
+def _not_twice(axis: TokenReader, eos_id: int | None, path: Place, notes: list[str]) -> TokenReader:
     """Return an axis without the separator, if all of its sequences end with it already.
 
     Other tools pack such rows. If only some sequences end with the separator, or have it inside, it is content, and a

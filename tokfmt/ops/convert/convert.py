@@ -20,6 +20,7 @@ from tokfmt.core.locks import Scratch
 from tokfmt.core.messages import Option
 from tokfmt.core.once import OpenedOnce
 from tokfmt.core.options import given_options
+from tokfmt.core.place import PlaceLike, absolute, place_of
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.arrangement import arrangement_of
 from tokfmt.ops.convert.dry_run import dry_run
@@ -38,7 +39,6 @@ from tokfmt.ops.source.request import (
     STREAM,
     EosChoice,
     Options,
-    Path_,
     Selection,
     SourceRequest,
     expanded,
@@ -49,8 +49,8 @@ from tokfmt.run.execute import NullProgress, Progress, is_cluster, worker_count
 
 
 def convert(
-    sources: Path_ | Sequence[Path_],
-    destination: Path_,
+    sources: PlaceLike | Sequence[PlaceLike],
+    destination: str | os.PathLike[str],
     *,
     format: str | None = None,  # noqa: A002 - the word users know
     to_format: str | None = None,
@@ -79,7 +79,7 @@ def convert(
     allow_partial: bool = False,
     resume: bool = False,
     task: tuple[int, int] | None = None,
-    rejects: Path_ | None = None,
+    rejects: str | os.PathLike[str] | None = None,
     ledger: bool = False,
     progress: Progress | None = None,
 ) -> Conversion:
@@ -173,7 +173,7 @@ def _convert(request: Request, progress: Progress) -> Conversion:
     if not given:
         raise OptionError("nothing to convert: name at least one source")
     if is_cluster(request.executor):  # a worker of a cluster may run in another directory
-        given = tuple(os.path.abspath(path) for path in given)
+        given = tuple(absolute(place_of(path)) for path in given)
     pipe = next(filter(is_pipe, given), None)
     if pipe is not None and request.kept:
         raise OptionError(f"{printable(pipe)}: a pipe cannot be read again. Save it to a file")
@@ -199,7 +199,7 @@ def carry_out(
         TokfmtError: The conversion failed. The destination is as it was before.
     """
     try:
-        with OpenedOnce(request.source.paths) as opened:
+        with OpenedOnce(map(place_of, request.source.paths)) as opened:
             notes = Notes(progress, request.piped)
             resolved = resolve(request, notes, given)
             opened.settled()
@@ -228,7 +228,7 @@ def carry_out(
 
 
 def finish(
-    destination: Path_,
+    destination: str | os.PathLike[str],
     *,
     jobs: int | None = None,
     executor: str = "auto",

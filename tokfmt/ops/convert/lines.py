@@ -16,6 +16,7 @@ from tokfmt.core.errors import ConversionError
 from tokfmt.core.files import File
 from tokfmt.core.format import Receipt, Region, TokenWriter
 from tokfmt.core.output import Output, preallocate, whole
+from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import U8, Info, Layout, TokenReader, check_interval, windows
 from tokfmt.core.records import Block, RecordReader, SkippedRecords, json_lines
@@ -61,7 +62,7 @@ class _Part:
 
 
 def selected_blocks(
-    readers: Sequence[RecordReader], selection: str | None, paths: Sequence[Path] = ()
+    readers: Sequence[RecordReader], selection: str | None, paths: Sequence[Place] = ()
 ) -> list[tuple[int, Block]]:
     """Return the blocks of all readers that hold the selected records, in order, each with the number of its reader."""
     if selection is None:
@@ -81,7 +82,7 @@ def copy_records(
     readers: Sequence[RecordReader],
     path: Path,
     selection: str | None,
-    paths: Sequence[Path],
+    paths: Sequence[Place],
     workers: Workers,
     progress: Progress,
 ) -> Copied:
@@ -110,9 +111,9 @@ def copy_records(
         parts.append(part)
         progress.advance(part.size)
     parts.sort(key=lambda part: part.number)
-    journal, paths = workers.journal, [part.path for part in parts]
+    journal, copies = workers.journal, [part.path for part in parts]
     journal.sync()
-    journal.once("copied", lambda: join(paths, path, workers.jobs, keep=journal.keeps))
+    journal.once("copied", lambda: join(copies, path, workers.jobs, keep=journal.keeps))
     skipped, counts = dict.fromkeys(range(len(readers)), SkippedRecords()), [0] * len(readers)
     for part in parts:
         skipped[part.reader] += part.skipped

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokenRangeError, TokfmtError
 from tokfmt.core.format import Format, TokenWriter, WriterTraits
 from tokfmt.core.messages import Message, Option, from_option, marked, to_option
+from tokfmt.core.place import PlaceLike, place_of
 from tokfmt.core.protocols import Collecting, Sampled, marks_of, restored
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords, Spot
@@ -304,7 +304,7 @@ def _invalid_lines(source: Source, count: int, faults: Sequence[TokfmtError]) ->
 def _sentence(source: Source, fault: TokfmtError) -> str:
     if not isinstance(fault, FormatError):
         return str(fault)
-    return fault.what if _alone(source, fault.path) else f"{Path(fault.path).name}: {fault.what}"
+    return fault.what if _alone(source, fault.place) else f"{place_of(fault.place).name}: {fault.what}"
 
 
 def _fields(source: Source, skipped: SkippedRecords) -> str:
@@ -326,9 +326,9 @@ def _line(source: Source, reader: Collecting, spot: Spot) -> str:
     return f"line {number:,}" + ("" if _alone(source, path) else f" of {path.name}")
 
 
-def _alone(source: Source, path: str | Path) -> bool:
+def _alone(source: Source, path: PlaceLike) -> bool:
     """Return True if a file is the only one of its source, so that a message need not name it."""
-    return [Path(path)] == [Path(given) for given in source.paths]
+    return [place_of(path)] == list(source.paths)
 
 
 def _of_sources(sources: Sequence[Source], *, masks: bool, split_chosen: bool) -> list[Loss]:

@@ -13,15 +13,16 @@ from tokfmt import registry
 from tokfmt.core.errors import DetectionError, OptionError, TokfmtError, replace_paths
 from tokfmt.core.files import reading_error, write_error, writing
 from tokfmt.core.locks import Scratch
+from tokfmt.core.place import Place, PlaceLike, Url, local_path
 from tokfmt.core.text_format import printable
-from tokfmt.ops.source.request import STREAM, Path_, is_pipe
+from tokfmt.ops.source.request import STREAM, is_pipe
 from tokfmt.run.execute import Progress
 
 _PIECE = 1 << 20
 
 
 @contextmanager
-def piped(paths: Sequence[Path_], progress: Progress) -> Iterator[tuple[tuple[Path_, ...], Mapping[str, str]]]:
+def piped(paths: Sequence[PlaceLike], progress: Progress) -> Iterator[tuple[tuple[PlaceLike, ...], Mapping[str, str]]]:
     """Copy pipes among the sources to scratch, and yield the paths to read.
 
     Yields:
@@ -30,12 +31,12 @@ def piped(paths: Sequence[Path_], progress: Progress) -> Iterator[tuple[tuple[Pa
     Raises:
         OptionError: Standard input is given twice or is a terminal, or a pipe does not bring JSON Lines.
     """
-    if sum(os.fspath(path) == STREAM for path in paths) > 1:
+    if sum(str(path) == STREAM for path in paths) > 1:
         raise OptionError("-: standard input can be read once only")
     found, names = list(paths), dict[str, str]()
     with ExitStack() as stack:
         for number, path in enumerate(paths):
-            if is_pipe(path):
+            if not isinstance(path, Url) and is_pipe(path):
                 copy = stack.enter_context(Scratch()) / "piped.jsonl"
                 names[str(copy)] = os.fspath(path)
                 progress.note(f"{printable(path)} is copied to {printable(copy.parent)} before it is read")
@@ -47,7 +48,7 @@ def piped(paths: Sequence[Path_], progress: Progress) -> Iterator[tuple[tuple[Pa
             yield tuple(found), names
 
 
-def _copy(path: Path_, copy: Path) -> None:
+def _copy(path: str | os.PathLike[str], copy: Path) -> None:
     if os.fspath(path) == STREAM and (sys.stdin is None or sys.stdin.isatty()):
         what = "closed" if sys.stdin is None else "a terminal"
         raise OptionError(f"-: standard input is {what}. Pipe something into it, or name a file")
@@ -79,7 +80,7 @@ def renamed(names: Mapping[str, str]) -> Iterator[None]:
         raise
 
 
-def print_files(files: Sequence[Path]) -> None:
+def print_files(files: Sequence[Place]) -> None:
     """Copy files to standard output, in order.
 
     Raises:
@@ -89,7 +90,7 @@ def print_files(files: Sequence[Path]) -> None:
     sys.stdout.flush()
     try:
         for path in files:
-            with open(path, "rb") as file:
+            with open(local_path(path, "a copy to print"), "rb") as file:
                 shutil.copyfileobj(file, sys.stdout.buffer, _PIECE)
         sys.stdout.buffer.flush()
     except BrokenPipeError:

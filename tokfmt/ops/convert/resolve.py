@@ -16,7 +16,7 @@ from tokfmt.core.files import writing
 from tokfmt.core.messages import Option, marked, to_option
 from tokfmt.core.options import choices
 from tokfmt.core.output import readable_by, resolve_link
-from tokfmt.core.place import Identity
+from tokfmt.core.place import Identity, Place
 from tokfmt.core.protocols import Sampled
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
@@ -90,7 +90,7 @@ class Resolved:
     freed: frozenset[Path]
     tokenizer: TokenizerHandle | None
     files: tuple[SourceFiles, ...]
-    before: Mapping[Path, Identity]
+    before: Mapping[Place, Identity]
     sources: tuple[Source, ...]
     read: tuple[Source, ...]
     separator: Separator
@@ -227,7 +227,7 @@ def _foreseen(request: Request, destination: Destination, notes: Notes) -> froze
 
 
 def _stagings(
-    request: Request, destination: Destination, before: Mapping[Path, Identity], freed: frozenset[Path]
+    request: Request, destination: Destination, before: Mapping[Place, Identity], freed: frozenset[Path]
 ) -> dict[Path, Staging]:
     """Return the hidden directory of each destination, after a check that the destination may be replaced.
 

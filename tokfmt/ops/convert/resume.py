@@ -39,7 +39,7 @@ from tokfmt.core.locks import check_private, make_private, own_file
 from tokfmt.core.messages import Message, Option
 from tokfmt.core.options import given_options
 from tokfmt.core.output import resolve_link
-from tokfmt.core.place import Identity
+from tokfmt.core.place import Identity, Place, Url, absolute, local_path, place_of, text_of
 from tokfmt.core.text_format import printable
 from tokfmt.core.version import __version__
 from tokfmt.ops.convert.arrangement import AS_IT_IS
@@ -50,7 +50,7 @@ from tokfmt.run.plan import Journal, NullJournal, Task, keep_only, read_journal
 
 SCHEMA = "tokfmt.conversion/1"
 Facts = Mapping[str, object]
-Snapshot = Mapping[Path, Identity]
+Snapshot = Mapping[Place, Identity]
 
 _IS_KEPT = "The finished work is kept in "
 _FREE = {
@@ -81,6 +81,8 @@ def plain(value: Any) -> Any:
     """Return a request, or a part of one, as values that JSON can represent."""
     if dataclasses.is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, (Path, Url)):
+        return text_of(value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Mapping):
@@ -108,7 +110,7 @@ def facts_of(request: Request, resolved: Facts, before: Snapshot) -> dict[str, o
     facts = {_NAMES.get(key, (key.partition(".")[2] or key).replace("_", "-")): v for key, v in asked.items()}
     tasks = request.task.count if request.task else request.finish
     facts |= {"the version of tokfmt": __version__, "the number of tasks": tasks, **resolved}
-    facts |= {f"the source {os.path.abspath(path)}": list(status) for path, status in before.items()}
+    facts |= {f"the source {text_of(absolute(path))}": list(status) for path, status in before.items()}
     return dict(json.loads(json.dumps(facts)))
 
 
@@ -148,13 +150,18 @@ def finished(
         sources = [[one.get("path"), one.get("bytes")] for one in listed if isinstance(one, dict)] if listed else []
         if sources != [[str(one.path), extent(one.files)["bytes"]] for one in read]:
             return []
-        written = os.stat(manifest.path).st_mtime_ns
-        if any(os.stat(file).st_ctime_ns > written for one in read for file in one.files):
+        beside = local_path(manifest.path, "a manifest")
+        files = [file for one in read for file in one.files if isinstance(file, Path)]
+        if len(files) < sum(len(one.files) for one in read):  # a store does not tell when an object was changed
             return []
-        here = SourceFiles(destination, format_, tuple(format_.files(destination)))
+        written = os.stat(beside).st_mtime_ns
+        if any(os.stat(file).st_ctime_ns > written for file in files):
+            return []
+        own = [file for file in format_.files(destination) if isinstance(file, Path)]
+        here = SourceFiles(destination, format_, tuple(own))
         if not os.path.lexists(destination) or any(file_differences(here, manifest)):
             return []
-        if any(os.stat(path).st_uid != os.geteuid() for path in (manifest.path, destination, *here.files)):
+        if any(os.stat(path).st_uid != os.geteuid() for path in (beside, destination, *own)):
             return []
         found.append(manifest)
     for destination in destinations:
@@ -183,7 +190,7 @@ def _here() -> str:
 def _absolute(request: Request) -> dict[str, Any]:
     """Return a request as values for JSON, with absolute paths of sources, rejects and tokenizer."""
     content: dict[str, Any] = plain(request)
-    content["source"]["paths"] = [os.path.abspath(path) for path in content["source"]["paths"]]
+    content["source"]["paths"] = [text_of(absolute(place_of(path))) for path in content["source"]["paths"]]
     if request.rejects is not None:
         content["rejects"] = os.path.abspath(request.rejects)
     if request.tokenizer is not None and os.path.exists(request.tokenizer):

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.place import Url
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.ops.prepare.draw import Kept
 from tokfmt.ops.source.draft import TextSource
@@ -66,7 +67,10 @@ class Rejects:
         """Begin a source; `parts` are its files and the records of each that it has."""
         absolute = all(os.path.isabs(path) for path in source.entry.path)
         home = self._recipe.where.parent
-        paths = [str(part.path) if absolute else os.path.relpath(part.path, home) for part in parts]
+        paths = [
+            str(part.path) if absolute or isinstance(part.path, Url) else os.path.relpath(part.path, home)
+            for part in parts
+        ]
         self._files[number] = _Files(source.name, paths, parts, offsets_of([part.records for part in parts]))
         self._last = number
 

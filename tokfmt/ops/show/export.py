@@ -15,6 +15,7 @@ from tokfmt.core.files import writing
 from tokfmt.core.format import Decoder, Format, Target
 from tokfmt.core.options import parse_options
 from tokfmt.core.output import readable_by
+from tokfmt.core.place import PlaceLike, place_of
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader, json_lines
 from tokfmt.ops.destination import guard
@@ -37,7 +38,7 @@ def export(
     rows: Numbers,
     destination: str | os.PathLike[str],
     *,
-    paths: Sequence[str | os.PathLike[str]] = (),
+    paths: Sequence[PlaceLike] = (),
     format: Format | None = None,  # noqa: A002 - the word users know
     decoder: Decoder | None = None,
     overwrite: bool = False,
@@ -63,7 +64,7 @@ def export(
         TokfmtError: If the source cannot be read or the file cannot be written. The destination is then unchanged.
     """
     place = Path(destination)
-    found = [SourceFiles(path, format, tuple(format.files(path))) for path in map(Path, paths)] if format else []
+    found = [SourceFiles(path, format, tuple(format.files(path))) for path in map(place_of, paths)] if format else []
     guard(place, paths, found)
     watched, before = progress or NullProgress(), snapshot(found)
     # readers raise their own errors, which `writing` does not change

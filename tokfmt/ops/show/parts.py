@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tokfmt import registry
+from tokfmt.core import listing
 from tokfmt.core.annotation import Listed, Part, shown
 from tokfmt.core.errors import DetectionError, UnsafeError
 from tokfmt.core.fields import Field, Section
-from tokfmt.core.files import File
+from tokfmt.core.files import File, open_file
 from tokfmt.core.format import Probe, look
 from tokfmt.core.options import given_options
+from tokfmt.core.place import Place, PlaceLike, place_of, real, relative
 from tokfmt.ops.source.discover import format_of, found_at
 from tokfmt.ops.source.manifest import found_as_written
 from tokfmt.ops.source.request import Options, SourceRequest, read_options
@@ -44,11 +44,11 @@ class Raw:
         sections: The parts of the files; see `core.fields.Section`.
     """
 
-    path: Path
+    path: Place
     format: str | None
     notes: tuple[str, ...]
     sections: Sequence[Section]
-    _files: dict[Path, File] = field(default_factory=dict, repr=False)
+    _files: dict[Place, File] = field(default_factory=dict, repr=False)
 
     def bytes_of(self, section: Section, one: Field, most: int) -> bytes:
         """Return the first `most` bytes of a field; no bytes if the field is not at one byte offset."""
@@ -57,7 +57,7 @@ class Raw:
         file = self._file(one.path or section.path)
         return file.read(one.offset, max(0, min(most, one.length, file.size - one.offset)))
 
-    def hex_rows(self, path: Path, offset: int, count: int) -> list[HexRow]:
+    def hex_rows(self, path: Place, offset: int, count: int) -> list[HexRow]:
         """Return rows of 16 bytes of a file, from the row that holds byte `offset` on.
 
         Args:
@@ -75,7 +75,7 @@ class Raw:
         data = file.read(start, size) if size else b""
         return [HexRow(start + at, data[at : at + ROW]) for at in range(0, size, ROW)]
 
-    def size_of(self, path: Path) -> int:
+    def size_of(self, path: Place) -> int:
         """Return the size of a file of the dataset in bytes.
 
         Raises:
@@ -84,7 +84,7 @@ class Raw:
         """
         return self._file(path).size
 
-    def _file(self, path: Path) -> File:
+    def _file(self, path: Place) -> File:
         if path not in self._files:
             if len(self._files) == _MOST_OPEN:
                 self._files.pop(next(iter(self._files))).close()
@@ -92,7 +92,7 @@ class Raw:
         return self._files[path]
 
 
-def sections(path: str | os.PathLike[str], *, format: str | None = None, options: Options = ()) -> Raw:  # noqa: A002
+def sections(path: PlaceLike, *, format: str | None = None, options: Options = ()) -> Raw:  # noqa: A002
     """Return the parts of a dataset's files.
 
     If no format is detected, the parts are the size, the first bytes and the last bytes of the file.
@@ -106,19 +106,19 @@ def sections(path: str | os.PathLike[str], *, format: str | None = None, options
         FormatError: If the path cannot be read.
         OptionError: If there is no such format or option.
     """
-    path = registry.of_prefix(Path(path))
-    probe = look(path)
+    place = registry.of_prefix(place_of(path))
+    probe = look(place)
     try:
-        chosen = format_of(path, format)
+        chosen = format_of(place, format)
     except DetectionError as error:
-        return Raw(path, None, (str(error),), [_facts(probe)])
-    asked = SourceRequest((path,), options=given_options(options))
-    request, notes = found_as_written(found_at(path, chosen, asked), asked)
+        return Raw(place, None, (str(error),), [_facts(probe)])
+    asked = SourceRequest((place,), options=given_options(options))
+    request, notes = found_as_written(found_at(place, chosen, asked), asked)
     parsed = read_options(chosen, request)
-    sections = chosen.sections(path, parsed)
+    sections = chosen.sections(place, parsed)
     if sections is None:
-        return Raw(path, chosen.name, (f"the format {chosen.name} does not name its parts",), [_facts(probe)])
-    return Raw(path, chosen.name, notes, sections)
+        return Raw(place, chosen.name, (f"the format {chosen.name} does not name its parts",), [_facts(probe)])
+    return Raw(place, chosen.name, notes, sections)
 
 
 def _facts(probe: Probe) -> Section:
@@ -134,15 +134,15 @@ def _facts(probe: Probe) -> Section:
     return Part("file", probe.path, lambda: fields if some else fields[:1])
 
 
-def _inside(path: Path, dataset: Path) -> File:
+def _inside(path: Place, dataset: Place) -> File:
     """Open a file of a dataset.
 
     Raises:
         UnsafeError: If the file is not the given path itself, and is not in its directory once links are resolved.
     """
     if path != dataset:
-        home = os.path.realpath(dataset if dataset.is_dir() else dataset.parent)
-        if os.path.commonpath([os.path.realpath(path), home]) != home:
+        home = real(dataset if listing.is_dir(dataset) else dataset.parent)
+        if relative(real(path), home) is None:
             remedy = "Give the path that it points to"
             raise UnsafeError(path, "is a symbolic link that leaves the dataset", remedy=remedy)
-    return File(path)
+    return open_file(path)

@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from tokfmt.core.format import Encoder
 from tokfmt.core.loss_mask import padding_of
 from tokfmt.core.messages import Option
 from tokfmt.core.options import given_options, nearest, parse_count
+from tokfmt.core.place import Place, place_of
 from tokfmt.core.protocols import Reaching, Sampled, Segmented
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Layout, TokenReader, windows
@@ -184,7 +184,7 @@ def show_origins(path: str | os.PathLike[str], selection: Selection = None, **gi
     from tokfmt.ops.provenance import Ledgers  # imports every module of recipes
 
     format_ = format_of(path, given.get("format"))
-    place, ledgers, options = format_.canonical(Path(path)), Ledgers(), dict(given_options(given["options"]))
+    place, ledgers, options = format_.canonical(place_of(path)), Ledgers(), dict(given_options(given["options"]))
     ledger = ledgers.of(place, format_.name)
     if ledger is None:
         raise FormatError(place, "has no ledger", remedy=f"Convert its recipe with {Option('ledger')}")
@@ -247,7 +247,7 @@ def _query(selection: str | None) -> Query | None:
         raise
 
 
-def _numbers(path: Path, selection: str | None, count: int, seed: int) -> Iterator[int]:
+def _numbers(path: Place, selection: str | None, count: int, seed: int) -> Iterator[int]:
     """Return the numbers of the selected sequences, ascending."""
     match = _RANDOM.fullmatch(selection) if selection is not None else None
     if match is None:
@@ -522,7 +522,7 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     first, last = _range(found.paths[0], selection, reader.info.sequences, SAMPLES)
     look = _Rows(reader, found.separator.eos_id, reader.info.pad_id, decoder)
     return SampleView(
-        path=str(Path(path)),
+        path=str(place_of(path)),
         format=chosen.name,
         samples=reader.info.sequences,
         sample_length=reader.info.sample_length,
@@ -535,7 +535,7 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     )
 
 
-def _range(path: Path, selection: str | None, count: int, default: int) -> tuple[int, int]:
+def _range(path: Place, selection: str | None, count: int, default: int) -> tuple[int, int]:
     """Return the selected interval; the first `default` numbers without a selection."""
     return (0, min(default, count)) if selection is None else parse_selection(selection, count, (path,))
 

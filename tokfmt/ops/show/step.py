@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -250,9 +251,11 @@ def _part(traced: Traced, look: Look, ledgers: Ledgers) -> Part:
     # the file of a separator is that of the last token
     found = byte_offset_of(source.reader, begin + min(span.start, length - 1))
     path = found.path if found is not None else source.paths[0]
-    # a recipe lists ../web.pbin; if a directory of the path is a link, the short path may be another file
-    short = os.path.normpath(path)
-    shown = short if os.path.exists(short) and os.path.samefile(short, path) else str(path)
+    shown = str(path)
+    if isinstance(path, Path):
+        # a recipe lists ../web.pbin; if a directory of the path is a link, the short path may be another file
+        short = os.path.normpath(path)
+        shown = short if os.path.exists(short) and os.path.samefile(short, path) else shown
     dataset, position = _dataset(source.reader, begin)
     stored, origins = sequence_at(dataset, position), list[Origin]()
     home = next((place for place in source.paths if place in (path, *path.parents)), None)

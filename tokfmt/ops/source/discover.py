@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 
 from tokfmt import registry
 from tokfmt.core import listing
 from tokfmt.core.errors import DetectionError, FormatError, SourceChangedError, UnknownFormatError
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Format, unrelated_files
-from tokfmt.core.place import Identity, path_of, real
+from tokfmt.core.place import Identity, Place, PlaceLike, place_of, real, relative
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import describes, read_manifest
-from tokfmt.ops.source.request import Found, Path_, SourceFiles, SourceRequest, expanded
+from tokfmt.ops.source.request import Found, SourceFiles, SourceRequest, expanded
 
 _HARMLESS = r"""(?xi)
     \..*                                            # hidden: .git, .gitattributes, .DS_Store
@@ -31,7 +30,7 @@ _HARMLESS = r"""(?xi)
 """Names of files that by convention hold no data, so that tokfmt skips them in a directory."""
 
 
-def format_of(path: Path_, name: str | None = None) -> Format:
+def format_of(path: PlaceLike, name: str | None = None) -> Format:
     """Return the format with a name, else the format that the content shows, else that of the manifest.
 
     The manifest counts only if the number and size of the files are as it states. It helps with files of raw token IDs,
@@ -44,7 +43,7 @@ def format_of(path: Path_, name: str | None = None) -> Format:
     """
     if name:
         return registry.get(name)
-    place = registry.of_prefix(path_of(path))
+    place = registry.of_prefix(place_of(path))
     try:
         return registry.detect(place)
     except DetectionError:
@@ -77,15 +76,15 @@ def find_sources(request: SourceRequest, known: Found | None = None) -> list[Sou
         raise UnknownFormatError(error.path, error.why, error.remedy.without("eos").marked) from error
 
 
-def dataset_paths(request: SourceRequest) -> list[Path]:
+def dataset_paths(request: SourceRequest) -> list[Place]:
     """Return the paths of the datasets that a request names.
 
     Raises:
         FormatError: A pattern matches nothing, or with `recursive` a directory holds no dataset.
         OptionError: A path is invalid.
     """
-    found: list[Path] = []
-    for path in map(path_of, expanded(request.paths)):
+    found: list[Place] = []
+    for path in map(place_of, expanded(request.paths)):
         places = _datasets_below(path, request.format) if request.recursive and listing.is_dir(path) else [path]
         if not places:
             raise FormatError(path, "holds no dataset, nor does a directory below it")
@@ -93,7 +92,7 @@ def dataset_paths(request: SourceRequest) -> list[Path]:
     return found
 
 
-def _datasets_below(directory: Path, name: str | None) -> list[Path]:
+def _datasets_below(directory: Place, name: str | None) -> list[Place]:
     """Return a directory if it is a dataset, else its files; then the datasets in the directories below it."""
     try:
         format_: Format | None = format_of(directory, name)
@@ -102,7 +101,7 @@ def _datasets_below(directory: Path, name: str | None) -> list[Path]:
     files = () if format_ is None else format_.files(directory)
     own = {parent for file in files for parent in (file, *file.parents)}
     found = [directory] if directory in own else []
-    for entry in sorted(map(directory.joinpath, names_in(directory)), key=lambda entry: natural_key(entry.name)):
+    for entry in sorted((directory / name for name in names_in(directory)), key=lambda entry: natural_key(entry.name)):
         if entry in own or re.fullmatch(_HARMLESS, entry.name):
             continue
         if listing.is_dir(entry) and not listing.is_link(entry):
@@ -112,7 +111,7 @@ def _datasets_below(directory: Path, name: str | None) -> list[Path]:
     return found
 
 
-def found_at(path: Path, format_: Format, request: SourceRequest) -> SourceFiles:
+def found_at(path: Place, format_: Format, request: SourceRequest) -> SourceFiles:
     """Return the files of one dataset, and a description of other files in its directory.
 
     Raises:
@@ -131,28 +130,34 @@ def found_at(path: Path, format_: Format, request: SourceRequest) -> SourceFiles
         others = [entry for entry in here if listing.is_link(entry) or not listing.is_dir(entry)]
     if not others:
         return SourceFiles(path, format_, files)
-    first = printable(others[0].relative_to(path))
+    first = printable("/".join(_names(others[0], path)))
     many = f"{len(others):,} other files, such as {first}" if len(others) > 1 else f"another file, {first}"
-    own = {_below(file, path) for file in files if file.is_relative_to(path) and file != path}
+    own = {_below(file, path) for file in files if file != path and relative(file, path) is not None}
     return SourceFiles(path, format_, files, many, any(_below(entry, path) not in {"", *own} for entry in others))
 
 
-def _below(entry: Path, directory: Path) -> str:
+def _below(entry: Place, directory: Place) -> str:
     """Return the name of the subdirectory of `directory` that holds an entry; "" if `directory` itself holds it."""
-    return entry.relative_to(directory).parts[0] if entry.parent != directory else ""
+    return _names(entry, directory)[0] if entry.parent != directory else ""
 
 
-def _counts(entry: Path, directory: Path) -> bool:
+def _names(entry: Place, directory: Place) -> Sequence[str]:
+    """The names that lead from a directory to what lies in it."""
+    names = relative(entry, directory)
+    assert names is not None, entry
+    return names.parts
+
+
+def _counts(entry: Place, directory: Place) -> bool:
     """Return True if an entry in a directory of data may hold data: not a harmless name, not a directory."""
-    named = entry.relative_to(directory).parts
-    if any(re.fullmatch(_HARMLESS, part) for part in named):
+    if any(re.fullmatch(_HARMLESS, part) for part in _names(entry, directory)):
         return False
     if listing.is_link(entry):  # a link to something inside the directory adds no data
-        return not real(entry).is_relative_to(real(directory))
+        return relative(real(entry), real(directory)) is None
     return not listing.is_dir(entry)
 
 
-def snapshot(found: Iterable[SourceFiles]) -> dict[Path, Identity]:
+def snapshot(found: Iterable[SourceFiles]) -> dict[Place, Identity]:
     """Return the identity of every file of the sources, by path.
 
     Raises:
@@ -168,12 +173,12 @@ def snapshot(found: Iterable[SourceFiles]) -> dict[Path, Identity]:
     return seen
 
 
-def check_unchanged(before: Mapping[Path, Identity], found: Iterable[SourceFiles]) -> None:
+def check_unchanged(before: Mapping[Place, Identity], found: Iterable[SourceFiles]) -> None:
     """Raise SourceChangedError if a file of the sources was changed, removed or added since the snapshot."""
     try:
         now = snapshot(one._replace(files=tuple(one.format.files(one.path))) for one in found)
     except FormatError as error:
         raise SourceChangedError(error.path, "disappeared while it was being read") from error
-    for file in sorted(before.keys() | now.keys()):
+    for file in sorted(before.keys() | now.keys(), key=lambda place: place.parts):
         if before.get(file) != now.get(file):
             raise SourceChangedError(file, "changed while it was being read", remedy="Run again when it is still")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tokfmt.core.errors import OptionError
+from tokfmt.core.place import Place
 from tokfmt.core.records import Block, RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.ingest import first_look
@@ -48,7 +48,7 @@ class TextSource:
         return self.entry.name
 
     @property
-    def paths(self) -> tuple[Path, ...]:
+    def paths(self) -> tuple[Place, ...]:
         """The files or directories of the source."""
         return tuple(path for part in self.parts for path in part.paths)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from tokfmt.core.errors import SourceChangedError
 from tokfmt.core.format import Encoder
 from tokfmt.core.locks import Scratch
+from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset, LocatedRecords
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.reader import Info, TokenReader, check_position, sequence_at
@@ -165,7 +165,7 @@ class _OfRecords(_Temporary):
         detail = ", ".join(filter(None, (f"token {token:,} of record {record:,}", line.detail)))
         return line._replace(width=None, detail=detail)
 
-    def position(self, path: Path, offset: int) -> int | None:
+    def position(self, path: Place, offset: int) -> int | None:
         """Return the position of the first token of the record at a byte offset of a file; None if there is none."""
         record = self.records.record_at(path, offset)
         if record is None:

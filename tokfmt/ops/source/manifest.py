@@ -36,7 +36,7 @@ from tokfmt.core.files import open_file, read_whole, reading_error
 from tokfmt.core.format import Format
 from tokfmt.core.messages import Message, Option, from_option
 from tokfmt.core.options import parse_options
-from tokfmt.core.place import absolute, real
+from tokfmt.core.place import AnyPlace, Place, Url, absolute, real, relative
 from tokfmt.core.reader import Damage
 from tokfmt.core.text_format import counted, grouped, printable
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, given_to, words_of
@@ -57,12 +57,12 @@ _IDS, _COUNTS = (1 << 32) - 1, (1 << 63) - 1
 _BOUNDS = {"eos_id": (0, _IDS), "max_id": (-1, _IDS), "sequences": (0, _COUNTS), "tokens": (0, _COUNTS)}
 
 
-def manifest_path(path: Path) -> Path:
+def manifest_path(path: AnyPlace) -> AnyPlace:
     """Return the path of the manifest of a dataset, which need not exist."""
     return path.parent / f"{path.name}{_SUFFIX}"
 
 
-def ledger_paths(path: Path) -> tuple[Path, Path]:
+def ledger_paths(path: AnyPlace) -> tuple[AnyPlace, AnyPlace]:
     """Return the paths of the ledger of a dataset: its rows, and the JSON file that explains them.
 
     They need not exist; see `tokfmt.ops.provenance`.
@@ -82,7 +82,7 @@ class Manifest(NamedTuple):
     """
 
     content: Mapping[str, Any]
-    path: Path = Path()
+    path: Place = Path()
     broken: str = ""
 
     @property
@@ -101,7 +101,7 @@ class Manifest(NamedTuple):
         if not isinstance(found, dict) or not isinstance(found.get("digest"), str):
             return None
         place = found.get("path")
-        if not isinstance(place, str) or not place or "\0" in place:
+        if not isinstance(place, str) or not place or "\0" in place or isinstance(self.path, Url):
             return {key: value for key, value in found.items() if key != "path"}
         return {**found, "path": os.path.normpath(self.path.parent / place)}
 
@@ -171,12 +171,12 @@ class Manifest(NamedTuple):
         return found if isinstance(found, dict) else {}
 
 
-def read_manifest(path: Path) -> Manifest:
+def read_manifest(path: Place) -> Manifest:
     """Return the manifest beside a dataset. If a link has none beside it, return that beside its target."""
     return listing.once(("manifest", path), functools.partial(_read_manifest, path))
 
 
-def _read_manifest(path: Path) -> Manifest:
+def _read_manifest(path: Place) -> Manifest:
     beside = manifest_path(absolute(path))
     if not listing.is_there(beside):
         if not listing.is_link(path):
@@ -221,7 +221,7 @@ class Located(NamedTuple):
     problem: str = ""
 
 
-def located_tokenizer(path: Path) -> Located:
+def located_tokenizer(path: Place) -> Located:
     """Find the tokenizer that made a dataset among the files of this machine, by the manifest of the dataset.
 
     A file with the digest of the manifest precedes any other. tokfmt does not use the network for this.
@@ -233,7 +233,8 @@ def located_tokenizer(path: Path) -> Located:
     from tokfmt.text.hub import TokenizerError, snapshot
 
     stated = [made["path"]] if "path" in made else []  # else the manifest has the name alone, as the user gave it
-    looked = list(dict.fromkeys([name, *stated, str(path.parent / name)]))
+    beside = [str(path.parent / name)] if isinstance(path, Path) else []
+    looked = list(dict.fromkeys([name, *stated, *beside]))
     digests = {place: _tokenizer_digest(Path(place)) for place in looked if _is_there(place)}
     for wanted in (made["digest"], None):  # None: a place without a tokenizer.json to compare
         for place, digest in digests.items():
@@ -289,7 +290,7 @@ def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tu
 
 
 def manifest_of(
-    one: SourceFiles, of_folder: Callable[[Format, Path], tuple[Manifest, frozenset[str]]] | None = None
+    one: SourceFiles, of_folder: Callable[[Format, Place], tuple[Manifest, frozenset[str]]] | None = None
 ) -> Manifest:
     """Return the manifest beside a dataset. For a file without one, return the shared facts of its directory's."""
     manifest = read_manifest(one.path)
@@ -299,7 +300,7 @@ def manifest_of(
     return shared if one.path.name in files else manifest
 
 
-def _of_folder(format_: Format, folder: Path) -> tuple[Manifest, frozenset[str]]:
+def _of_folder(format_: Format, folder: Place) -> tuple[Manifest, frozenset[str]]:
     """Return the facts of a directory's manifest that hold for each file in it, without counts, and their names."""
     manifest = read_manifest(folder)
     if not describes(manifest, format_, folder):
@@ -422,7 +423,7 @@ def shrunk(one: SourceFiles, manifest: Manifest) -> Damage | None:
     return Damage(f"{printable(one.path)}: its manifest {printable(manifest.path.name)} states more: {facts}")
 
 
-def describes(manifest: Manifest, format_: Format, path: Path) -> bool:
+def describes(manifest: Manifest, format_: Format, path: Place) -> bool:
     """Return True if a manifest states the format of a dataset, and the number of files and bytes that it has.
 
     Raises:
@@ -435,7 +436,7 @@ def describes(manifest: Manifest, format_: Format, path: Path) -> bool:
 
 
 def count_contradiction(
-    path: Path, split: object, known: tuple[int, int | None], eos_id: int | None, *, samples: bool = False
+    path: Place, split: object, known: tuple[int, int | None], eos_id: int | None, *, samples: bool = False
 ) -> CorruptError | None:
     """Return the error of a manifest that contradicts the counts of its dataset; None if it does not.
 
@@ -459,7 +460,7 @@ def count_contradiction(
     return None
 
 
-def _contradiction(path: Path, manifest: Manifest, what: str, expected: object, found: object) -> CorruptError:
+def _contradiction(path: Place, manifest: Manifest, what: str, expected: object, found: object) -> CorruptError:
     return CorruptError(
         path,
         f"contradicts its manifest {printable(manifest.path.name)} in {what}",
@@ -470,7 +471,7 @@ def _contradiction(path: Path, manifest: Manifest, what: str, expected: object, 
     )
 
 
-def written_files(format_: Format, path: Path, files: Sequence[Path] | None = None) -> list[Path]:
+def written_files(format_: Format, path: Place, files: Sequence[Place] | None = None) -> list[Place]:
     """Return the files of a dataset that a conversion wrote: the file and its companions, or those in its directory.
 
     An index that was made beside the dataset later is not among them.
@@ -481,7 +482,7 @@ def written_files(format_: Format, path: Path, files: Sequence[Path] | None = No
     return [file for file in found if file in own or str(file).startswith(inside)]
 
 
-def extent(files: Iterable[Path]) -> dict[str, Any]:
+def extent(files: Iterable[Place]) -> dict[str, Any]:
     """Return the total size and the number of files as `bytes` and `files`, without a checksum."""
     total, count = 0, 0
     for file in files:
@@ -492,7 +493,7 @@ def extent(files: Iterable[Path]) -> dict[str, Any]:
     return {"bytes": total, "files": count, "xxh3_128": None}
 
 
-def fingerprint(path: Path, files: Sequence[Path], jobs: int = 1) -> dict[str, Any]:
+def fingerprint(path: Place, files: Sequence[Place], jobs: int = 1) -> dict[str, Any]:
     """Return the size, number and checksum of the files of a dataset, reading `jobs` files at a time."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -502,9 +503,10 @@ def fingerprint(path: Path, files: Sequence[Path], jobs: int = 1) -> dict[str, A
         size, digest = _digest(path)
         return {"bytes": size, "files": 1, "xxh3_128": digest}
     base = path if listing.is_dir(path) else path.parent
-    named = [(file.relative_to(base).as_posix() if file.is_relative_to(base) else file.name, file) for file in files]
+    below = ((relative(file, base), file) for file in files)
+    named = [(file.name if names is None else names.as_posix(), file) for names, file in below]
     total, tree = 0, xxhash.xxh3_128()
-    named.sort()
+    named.sort(key=lambda one: (one[0], one[1].parts))
     with ThreadPoolExecutor(jobs) as pool:
         for (name, _), (size, digest) in zip(named, pool.map(_digest, [file for _, file in named]), strict=True):
             total += size
@@ -512,7 +514,7 @@ def fingerprint(path: Path, files: Sequence[Path], jobs: int = 1) -> dict[str, A
     return {"bytes": total, "files": len(named), "xxh3_128": tree.hexdigest()}
 
 
-def _digest(path: Path) -> tuple[int, str]:
+def _digest(path: Place) -> tuple[int, str]:
     import xxhash
 
     file, state = open_file(path), xxhash.xxh3_128()

@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.messages import Option, allowing
 from tokfmt.core.options import given_options
+from tokfmt.core.place import Place, PlaceLike, place_of
 from tokfmt.core.protocols import Continuing, Screened, Underlying
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
@@ -38,7 +38,7 @@ from tokfmt.ops.source.manifest import (
     shrunk,
 )
 from tokfmt.ops.source.partial import closed, partial_of, readable
-from tokfmt.ops.source.request import EosChoice, Found, Options, Path_, SourceFiles, SourceRequest, read_options
+from tokfmt.ops.source.request import EosChoice, Found, Options, SourceFiles, SourceRequest, read_options
 from tokfmt.ops.source.stored import Separator, Source, notes_on_tokenizers, resolve, told, without_separators
 from tokfmt.run.execute import Progress
 from tokfmt.views.view import WithoutTrailing
@@ -171,14 +171,14 @@ def with_remedy(error: FormatError, request: SourceRequest) -> FormatError:
         return error
     with suppress(TokfmtError, OSError):
         for group in _datasets(find_sources(request)):
-            if not any(_is_of(one, Path(error.path)) for one in group):
+            if not any(_is_of(one, place_of(error.place)) for one in group):
                 continue
             if _saves(open_stored(group, replace(request, allow_partial=True), checked=False)):
                 error.advise(f"{Option('allow-partial')} saves the complete sequences")
     return error
 
 
-def _is_of(one: SourceFiles, file: Path) -> bool:
+def _is_of(one: SourceFiles, file: Place) -> bool:
     """Return True if a file, which may be missing, belongs to a dataset."""
     return file in (one.path, *(one.files or ())) or (listing.is_dir(one.path) and one.path in file.parents)
 
@@ -218,7 +218,7 @@ def _datasets(found: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
 
 
 def open_source(
-    paths: Sequence[Path_],
+    paths: Sequence[PlaceLike],
     *,
     format: str | None = None,  # noqa: A002 - the word users know
     eos: EosChoice = None,

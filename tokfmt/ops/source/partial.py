@@ -8,13 +8,13 @@ or no separator closes the last sequence of a stream.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import NO_DAMAGE, FormatError, TruncatedError
+from tokfmt.core.place import Place
 from tokfmt.core.protocols import Vouched, marks_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
@@ -169,7 +169,7 @@ def closed(stored: TokenReader, split: TokenReader, eos_id: int) -> tuple[TokenR
 
 
 def partial_of(
-    path: Path, others: int, reader: TokenReader | RecordReader, damage: Sequence[Damage], counts: Mapping[str, Any]
+    path: Place, others: int, reader: TokenReader | RecordReader, damage: Sequence[Damage], counts: Mapping[str, Any]
 ) -> Partial | None:
     """Return the facts on a damaged source; None if there is no damage.
 

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -24,7 +23,7 @@ from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, 
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import Message, Option, allowing, marked, recipe_words, reword
 from tokfmt.core.options import given_options
-from tokfmt.core.place import absolute
+from tokfmt.core.place import Place, absolute, local_path, place_in, place_of, text_of
 from tokfmt.core.protocols import Piece, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader
@@ -207,8 +206,8 @@ class _Nesting(NamedTuple):
         opened: A list with one item, the number of recipes that were opened so far. All levels share it.
     """
 
-    outermost: Path
-    places: tuple[Path, ...]
+    outermost: Place
+    places: tuple[Place, ...]
     opened: list[int]
 
 
@@ -216,7 +215,7 @@ _UNDER_WAY: ContextVar[_Nesting | None] = ContextVar("recipes being opened", def
 
 
 @contextmanager
-def _entered(recipe: Path) -> Iterator[None]:
+def _entered(recipe: Place) -> Iterator[None]:
     """Enter one level of nested recipes.
 
     Raises:
@@ -240,16 +239,16 @@ def _entered(recipe: Path) -> Iterator[None]:
         _UNDER_WAY.reset(token)
 
 
-def named_by(recipe: Path) -> Found:
+def named_by(recipe: Place) -> Found:
     """Find the datasets that a recipe names; recipes among them have the datasets that they name in turn.
 
     Raises:
         FormatError: The recipe or a path in it cannot be read, or recipes are nested too deep.
     """
-    found = dict[tuple[Path, str | None], SourceFiles]()
+    found = dict[tuple[Place, str | None], SourceFiles]()
     with _entered(recipe):
-        for entry in read_recipe(recipe).sources:
-            request = SourceRequest(expanded([recipe.parent / path for path in entry.path]), entry.format)
+        for entry in read_recipe(local_path(recipe, "a recipe")).sources:
+            request = SourceRequest(expanded([place_in(recipe.parent, path) for path in entry.path]), entry.format)
             try:
                 for path in dataset_paths(request):
                     one = found_at(path, format_of(path, entry.format), request)
@@ -263,7 +262,7 @@ def named_by(recipe: Path) -> Found:
     return found
 
 
-def _which(entry: SourceEntry, recipe: Path) -> str:
+def _which(entry: SourceEntry, recipe: Place) -> str:
     """Return the note that names the source and the recipe of an error, because the error names a file."""
     return f'It is source "{printable(entry.name)}" of {printable(recipe)}'
 
@@ -290,14 +289,14 @@ def _opened(
     named: Found | None,
 ) -> tuple[Source | TextSource, list[Opened]]:
     """Open the datasets of one source, in the order of its paths; return the source and its parts."""
-    paths = expanded([file.where.parent / path for path in entry.path])
+    paths = expanded([place_in(file.where.parent, path) for path in entry.path])
     request = SourceRequest(
         tuple(paths), entry.format, file.eos, given_options(entry.options), entry.text, entry.split, hints.allow_loss
     )
     places = find_sources(request, named) if file.pack == "stored" else []
     if places:
         request = viewed(request, places[0].format, "samples")
-    places_named = [str(absolute(Path(path))) for path in paths]
+    places_named = [text_of(absolute(place_of(path))) for path in paths]
     read = [entry.format, entry.options, entry.split, entry.select, file.eos, file.pack == "stored"]
     key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.allow_loss))
     plain = file.pack != "stored" and handle is None and not entry.filter
@@ -334,7 +333,7 @@ def _opened(
     counts = [reader.info.sequences, reader.info.tokens]
     found = Source(
         entry.name,
-        tuple(map(Path, paths)),
+        tuple(map(place_of, paths)),
         parts[0].format.name,
         reader,
         next(iter(separators)),
@@ -567,7 +566,7 @@ def _recalled(
             }
         )
         separator, notes = Separator(*known["separator"]), tuple(known["notes"])
-        paths, reader = tuple(map(Path, request.paths)), Deferred(info, request, select, opener)
+        paths, reader = tuple(map(place_of, request.paths)), Deferred(info, request, select, opener)
         source = Source(
             name, paths, known["format"], reader, separator.eos_id, known["state"], known["facts"], notes, kept=True
         )
@@ -582,7 +581,7 @@ def _on_disk(places: Sequence[SourceFiles]) -> list[list[Any]]:
     return _seen([*(path for one in places for path in one.files), *(manifest_path(one.path) for one in places)])
 
 
-def _kept(key: str, source: Source, parts: Sequence[Opened], files: Iterable[Path]) -> Source:
+def _kept(key: str, source: Source, parts: Sequence[Opened], files: Iterable[Place]) -> Source:
     """Store the facts on a source in the cache if opening it takes long; return the source, marked as cached."""
     kinds = {(part.format.name, part.separator) for part in parts}
     if len(kinds) > 1 or (len(parts) < _FILES and source.info.sequences < _SEQUENCES):
@@ -619,12 +618,13 @@ def _kept(key: str, source: Source, parts: Sequence[Opened], files: Iterable[Pat
     return replace(source, kept=True)
 
 
-def _seen(paths: Iterable[Path | str]) -> list[list[Any]]:
+def _seen(paths: Iterable[Place | str]) -> list[list[Any]]:
     """Return each path with its identity; None if the file does not exist."""
     found = list[list[Any]]()
     for path in paths:
+        place = place_of(path)
         try:
-            found.append([str(path), list(listing.status_now(path).identity)])
+            found.append([text_of(place), list(listing.status_now(place).identity)])
         except OSError:
-            found.append([str(path), None])
+            found.append([text_of(place), None])
     return found

@@ -10,25 +10,22 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from tokfmt import registry
 from tokfmt.core import listing
 from tokfmt.core.errors import FormatError, OptionError
-from tokfmt.core.files import natural_key
+from tokfmt.core.files import matching, natural_key
 from tokfmt.core.format import Format
 from tokfmt.core.losses import LOSSES
 from tokfmt.core.messages import allowing
 from tokfmt.core.options import choices, given_options, nearest, parse_count, parse_options
-from tokfmt.core.place import Kind, path_of
+from tokfmt.core.place import Kind, Place, PlaceLike, Url, place_of
 from tokfmt.core.text_format import printable
 
 EosChoice = int | Literal["none"] | None
 Options = Iterable[str] | Mapping[str, object]
 """Options as a user gives them: `key=value` words, or a mapping. `core.options.given_options` makes them mappings."""
-
-Path_ = str | os.PathLike[str]
 
 STREAM = "-"
 """Standard input as a source, standard output as a destination."""
@@ -64,7 +61,7 @@ class SourceRequest:
             `ops.source.partial`.
     """
 
-    paths: tuple[Path_, ...]
+    paths: tuple[PlaceLike, ...]
     format: str | None = None
     eos: EosChoice = None
     options: Mapping[str, object] = field(default_factory=dict)
@@ -137,8 +134,10 @@ class SourceRequest:
         return replace(self, options=others, split=split)
 
 
-def is_pipe(path: Path_) -> bool:
+def is_pipe(path: PlaceLike) -> bool:
     """Return True if a path is standard input or a FIFO, which can be read only once."""
+    if isinstance(path, Url):
+        return False
     if os.fspath(path) == STREAM:
         return True
     try:
@@ -147,18 +146,18 @@ def is_pipe(path: Path_) -> bool:
         return False
 
 
-def several(paths: object) -> tuple[Path_, ...]:
+def several(paths: object) -> tuple[PlaceLike, ...]:
     """Return one path or several as a tuple.
 
     Raises:
         OptionError: There is no path.
         TypeError: An item is not a path, but for example a Dataset.
     """
-    if isinstance(paths, (str, os.PathLike)):
+    if isinstance(paths, (str, os.PathLike, Url)):
         return (paths,)
-    found = list[Path_]()
+    found = list[PlaceLike]()
     for path in paths if isinstance(paths, Iterable) else (None,):
-        if not isinstance(path, (str, os.PathLike)):
+        if not isinstance(path, (str, os.PathLike, Url)):
             wrong = type(path if isinstance(paths, (list, tuple)) else paths).__name__
             raise TypeError(f"a path or a list of paths is needed, not {wrong} (a Dataset's .save(PATH) writes one)")
         found.append(path)
@@ -171,27 +170,57 @@ _BESIDE = (".tokfmt.json", ".ledger", ".ledger.json")
 """Suffixes of manifests and ledgers, which are beside datasets but are not datasets."""
 
 
-def expanded(paths: Iterable[Path_]) -> tuple[Path_, ...]:
+def expanded(paths: Iterable[PlaceLike]) -> tuple[PlaceLike, ...]:
     """Replace quoted patterns (`'part-*.jsonl'`) by the paths that they match, in natural order.
 
     Raises:
         FormatError: A pattern matches nothing.
-        OptionError: A path is empty, or is a URL.
+        OptionError: A path is empty, or is the URL of a store that is not registered.
     """
-    found: list[Path_] = []
+    found: list[PlaceLike] = []
     for path in paths:
-        if not os.fspath(path):
+        if not isinstance(path, Url) and not os.fspath(path):
             raise OptionError("a path is empty: is a variable not set? The current directory is .")
-        path_of(path)
-        if not glob.has_magic(os.fspath(path)) or listing.is_there(path):
+        place = place_of(path)
+        pattern = place.key if isinstance(place, Url) else os.fspath(place)
+        if not glob.has_magic(pattern) or listing.is_there(place):
             found.append(path)
             continue
-        named = glob.glob(os.fspath(path), recursive=True)
-        matches = sorted((name for name in named if not name.endswith(_BESIDE)), key=natural_key)
+        named: Iterable[str | Url]
+        if isinstance(place, Url):
+            named = _objects(replace(place, key=""), pattern.split("/"))
+        else:
+            named = glob.glob(pattern, recursive=True)
+        matches = sorted(
+            (one for one in named if not str(one).endswith(_BESIDE)), key=lambda one: natural_key(str(one))
+        )
         if not matches:
             raise FormatError(path, "no file matches this pattern")
         found += matches
     return tuple(found)
+
+
+def _objects(directory: Url, names: Sequence[str]) -> Iterator[Url]:
+    """What lies below an address by names of which some are patterns; `**` stands for any number of names.
+
+    Raises:
+        FormatError: The store cannot be listed.
+    """
+    if not names:
+        yield directory
+        return
+    name, *rest = names
+    if name == "**":
+        yield from _objects(directory, rest or ["*"])
+        for below in matching(directory, "[!.]*"):
+            if listing.is_dir(below):
+                yield from _objects(below, names)
+    elif glob.has_magic(name):
+        for below in matching(directory, name):
+            if name.startswith(".") or not below.name.startswith("."):
+                yield from _objects(below, rest)
+    elif listing.exists(directory / name):
+        yield from _objects(directory / name, rest)
 
 
 def option_names(kind: type) -> set[str]:
@@ -249,7 +278,7 @@ def selection_words(selection: Selection) -> str | None:
     return str(int(selection))
 
 
-def parse_selection(text: str, count: int, paths: Sequence[Path_] = ()) -> tuple[int, int]:
+def parse_selection(text: str, count: int, paths: Sequence[PlaceLike] = ()) -> tuple[int, int]:
     """Return the first and last + 1 of the sequences that `A:B` selects of `count`, as a Python slice does.
 
     Examples are `5`, `0:10`, `-3:` and `:1e6`. A range is cut at the end of the dataset.
@@ -338,7 +367,7 @@ class SourceFiles(NamedTuple):
     """The files of one dataset that a request names, before it is opened.
 
     Attributes:
-        path: The file or directory of the dataset.
+        path: The file or directory of the dataset, which may be an address.
         format: Its format.
         files: Every file of the dataset; see `Format.files`. Empty if they were not listed, and are not compared with a
             manifest.
@@ -347,9 +376,9 @@ class SourceFiles(NamedTuple):
         named: The datasets that a recipe names, if they were found already; see `find_sources`.
     """
 
-    path: Path
+    path: Place
     format: Format
-    files: tuple[Path, ...]
+    files: tuple[Place, ...]
     left_out: str = ""
     below: bool = False
     named: Found | None = None
@@ -361,5 +390,5 @@ class SourceFiles(NamedTuple):
             yield from one.all()
 
 
-Found = Mapping[tuple[Path, str | None], SourceFiles]
+Found = Mapping[tuple[Place, str | None], SourceFiles]
 """Datasets that were found already, by path and the given name of the format."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,6 +21,7 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.format import Format
 from tokfmt.core.messages import Message, Option, marked
+from tokfmt.core.place import Place
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Damage, Info, Separators, TokenReader
 from tokfmt.core.records import RecordReader
@@ -90,7 +90,7 @@ class Source(NamedTuple):
         made_labels: A recipe made its labels and loss masks, by its manifest.
     """
 
-    paths: tuple[Path, ...]
+    paths: tuple[Place, ...]
     format: Format
     reader: TokenReader | RecordReader
     separator: Separator
@@ -110,7 +110,7 @@ class Source(NamedTuple):
         return tuple(dict.fromkeys((*info.inferred, *info.notes, *self.separator.guess, *undivided)))
 
 
-def paths_of(sources: Iterable[Source]) -> list[Path]:
+def paths_of(sources: Iterable[Source]) -> list[Place]:
     """Return the paths of all sources, in order."""
     return [path for source in sources for path in source.paths]
 
@@ -142,7 +142,7 @@ def files_of_sources(sources: Iterable[Source]) -> list[SourceFiles]:
 
 
 def notes_on_tokenizers(
-    places: Sequence[Path],
+    places: Sequence[Place],
     tokenizers: Sequence[Mapping[str, Any] | None],
     tokenizer: TokenizerHandle,
     allow_loss: frozenset[str],
@@ -178,7 +178,7 @@ def agreed_tokenizer(
         TokenizerMismatchError: Several tokenizers made the sources, and `allow_loss` does not accept that.
     """
     named = tokenizer.describe() if tokenizer is not None else None
-    made: dict[str, tuple[Path, Mapping[str, Any]]] = {}
+    made: dict[str, tuple[Place, Mapping[str, Any]]] = {}
     unknown = False
     for source in sources:
         for path, stated in zip(source.paths, source.tokenizers or (None,) * len(source.paths), strict=True):
@@ -228,7 +228,7 @@ def agreed_separator(sources: Sequence[Source], choice: EosChoice) -> Separator:
     return next(iter(known.values()), sources[0]).separator
 
 
-def told(choice: EosChoice, paths: Sequence[Path], manifests: Sequence[Manifest]) -> Separator | None:
+def told(choice: EosChoice, paths: Sequence[Place], manifests: Sequence[Manifest]) -> Separator | None:
     """Return the separator that is certain before a source is opened: by --eos, or by its manifest; else None."""
     if choice == "none":
         return Separator(None, NO_SEPARATOR)
@@ -286,7 +286,7 @@ def without_separators(
     stored: TokenReader,
     separator: Separator,
     endings: Tokens | None,
-    path: Path,
+    path: Place,
     jobs: int | None = None,
     progress: Progress | None = None,
 ) -> tuple[TokenReader, list[str]]:

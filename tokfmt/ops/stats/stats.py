@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from tokfmt.core.errors import DetectionError, FormatError, OptionError
 from tokfmt.core.format import Decoder
 from tokfmt.core.locks import Scratch
 from tokfmt.core.messages import Message, Option
+from tokfmt.core.place import PlaceLike
 from tokfmt.core.protocols import Filled, PaddingCounts
 from tokfmt.core.protocols import Sampled as WithMasks
 from tokfmt.core.ragged import Tokens
@@ -167,7 +167,7 @@ class _Run:
     failures: list[Failure] = field(default_factory=list)
 
     @contextmanager
-    def recording_failure(self, path: str | os.PathLike[str]) -> Iterator[None]:
+    def recording_failure(self, path: PlaceLike) -> Iterator[None]:
         """Record the failure of one of several datasets, so that the others are still counted."""
         try:
             yield

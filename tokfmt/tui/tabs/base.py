@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from textual.binding import Binding, BindingType
@@ -12,6 +11,7 @@ from textual.containers import Container
 
 from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.options import parse_count
+from tokfmt.core.place import Place
 from tokfmt.core.text_format import counted
 from tokfmt.tui.session import Session, Where
 from tokfmt.tui.widgets.row_view import WithLoader
@@ -68,7 +68,7 @@ class Host(Protocol):
     def next_view(self) -> None: ...
     def filter(self, words: str) -> None: ...
     def go_to_where(self, where: Where) -> None: ...
-    def go_to_bytes(self, path: Path, offset: int, length: int = 0) -> None: ...
+    def go_to_bytes(self, path: Place, offset: int, length: int = 0) -> None: ...
 
     def show_split(
         self, split: str, numbers: Sequence[int] | None = None, then: Callable[[], None] = lambda: None

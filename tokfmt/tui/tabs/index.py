@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -24,6 +23,7 @@ from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.fields import Field, Pointer
 from tokfmt.core.options import parse_count
 from tokfmt.core.resources import Recent
+from tokfmt.core.place import Place, relative
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.show.parts import ROW, HexRow, Raw, sections
 from tokfmt.ops.source.request import given_to
@@ -45,21 +45,21 @@ class Bytes:
 
     def __init__(self, raw: Raw) -> None:
         self._raw = raw
-        self._windows = Recent[tuple[Path, int], list[HexRow] | Damage](_WINDOWS)
+        self._windows = Recent[tuple[Place, int], list[HexRow] | Damage](_WINDOWS)
 
     @property
-    def root(self) -> Path:
+    def root(self) -> Place:
         """Return the path of the dataset."""
-        return Path(self._raw.path)
+        return self._raw.path
 
-    def size(self, path: Path) -> int | Damage:
+    def size(self, path: Place) -> int | Damage:
         """Return the number of bytes of a file."""
         try:
             return self._raw.size_of(path)
         except TokfmtError as error:
             return Damage(str(error))
 
-    def peek(self, path: Path, row: int) -> HexRow | Damage | None:
+    def peek(self, path: Place, row: int) -> HexRow | Damage | None:
         """Return a row if it is loaded."""
         window = self._windows.get((path, row // _ROWS))
         if window is None or isinstance(window, Damage):
@@ -67,7 +67,7 @@ class Bytes:
         within = row % _ROWS
         return window[within] if within < len(window) else Damage("the file has become shorter")
 
-    def load(self, path: Path, rows: range) -> None:
+    def load(self, path: Place, rows: range) -> None:
         """Read some rows."""
         for number in range(rows.start // _ROWS, -(-rows.stop // _ROWS)):
             if self._windows.get((path, number)) is None:
@@ -136,14 +136,14 @@ class HexView(RowView):
     class Chosen(Message):
         """The user wants the token at a byte."""
 
-        def __init__(self, path: Path, offset: int) -> None:
+        def __init__(self, path: Place, offset: int) -> None:
             super().__init__()
             self.path, self.offset = path, offset
 
     def __init__(self) -> None:
         super().__init__(id="hex")
         self.bytes: Bytes | None = None
-        self.path: Path | None = None
+        self.path: Place | None = None
         self.file_size, self.column = 0, 0
         self.marked = range(0)
         self.damage: Damage | None = None
@@ -157,7 +157,7 @@ class HexView(RowView):
         """Return the byte offset of the cursor."""
         return min(self.cursor * ROW + self.column, max(0, self.file_size - 1))
 
-    def show(self, content: Bytes, path: Path, offset: int, length: int) -> None:
+    def show(self, content: Bytes, path: Place, offset: int, length: int) -> None:
         """Show a file of a dataset, mark bytes, and put the cursor on the first of them.
 
         Args:
@@ -180,7 +180,7 @@ class HexView(RowView):
         self.file_size, self.marked = 0, range(0)
         self.goto(0)
 
-    def _opened(self, path: Path, size: int | Damage, offset: int, length: int) -> None:
+    def _opened(self, path: Place, size: int | Damage, offset: int, length: int) -> None:
         self.path = path
         self.damage = size if isinstance(size, Damage) else None
         self.file_size = 0 if isinstance(size, Damage) else size
@@ -232,10 +232,11 @@ class HexView(RowView):
             segments.append(Segment(cells.text, self.get_component_rich_style(*names)))
         return segments
 
-    def _named(self, path: Path) -> str:
+    def _named(self, path: Place) -> str:
         """Return the name of a file; in a directory, its path relative to the dataset."""
         root = self.bytes.root if self.bytes is not None else path
-        return printable(path.relative_to(root) if path != root and path.is_relative_to(root) else path.name)
+        below = relative(path, root)
+        return printable(path.name if below is None or path == root else below)
 
     def render_line(self, y: int) -> Strip:
         if self.damage is None:
@@ -290,7 +291,7 @@ class IndexTab(Tab):
     """The sections and fields."""
     hex = getters.query_one(HexView)
     """The bytes."""
-    _wish: tuple[Path, int, int] | None = None
+    _wish: tuple[Place, int, int] | None = None
     _counting = 0
     _left: Row | None = None  # the line of the cursor when a jump showed other bytes
 
@@ -335,7 +336,7 @@ class IndexTab(Tab):
     def on_resize(self) -> None:
         self.set_class(self.size.width >= WIDE, "wide")
 
-    def reveal_bytes(self, path: Path, offset: int, length: int) -> None:
+    def reveal_bytes(self, path: Place, offset: int, length: int) -> None:
         """Show bytes of a file as soon as the parts are loaded.
 
         Args:

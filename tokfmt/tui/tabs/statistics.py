@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.cells import set_cell_size
@@ -28,7 +27,7 @@ from tokfmt.ops.source.request import SourceFiles, viewed
 from tokfmt.ops.source.stored import Source
 from tokfmt.ops.stats import Statistics, glance, stats_of
 from tokfmt.ops.stats.report import Duplicates, Ends, Frequencies, Id, Lengths, Share
-from tokfmt.tui.session import LOOKING, Session
+from tokfmt.tui.session import LOOKING, Session, shown_path
 from tokfmt.tui.tabs.base import Working
 from tokfmt.tui.widgets.reader import spelling
 from tokfmt.tui.workers import Job
@@ -54,7 +53,7 @@ def _opened(session: Session) -> Source:
     elif request.eos is None:
         wanted = replace(wanted, eos=known.eos_id)
     handle = session.vocabulary.handle if session.vocabulary else None
-    source = open_stored([SourceFiles(Path(request.paths[0]), format_, ())], wanted, handle)
+    source = open_stored([SourceFiles(shown_path(request), format_, ())], wanted, handle)
     if session.view.as_stored or known.eos_id is None:
         return source
     # count with the separator of the listed rows, not with that of the tokenizer

@@ -1,0 +1,38 @@
+"""A store in memory, which counts what it is asked."""
+
+import errno
+
+from tokfmt.core.place import Identity, Kind, Status
+
+
+class Memory:
+    """A store of one bucket in memory; it counts what it is asked."""
+
+    def __init__(self, held):
+        self.held, self.asked = held, []
+
+    def status(self, key):
+        self.asked.append(("status", key))
+        if key in self.held:
+            return Status(Kind.FILE, self._identity(key))
+        if any(name.startswith(f"{key}/") for name in self.held) or not key:
+            return Status(Kind.DIRECTORY, Identity(0, ""))
+        raise FileNotFoundError(errno.ENOENT, "No such key")
+
+    def entries(self, key):
+        self.asked.append(("entries", key))
+        below = [
+            name.removeprefix(f"{key}/" if key else "") for name in self.held if name.startswith(f"{key}/") or not key
+        ]
+        if not below:
+            raise FileNotFoundError(errno.ENOENT, "No such key")
+        return iter({name.partition("/")[0]: Kind.DIRECTORY if "/" in name else Kind.FILE for name in below}.items())
+
+    def read_range(self, key, start, stop):
+        self.asked.append(("read", key, start, stop))
+        if key not in self.held:
+            raise FileNotFoundError(errno.ENOENT, "No such key")
+        return self.held[key][start:stop], self._identity(key)
+
+    def _identity(self, key):
+        return Identity(len(self.held[key]), str(hash(self.held[key])))
