@@ -240,7 +240,9 @@ def _unfit_terminal() -> str:
 def _preview(requests: list[Any], given: dict[str, Any], unfit: str) -> None:
     """Print the first dataset as `show` does; of a damaged dataset, its parts and bytes."""
     from tokfmt.cli.show import print_preview, show_raw
+    from tokfmt.core import listing
     from tokfmt.core.errors import TokfmtError
+    from tokfmt.core.place import place_of
     from tokfmt.core.text_format import printable
     from tokfmt.ops.show.show import show
 
@@ -255,7 +257,7 @@ def _preview(requests: list[Any], given: dict[str, Any], unfit: str) -> None:
     try:
         print_preview(show(path, **{name: given[name] for name in names}, allow_loss=allow_loss))
     except TokfmtError as error:
-        if error.exit_code == TokfmtError.exit_code and os.path.lexists(path):
+        if error.exit_code == TokfmtError.exit_code and listing.is_there(place_of(path)):
             with contextlib.suppress(TokfmtError):
                 show_raw(path, given, limit=None, as_json=False, quiet=True)
         raise

@@ -1,0 +1,249 @@
+"""Datasets in a registered store: they open like local ones, and the requests are counted."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from paths import FIXTURES
+from stores import Memory
+
+import tokfmt
+from tokfmt import plugin
+from tokfmt.__main__ import main
+from tokfmt.core import place
+from tokfmt.core.errors import FormatError, OptionError, SourceChangedError, UnsupportedError
+from tokfmt.ops.check.check import CheckRequest, check
+from tokfmt.ops.show.parts import sections
+from tokfmt.ops.source.request import SourceRequest, expanded
+
+EOS = 50256
+PACK, PAIR, NANOGPT = "modalities/D_2byte_gpt2.pbin", "megatron/gpt2_text_document", "made/train.bin"
+RAW, HDF5 = "olmo/part-0-00000.npy", "hdf5/doc_example"
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    """The same datasets as local files."""
+    home = tmp_path_factory.mktemp("local")
+    for name in ("modalities", "megatron", "hdf5", "jsonl", "flat-tokens", "parquet", "llmc", "recipe"):
+        (home / name).symlink_to(FIXTURES / name)
+    (home / "made").mkdir()
+    ids = np.arange(3000, dtype="<u2") % 900
+    ids[::50] = EOS
+    ids.tofile(home / NANOGPT)
+    return home
+
+
+@pytest.fixture
+def bucket(monkeypatch, tmp_path, local):
+    monkeypatch.setattr(place, "_OPENERS", {})
+    monkeypatch.setattr(place, "_OPEN", {})
+    monkeypatch.chdir(tmp_path)
+    files = [file for one in local.iterdir() for file in one.resolve().rglob("*") if file.is_file()]
+    homes = {one.resolve(): one.name for one in local.iterdir()}
+    key = {file: f"{homes[home]}/{file.relative_to(home).as_posix()}" for file in files for home in homes
+           if file.is_relative_to(home)}  # fmt: skip
+    store = Memory({key[file]: file.read_bytes() for file in files})
+    plugin.register_store("mem", lambda url: {"bucket": store}[url.authority])
+    yield store
+    assert not list(tmp_path.glob("mem*"))
+
+
+def requests(store):
+    """How many requests of each kind there were since the last look."""
+    found = Counter(kind for kind, *_ in store.asked)
+    store.asked.clear()
+    return found
+
+
+def sequences(dataset):
+    return [ids.tolist() for ids in dataset]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "most"),
+    [
+        (PACK, {}, {"status": 6, "read": 13}),
+        (PAIR, {}, {"status": 12, "read": 12}),
+        (f"{PAIR}.idx", {}, {"status": 12, "read": 12}),
+        (NANOGPT, {"format": "nanogpt"}, {"status": 5, "read": 5}),
+        ("llmc/automodel/gpt2.bin", {}, {"status": 5, "read": 6}),
+        ("flat-tokens/doc_example.zarr", {}, {"status": 10, "read": 11, "entries": 7}),
+    ],
+)
+def test_a_dataset_opens_as_a_local_one_does(bucket, local, name, options, most):
+    with tokfmt.open(f"mem://bucket/{name}", **options) as stored:
+        asked = requests(bucket)
+        assert all(asked[kind] <= most.get(kind, 0) for kind in asked), asked
+        with tokfmt.open(local / name, **options) as dataset:
+            assert stored.info == dataset.info
+            assert sequences(stored) == sequences(dataset)
+    assert requests(bucket)["read"]
+
+
+@pytest.mark.parametrize("name", [PACK, PAIR, NANOGPT])
+def test_a_dataset_is_converted_to_a_local_file(bucket, local, tmp_path, name):
+    given = {"from_format": "nanogpt"} if name == NANOGPT else {}
+    done = tokfmt.convert(f"mem://bucket/{name}", tmp_path / "out.ds", eos=EOS, verify=True, checksums=True, **given)
+    assert requests(bucket)["read"]
+    tokfmt.convert(local / name, tmp_path / "same.ds", eos=EOS, **given)
+    assert (tmp_path / "out.ds").read_bytes() == (tmp_path / "same.ds").read_bytes()
+    (source,) = json.loads((tmp_path / "out.ds.tokfmt.json").read_text())["sources"]
+    assert source["path"].startswith(f"mem://bucket/{name}")
+    assert source["bytes"] and source["xxh3_128"]
+    assert done.sequences == len(tokfmt.open(tmp_path / "out.ds"))
+
+
+def test_a_conversion_that_is_resumed_knows_its_source(bucket, tmp_path):
+    words = [f"mem://bucket/{PACK}", tmp_path / "out.ds"]
+    tokfmt.convert(*words, eos=EOS, resume=True)
+    before = (tmp_path / "out.ds").read_bytes()
+    with pytest.raises(tokfmt.TokfmtError, match="already exists"):
+        tokfmt.convert(*words, eos=EOS, resume=True)
+    tokfmt.convert(*words, eos=EOS, resume=True, overwrite=True)
+    assert (tmp_path / "out.ds").read_bytes() == before
+
+
+def run(capfd, *words):
+    """The exit code of a command, and what it printed on both streams."""
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    printed = capfd.readouterr()
+    return ended.value.code, printed.out, printed.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show", "{}" + PACK, "0:9", "--ids"),
+        ("show", "{}" + PAIR, "5", "--ids"),
+        ("show", "{}" + NANOGPT, "--from", "nanogpt", "--ids"),
+        ("show", "{}" + PACK, "--raw"),
+        ("show", "{}made/train.bin", "--raw", "--from", "nanogpt"),
+        ("stats", "{}" + PACK),
+        ("stats", "{}" + PAIR),
+        ("stats", "{}" + NANOGPT, "--from", "nanogpt"),
+        ("check", "{}" + PACK, "--deep"),
+        ("check", "{}" + PAIR, "--deep"),
+        ("diff", "{}" + PACK, "{}modalities/D_2byte_gpt2_crlf.pbin", "--limit", "2"),
+    ],
+    ids=lambda words: " ".join(words).replace("{}", ""),
+)
+def test_a_command_prints_what_it_prints_of_a_local_dataset(bucket, local, capfd, words):
+    stored = run(capfd, *(word.replace("{}", "mem://bucket/") for word in words))
+    assert requests(bucket)["read"]
+    here = run(capfd, *(word.replace("{}", f"{local}/") for word in words))
+    assert stored[0] == here[0]
+    assert ("mem://bucket/" in stored[1] + stored[2]) == ("--raw" not in words)
+    plain = [" ".join(text.replace("mem://bucket/", "").split()) for text in stored[1:]]
+    assert plain == [" ".join(text.replace(f"{local}/", "").split()) for text in here[1:]]
+
+
+def test_show_asks_little(bucket, capfd):
+    """The bounds that local files have: at most 12 reads of a pair (see test_reads.py)."""
+    assert run(capfd, "show", f"mem://bucket/{PAIR}", "5", "--ids")[0] == 0
+    asked = requests(bucket)
+    assert asked["read"] <= 12, asked
+    assert asked["entries"] == 0
+
+
+def test_patterns_are_expanded_by_listing(bucket, capfd):
+    bucket.held = {name: b"" for name in ("a/part-10.bin", "a/part-2.bin", "a/b/part-1.bin", "a/.hidden.bin", "c/x.txt")}
+
+    def found(pattern):
+        return [str(one).removeprefix("mem://bucket/") for one in expanded([f"mem://bucket/{pattern}"])]
+
+    assert found("a/part-*.bin") == ["a/part-2.bin", "a/part-10.bin"]
+    assert found("a/part-?.bin") == ["a/part-2.bin"]
+    assert found("**/*.bin") == ["a/b/part-1.bin", "a/part-2.bin", "a/part-10.bin"]
+    assert found("*/x.txt") == ["c/x.txt"]
+    assert found("a/*/part-1.bin") == ["a/b/part-1.bin"]
+    with pytest.raises(FormatError, match=r"^mem://bucket/a/\*.idx: no file matches this pattern"):
+        found("a/*.idx")
+
+
+def test_several_datasets_of_a_store(bucket, capfd):
+    code, printed, _ = run(capfd, "stats", "mem://bucket/modalities/A_?byte_gpt2.pbin", "--json")
+    assert code == 0
+    told = json.loads(printed)
+    assert [one["path"] for one in told["datasets"]] == [
+        f"mem://bucket/modalities/A_{width}byte_gpt2.pbin" for width in (2, 4)
+    ]
+
+
+def test_a_recipe_names_addresses(bucket, local, tmp_path):
+    text = 'tokfmt = 1\nseq_len = 64\nseed = 1\n[[source]]\npath = "{}"\n'
+    for home, name in (("mem://bucket", "stored.toml"), (local, "here.toml")):
+        (tmp_path / name).write_text(text.replace("{}", f"{home}/{PAIR}.bin"))
+    stored, here = tokfmt.open(tmp_path / "stored.toml"), tokfmt.open(tmp_path / "here.toml")
+    assert requests(bucket)["read"]
+    assert [sample["input_ids"].tolist() for sample in stored] == [sample["input_ids"].tolist() for sample in here]
+
+
+def test_an_object_that_changes_is_an_error(bucket):
+    with tokfmt.open(f"mem://bucket/{NANOGPT}", format="nanogpt") as dataset:
+        bucket.held[NANOGPT] = bytes(6000)
+        with pytest.raises(SourceChangedError, match=f"^mem://bucket/{NANOGPT}: changed while it was being read"):
+            sequences(dataset)
+
+
+def test_what_is_not_there(bucket, capfd):
+    for name in ("modalities/gone.pbin", "gone", "gone/x.pbin"):
+        code, _, error = run(capfd, "show", f"mem://bucket/{name}")
+        assert (code, error) == (3, f"tokfmt: error: mem://bucket/{name}: no such file\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("show", "{}" + HDF5), f"{{}}{HDF5}/data_file.h5: an HDF5 file is read from a local path only"),
+        (("show", "{}recipe/mix.toml"), "{}recipe/mix.toml: a recipe is read from a local path only"),
+        (("index", "{}jsonl/corpus.jsonl"), "{}jsonl/corpus.jsonl: only local paths are read"),
+    ],
+)
+def test_what_a_library_opens_is_refused(bucket, capfd, words, what):
+    code, _, error = run(capfd, *(word.replace("{}", "mem://bucket/") for word in words))
+    expected = what.replace("{}", "mem://bucket/")
+    assert (code, error.splitlines()[-1]) == (
+        2 if words[0] == "index" else 3, f"tokfmt: error: {expected}. Download or mount it first",
+    )  # fmt: skip
+
+
+def test_the_browser_refuses_an_address(bucket):
+    from tokfmt.tui.session import shown_path
+
+    with pytest.raises(UnsupportedError, match="^mem://bucket/x: a dataset in the browser is read from a local path"):
+        shown_path(SourceRequest(("mem://bucket/x",)))
+
+
+def test_destinations_are_refused(bucket, tmp_path, capfd):
+    for words in (["convert", "x", "{}"], ["stats", "x", "--html", "{}"], ["index", "x", "-o", "{}"]):
+        source = tmp_path / "x.jsonl"
+        source.write_text('{"input_ids": [1]}\n')
+        named = [str(source) if word == "x" else word.replace("{}", "mem://bucket/out.pbin") for word in words]
+        code, _, error = run(capfd, *named)
+        wanted = "mem://bucket/out.pbin: only local paths are written. Write a file and upload it, or mount it"
+        assert (code, error) == (2, f"tokfmt: error: {wanted}\n")
+    assert requests(bucket)["read"] == 0
+
+
+def test_files_of_a_section_stay_within_the_dataset(bucket):
+    raw = sections(f"mem://bucket/{PACK}")
+    assert raw.hex_rows(raw.path, 0, 1)[0].data == bucket.held[PACK][:16]
+    with pytest.raises(FormatError, match="leaves the dataset"):
+        raw.size_of(plugin.place_of("mem://bucket/made/train.bin"))
+
+
+def test_findings_name_addresses(bucket):
+    bucket.held["cut.pbin"] = bucket.held[PACK][:-10]
+    (verdict,) = check(CheckRequest(SourceRequest(("mem://bucket/cut.pbin",))))
+    assert verdict.path == "mem://bucket/cut.pbin"
+    assert {finding.path for finding in verdict.findings} == {"mem://bucket/cut.pbin"}
+
+
+def test_a_store_that_is_not_registered(bucket):
+    with pytest.raises(OptionError, match=r"^s3://bucket/x.pbin: only local paths are read"):
+        tokfmt.open("s3://bucket/x.pbin")
+    assert Path("s3:").exists() is False
