@@ -150,7 +150,7 @@ def test_show_asks_little(bucket, capfd):
 
 
 def test_patterns_are_expanded_by_listing(bucket, capfd):
-    bucket.held = {name: b"" for name in ("a/part-10.bin", "a/part-2.bin", "a/b/part-1.bin", "a/.hidden.bin", "c/x.txt")}
+    bucket.held = dict.fromkeys(("a/part-10.bin", "a/part-2.bin", "a/b/part-1.bin", "a/.hidden.bin", "c/x.txt"), b"")
 
     def found(pattern):
         return [str(one).removeprefix("mem://bucket/") for one in expanded([f"mem://bucket/{pattern}"])]

@@ -328,7 +328,6 @@ class StoredFile(File):
         path: The address.
     """
 
-    plain = False  # It has no descriptor, so every read goes through `read_into`.
     path: Url
 
     def __init__(self, path: Url) -> None:
@@ -339,6 +338,18 @@ class StoredFile(File):
         if status.kind is not Kind.FILE:
             raise FormatError(path, "is not a regular file", found=status.kind.value)
         self.__setstate__({"path": path, "identity": status.identity})
+
+    def sequence_reader(
+        self,
+        begin: int,  # noqa: ARG002
+        dtype: np.dtype[Any],  # noqa: ARG002
+        starts: memoryview[int],  # noqa: ARG002
+        closing: int | None,  # noqa: ARG002
+        otherwise: Callable[[int], NDArray[np.unsignedinteger]],
+        passed: Passed | None,  # noqa: ARG002
+    ) -> Callable[[int], NDArray[np.unsignedinteger]]:
+        """See `File.sequence_reader`. There is no descriptor to read from, so the general function reads."""
+        return otherwise
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fill `buffer` with bytes from `offset`."""

@@ -93,9 +93,11 @@ class Output:
             FormatError: If the file cannot be read.
             OutageError: As for `write`.
         """
-        with file.descriptor() as source:
-            done = _by_kernel(source, self._fd, begin, offset, length)
-        self._touched(offset, done)
+        done = 0
+        if isinstance(file.path, Path):  # an object of a store has no descriptor
+            with file.descriptor() as source:
+                done = _by_kernel(source, self._fd, begin, offset, length)
+            self._touched(offset, done)
         for a in range(done, length, _PIECE):  # If the kernel refuses, this copy works, or raises the reason.
             self.write(offset + a, file.read(begin + a, min(_PIECE, length - a)))
 
