@@ -6,14 +6,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from paths import FIXTURES
 from stores import Memory
 
 import tokfmt
 from tokfmt import plugin
-from tokfmt.__main__ import main
+from tokfmt.cli.main import cli
 from tokfmt.core import place
-from tokfmt.core.errors import FormatError, OptionError, SourceChangedError, UnsupportedError
+from tokfmt.core.errors import FormatError, OptionError, SourceChangedError, TokfmtError, UnsupportedError
 from tokfmt.ops.check.check import CheckRequest, check
 from tokfmt.ops.show.parts import sections
 from tokfmt.ops.source.request import SourceRequest, expanded
@@ -85,7 +86,7 @@ def test_a_dataset_opens_as_a_local_one_does(bucket, local, name, options, most)
 
 @pytest.mark.parametrize("name", [PACK, PAIR, NANOGPT])
 def test_a_dataset_is_converted_to_a_local_file(bucket, local, tmp_path, name):
-    given = {"from_format": "nanogpt"} if name == NANOGPT else {}
+    given = {"format": "nanogpt"} if name == NANOGPT else {}
     done = tokfmt.convert(f"mem://bucket/{name}", tmp_path / "out.ds", eos=EOS, verify=True, checksums=True, **given)
     assert requests(bucket)["read"]
     tokfmt.convert(local / name, tmp_path / "same.ds", eos=EOS, **given)
@@ -100,18 +101,19 @@ def test_a_conversion_that_is_resumed_knows_its_source(bucket, tmp_path):
     words = [f"mem://bucket/{PACK}", tmp_path / "out.ds"]
     tokfmt.convert(*words, eos=EOS, resume=True)
     before = (tmp_path / "out.ds").read_bytes()
-    with pytest.raises(tokfmt.TokfmtError, match="already exists"):
+    with pytest.raises(TokfmtError, match="already exists"):
         tokfmt.convert(*words, eos=EOS, resume=True)
     tokfmt.convert(*words, eos=EOS, resume=True, overwrite=True)
     assert (tmp_path / "out.ds").read_bytes() == before
 
 
-def run(capfd, *words):
-    """The exit code of a command, and what it printed on both streams."""
-    with pytest.raises(SystemExit) as ended:
-        main([str(word) for word in words])
-    printed = capfd.readouterr()
-    return ended.value.code, printed.out, printed.err
+def run(*words):
+    """The exit code of a command, and what it prints on both streams."""
+    ended = CliRunner().invoke(cli, [str(word) for word in words])
+    if isinstance(ended.exception, TokfmtError):
+        return ended.exception.exit_code, ended.stdout, f"tokfmt: error: {ended.exception}\n"
+    assert ended.exception is None or isinstance(ended.exception, SystemExit), ended.exception
+    return ended.exit_code, ended.stdout, ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -131,25 +133,25 @@ def run(capfd, *words):
     ],
     ids=lambda words: " ".join(words).replace("{}", ""),
 )
-def test_a_command_prints_what_it_prints_of_a_local_dataset(bucket, local, capfd, words):
-    stored = run(capfd, *(word.replace("{}", "mem://bucket/") for word in words))
+def test_a_command_prints_what_it_prints_of_a_local_dataset(bucket, local, words):
+    stored = run(*(word.replace("{}", "mem://bucket/") for word in words))
     assert requests(bucket)["read"]
-    here = run(capfd, *(word.replace("{}", f"{local}/") for word in words))
+    here = run(*(word.replace("{}", f"{local}/") for word in words))
     assert stored[0] == here[0]
     assert ("mem://bucket/" in stored[1] + stored[2]) == ("--raw" not in words)
     plain = [" ".join(text.replace("mem://bucket/", "").split()) for text in stored[1:]]
     assert plain == [" ".join(text.replace(f"{local}/", "").split()) for text in here[1:]]
 
 
-def test_show_asks_little(bucket, capfd):
+def test_show_asks_little(bucket):
     """The bounds that local files have: at most 12 reads of a pair (see test_reads.py)."""
-    assert run(capfd, "show", f"mem://bucket/{PAIR}", "5", "--ids")[0] == 0
+    assert run("show", f"mem://bucket/{PAIR}", "5", "--ids")[0] == 0
     asked = requests(bucket)
     assert asked["read"] <= 12, asked
     assert asked["entries"] == 0
 
 
-def test_patterns_are_expanded_by_listing(bucket, capfd):
+def test_patterns_are_expanded_by_listing(bucket):
     bucket.held = dict.fromkeys(("a/part-10.bin", "a/part-2.bin", "a/b/part-1.bin", "a/.hidden.bin", "c/x.txt"), b"")
 
     def found(pattern):
@@ -164,8 +166,8 @@ def test_patterns_are_expanded_by_listing(bucket, capfd):
         found("a/*.idx")
 
 
-def test_several_datasets_of_a_store(bucket, capfd):
-    code, printed, _ = run(capfd, "stats", "mem://bucket/modalities/A_?byte_gpt2.pbin", "--json")
+def test_several_datasets_of_a_store(bucket):
+    code, printed, _ = run("stats", "mem://bucket/modalities/A_?byte_gpt2.pbin", "--json")
     assert code == 0
     told = json.loads(printed)
     assert [one["path"] for one in told["datasets"]] == [
@@ -189,9 +191,9 @@ def test_an_object_that_changes_is_an_error(bucket):
             sequences(dataset)
 
 
-def test_what_is_not_there(bucket, capfd):
+def test_what_is_not_there(bucket):
     for name in ("modalities/gone.pbin", "gone", "gone/x.pbin"):
-        code, _, error = run(capfd, "show", f"mem://bucket/{name}")
+        code, _, error = run("show", f"mem://bucket/{name}")
         assert (code, error) == (3, f"tokfmt: error: mem://bucket/{name}: no such file\n")
 
 
@@ -203,8 +205,8 @@ def test_what_is_not_there(bucket, capfd):
         (("index", "{}jsonl/corpus.jsonl"), "{}jsonl/corpus.jsonl: only local paths are read"),
     ],
 )
-def test_what_a_library_opens_is_refused(bucket, capfd, words, what):
-    code, _, error = run(capfd, *(word.replace("{}", "mem://bucket/") for word in words))
+def test_what_a_library_opens_is_refused(bucket, words, what):
+    code, _, error = run(*(word.replace("{}", "mem://bucket/") for word in words))
     expected = what.replace("{}", "mem://bucket/")
     assert (code, error.splitlines()[-1]) == (
         2 if words[0] == "index" else 3, f"tokfmt: error: {expected}. Download or mount it first",
@@ -218,12 +220,12 @@ def test_the_browser_refuses_an_address(bucket):
         shown_path(SourceRequest(("mem://bucket/x",)))
 
 
-def test_destinations_are_refused(bucket, tmp_path, capfd):
+def test_destinations_are_refused(bucket, tmp_path):
     for words in (["convert", "x", "{}"], ["stats", "x", "--html", "{}"], ["index", "x", "-o", "{}"]):
         source = tmp_path / "x.jsonl"
         source.write_text('{"input_ids": [1]}\n')
         named = [str(source) if word == "x" else word.replace("{}", "mem://bucket/out.pbin") for word in words]
-        code, _, error = run(capfd, *named)
+        code, _, error = run(*named)
         wanted = "mem://bucket/out.pbin: only local paths are written. Write a file and upload it, or mount it"
         assert (code, error) == (2, f"tokfmt: error: {wanted}\n")
     assert requests(bucket)["read"] == 0
