@@ -45,7 +45,7 @@ ALLOWED = {
     "cli/browse.py": {"os.path.lexists": BROWSER, "os.path.splitext": DESTINATION},
     "cli/console.py": {"os.open": "the terminal"},
     "cli/index.py": dict.fromkeys(("os.path.getsize", "os.path.isfile"), "an index stands beside a local text"),
-    "cli/main.py": {"os.path.lexists": "a local file that looks like an option"},
+    "cli/usage.py": {"os.path.lexists": "a local file that looks like an option"},
     "cli/page.py": {"read_text": "a file of this package"},
     "cli/recipe.py": dict.fromkeys(("File", "is_file"), "a recipe is a local file"),
     "ops/check/check.py": {"is_dir": "a local dataset is copied to be repaired"},

@@ -144,7 +144,8 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
                 `default_metadata`.
         """
         super().__init__(**reading)
-        self.paths = [text_of(absolute(place_of(path))) for path in several(paths)]  # tasks may run in other directories
+        places = map(place_of, several(paths))
+        self.paths = [text_of(absolute(place)) for place in places]  # tasks may run in other directories
         self.format, self.options, self.tokenizer = format, given_options(options), tokenizer
         self.text_field, self.split, self.eos = text_field, split, eos
         self.allow_loss, self.recursive = sorted(check_losses(allow_loss)), recursive
@@ -419,8 +420,7 @@ def _with_sources(done: Conversion, files: Sequence[str]) -> Conversion:
             facts = (extent([Path(file)]) if os.path.isfile(file) else nothing for file in files)
             sources = [{"path": file, "format": None, **one} for file, one in zip(files, facts, strict=True)]
             content = {**manifest.content, "sources": sources}
-            text = json.dumps(content, indent=2, ensure_ascii=False) + "
-"
+            text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
             write_whole(local_path(manifest.path, "a manifest"), text.encode())
     return replace(done, sources=[{"path": file, "format": None} for file in files])
 

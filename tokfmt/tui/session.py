@@ -501,7 +501,9 @@ def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
         format_ = None
     view = View("documents", Viewport(MemoryReader(Ragged.of(()))))
     opened = Opened(format_, (view,), Separator(None))
-    return Session(request, opened, "documents", None, None, str(error), error, identity=_identity_of(shown_path(request)))
+    return Session(
+        request, opened, "documents", None, None, str(error), error, identity=_identity_of(shown_path(request))
+    )
 
 
 def other_split(session: Session, split: str, tokenizer: str | None = None) -> Session:

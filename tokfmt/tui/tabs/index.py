@@ -22,8 +22,8 @@ from textual.widgets import Static
 from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.fields import Field, Pointer
 from tokfmt.core.options import parse_count
-from tokfmt.core.resources import Recent
 from tokfmt.core.place import Place, relative
+from tokfmt.core.resources import Recent
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.show.parts import ROW, HexRow, Raw, sections
 from tokfmt.ops.source.request import given_to
