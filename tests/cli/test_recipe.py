@@ -199,7 +199,7 @@ def test_check_says_what_is_wrong_with_the_sources_of_one(words, tmp_path):
         (f'{begin}path = "gone.pbin"\n', 'gone.pbin: no such file. It is source "gone" of'),
         (f'{begin}path = "mix.toml"\n', "mix.toml: includes itself"),
         (f'{begin}path = "{PACK}"\nfilter = "garbage"\n', "its filter has rules on text, and it holds token IDs"),
-        (f'{begin}path = "{PACK}"\ntokens = 10_000\n', "and 10,000 are asked for: short by"),
+        (f'{begin}path = "{PACK}"\ntokens = 10_000\n', "and the quota is 10,000: short by"),
     ):
         path.write_text(text)
         code, out, _ = tokfmt(*words, path)

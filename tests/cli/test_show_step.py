@@ -239,7 +239,7 @@ def test_on_a_terminal_it_is_cut_to_a_screen():
         (("--sample", 1, "--step", 1, "--batch-size", 2), "no samples are selected"),
         (("--step", 99, "--batch-size", 4), "step 99 is beyond the last whole batch, step 10"),
         (("--sample", 99), "has samples 0 to 45"),
-        (("--step", 0, "--batch-size", 3, "--world-size", 2), "cannot be dealt to 2 ranks"),
+        (("--step", 0, "--batch-size", 3, "--world-size", 2), "cannot be divided evenly among 2 ranks"),
         (("--step", 0, "--batch-size", 4, "--rank", 2, "--world-size", 2), "rank 2 of 2"),
         (("--sample", 1, "--raw"), "--raw cannot be combined with"),
         (("3", "--sample", 1), "SEL cannot be combined with"),

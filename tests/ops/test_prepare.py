@@ -203,7 +203,7 @@ def test_a_quota_that_whole_documents_do_not_fill_is_said(tmp_path, ids, dedup, 
     (note,) = [note for note in stored(sum(drawn[:3]) + 20).notes if "of its quota" in note]
     assert note == (
         f"web: {sum(drawn[:3])} of the {sum(drawn[:3]) + 20} tokens of its quota: "
-        f"the next document drawn has {drawn[3]}, and documents stay whole"
+        f"the next document drawn has {drawn[3]}, and documents are not cut"
     )
     assert not any("of its quota" in note for note in stored(sum(drawn[:3])).notes)
 

@@ -260,7 +260,7 @@ def test_quotas_of_documents(packs):
     assert found[0] != found[1]
     assert all(one == sorted(one) for one in found)
     with pytest.raises(
-        ConversionError, match=r"has 90 tokens, which may be read once, and 200 are asked for: short by 110"
+        ConversionError, match=r"has 90 tokens, which may be read once, and the quota is 200: short by 110"
     ):
         tokfmt.recipe([{"path": packs / "a.pbin", "tokens": 200}])
     repeated = list(tokfmt.recipe([{"path": packs / "a.pbin", "tokens": 200, "epochs": 3}]))

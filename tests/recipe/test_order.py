@@ -167,7 +167,7 @@ def test_steps_that_cannot_be():
     view = opened([[[1] * 400]], seq_len=4, eos="none", labels="same")
     assert [w.sample for w in view.where_at(3, 8, rank=1, world_size=4)] == [26, 27]
     assert [w.sample for w in view.where_at(0, 8, start=12)] == list(range(12, 20))
-    with pytest.raises(OptionError, match="cannot be dealt to 3 ranks"):
+    with pytest.raises(OptionError, match="cannot be divided evenly among 3 ranks"):
         view.where_at(0, 8, world_size=3)
     with pytest.raises(OptionError, match="rank 4 of 4"):
         view.where_at(0, 8, rank=4, world_size=4)

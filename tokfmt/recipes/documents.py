@@ -564,7 +564,7 @@ class Documents:
         total = int(self._offset(count))
         if budget > total:
             raise ShortfallError(
-                f"{printable(self.file.where)}: the sources have {total:,} tokens, and {budget:,} are asked for: short "
+                f"{printable(self.file.where)}: the sources have {total:,} tokens, and the budget is {budget:,}: short "
                 f"by {budget - total:,}. Give sources more epochs, or ask for fewer"
             )
         low, high = 0, count + 1
@@ -683,7 +683,7 @@ def passes(file: RecipeFile, number: int, name: str, tokens: int, quota: int) ->
         times = "once" if most == 1 else f"{most:,} times"
         raise ShortfallError(
             f'{printable(file.where)}: source "{printable(name)}" has {tokens:,} tokens, which may be read {times}, '
-            f"and {quota:,} are asked for: short by {quota - tokens * most:,}. "
+            f"and the quota is {quota:,}: short by {quota - tokens * most:,}. "
             f"Allow epochs = {-(-quota // max(1, tokens))}, or ask for fewer"
         )
     return divmod(quota, max(1, tokens))
@@ -704,7 +704,7 @@ def filled(file: RecipeFile, name: str | None, quota: int, taken: int, beyond: i
     """
     if beyond is None or taken > quota - -(-quota // 100):
         return ()
-    why = f"document drawn has {beyond:,}, and documents stay whole"
+    why = f"document drawn has {beyond:,}, and documents are not cut"
     if taken:
         return (f"{taken:,} of the {quota:,} tokens of its {'quota' if name else 'budget'}: the next {why}",)
     what = (

@@ -212,7 +212,9 @@ def numbers(step: int, batch_size: int, rank: int = 0, world_size: int = 1, star
         ValueError: If the batch is not a multiple of the ranks, or there is no such step or rank.
     """
     if batch_size < 1 or world_size < 1 or batch_size % world_size:
-        raise ValueError(f"a global batch of {batch_size:,} samples cannot be dealt to {world_size:,} ranks alike")
+        raise ValueError(
+            f"a global batch of {batch_size:,} samples cannot be divided evenly among {world_size:,} ranks"
+        )
     if not 0 <= rank < world_size:
         raise ValueError(f"rank {rank} of {world_size:,}: ranks are 0 to {world_size - 1}")
     if step < 0 or start < 0:

@@ -129,7 +129,7 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
     said, about = read_manifest(one.path).ledger, ledger_paths(one.path)[1]
     if not listing.exists(about) and not listing.is_link(one.path):
         if said:
-            what = f"has no ledger {printable(about.name)} beside it; its manifest says that one was written"
+            what = f"has no ledger {printable(about.name)}; its manifest lists one"
             yield Finding(
                 "TF916", "warning", str(one.path), what, f"Copy it again, or convert again with {Option('ledger')}"
             )

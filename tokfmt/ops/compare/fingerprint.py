@@ -453,7 +453,7 @@ def read_records(
         processes: Read much text in processes.
     """
     text = records.info.kind == "text"
-    doing = "reading ids" if not text else "reading text" if isinstance(encoder, Utf8) else "tokenizing"
+    doing = "reading IDs" if not text else "reading text" if isinstance(encoder, Utf8) else "tokenizing"
     progress.phase(doing, records.info.size, "bytes")
     with hands(jobs, records.info.size if processes else 0) as workers:
         return RecordSide(records, encoder if text else None, workers, progress.advance)
