@@ -36,7 +36,7 @@ _EPILOG = examples(
     "tokfmt check --fix mended.pbin fixtures/modalities/E_D_2byte_gpt2.pbin",
     "tokfmt check --explain TF107",
 )
-_COLOURS = {"error": "red", "warning": "yellow", "info": "blue"}
+_COLORS = {"error": "red", "warning": "yellow", "info": "blue"}
 _LEVELS = {"error": "error", "warning": "warning", "info": "notice"}  # the levels of GitHub annotations
 _WIDTH = 100
 
@@ -153,7 +153,7 @@ def _lines(verdict: Any) -> None:
 
 
 def _line(finding: Any) -> str:
-    severity = click.style(finding.severity.ljust(7), fg=_COLOURS.get(finding.severity), bold=True)
+    severity = click.style(finding.severity.ljust(7), fg=_COLORS.get(finding.severity), bold=True)
     at = "" if finding.offset is None else f" at byte {finding.offset:,}"
     where = "" if at in finding.message else at
     message = printable(finding.message)

@@ -106,7 +106,7 @@ def command(path: str, selection: str | None, **given: Any) -> None:
     if origin and (given["raw"] or given["rows"]):
         what = "--raw" if given["raw"] else "--samples"
         raise click.UsageError(
-            f"--origin and {what} cannot be combined, because the ledger describes what is printed without it. "
+            f"--origin and {what} cannot be combined: --origin prints sequences, or samples if the ledger has these. "
             f"Leave {what} out"
         )
     if given.pop("raw"):
@@ -531,12 +531,12 @@ class _Block:
 
     def lines(self) -> Iterator[str]:
         """Yield the rows as styled text."""
-        for name, colour, cells in self.rows:
+        for name, color, cells in self.rows:
             text = click.style(f"{name:>{_LABEL - 1}} ", dim=True)
             for k, (cell, width) in enumerate(zip(cells, self.widths, strict=True)):
                 border = click.style("│", fg="yellow") if self.borders[k] else " "
                 dim = k >= self.real or (name == "mask" and cell == "0") or (name == "labels" and cell == "-100")
-                text += border + click.style(cell.rjust(width), fg=colour or None, dim=dim or None)
+                text += border + click.style(cell.rjust(width), fg=color or None, dim=dim or None)
                 if not any(cells[k + 1 :]) and not any(self.borders[k + 1 :]):
                     break
             yield text

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tokfmt.ops.provenance import Origin
     from tokfmt.ops.show.step import Drawn, Part, Step
 
-_COLOURS = ("cyan", "green", "yellow", "magenta", "blue")
+_COLORS = ("cyan", "green", "yellow", "magenta", "blue")
 """Colors of sources, in the order of their first sample."""
 
 _LINES, _SAMPLES = 2, 8  # lines of a part's text, and samples, on a terminal without --full
@@ -78,7 +78,7 @@ def _print(found: Step, how: Printing, limit: int, *, terminal: bool) -> None:
         for text in found.notes:
             note(text)
     room = _LINES * shutil.get_terminal_size().columns if terminal else 0
-    colours: dict[str, str] = {}
+    colors: dict[str, str] = {}
     for number, drawn in enumerate(islice(found.shown, limit)):
         if how.only_ids or how.only_text:
             for part in drawn.parts:
@@ -86,8 +86,8 @@ def _print(found: Step, how: Printing, limit: int, *, terminal: bool) -> None:
             continue
         click.echo(("\n" if number else "") + _title(drawn))
         for part in drawn.parts:
-            colour = colours.setdefault(part.source, _COLOURS[len(colours) % len(_COLOURS)])
-            click.echo(_line(part, colour))
+            color = colors.setdefault(part.source, _COLORS[len(colors) % len(_COLORS)])
+            click.echo(_line(part, color))
             for line in origin_lines(part.origins):
                 click.echo(f"  {line}")
             words = part.text if part.text is not None else " ".join(map(str, part.ids.tolist()))
@@ -141,11 +141,11 @@ def _title(drawn: Drawn) -> str:
     return click.style(f"#{drawn.sample}", bold=True) + click.style(f"  {', '.join(facts)}" if facts else "", dim=True)
 
 
-def _line(part: Part, colour: str) -> str:
+def _line(part: Part, color: str) -> str:
     whole = part.start == 0 and part.stop >= part.length
     there = "" if whole else f", {part.start:,} to {min(part.stop, part.length):,}"
     end = " and its end" if part.stop > part.length else ""
-    name = click.style(printable(part.source), fg=colour, bold=True)
+    name = click.style(printable(part.source), fg=color, bold=True)
     stored = f", sequence {part.stored:,} there" if part.stored != part.sequence else ""
     where = click.style(f"  {printable(part.path)}{stored}", dim=True)
     return f"  {name} sequence {part.sequence:,}: {counted(part.length, 'token')}{there}{end}{where}"
