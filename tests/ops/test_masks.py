@@ -393,7 +393,7 @@ def test_masks_of_documents_in_samples_of_hdf5(tmp_path_factory, given_, seq_len
     pairs = [([8], [1, 1]), *((one, mask) for one, mask in zip(*given_, strict=True) if one)]
     home = tmp_path_factory.mktemp("hdf5")
     source = datatrove(home / "a.ds", [one for one, _ in pairs], [mask for _, mask in pairs])
-    how = {"seq_len": seq_len, "samples": samples}
+    how = {"seq_len": seq_len, "shard_size": samples * seq_len}
     tokfmt.convert(source, home / "rows", to_format="hdf5", eos=EOS, to_options=how, jobs=jobs, verify=True)
     stream = [token for one, _ in pairs for token in (*one, EOS)]
     flags = [flag for _, mask in pairs for flag in mask]

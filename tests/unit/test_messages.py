@@ -26,7 +26,7 @@ from tokfmt.core.messages import Message, Option, allowing, from_option, python_
         (from_option("gaps", "accept"), "--from-opt gaps=accept", 'options={"gaps": "accept"}'),
         (from_option("width", 4), "--from-opt width=4", 'options={"width": 4}'),
         (from_option("stride"), "--from-opt stride=", 'options={"stride": ...}'),
-        (to_option("samples", "N"), "--to-opt samples=N", 'to_options={"samples": N}'),
+        (to_option("shard_size", "N"), "--to-opt shard_size=N", 'to_options={"shard_size": N}'),
         (allowing("fields"), "--allow-loss fields", 'allow_loss="fields"'),
         (allowing("fields", "tail"), "--allow-loss fields --allow-loss tail", 'allow_loss=["fields", "tail"]'),
     ],
