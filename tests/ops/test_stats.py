@@ -606,7 +606,7 @@ def test_table(width, monkeypatch):
     assert "\x1b" not in output
     for word in ("184", "17,450", "most frequent", "Packed into samples of 512 tokens", "█", "94.8"):
         assert word in output
-    assert ("Lengths" in output.splitlines()[12]) == ("Token ids" in output.splitlines()[12]) or width == 80
+    assert ("Lengths" in output.splitlines()[12]) == ("Token IDs" in output.splitlines()[12]) or width == 80
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 160])
