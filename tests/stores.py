@@ -2,7 +2,8 @@
 
 import errno
 
-from tokfmt.core.place import Identity, Kind, Status
+from tokfmt.core.errors import SourceChangedError
+from tokfmt.core.place import Entry, Identity, Kind, Status
 
 
 class Memory:
@@ -26,13 +27,16 @@ class Memory:
         ]
         if not below:
             raise FileNotFoundError(errno.ENOENT, "No such key")
-        return iter({name.partition("/")[0]: Kind.DIRECTORY if "/" in name else Kind.FILE for name in below}.items())
+        kinds = {name.partition("/")[0]: Kind.DIRECTORY if "/" in name else Kind.FILE for name in below}
+        return (Entry(name, kind) for name, kind in kinds.items())
 
-    def read_range(self, key, start, stop):
-        self.asked.append(("read", key, start, stop))
+    def read_ranges(self, key, ranges, identity):
+        self.asked += [("read", key, start, stop) for start, stop in ranges]
         if key not in self.held:
             raise FileNotFoundError(errno.ENOENT, "No such key")
-        return self.held[key][start:stop], self._identity(key)
+        if identity != self._identity(key):
+            raise SourceChangedError(key, "changed while it was being read", remedy="Run again when it is still")
+        return [self.held[key][start:stop] for start, stop in ranges]
 
     def _identity(self, key):
         return Identity(len(self.held[key]), str(hash(self.held[key])))

@@ -1,4 +1,4 @@
-"""Addresses of object stores and pages: refused as sources and as destinations, in the same words by every command."""
+"""Addresses: refused as destinations, and as sources if no store has their scheme, in the same words everywhere."""
 
 import sys
 
@@ -46,39 +46,42 @@ SOURCES = {
     "index": ["index", "{}x.jsonl"],
 }  # fmt: skip
 STORES = ["s3://bucket/", "gs://bucket/", "hf://datasets/org/", "https://host/"]
+UNKNOWN = ["ftp://host/", "oci://bucket/"]
 
 
 @pytest.fixture
 def home(tmp_path):
     (tmp_path / "text.jsonl").write_text('{"text": "a b"}\n')
     (tmp_path / "mix.toml").write_text(RECIPE.format(tokenizer=TOKENIZER))
-    for store in STORES:  # what the address is as a path
+    for store in [*STORES, *UNKNOWN]:  # what the address is as a path
         (tmp_path / store).mkdir(parents=True)
     return tmp_path
 
 
-def refusals(commands, home, done, remedy):
+def refusals(commands, home, stores, words):
     held = sorted(home.rglob("*"))
-    for number, (name, words) in enumerate(commands.items()):
-        for store in [STORES[number % len(STORES)], STORES[0]]:
-            words_ = [sys.executable, "-m", "tokfmt", *(str(word).replace("{}", store) for word in words)]
-            ended = forkserver.run(words_, cwd=home, capture_output=True, text=True, timeout=60)
-            (address,) = (str(word).replace("{}", store) for word in words if "{}" in str(word))
-            line = f"tokfmt: error: {address}: only local paths are {done}. {remedy}\n"
+    for number, (name, command) in enumerate(commands.items()):
+        for store in [stores[number % len(stores)], stores[0]]:
+            run = [sys.executable, "-m", "tokfmt", *(str(word).replace("{}", store) for word in command)]
+            ended = forkserver.run(run, cwd=home, capture_output=True, text=True, timeout=60)
+            (address,) = (str(word).replace("{}", store) for word in command if "{}" in str(word))
+            line = f"tokfmt: error: {address}: {words.format(scheme=address.partition(':')[0])}\n"
             assert (ended.returncode, ended.stderr.replace("out.train.pbin", "out.pbin")) == (2, line), name
     assert sorted(home.rglob("*")) == held
 
 
 def test_destinations(home):
     """Also where a directory of that name is, which an absolute path means."""
-    refusals(DESTINATIONS, home, "written", "Write a file and upload it, or mount it")
+    refusals(DESTINATIONS, home, STORES, "only local paths are written. Write a file and upload it, or mount it")
     words = [sys.executable, "-m", "tokfmt", "convert", str(PACK), f"{home}/s3:/bucket/out.pbin"]
     assert forkserver.run(words, cwd=home, capture_output=True, timeout=60).returncode == 0
     assert (home / "s3:" / "bucket" / "out.pbin").is_file()
 
 
 def test_sources(home):
-    refusals(SOURCES, home, "read", "Download or mount it first")
+    known = "az, gs, http, https, s3"
+    words = f"the scheme {{scheme}} is not read (expected {known}). Download or mount it first"
+    refusals(SOURCES, home, UNKNOWN, words)
 
 
 def test_in_python(home, monkeypatch):
@@ -87,5 +90,5 @@ def test_in_python(home, monkeypatch):
         tokfmt.convert(PACK, "s3://bucket/out.pbin")
     with pytest.raises(OptionError, match="^s3://bucket/x.idx: only local paths are written"):
         write_index(home / "text.jsonl", "s3://bucket/x.idx")
-    with pytest.raises(OptionError, match="^gs://bucket/x.pbin: only local paths are read"):
-        tokfmt.open("gs://bucket/x.pbin")
+    with pytest.raises(OptionError, match="^oci://bucket/x.pbin: the scheme oci is not read"):
+        tokfmt.open("oci://bucket/x.pbin")

@@ -147,18 +147,22 @@ def test_words_of_users(bucket, tmp_path, monkeypatch):
     assert place_of("mem://bucket/a/x.bin") == place_of("MEM://bucket/a/x.bin") == place_of(url) == url
     for path in ("x.bin", "/a/x", "a b?", "C", "x:y", Path("x")):
         assert place_of(path) == Path(path)
-    for text in ("s3://b/k", "s3:///k", "file:///etc", "mem:/bucket/x"):
-        with pytest.raises(OptionError, match=r"://.*: only local paths are read. Download or mount it first"):
+    for text in ("ftp://b/k", "ftp:///k", "file:///etc"):
+        with pytest.raises(OptionError, match=r"://.*: the scheme .* is not read .*mem.*\. Download or mount it first"):
             place_of(text)
-    with pytest.raises(OptionError, match="^s3://b/k: only local paths are read"):
-        place_of(Path("s3://b/k"))
+    with pytest.raises(OptionError, match="^ftp://b/k: the scheme ftp is not read"):
+        place_of(Path("ftp://b/k"))
+    for path in ("mem:/bucket/x", Path("mem://bucket/x")):
+        with pytest.raises(OptionError, match="^mem://bucket/x: a Path cannot hold an address.*Give it as a text"):
+            place_of(path)
     for call in (lambda: local_path(url, "a text"), lambda: local_path(str(url), "a text")):
         with pytest.raises(UnsupportedError, match="^mem://bucket/a/x.bin: a text is read from a local path only"):
             call()
-    (tmp_path / "s3:" / "b").mkdir(parents=True)
-    assert place_of("s3://b") == Path("s3:/b")
-    with pytest.raises(OptionError, match="^gs://b/k: only local paths are read"):
-        open_file(Url.parse("gs://b/k"))
+    for scheme in ("s3", "ftp", "mem"):
+        (tmp_path / f"{scheme}:" / "b").mkdir(parents=True)
+        assert place_of(f"{scheme}://b") == Path(f"{scheme}:/b"), "a path that exists is no address"
+    with pytest.raises(OptionError, match="^ftp://b/k: the scheme ftp is not read"):
+        open_file(Url.parse("ftp://b/k"))
 
 
 def test_local_identities(tmp_path):

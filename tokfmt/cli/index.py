@@ -9,6 +9,7 @@ import click
 
 from tokfmt.cli.console import Watcher, document
 from tokfmt.cli.parameters import PLACE, Command, common, examples
+from tokfmt.core.place import place_of
 from tokfmt.core.text_format import counted, printable
 
 
@@ -44,7 +45,7 @@ def command(
     with Watcher(quiet=quiet) as watcher:
         watcher.phase("indexing", os.path.getsize(source) if os.path.isfile(source) else 0, "bytes")
         report = write_index(
-            Path(source),
+            place_of(source),
             destination,
             validate=not no_validate,
             drop_invalid=drop_invalid,

@@ -282,9 +282,25 @@ def requested(paths: Iterable[Any], given: Mapping[str, Any], **other: Any) -> S
     return SourceRequest.of(tuple(paths), **{**facts, **other})
 
 
+def _use_store_options(_context: click.Context, _parameter: click.Parameter, words: Sequence[str]) -> None:
+    """Use the options of stores that the command line gives; those of the environment hold otherwise."""
+    if words:
+        from tokfmt.remote.options import StoreOptions, configure
+
+        configure(StoreOptions.parse(words))
+
+
 def reading(function: F) -> F:
     """Add the options that describe how to read a source to a command."""
     for option in (
+        source(
+            "--store-opt",
+            multiple=True,
+            metavar="NAME=VALUE",
+            expose_value=False,
+            callback=_use_store_options,
+            help="Option of stores: endpoint, region, profile, anonymous, requester_pays or allow_http; repeatable.",
+        ),
         source("--ignore-manifest", is_flag=True, help="Ignore a manifest that contradicts its dataset."),
         source("--recursive", is_flag=True, help="Read the directories below a directory too."),
         allow_loss("Loss to accept, of those below; repeatable.", group="Reading"),

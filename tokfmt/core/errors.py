@@ -7,6 +7,7 @@
     │    │    └─ ContradictionError  its tokens contradict what it states about them
     │    ├─ UnsupportedError    a known layout that cannot be read as requested
     │    ├─ UnsafeError         reading could run code, leave the dataset or exhaust memory
+    │    ├─ UnreachableError    a server does not answer: run again
     │    └─ SourceChangedError  the file changed while it was being read
     ├─ DetectionError                                                exit code 3
     │    ├─ UnknownFormatError(path)
@@ -199,6 +200,10 @@ class UnsafeError(FormatError):
     """Reading could run code, leave the dataset, or exhaust memory."""
 
 
+class UnreachableError(FormatError):
+    """A server does not answer, or not with what it was asked for. The data may be intact: run again later."""
+
+
 class SourceChangedError(FormatError):
     """The size, the modification time or the inode of the file changed while it was being read."""
 
@@ -207,7 +212,7 @@ class ContradictionError(CorruptError):
     """The tokens of a file contradict what the file states about them, so it is unknown which tokens are right."""
 
 
-NO_DAMAGE = (UnsupportedError, UnsafeError, SourceChangedError, ContradictionError)
+NO_DAMAGE = (UnsupportedError, UnsafeError, UnreachableError, SourceChangedError, ContradictionError)
 """Errors after which no part of a dataset is certain, so that `--allow-partial` cannot save any."""
 
 

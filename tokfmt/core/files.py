@@ -37,6 +37,7 @@ keep_freed_memory()  # Every process that reads data imports this module.
 
 _DIGITS = re.compile("([0-9]+)")
 _SAVE = "Only tokfmt convert reads pipes. Save it to a file first"
+_CHANGED, _RUN_AGAIN = "changed while it was being read", "Run again when it is still"
 _SMALL = 1 << 20  # Bytes that one call reads completely, except after signals and at the end of a file.
 _GAP = 1 << 15  # Bytes between two ranges that take less time to read than another call or request.
 _TOGETHER = 1 << 23  # Bytes of ranges that one call reads.
@@ -307,7 +308,7 @@ class File:
 
     def _compare(self, now: Identity) -> None:
         if now != self.identity:
-            raise SourceChangedError(self.path, "changed while it was being read", remedy="Run again when it is still")
+            raise SourceChangedError(self.path, _CHANGED, remedy=_RUN_AGAIN)
 
     def __getstate__(self) -> dict[str, object]:
         return {"path": self.path, "identity": self.identity}
@@ -354,14 +355,22 @@ class StoredFile(File):
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fill `buffer` with bytes from `offset`."""
         view = buffer.cast("B")
+        (view[:],) = self.read_ranges([(offset, offset + len(view))])
+
+    def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> Iterator[memoryview]:
+        """See `File.read_ranges`. The store decides which ranges one request reads, and sends requests side by side."""
+        for start, stop in ranges:
+            self._bound(start, stop - start)
         try:
-            found, identity = store_of(self.path).read_range(self.path.key, offset, offset + len(view))
+            found = store_of(self.path).read_ranges(self.path.key, ranges, self.identity)
+        except SourceChangedError as error:
+            raise SourceChangedError(self.path, _CHANGED, remedy=_RUN_AGAIN) from error
         except OSError as error:
             raise reading_error(self.path, error) from error
-        self._compare(identity)
-        if len(found) != len(view):
-            raise self._ends(offset + len(found), len(view) - len(found))
-        view[:] = found
+        for (start, stop), content in zip(ranges, found, strict=True):
+            if len(content) != stop - start:
+                raise self._ends(start + len(content), stop - start - len(content))
+            yield memoryview(content)
 
     @contextmanager
     def descriptor(self) -> Iterator[int]:

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeVar, cast
 
-from tokfmt.core.place import Kind, PlaceLike, Status, Url, local_entries, status_of, store_of
+from tokfmt.core.place import Entry, Kind, PlaceLike, Status, Url, local_entries, status_of, store_of
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ def names(directory: PlaceLike) -> list[str]:
     """
     found = _listed(_key(directory)) if _KEPT.get() is not None else None
     if found is None:
-        return [name for name, _ in _asked(directory)] if isinstance(directory, Url) else os.listdir(directory)
+        return [entry.name for entry in _asked(directory)] if isinstance(directory, Url) else os.listdir(directory)
     return list(found)
 
 
@@ -92,14 +92,14 @@ def entries(directory: PlaceLike) -> dict[str, Kind]:
     """
     key = _key(directory)
     found = _listed(key) if _KEPT.get() is not None else None
-    return dict(_asked(key)) if found is None else found
+    return {entry.name: entry.kind for entry in _asked(key)} if found is None else found
 
 
 def _key(place: PlaceLike) -> str | Url:
     return place if isinstance(place, Url) else os.fspath(place)
 
 
-def _asked(directory: PlaceLike) -> Iterable[tuple[str, Kind]]:
+def _asked(directory: PlaceLike) -> Iterable[Entry]:
     if isinstance(directory, Url):
         return store_of(directory).entries(directory.key)
     return local_entries(os.fspath(directory))
@@ -110,11 +110,13 @@ def _listed(directory: str | Url) -> dict[str, Kind] | None:
     kept_now = _KEPT.get() or Answers()
     if directory not in kept_now.directories:
         found: dict[str, Kind] | None = {}
-        for name, kind in _asked(directory):
+        for entry in _asked(directory):
             if found is None or len(found) == _MOST:
                 found = None
                 break
-            found[name] = kind
+            found[entry.name] = entry.kind
+            if entry.identity is not None and isinstance(directory, Url) and len(kept_now.statuses) < _STATUSES:
+                kept_now.statuses[directory / entry.name] = Status(entry.kind, entry.identity)
         kept_now.directories[directory] = found
     return kept_now.directories[directory]
 

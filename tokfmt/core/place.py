@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path, PurePath, PurePosixPath
@@ -218,6 +218,20 @@ class Status(NamedTuple):
         return self.identity.size
 
 
+class Entry(NamedTuple):
+    """What a directory holds.
+
+    Attributes:
+        name: The name in the directory.
+        kind: Links are not followed.
+        identity: The identity of a file, if the listing states it; None if the file has to be asked.
+    """
+
+    name: str
+    kind: Kind
+    identity: Identity | None = None
+
+
 class Store(Protocol):
     """Access to one bucket or host. Thread-safe. A key is that of `Url.key`."""
 
@@ -228,18 +242,24 @@ class Store(Protocol):
             OSError: If it does not exist (FileNotFoundError), or the store cannot be reached.
         """
 
-    def entries(self, key: str) -> Iterator[tuple[str, Kind]]:
-        """Yield the names directly below a key, in no order, and their kinds.
+    def entries(self, key: str) -> Iterator[Entry]:
+        """Yield the entries directly below a key, in no order.
 
         Raises:
             OSError: If the key cannot be listed.
         """
 
-    def read_range(self, key: str, start: int, stop: int) -> tuple[bytes, Identity]:
-        """Return the bytes of a range, fewer at the end of the file, and the identity of the file that was read.
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity) -> list[bytes]:
+        """Return the bytes of several ranges of a file.
+
+        Args:
+            key: The file.
+            ranges: The first byte of each range, and the byte after its last, in any order, none beyond the end.
+            identity: The identity that `status` or `entries` gave for the file.
 
         Raises:
-            OSError: If the key cannot be read.
+            SourceChangedError: If the file has another identity now.
+            OSError: If the file cannot be read.
         """
 
 
@@ -252,15 +272,15 @@ def status_of(found: os.stat_result) -> Status:
     return Status(kind, Identity(found.st_size, f"{found.st_mtime_ns}:{found.st_ino}"))
 
 
-def local_entries(directory: str) -> Iterator[tuple[str, Kind]]:
-    """Yield the names in a directory of the local file system, in no order, and their kinds.
+def local_entries(directory: str) -> Iterator[Entry]:
+    """Yield the entries of a directory of the local file system, in no order.
 
     Raises:
         OSError: If the directory cannot be listed.
     """
     with os.scandir(directory) as held:
         for entry in held:
-            yield entry.name, _kind(entry)
+            yield Entry(entry.name, _kind(entry))
 
 
 def _kind(entry: os.DirEntry[str]) -> Kind:
@@ -273,24 +293,56 @@ def _kind(entry: os.DirEntry[str]) -> Kind:
 
 _READ_REMEDY = "Download or mount it first"
 _OPENERS: dict[str, Callable[[Url], Store]] = {}
-_OPEN: dict[tuple[str, str], Store] = {}
+_OPEN: dict[tuple[str, str, str], Store] = {}
+_GROUP = "tokfmt.stores"
+"""Entry points of functions that open stores, by scheme."""
 
 
 def register_store(scheme: str, opener: Callable[[Url], Store]) -> None:
-    """Register a store for a scheme. `opener` is called once per bucket or host, in each process."""
+    """Register a store for a scheme, in this process; an entry point of the group `tokfmt.stores` does it in every one.
+
+    Args:
+        scheme: The scheme, such as "s3".
+        opener: Opens the store of an address. It is called once per bucket or host, and for each web address with a
+            query, in each process.
+    """
     _OPENERS[scheme.lower()] = opener
+
+
+def close_stores() -> None:
+    """Open stores again when they are used next, because their options have changed."""
+    _OPEN.clear()
+
+
+def _opener(scheme: str) -> Callable[[Url], Store] | None:
+    """Return the function that opens the stores of a scheme; None if there is none."""
+    if (found := _OPENERS.get(scheme)) is not None:
+        return found
+    from importlib.metadata import entry_points  # Takes 30 ms, which a local path does not pay.
+
+    for point in entry_points(group=_GROUP, name=scheme):
+        register_store(scheme, point.load())
+        return _OPENERS[scheme]
+    return None
+
+
+def _is_registered(scheme: str) -> bool:
+    return _opener(scheme.lower()) is not None
 
 
 def store_of(url: Url) -> Store:
     """Return the store that holds an address.
 
     Raises:
-        OptionError: If no store is registered for the scheme.
+        OptionError: If no store is registered for the scheme, or the address or the options of stores are not valid.
+        MissingDependencyError: If a package that the store needs is not installed.
     """
-    if url.scheme not in _OPENERS:
+    known = (url.scheme, url.authority, f"{url.key}?{url.query}" if url.query else "")
+    if (found := _OPEN.get(known)) is not None:
+        return found
+    if (opener := _opener(url.scheme)) is None:
         raise _refused(str(url), "read")
-    known = (url.scheme, url.authority)
-    return _OPEN.get(known) or _OPEN.setdefault(known, _OPENERS[url.scheme](url))
+    return _OPEN.setdefault(known, opener(url))
 
 
 def place_of(given: PlaceLike) -> Place:
@@ -303,7 +355,7 @@ def place_of(given: PlaceLike) -> Place:
         return given
     text = os.fspath(given)
     if (found := _ADDRESS.match(text)) is not None:
-        if found[1].lower() in _OPENERS and found[2] != "/":
+        if found[2] != "/" and not os.path.lexists(text) and _is_registered(found[1]):
             return Url.parse(text)
         refuse_address(text, "read")
     return Path(given)
@@ -356,5 +408,16 @@ def refuse_address(path: str | os.PathLike[str], done: Literal["read", "written"
 
 def _refused(text: str, done: Literal["read", "written"]) -> OptionError:
     named = _ADDRESS.sub(r"\1://", printable(text), count=1)
-    remedy = _READ_REMEDY if done == "read" else "Write a file and upload it, or mount it"
-    return OptionError(f"{named}: only local paths are {done}. {remedy}")
+    if done == "written":
+        return OptionError(f"{named}: only local paths are written. Write a file and upload it, or mount it")
+    scheme = named.partition("://")[0]
+    if _is_registered(scheme):
+        return OptionError(f"{named}: a Path cannot hold an address, because it joins slashes. Give it as a text")
+    return OptionError(f"{named}: the scheme {scheme} is not read (expected {', '.join(_schemes())}). {_READ_REMEDY}")
+
+
+def _schemes() -> list[str]:
+    """Return the schemes that have a store, sorted."""
+    from importlib.metadata import entry_points
+
+    return sorted(_OPENERS.keys() | entry_points(group=_GROUP).names)

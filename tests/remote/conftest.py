@@ -1,0 +1,58 @@
+"""A server for each test, with a bucket `bkt`; no test asks a server of another machine."""
+
+import os
+import time
+
+import numpy as np
+import pytest
+from remote.faulty import serving
+
+pytest.importorskip("obstore")
+
+from tokfmt.core.place import Url
+from tokfmt.remote import open_store
+
+VARIABLES = [
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION"),
+    *("AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_WEB_IDENTITY_TOKEN_FILE"),
+    *("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "TOKFMT_STORE_OPTIONS"),
+]
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """A server of the protocol of S3 that every s3:// address of the test is on."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    monkeypatch.setenv("TOKFMT_RETRY_TIMEOUT", "1")
+    (tmp_path / "served/bkt").mkdir(parents=True)
+    with serving(tmp_path / "served") as served:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", served.endpoint)
+        yield served
+
+
+@pytest.fixture
+def bucket(server):
+    """The directory of the bucket `bkt`."""
+    return server.home / "bkt"
+
+
+@pytest.fixture
+def store(server):
+    return open_store(Url.parse("s3://bkt"))
+
+
+def noise(count, seed=0):
+    """So many bytes that do not repeat."""
+    return np.random.default_rng(seed).bytes(count)
+
+
+def within(seconds, call):
+    """What a call gives, and that it took less time."""
+    began = time.monotonic()
+    found = call()
+    assert time.monotonic() - began < seconds
+    return found

@@ -1,0 +1,230 @@
+"""A server on 127.0.0.1 that serves a folder as S3 (path style) and as a web site, with faults on request.
+
+`/BUCKET/KEY` is an object of S3: GET with ranges and If-Match, HEAD, and lists of version 2. `/web/KEY` is a page
+without lists. Every request is recorded. A fault of a key is used up by one request of its body.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import struct
+import threading
+import time
+from collections import defaultdict
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+PAGE = 1000  # Keys that S3 lists at once.
+
+
+class Seen(NamedTuple):
+    """A request: its method (LIST for a list), its key or prefix, the range of bytes that it asks for, and its headers in lower case."""
+
+    method: str
+    key: str
+    start: int | None
+    stop: int | None
+    headers: dict[str, str]
+
+
+class Faulty(ThreadingHTTPServer):
+    """The server.
+
+    Attributes:
+        home: The folder with a directory for each bucket.
+        seen: The requests, in the order in which they came.
+        faults: Faults of each key that are not used up; `forever` has those that never are.
+        delay: Seconds before every answer.
+    """
+
+    daemon_threads = True
+    request_queue_size = 256
+
+    def __init__(self, home: Path) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.home, self.delay = home, 0.0
+        self.seen: list[Seen] = []
+        self.faults: dict[str, list[str]] = defaultdict(list)
+        self.forever: dict[str, str] = {}
+        self.region, self.redirect = "", ""
+        self.anonymous, self.refused = True, False
+        self.let_go = threading.Event()
+        self.lock = threading.Lock()
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def fault(self, key: str) -> str:
+        with self.lock:
+            if key in self.forever:
+                return self.forever[key]
+            return self.faults[key].pop(0) if self.faults.get(key) else ""
+
+    def bodies(self, key: str | None = None) -> list[Seen]:
+        """The requests for bytes of objects."""
+        return [one for one in self.seen if one.method == "GET" and one.key and key in (None, one.key)]
+
+    def handle_error(self, request, client_address):  # A client that leaves in the middle of a body is no news.
+        pass
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: Faulty
+
+    def log_message(self, *_):
+        pass
+
+    def do_HEAD(self):
+        self.answer(body=False)
+
+    def do_GET(self):
+        self.answer(body=True)
+
+    def answer(self, *, body):
+        url = urlsplit(self.path)
+        key, query = unquote(url.path).strip("/"), parse_qs(url.query)
+        start, stop = self.asked()
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        listed = "list-type" in query
+        asked = f"{key}/{query.get('prefix', [''])[0]}" if listed else key
+        with self.server.lock:
+            self.server.seen.append(Seen("LIST" if listed else self.command, asked, start, stop, headers))
+        time.sleep(self.server.delay)
+        if self.server.refused or (not self.server.anonymous and "authorization" not in headers):
+            return self.refuse(403, "AccessDenied", "planted-secret-in-a-body")
+        if listed:
+            return self.list(key, query)
+        path = self.server.home / key
+        if not path.is_file():
+            return self.refuse(
+                404, "NoSuchKey" if (self.server.home / key.partition("/")[0]).is_dir() else "NoSuchBucket"
+            )
+        return self.object(key, path.read_bytes(), start, stop, body=body)
+
+    def asked(self):
+        given = self.headers.get("Range", "")
+        if not given.startswith("bytes="):
+            return None, None
+        first, _, last = given[6:].partition("-")
+        return int(first or 0), int(last) + 1 if last else None
+
+    def object(self, key, content, start, stop, *, body):
+        fault = self.server.fault(key) if body else ""
+        tag = f'"{hashlib.md5(content).hexdigest()}"'
+        wanted = self.headers.get("If-Match")
+        if wanted not in (None, tag) or fault == "changed":
+            return self.refuse(412, "PreconditionFailed")
+        if fault in ("500", "503", "429"):
+            return self.refuse(int(fault), {"503": "SlowDown"}.get(fault, "InternalError"))
+        if fault in ("301", "302"):
+            return self.sent(302, {"Location": self.server.redirect, "Content-Length": "0"}, b"")
+        if fault == "stalled head":
+            return self.stall()
+        if start is not None and start >= len(content):
+            return self.refuse(416, "InvalidRange")
+        status, (first, last) = (
+            (200, (0, len(content))) if start is None else (206, (start, min(stop or len(content), len(content))))
+        )
+        if fault == "no range":
+            status, first, last = 200, 0, len(content)
+        part = content[first:last]
+        headers = {"Content-Length": str(len(part)), "ETag": tag, "Last-Modified": "Tue, 24 Nov 2026 12:00:00 GMT",
+                   "Accept-Ranges": "bytes"}  # fmt: skip
+        if fault == "no tag":
+            del headers["ETag"]
+        if status == 206:
+            headers["Content-Range"] = f"bytes {first}-{last - 1}/{len(content)}"
+        if fault == "short":
+            part = part[: len(part) // 2]
+            headers |= {
+                "Content-Length": str(len(part)),
+                "Content-Range": f"bytes {first}-{first + len(part) - 1}/{len(content)}",
+            }
+        if fault == "shifted":
+            headers["Content-Range"] = f"bytes {first + 1}-{last}/{len(content)}"
+        return self.sent(status, headers, part if body else b"", fault)
+
+    def sent(self, status, headers, content, fault=""):
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if fault in ("cut", "reset", "stalled body"):
+            self.wfile.write(content[: len(content) // 2])
+            self.wfile.flush()
+            if fault == "stalled body":
+                return self.stall()
+            if fault == "reset":
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.close_connection = True
+            return self.connection.close() if fault == "reset" else None
+        self.wfile.write(content)
+        return None
+
+    def stall(self):
+        self.server.let_go.wait(60)
+        self.close_connection = True
+
+    def refuse(self, status, code, secret=""):
+        text = f'<?xml version="1.0"?><Error><Code>{code}</Code><Message>{secret}</Message></Error>'.encode()
+        if self.command == "HEAD":
+            text = b""
+        more = {"x-amz-bucket-region": self.server.region} if self.server.region else {}
+        self.sent(status, {"Content-Length": str(len(text)), "Content-Type": "application/xml", **more}, text)
+
+    def list(self, bucket, query):
+        home = self.server.home / bucket
+        if not home.is_dir():
+            return self.refuse(404, "NoSuchBucket")
+        prefix, delimiter = query.get("prefix", [""])[0], query.get("delimiter", [""])[0]
+        after = query.get("continuation-token", query.get("start-after", [""]))[0]
+        most = int(query.get("max-keys", [PAGE])[0])
+        found: dict[str, Path | None] = {}
+        for path in home.rglob("*"):
+            key = path.relative_to(home).as_posix()
+            if path.is_file() and key.startswith(prefix):
+                cut = key.find(delimiter, len(prefix)) if delimiter else -1
+                found[key if cut < 0 else key[: cut + 1]] = path if cut < 0 else None
+        keys = [key for key in sorted(found) if key > after]
+        rows = []
+        for key in keys[:most]:
+            if (path := found[key]) is None:
+                rows.append(f"<CommonPrefixes><Prefix>{escape(key)}</Prefix></CommonPrefixes>")
+            else:
+                tag = hashlib.md5(path.read_bytes()).hexdigest()
+                rows.append(
+                    f"<Contents><Key>{escape(key)}</Key><LastModified>2026-11-24T12:00:00.000Z</LastModified>"
+                    f"<ETag>&quot;{tag}&quot;</ETag><Size>{path.stat().st_size}</Size></Contents>"
+                )
+        cut = len(keys) > most
+        more = f"<NextContinuationToken>{escape(keys[most - 1])}</NextContinuationToken>" if cut else ""
+        text = (
+            f'<?xml version="1.0"?><ListBucketResult><IsTruncated>{str(cut).lower()}</IsTruncated>'
+            f"{more}{''.join(rows)}</ListBucketResult>"
+        )
+        return self.sent(
+            200, {"Content-Type": "application/xml", "Content-Length": str(len(text.encode()))}, text.encode()
+        )
+
+
+@contextmanager
+def serving(home):
+    """Serve a folder until the context ends."""
+    server = Faulty(Path(home))
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.let_go.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,178 @@
+"""Commands on datasets in a bucket: what they print and write is what they print and write of local files."""
+
+import json
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from paths import FIXTURES, ROOT
+from remote.conftest import within
+
+import tokfmt
+from tokfmt.cli.main import cli
+from tokfmt.core.errors import SourceChangedError, UnreachableError, UnsupportedError
+from tokfmt.core.place import close_stores
+from tokfmt.remote import blocks, objects
+
+PACK = "modalities/D_2byte_gpt2.pbin"
+DATASETS = [
+    PACK, "megatron/gpt2_text_document", "stage1/blocks", "nanogpt/openwebtext", "olmo/part-0-00000.npy", "parquet/int32.parquet",
+    "parquet/save_to_disk", "litdata/numpy_uint16", "mds/ndarray_uint32_zstd", "datatrove/00000_unshuffled.ds", "levanter/cache_uint32", "llmc/edu_fineweb_train_000001.bin",
+    "flat-tokens/chunk_aligned.zarr",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def fresh(server, monkeypatch):
+    """Nothing is kept of another server."""
+    monkeypatch.setattr(objects, "_BLOCKS", blocks.Blocks(64 << 20))
+    close_stores()
+    yield
+    close_stores()
+
+
+@pytest.fixture(params=DATASETS)
+def dataset(request, bucket):
+    """A dataset in the bucket and the same one in the fixtures: its name below either."""
+    name = request.param
+    shutil.copytree(FIXTURES / name.partition("/")[0], bucket / name.partition("/")[0])
+    return name
+
+
+def test_every_sequence(dataset):
+    stored, local = tokfmt.open(f"s3://bkt/{dataset}"), tokfmt.open(FIXTURES / dataset)
+    assert len(stored) == len(local)
+    for number in range(len(local)):
+        assert np.array_equal(stored[number], local[number])
+
+
+def test_a_conversion_has_the_same_bytes(dataset, tmp_path):
+    for source, name in ((f"s3://bkt/{dataset}", "stored"), (FIXTURES / dataset, "local")):
+        tokfmt.convert(source, tmp_path / f"{name}.jsonl", manifest=False, verify=True, allow_loss=["splits"])
+    assert (tmp_path / "stored.jsonl").read_bytes() == (tmp_path / "local.jsonl").read_bytes()
+
+
+def test_opening_lists_few_directories(dataset, server):
+    """The directory of a dataset is listed twice: one key tells that it exists."""
+    tokfmt.open(f"s3://bkt/{dataset}")
+    lists = [one.key for one in server.seen if one.method == "LIST"]
+    assert len(lists) <= len(set(lists)) + 1 < 11, lists
+    assert len(server.seen) <= 24, [(one.method, one.key) for one in server.seen]
+
+
+@pytest.mark.parametrize("name", [PACK, "megatron/gpt2_text_document"])
+def test_show_takes_few_requests(server, bucket, name):
+    shutil.copytree(FIXTURES / name.partition("/")[0], bucket / name.partition("/")[0])
+    tokfmt.open(f"s3://bkt/{name}")[5]
+    assert len(server.seen) <= 10, [(one.method, one.key, one.start) for one in server.seen]
+
+
+def test_patterns_are_lists(server, bucket):
+    shutil.copytree(FIXTURES / "olmo", bucket / "olmo")
+    stored, local = tokfmt.open("s3://bkt/olmo/part-2-*.npy"), tokfmt.open(FIXTURES / "olmo/part-2-*.npy")
+    assert [list(one) for one in stored] == [list(one) for one in local]
+
+
+def test_pages_of_the_web(server, bucket):
+    shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
+    local = tokfmt.open(FIXTURES / PACK)
+    for address in (f"{server.endpoint}/bkt/{PACK}", f"{server.endpoint}/bkt/{PACK}?X-Amz-Signature=planted"):
+        assert [list(one) for one in tokfmt.open(address)] == [list(one) for one in local]
+
+
+def test_no_secret_is_in_a_manifest(server, bucket, tmp_path):
+    shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
+    tokfmt.convert(f"{server.endpoint}/bkt/{PACK}?X-Amz-Signature=planted", tmp_path / "out.pbin", eos=50256)
+    for path in tmp_path.glob("out*"):
+        assert b"planted" not in path.read_bytes()
+
+
+def test_a_dataset_is_pickled_by_its_address(bucket):
+    shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
+    dataset = tokfmt.open(f"s3://bkt/{PACK}")
+    again = pickle.loads(pickle.dumps(dataset))
+    assert [list(one) for one in again] == [list(one) for one in dataset]
+
+
+def test_an_object_that_changes(bucket):
+    shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
+    dataset = tokfmt.open(f"s3://bkt/{PACK}")
+    content = bytearray((bucket / PACK).read_bytes())
+    content[20] ^= 1
+    (bucket / PACK).write_bytes(content)
+    objects._BLOCKS._blocks.clear()
+    with pytest.raises(SourceChangedError, match=f"^s3://bkt/{PACK}: changed while it was being read"):
+        dataset[0]
+
+
+def test_a_server_that_fails_for_good_leaves_no_output(server, bucket, tmp_path):
+    shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
+    server.forever[f"bkt/{PACK}"] = "503"
+    with pytest.raises(UnreachableError, match="503 SlowDown after"):
+        tokfmt.convert(f"s3://bkt/{PACK}", tmp_path / "out.pbin")
+    assert not list(tmp_path.glob("*out*"))
+
+
+def test_options_of_stores_on_the_command_line(server, bucket, monkeypatch):
+    shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+
+    options = ["--store-opt", f"endpoint={server.endpoint}", "--store-opt", "anonymous=true"]
+    done = CliRunner().invoke(cli, ["stats", f"s3://bkt/{PACK}", "--json", *options])
+    assert (done.exit_code, json.loads(done.stdout)["path"]) == (0, f"s3://bkt/{PACK}")
+    done = CliRunner().invoke(cli, ["stats", f"s3://bkt/{PACK}", "--store-opt", "endpont=x"])
+    assert "Did you mean endpoint?" in str(done.exception)
+
+
+@pytest.mark.parametrize("stalled", ["stalled head", "stalled body"])
+def test_ctrl_c_ends_a_command_while_a_server_stalls(server, bucket, stalled):
+    shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
+    server.forever[f"bkt/{PACK}"] = stalled
+    words = [sys.executable, "-m", "tokfmt", "stats", f"s3://bkt/{PACK}"]
+    process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not server.bodies(f"bkt/{PACK}"):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, error = within(3, process.communicate)
+    assert process.returncode == 130 and "Traceback" not in error
+
+
+def test_a_forked_child_says_so_and_does_not_hang(bucket):
+    shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
+    dataset = tokfmt.open(f"s3://bkt/{PACK}")
+    objects._BLOCKS._blocks.clear()
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:  # pragma: no cover -- in another process
+        try:
+            dataset[0]
+        except UnsupportedError as error:
+            os.write(writing, str(error).encode())
+        os._exit(0)
+    hanging = threading.Timer(20, os.kill, (child, signal.SIGKILL))
+    hanging.start()
+    os.close(writing)
+    with os.fdopen(reading) as said:
+        words = said.read()
+    hanging.cancel()
+    hanging.join()
+    assert os.waitpid(child, 0)[1] == 0
+    assert 'multiprocessing_context="forkserver"' in words
+
+
+def test_local_files_import_nothing_of_it():
+    program = (
+        "import sys, tokfmt; tokfmt.open(sys.argv[1])[0]; "
+        "assert not [name for name in sys.modules if name.startswith(('tokfmt.remote', 'obstore'))]"
+    )
+    subprocess.run([sys.executable, "-c", program, str(FIXTURES / PACK)], check=True, cwd=ROOT)

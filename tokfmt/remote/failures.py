@@ -1,0 +1,136 @@
+"""Failures of requests, in tokfmt's words: a message of obstore holds addresses, signatures and bodies of servers."""
+
+from __future__ import annotations
+
+import errno
+import re
+from typing import NamedTuple
+
+from tokfmt.core.errors import FormatError, SourceChangedError, TokfmtError, UnreachableError
+from tokfmt.core.messages import Option
+from tokfmt.core.place import Url
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>([A-Za-z0-9]{1,60})</Code>")
+_TRIES = re.compile(r"after (\d+) retries")
+_DNS = ("dns error", "failed to lookup address", "Name or service not known")
+_TLS = ("invalid peer certificate", "certificate verify failed", "UnknownIssuer", "CertificateUnknown")
+_OTHER_RANGE = ("UnexpectedRange", "NotPartial")
+_SKEW = ("RequestTimeTooSkewed", "RequestExpired")
+_EXPIRED = ("ExpiredToken", "TokenRefreshRequired", "ExpiredTokenException")
+_REGION = ("Received redirect without LOCATION", "PermanentRedirect", "AuthorizationHeaderMalformed")
+
+
+class Asked(NamedTuple):
+    """The identity with which a store sends requests, for messages.
+
+    Attributes:
+        credentials: Where they come from, such as "profile work"; "" without credentials.
+        looked_in: Where tokfmt looked for credentials.
+    """
+
+    credentials: str
+    looked_in: tuple[str, ...] = ()
+
+
+def is_absent(error: BaseException) -> bool:
+    """Return whether an object does not exist. A bucket that does not exist is a failure."""
+    return isinstance(error, FileNotFoundError) and _code(error) != "NoSuchBucket"
+
+
+def is_of_another_range(error: BaseException) -> bool:
+    """Return whether the server sent other bytes than the range that was asked for."""
+    return any(word in str(error) for word in _OTHER_RANGE)
+
+
+def is_beyond_the_end(error: BaseException) -> bool:
+    """Return whether a range begins at or after the end of the object, as any range of an empty object does."""
+    return _status(error) == 416
+
+
+def is_of_another_region(error: BaseException) -> bool:
+    """Return whether the bucket is in another region than the request was signed for."""
+    return any(word in str(error) for word in _REGION) or _status(error) == 301
+
+
+def failure(url: Url, error: BaseException, asked: Asked) -> Exception:
+    """Return the error to raise for a failed request, without any text of the library or the server.
+
+    Args:
+        url: The address that was asked.
+        error: What obstore raised.
+        asked: The credentials of the request.
+    """
+    if isinstance(error, TokfmtError):
+        return error
+    if is_absent(error):
+        return FileNotFoundError(errno.ENOENT, "no such object", str(url))
+    if type(error).__name__ == "PreconditionError" or _status(error) == 412:
+        return SourceChangedError(url, "changed while it was being read", remedy="Run again when it is still")
+    return _refusal(url, error, asked) or _outage(url, error)
+
+
+def _refusal(url: Url, error: BaseException, asked: Asked) -> FormatError | None:
+    """Return the error for a request that the server understood and refused; None if it is another failure."""
+    code = _code(error)
+    if code == "NoSuchBucket":
+        return FormatError(url, f"bucket {url.authority} does not exist, or is in another region")
+    if is_of_another_region(error):
+        remedy = f"Name its region with {Option('store-opt', 'region=NAME')}"
+        return FormatError(url, f"bucket {url.authority} is in another region", remedy=remedy)
+    if code in _SKEW:
+        return FormatError(url, "access denied, because the clock of this machine is wrong", remedy="Set the clock")
+    if code in _EXPIRED:
+        return FormatError(url, f"the credentials of {asked.credentials or 'this machine'} have expired")
+    unauthenticated = type(error).__name__ == "UnauthenticatedError"
+    if _status(error) in (401, 403) or isinstance(error, PermissionError) or unauthenticated:
+        return _denied(url, asked)
+    return None
+
+
+def _outage(url: Url, error: BaseException) -> UnreachableError:
+    text = str(error)
+    if any(word in text for word in _DNS):
+        return UnreachableError(url, f"host {_host(url)} is unknown")
+    if any(word in text for word in _TLS):
+        return UnreachableError(url, f"the certificate of {_host(url)} is not trusted")
+    if is_of_another_range(error):
+        return UnreachableError(url, "the server sends other bytes than the range that it was asked for, twice")
+    reason = _reason(text, _status(error), _code(error))
+    return UnreachableError(url, f"cannot be reached: {reason}", remedy="Run again later")
+
+
+def _denied(url: Url, asked: Asked) -> FormatError:
+    if asked.credentials:
+        return FormatError(url, f"access denied for the credentials of {asked.credentials}")
+    looked = f" (looked in: {', '.join(asked.looked_in)})" if asked.looked_in else ""
+    remedy = None
+    if url.scheme == "s3":
+        remedy = f"Set AWS_PROFILE, or use {Option('store-opt', 'anonymous=true')} if the bucket is public"
+    return FormatError(url, f"access denied without credentials{looked}", remedy=remedy)
+
+
+def _reason(text: str, status: int | None, code: str) -> str:
+    tries = int(found[1]) + 1 if (found := _TRIES.search(text)) else 1
+    after = f" after {tries} tries" if tries > 1 else ""
+    if status is not None:
+        return f"{status}{f' {code}' if code else ''}{after}"
+    if "Connection refused" in text:
+        return f"the connection is refused{after}"
+    if "timed out" in text or "timeout" in text.lower():
+        return f"no answer in time{after}"
+    if "unexpected end of file" in text or "end of file before message length" in text or "error decoding" in text:
+        return f"the server ends the body too early{after}"
+    return f"the connection failed{after}"
+
+
+def _status(error: BaseException) -> int | None:
+    return int(found[1]) if (found := _STATUS.search(str(error))) else None
+
+
+def _code(error: BaseException) -> str:
+    return found[1] if (found := _CODE.search(str(error))) else ""
+
+
+def _host(url: Url) -> str:
+    return url.authority.rpartition("@")[2] if url.scheme in ("http", "https") else url.scheme

@@ -1,0 +1,364 @@
+"""Read objects of a bucket, or pages of a web server, by ranges: the `Store` of an address, through obstore.
+
+Every request for bytes of an object that was seen before carries `If-Match` with its ETag, so that the bytes of two
+versions are never mixed. The first look at an object is a request for its first block, which also states its size and
+ETag. Reads of less than `blocks.STREAMED` bytes keep their blocks in memory.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from tokfmt.core.errors import FormatError, MissingDependencyError, UnreachableError
+from tokfmt.core.place import Entry, Identity, Kind, Status, Url
+from tokfmt.remote import credentials
+from tokfmt.remote.blocks import LARGEST, SIZE, STREAMED, Blocks, joined
+from tokfmt.remote.failures import (
+    Asked,
+    failure,
+    is_absent,
+    is_beyond_the_end,
+    is_of_another_range,
+    is_of_another_region,
+)
+from tokfmt.remote.options import StoreOptions, configured
+from tokfmt.remote.requests import request, requests
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
+    from obstore.store import ClientConfig, RetryConfig, S3Config
+
+T = TypeVar("T")
+
+_BLOCKS = Blocks(256 << 20)
+_REGION_IN_BODY = re.compile(r"<Region>([a-z0-9-]{1,40})</Region>")
+
+
+class ObjectStore:
+    """One bucket, one host, or one page with a signature; see `core.place.Store`. Thread-safe.
+
+    Attributes:
+        root: The address of the store.
+    """
+
+    def __init__(self, root: Url, connect: Callable[[str], Any], asked: Asked, region: str, *, lists: bool) -> None:
+        """Read through a client of obstore.
+
+        Args:
+            root: The address of the store.
+            connect: Returns a client for a region.
+            asked: The credentials, for messages.
+            region: The region to begin with.
+            lists: Whether the server lists keys. Web servers do not.
+        """
+        self.root, self._connect, self._asked, self._lists = root, connect, asked, lists
+        self._client, self._region = connect(region), region
+
+    def status(self, key: str) -> Status:
+        """Ask the server for the status of a key: of an object, or of a prefix that has objects below it.
+
+        The first block of an object comes with its status, because a look at an object reads it next.
+
+        Raises:
+            FileNotFoundError: If there is neither.
+            FormatError: If the store cannot be asked.
+        """
+        key = self._key(key)
+        if key or not self._lists:
+            try:
+                return Status(Kind.FILE, self._look(key))
+            except FileNotFoundError:
+                if not self._lists:
+                    raise
+        if not self._has_objects(key):
+            raise FileNotFoundError(errno.ENOENT, "no such object", str(self._url(key)))
+        return Status(Kind.DIRECTORY, Identity(0, ""))
+
+    def entries(self, key: str) -> Iterator[Entry]:
+        """Yield what is directly below a key. An empty object whose key ends in a slash is left out.
+
+        Raises:
+            FileNotFoundError: If nothing is below it.
+            FormatError: If the store cannot be asked.
+        """
+        import obstore
+
+        url = self._url(key)
+        if not self._lists:
+            raise FormatError(url, "is on a web server, which lists no files")
+        found = self._ask(url, lambda client: obstore.list_with_delimiter(client, key or None))
+        folders = [Entry(_name(prefix), Kind.DIRECTORY) for prefix in found["common_prefixes"]]
+        objects = [
+            Entry(_name(one["path"]), Kind.FILE, _identity(one)) for one in found["objects"] if one["path"] != key
+        ]
+        if key and not folders and not objects:
+            raise FileNotFoundError(errno.ENOENT, "no such object", str(url))
+        yield from folders
+        yield from objects
+
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity) -> list[bytes]:
+        """Return the bytes of several ranges of an object, which are requested side by side.
+
+        Args:
+            key: The object.
+            ranges: The first byte of each range, and the byte after its last. None is beyond the end.
+            identity: The identity of the object at the first contact.
+
+        Raises:
+            FileNotFoundError: If there is no such object.
+            SourceChangedError: If it has another identity now.
+            FormatError: If it cannot be read.
+        """
+        key = self._key(key)
+        if sum(stop - start for start, stop in ranges) >= STREAMED or not _is_strong(identity):
+            return list(self._streamed(key, ranges, identity))
+        of = (self.root, key, identity)
+        wanted = sorted({n for start, stop in ranges for n in range(start // SIZE, -(-stop // SIZE))})
+        held = {number: block for number in wanted if (block := _BLOCKS.get(of, number)) is not None}
+        missing = [
+            (first * SIZE, min(last * SIZE, identity.size))
+            for first, last in joined([number for number in wanted if number not in held])
+        ]
+        for (start, _), content in zip(missing, self._fetch(key, missing, identity), strict=True):
+            _BLOCKS.put(of, start, content, identity.size)
+            for at in range(0, len(content), SIZE):
+                held[(start + at) // SIZE] = content[at : at + SIZE]
+        return [_cut(held, start, stop) for start, stop in ranges]
+
+    def _streamed(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity) -> Iterator[bytes]:
+        """Yield the bytes of ranges that are too large to keep."""
+        pieces = [_pieces(start, stop) for start, stop in ranges]
+        contents = iter(self._fetch(key, [piece for one in pieces for piece in one], identity))
+        for one in pieces:
+            parts = [next(contents) for _ in one]
+            yield parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _look(self, key: str) -> Identity:
+        """Return the identity of an object at the first contact: the first block is read with it."""
+        import obstore
+
+        url = self._url(key)
+
+        def first(client: Any) -> tuple[Identity, bytes]:
+            try:
+                got = obstore.get(client, key, options={"range": (0, SIZE)})
+                return _identity(got.meta), bytes(got.bytes())
+            except Exception as error:
+                if not is_beyond_the_end(error):
+                    raise
+                return _identity(obstore.head(client, key)), b""
+
+        identity, content = self._ask(url, first)
+        if len(content) != min(SIZE, identity.size):
+            raise UnreachableError(url, "the server ends the body too early", found=len(content))
+        if _is_strong(identity):
+            _BLOCKS.put((self.root, key, identity), 0, content, identity.size)
+        return identity
+
+    def _fetch(self, key: str, ranges: list[tuple[int, int]], identity: Identity) -> list[bytes]:
+        """Request ranges side by side, each at most `LARGEST` bytes."""
+        import obstore
+
+        url = self._url(key)
+        version: GetOptions = {"if_match": identity.tag} if _is_strong(identity) else {}
+
+        def one(start: int, stop: int) -> bytes:
+            if start == stop:
+                return b""
+            got = obstore.get(self._client, key, options={"range": (start, stop), **version})
+            content = bytes(got.bytes())
+            if len(content) != stop - start or _identity(got.meta) != identity:
+                raise failure(url, _ChangedError("status code: 412"), self._asked)
+            return content
+
+        def checked(start: int, stop: int) -> bytes:
+            return self._tried(url, lambda: one(start, stop), again=is_of_another_range)
+
+        return requests(url, [partial(checked, start, stop) for start, stop in ranges])
+
+    def _has_objects(self, key: str) -> bool:
+        """Return whether there are objects below a key."""
+        import obstore
+
+        prefix = f"{key}/" if key else None
+        return self._ask(self._url(key), lambda client: any(map(bool, obstore.list(client, prefix, chunk_size=1))))
+
+    def _ask(self, url: Url, call: Callable[[Any], T]) -> T:
+        """Send a request, and once more to the region that the server names."""
+        return request(url, lambda: self._tried(url, lambda: call(self._client), again=self._moved))
+
+    def _tried(self, url: Url, call: Callable[[], T], again: Callable[[Exception], bool]) -> T:
+        """Call a function, and once more if `again` accepts the error. The error that it raises refers to no other."""
+        for retries in (1, 0):
+            try:
+                return call()
+            except Exception as error:  # noqa: BLE001 -- reported in our own words
+                if retries and again(error):
+                    continue
+                failed = failure(url, error, self._asked)
+            break
+        raise failed
+
+    def _moved(self, error: Exception) -> bool:
+        """Connect to another region, and return True, if that is where the bucket is and the server names it."""
+        if is_absent(error) or not is_of_another_region(error):
+            return False
+        named = found[1] if (found := _REGION_IN_BODY.search(str(error))) else credentials.region_of(self.root, "")
+        if not named or named == self._region:
+            return False
+        self._client, self._region = self._connect(named), named
+        return True
+
+    def _key(self, key: str) -> str:
+        """Return the key below the root. An address with a query is itself the root of its store."""
+        return "" if self.root.query else key
+
+    def _url(self, key: str) -> Url:
+        return self.root / key if key else self.root
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a store holds secrets and is not pickled: pickle its address")
+
+
+class _ChangedError(Exception):
+    """Stands for the answer of a server that ignores `If-Match`."""
+
+
+def _identity(meta: Any) -> Identity:
+    """Return the identity of an object: its ETag, or the time of its last change if it has none."""
+    return Identity(int(meta["size"]), meta["e_tag"] or f"modified {meta['last_modified'].isoformat()}")
+
+
+def _name(key: str) -> str:
+    return key.rpartition("/")[2]
+
+
+def _is_strong(identity: Identity) -> bool:
+    """Return whether a tag changes with every byte of the content."""
+    return not identity.tag.startswith(("W/", "modified "))
+
+
+def _pieces(start: int, stop: int) -> list[tuple[int, int]]:
+    return [(at, min(at + LARGEST, stop)) for at in range(start, stop, LARGEST)] or [(start, start)]
+
+
+def _cut(held: dict[int, bytes], start: int, stop: int) -> bytes:
+    """Return the bytes of a range from the blocks that hold it."""
+    if start >= stop:
+        return b""
+    first, last = start // SIZE, (stop - 1) // SIZE
+    if first == last:
+        return held[first][start - first * SIZE : stop - first * SIZE]
+    together = b"".join([held[number] for number in range(first, last + 1)])
+    return together[start - first * SIZE : stop - first * SIZE]
+
+
+def open_store(url: Url) -> ObjectStore:
+    """Open the store of an address.
+
+    Raises:
+        MissingDependencyError: If obstore is not installed.
+        OptionError: If the address or the configuration is not valid.
+    """
+    try:
+        import obstore  # noqa: F401
+    except ImportError as error:
+        raise MissingDependencyError("obstore", "remote", "Reading from object stores") from error
+    options = configured()
+    return {"s3": _open_s3, "gs": _open_gs, "az": _open_azure}.get(url.scheme, _open_web)(url, options)
+
+
+def _client_options() -> ClientConfig:
+    return {
+        "connect_timeout": timedelta(seconds=5),
+        "read_timeout": timedelta(seconds=15),
+        "timeout": timedelta(seconds=300),
+        "allow_http": True,  # `credentials.check_encrypted` has looked at the address.
+        "user_agent": "tokfmt",
+    }
+
+
+def _retry_config() -> RetryConfig:
+    """Repeat requests for 2 minutes: servers that are overloaded recover in seconds, and a job should outlive that."""
+    return {
+        "max_retries": 8,
+        "retry_timeout": timedelta(seconds=float(os.environ.get("TOKFMT_RETRY_TIMEOUT", "120"))),
+        "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=10), "base": 2},
+    }
+
+
+def _open_s3(url: Url, options: StoreOptions) -> ObjectStore:
+    from obstore.store import S3Store
+
+    access = credentials.s3_access(url, options)
+    region = access.region or credentials.region_of(url, access.endpoint) or "us-east-1"
+
+    def connect(region: str) -> S3Store:
+        return S3Store(
+            url.authority,
+            config=cast("S3Config", {**access.config, "region": region}),
+            client_options=_client_options(),
+            retry_config=_retry_config(),
+            credential_provider=access.provider,
+        )
+
+    return ObjectStore(Url(url.scheme, url.authority), connect, access.asked, region, lists=True)
+
+
+def _open_gs(url: Url, options: StoreOptions) -> ObjectStore:
+    from obstore.store import GCSStore
+
+    config: Any = {"skip_signature": True} if options.anonymous else {}
+    if options.endpoint:
+        credentials.check_encrypted(options.endpoint, options)
+        config["base_url"] = options.endpoint
+
+    def connect(_region: str) -> GCSStore:
+        return GCSStore(
+            url.authority,
+            config=config,
+            client_options=_client_options(),
+            retry_config=_retry_config(),
+        )
+
+    asked = Asked("" if options.anonymous else "Google Cloud")
+    return ObjectStore(Url(url.scheme, url.authority), connect, asked, "", lists=True)
+
+
+def _open_azure(url: Url, options: StoreOptions) -> ObjectStore:
+    from obstore.store import AzureStore
+
+    config: Any = {"skip_signature": True} if options.anonymous else {}
+    if options.endpoint:
+        credentials.check_encrypted(options.endpoint, options)
+        config["endpoint"] = options.endpoint
+
+    def connect(_region: str) -> AzureStore:
+        return AzureStore(
+            url.authority,
+            config=config,
+            client_options=_client_options(),
+            retry_config=_retry_config(),
+        )
+
+    asked = Asked("" if options.anonymous else "Azure")
+    return ObjectStore(Url(url.scheme, url.authority), connect, asked, "", lists=True)
+
+
+def _open_web(url: Url, options: StoreOptions) -> ObjectStore:
+    """Open a web server; an address with a query is a store of one page, as its signature is for that page alone."""
+    from obstore.store import HTTPStore
+
+    root = url if url.query else Url(url.scheme, url.authority)
+    credentials.check_encrypted(root.address, options)
+
+    def connect(_region: str) -> HTTPStore:
+        return HTTPStore.from_url(root.address, client_options=_client_options(), retry_config=_retry_config())
+
+    return ObjectStore(root, connect, Asked(""), "", lists=False)

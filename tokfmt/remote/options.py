@@ -1,0 +1,106 @@
+"""Options of stores: an endpoint, a region, a profile. A recipe or a manifest cannot give any of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from tokfmt.core.errors import OptionError
+from tokfmt.core.messages import Option
+from tokfmt.core.options import nearest
+from tokfmt.core.place import close_stores
+
+ENVIRONMENT = "TOKFMT_STORE_OPTIONS"
+"""Variable with the options of the process that was started by the user: its workers inherit it. `NAME=VALUE` lines."""
+_SECRETS = ("access_key_id", "secret_access_key", "session_token", "account_key", "sas_token", "password", "token")
+
+
+@dataclass(frozen=True)
+class StoreOptions:
+    """Options of all stores of a process.
+
+    Attributes:
+        endpoint: Address of a server that speaks the protocol of S3, GCS or Azure, such as "https://minio.example:9000".
+        region: Region of the buckets; "" to ask the server.
+        profile: Profile in ~/.aws/config and ~/.aws/credentials; "" for AWS_PROFILE, or `default`.
+        anonymous: Send no credentials.
+        requester_pays: Accept the cost of requests to buckets that bill the reader.
+        allow_http: Accept addresses without encryption. Servers of this machine are always accepted.
+    """
+
+    endpoint: str = ""
+    region: str = ""
+    profile: str = ""
+    anonymous: bool = False
+    requester_pays: bool = False
+    allow_http: bool = False
+
+    @staticmethod
+    def parse(words: Sequence[str]) -> StoreOptions:
+        """Parse `NAME=VALUE` words.
+
+        Raises:
+            OptionError: If a name is unknown or that of a secret, or a value is not true or false where one is needed.
+        """
+        given = dict[str, str]()
+        for word in words:
+            name, equals, value = word.partition("=")
+            if not equals:
+                raise OptionError(f"{Option('store-opt', word)}: expected NAME=VALUE", name="store-opt")
+            given[name.strip().lower().replace("-", "_")] = value.strip()
+        return StoreOptions.of(given)
+
+    @staticmethod
+    def of(given: Mapping[str, object]) -> StoreOptions:
+        """Convert a mapping of names to values, which are texts or booleans.
+
+        Raises:
+            OptionError: As `parse`.
+        """
+        kinds = {field.name: field.type for field in fields(StoreOptions)}
+        values: dict[str, str | bool] = {}
+        for name, value in given.items():
+            if name in _SECRETS:
+                raise OptionError(
+                    f"{Option('store-opt', name)}: secrets are not taken from options, which other users can see. "
+                    "Set the environment variables or the profile of the store",
+                    name="store-opt",
+                )
+            if name not in kinds:
+                known = ", ".join(kinds)
+                raise OptionError(
+                    f"{Option('store-opt', name)}: is not an option of stores (expected one of {known})",
+                    name="store-opt",
+                    nearest=nearest(name, kinds),
+                )
+            values[name] = _flag(name, value) if kinds[name] == "bool" else str(value)
+        return StoreOptions(**values)  # type: ignore[arg-type]
+
+    def words(self) -> list[str]:
+        """Return the options as `NAME=VALUE` words that `parse` accepts."""
+        changed = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return [f"{name}={str(value).lower() if value is True else value}" for name, value in changed if value]
+
+
+def _flag(name: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    if str(value).lower() not in words:
+        raise OptionError(f"{Option('store-opt', f'{name}={value}')}: expected true or false", name="store-opt")
+    return words[str(value).lower()]
+
+
+def configure(options: StoreOptions) -> None:
+    """Use options for all stores that this process and its workers open from now on."""
+    if words := options.words():
+        os.environ[ENVIRONMENT] = "\n".join(words)
+    else:
+        os.environ.pop(ENVIRONMENT, None)
+    close_stores()
+
+
+def configured() -> StoreOptions:
+    """Return the options of this process."""
+    return StoreOptions.parse(os.environ.get(ENVIRONMENT, "").splitlines())

@@ -1,0 +1,104 @@
+"""Requests in daemon threads: Ctrl-C ends a wait at once, and the end of the interpreter waits for no server.
+
+A call of obstore in the main thread does not hear Ctrl-C, and a child that was forked after one hangs for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import TypeVar
+
+from tokfmt.core.errors import UnsupportedError
+from tokfmt.core.place import Url
+
+T = TypeVar("T")
+
+AT_ONCE = 16
+"""Requests that a process has in flight. S3 serves a prefix at 5,500 a second, so a cluster may use many processes."""
+
+
+class _Threads:
+    """Daemon threads that are started as they are needed, and the calls that wait for one."""
+
+    def __init__(self) -> None:
+        self.waiting: queue.SimpleQueue[tuple[Future[object], Callable[[], object]]] = queue.SimpleQueue()
+        self.started, self.idle = 0, 0
+        self.lock = threading.Lock()
+        self.process = os.getpid()
+
+    def submit(self, call: Callable[[], T]) -> Future[T]:
+        future: Future[T] = Future()
+        with self.lock:
+            if self.idle:
+                self.idle -= 1
+            elif self.started < AT_ONCE:
+                self._start()
+        self.waiting.put((future, call))  # type: ignore[arg-type]
+        return future
+
+    def _start(self) -> None:
+        """Start a thread that receives no signal, nor do the threads that obstore starts in it."""
+        self.started += 1
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        try:
+            threading.Thread(target=self._work, name=f"tokfmt-request-{self.started}", daemon=True).start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def _work(self) -> None:
+        while True:
+            future, call = self.waiting.get()
+            if future.set_running_or_notify_cancel():
+                try:
+                    found = call()
+                except BaseException as error:  # noqa: BLE001 -- the caller raises it
+                    future.set_exception(error)
+                else:
+                    future.set_result(found)
+            del future, call  # What they hold is not kept while this thread waits.
+            with self.lock:
+                self.idle += 1
+
+
+_THREADS: list[_Threads] = []
+
+
+def _threads(url: Url) -> _Threads:
+    if not _THREADS:
+        _THREADS.append(_Threads())
+    if _THREADS[0].process != os.getpid():
+        raise UnsupportedError(
+            url,
+            "cannot be read in a process that was forked after its parent had read from a store",
+            remedy='Start workers with multiprocessing_context="forkserver" or "spawn"',
+        )
+    return _THREADS[0]
+
+
+def request(url: Url, call: Callable[[], T]) -> T:
+    """Call a function in a thread and return what it returns. Ctrl-C ends the wait, and the call is left alone.
+
+    Raises:
+        UnsupportedError: If this process was forked from one that has sent requests: obstore would hang.
+    """
+    return _threads(url).submit(call).result()
+
+
+def requests(url: Url, calls: Sequence[Callable[[], T]]) -> list[T]:
+    """Call functions side by side, at most `AT_ONCE` of all callers, and return what they return, in order.
+
+    Raises:
+        UnsupportedError: As `request`.
+    """
+    threads = _threads(url)
+    futures = [threads.submit(call) for call in calls]
+    try:
+        return [future.result() for future in futures]
+    finally:
+        for future in futures:
+            future.cancel()
