@@ -114,6 +114,13 @@ def test_nothing_controls_a_terminal(home, command):
             assert name.rpartition("/")[2] in re.sub(r"\n *", "", text), text
 
 
+def test_a_field_that_is_lost_controls_no_terminal(tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"input_ids":[1],"a\\u001b[31mb":1}\n')
+    words = [sys.executable, "-m", "tokfmt", "convert", "x.jsonl", "x.pbin", "--eos", "9", "--allow-loss", "fields"]
+    done = forkserver.run(words, cwd=tmp_path, capture_output=True, timeout=60)
+    assert done.returncode == 0 and b"\\x1b[31mb" in done.stderr and b"\x1b" not in done.stderr
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_line_is_a_command_of_a_workflow(home, command):
     """Both streams reach the runner; of ours it obeys annotations only."""

@@ -4,12 +4,15 @@ import errno
 import os
 import stat
 import subprocess
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 from paths import FIXTURES
 
 import tokfmt
+from tokfmt.core import locks
 from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import ConversionError, UnsafeError
 from tokfmt.core.locks import (
@@ -165,6 +168,26 @@ def test_scratch_goes(tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 1
     with Scratch() as path:
         assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("when", ["before it is opened", "before it is locked"])
+def test_scratch_that_another_process_takes_for_a_leftover(tmp_path, monkeypatch, when):
+    """The process that removes leftovers may meet a directory that is made at the moment: another one is made."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    module, name = {"before it is opened": (tempfile, "mkdtemp"), "before it is locked": (locks, "reached")}[when]
+    real, removed = getattr(module, name), []
+
+    def seized(*words, **options):
+        found = real(*words, **options)
+        if not removed:
+            removed.append(found)
+            Path(found).resolve().rmdir()
+        return found
+
+    monkeypatch.setattr(module, name, seized)
+    with Scratch() as path:
+        assert removed and path.is_dir() and (path / "lock").is_file()
+    assert not list(tmp_path.iterdir())
 
 
 def test_only_what_holds_its_lock_is_removed(tmp_path):

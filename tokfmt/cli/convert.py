@@ -166,7 +166,7 @@ def _summary(done: Any, seconds: float) -> str:
         what.append(counted(done.tokens, "token") + samples + padded)
     if done.separator["eos_id"] is not None:
         what.append(f"separator {done.separator['eos_id']} ({done.separator['from']})")
-    lines = [f"lost {name}: {what_}" for name, what_ in done.dropped.items()]
+    lines = [f"lost {name}: {printable(what_)}" for name, what_ in done.dropped.items()]
     compared = " and ".join(counted(count, what[:-1]) for what, count in done.compared.items())
     verified = f", verified: {compared} read back and compared" if done.verified else ""
     lines.append(f"{printable(done.destination)} ({done.format}): {', '.join(what)}{verified}, {seconds:.1f} s")

@@ -428,14 +428,17 @@ class Scratch:
         parent = Path(tempfile.gettempdir())
         with writing(parent):
             _remove_dead(parent)
-            lock = fd = -1
-            while lock < 0:  # Another process may have removed it as a leftover.
-                if fd >= 0:
-                    os.close(fd)
+            lock = -1
+            while lock < 0:  # Another process may remove the directory as a leftover, until it is locked.
                 name = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-                fd = open_private(name, made=True)
+                try:
+                    fd = open_private(name, made=True)
+                except FileNotFoundError:
+                    continue
                 self.path = reached(fd, name)
                 lock = take_lock(self.path / "lock")
+                if lock < 0:
+                    os.close(fd)
         self._finalizer = weakref.finalize(self, _remove, name, fd, lock, os.getpid())
 
     def close(self) -> None:
