@@ -33,6 +33,7 @@ def pytest_configure():
     os.environ[processes.MARK] = str(os.getpid())
     pass_no_signals_on()
     use_memory()
+    ask_no_other_machine()
 
 
 def pass_no_signals_on():
@@ -46,6 +47,15 @@ def pass_no_signals_on():
             signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def ask_no_other_machine():
+    """Let an address of S3 that a test does not serve itself lead to a port of this machine that nothing listens at."""
+    os.environ |= {
+        "AWS_ENDPOINT_URL": "http://127.0.0.1:9",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "TOKFMT_RETRY_TIMEOUT": "1",
+    }
 
 
 def use_memory():

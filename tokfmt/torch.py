@@ -143,8 +143,10 @@ class Loader:
         self._read_as = _read_as(dtype, device)
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name == "samples":
-            raise AttributeError("a loader's samples are set by load_state_dict({**loader.state_dict(), 'samples': N})")
+        if name == "samples_seen":
+            raise AttributeError(
+                "a loader's samples_seen is set by load_state_dict({**loader.state_dict(), 'samples': N})"
+            )
         if name in _FIXED and name in vars(self):
             raise AttributeError(
                 f"a loader's {name} cannot change, as batches are read ahead. Make another: "

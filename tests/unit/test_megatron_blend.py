@@ -125,7 +125,7 @@ def test_a_pair_without_its_index_says_so_by_any_name(tmp_path, idx, named):
 def test_a_file_of_sequences_is_named(tmp_path, indent):
     path = tmp_path / "sequences.json"
     path.write_text(json.dumps(json.loads((HOME / "sequences.json").read_text()), indent=indent))
-    with pytest.raises(UnknownFormatError, match=r"is a list of how many sequences .*Name the blend list"):
+    with pytest.raises(UnknownFormatError, match=r"is a list of the numbers of sequences .*Name the blend list"):
         tokfmt.open(path)
     path.write_text('{"input_ids": [2, 3]}')
     assert registry.detect(path).name == "jsonl"

@@ -106,7 +106,7 @@ def test_the_width_of_metadata_has_to_fit(stored, stated, cut, tmp_path):
     (verdict,) = tokfmt.check(path)
     assert [one.code for one in verdict.findings] == ["TF724"]
     with tokfmt.open(path, eos="none", options={"width": stored // cut}) as dataset:
-        assert any(f"says {stated}-byte tokens" in note for note in dataset.info.notes)
+        assert any(f"states {stated}-byte tokens" in note for note in dataset.info.notes)
         assert cut == 2 or [one.tolist() for one in dataset] == docs
     if cut == 2:
         with tokfmt.open(path, eos="none", options={"width": 4}, allow_partial=True) as dataset:
