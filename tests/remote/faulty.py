@@ -100,6 +100,9 @@ class Handler(BaseHTTPRequestHandler):
         time.sleep(self.server.delay)
         if self.server.refused or (not self.server.anonymous and "authorization" not in headers):
             return self.refuse(403, "AccessDenied", "planted-secret-in-a-body")
+        signed = headers.get("authorization", "")
+        if self.server.region and signed and f"/{self.server.region}/s3" not in signed:
+            return self.refuse(400, "AuthorizationHeaderMalformed")
         if listed:
             return self.list(key, query)
         path = self.server.home / key
@@ -174,7 +177,8 @@ class Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def refuse(self, status, code, secret=""):
-        text = f'<?xml version="1.0"?><Error><Code>{code}</Code><Message>{secret}</Message></Error>'.encode()
+        region = f"<Region>{self.server.region}</Region>" if self.server.region else ""
+        text = f'<?xml version="1.0"?><Error><Code>{code}</Code><Message>{secret}</Message>{region}</Error>'.encode()
         if self.command == "HEAD":
             text = b""
         more = {"x-amz-bucket-region": self.server.region} if self.server.region else {}

@@ -11,6 +11,7 @@ from remote.conftest import noise
 from tokfmt.core.errors import FormatError, OptionError, SourceChangedError, TokfmtError, UnreachableError
 from tokfmt.core.place import Entry, Identity, Kind, Url
 from tokfmt.remote import blocks, objects, open_store
+from tokfmt.remote.failures import Asked, failure
 from tokfmt.remote.options import StoreOptions, configure
 
 MIB = 1 << 20
@@ -192,7 +193,6 @@ def test_pages_of_a_web_server(server, bucket):
 @pytest.mark.parametrize(
     ("address", "error", "words"),
     [
-        ("https://no-such-host.invalid", UnreachableError, "host no-such-host.invalid is unknown"),
         ("http://127.0.0.1:1", UnreachableError, "cannot be reached: the connection is refused"),
         ("http://example.org", OptionError, "is not encrypted. --store-opt allow_http=true accepts it"),
         ("s3://b", OptionError, "expected s3://BUCKET/KEY"),
@@ -201,6 +201,37 @@ def test_pages_of_a_web_server(server, bucket):
 def test_addresses_that_lead_nowhere(server, address, error, words):
     with pytest.raises(error, match=re.escape(words)):
         open_store(Url.parse(address)).status("k")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("dns error: failed to lookup address information", "host example.org is unknown"),
+        ("invalid peer certificate: UnknownIssuer", "the certificate of example.org is not trusted"),
+        ("status code: 403 <Code>RequestTimeTooSkewed</Code>", "the clock of this machine is wrong"),
+        ("status code: 400 <Code>ExpiredToken</Code>", "the credentials of profile work have expired"),
+        ("status code: 401 Unauthorized", "access denied for the credentials of profile work"),
+        ("operation timed out, after 3 retries", "cannot be reached: no answer in time after 4 tries. Run again later"),
+        ("something else https://planted", "cannot be reached: the connection failed. Run again later"),
+    ],
+)
+def test_words_of_failures(text, words):
+    error = failure(Url.parse("https://example.org/k"), RuntimeError(text), Asked("profile work"))
+    assert isinstance(error, FormatError) and words in str(error) and "planted" not in str(error)
+
+
+@pytest.mark.parametrize("list_first", [False, True])
+def test_the_region_is_learned_from_the_server(server, bucket, monkeypatch, list_first):
+    (bucket / "x").write_bytes(b"x")
+    server.region = "eu-west-3"
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "KEY")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    store = open_store(Url.parse("s3://bkt"))
+    if list_first:
+        assert [one.name for one in store.entries("")] == ["x"]
+    assert store.status("x").size == 1
+    wrong = [one for one in server.seen if "/us-east-1/" in one.headers.get("authorization", "")]
+    assert len(wrong) == 1, "later requests go to the right region at once"
 
 
 @pytest.mark.parametrize(

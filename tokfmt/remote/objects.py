@@ -47,7 +47,9 @@ class ObjectStore:
         root: The address of the store.
     """
 
-    def __init__(self, root: Url, connect: Callable[[str], Any], asked: Asked, region: str, *, lists: bool) -> None:
+    def __init__(
+        self, root: Url, connect: Callable[[str], Any], asked: Asked, region: str, *, endpoint: str = "", lists: bool
+    ) -> None:
         """Read through a client of obstore.
 
         Args:
@@ -55,10 +57,11 @@ class ObjectStore:
             connect: Returns a client for a region.
             asked: The credentials, for messages.
             region: The region to begin with.
+            endpoint: The address of the server, which knows the regions of its buckets; "" for that of the cloud.
             lists: Whether the server lists keys. Web servers do not.
         """
         self.root, self._connect, self._asked, self._lists = root, connect, asked, lists
-        self._client, self._region = connect(region), region
+        self._client, self._region, self._endpoint = connect(region), region, endpoint
 
     def status(self, key: str) -> Status:
         """Ask the server for the status of a key: of an object, or of a prefix that has objects below it.
@@ -209,7 +212,8 @@ class ObjectStore:
         """Connect to another region, and return True, if that is where the bucket is and the server names it."""
         if is_absent(error) or not is_of_another_region(error):
             return False
-        named = found[1] if (found := _REGION_IN_BODY.search(str(error))) else credentials.region_of(self.root, "")
+        named = found[1] if (found := _REGION_IN_BODY.search(str(error))) else ""
+        named = named or credentials.region_of(self.root, self._endpoint)
         if not named or named == self._region:
             return False
         self._client, self._region = self._connect(named), named
@@ -308,7 +312,9 @@ def _open_s3(url: Url, options: StoreOptions) -> ObjectStore:
             credential_provider=access.provider,
         )
 
-    return ObjectStore(Url(url.scheme, url.authority), connect, access.asked, region, lists=True)
+    return ObjectStore(
+        Url(url.scheme, url.authority), connect, access.asked, region, endpoint=access.endpoint, lists=True
+    )
 
 
 def _open_gs(url: Url, options: StoreOptions) -> ObjectStore:
