@@ -263,7 +263,7 @@ def test_ids_beside_text(corpora, tmp_path):
         ('path = "x.jsonl"\nfilter = "noise"', 'there is no filter "noise"'),
         ('path = "x.jsonl"\nfilter = "garbag"', "Did you mean garbage"),
         ('path = "x.jsonl"\ntext = "b"', 'found the field "text". text = "NAME" in the recipe reads another one'),
-        ('path = "x.jsonl"', "Say how to tokenize it: tokenizer ="),
+        ('path = "x.jsonl"', "the recipe names no tokenizer. Add tokenizer = .NAME. to the recipe"),
     ],
 )
 def test_errors(tmp_path, source, message):

@@ -21,7 +21,7 @@ from tokfmt import registry
 from tokfmt.core import listing
 from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokenizerMismatchError, TokfmtError
 from tokfmt.core.format import Hints
-from tokfmt.core.messages import Message, Option, allowing, marked, recipe_words, reword
+from tokfmt.core.messages import Message, allowing, marked, recipe_words, reword
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Place, absolute, local_path, place_in, place_of, text_of
 from tokfmt.core.protocols import Piece, pieces_of, restored
@@ -410,9 +410,7 @@ def _text_source(
     if file.pack == "stored":
         raise OptionError('it holds text, and pack = "stored" takes rows as they are')
     if handle is None:
-        raise OptionError(
-            f'it holds text. Say how to tokenize it: tokenizer = "NAME" in the recipe, or {Option("tokenizer", "NAME")}'
-        )
+        raise OptionError('it holds text, and the recipe names no tokenizer. Add tokenizer = "NAME" to the recipe')
     filters = filters_of(file, entry)
     read = [entry.format, entry.options, entry.text, entry.select, repr(filters), file.dedup, file.seed, entry.tokens]
     tokenizer = handle.describe()
