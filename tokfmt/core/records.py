@@ -105,6 +105,8 @@ class SkippedRecords(NamedTuple):
 class RecordBatch(NamedTuple):
     """Some consecutive records. The method that returned it determines which attribute is filled.
 
+    Records have no loss masks and no labels: only readers that are `protocols.Marked` have.
+
     Attributes:
         texts: One string per record (`RecordReader.texts`).
         ragged: The token IDs of the records (`RecordReader.ids`).

@@ -57,7 +57,10 @@ def _bounded(default: Any, minimum: int | None = None, maximum: int | None = Non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterRules:
-    """The rules of a `[filter.NAME]` table on text; a rule that is None does not apply."""
+    """The rules of a `[filter.NAME]` table on text; a rule that is None does not apply.
+
+    Each rule is a method of `_Characters` and one of `_Long` in `text/filters.py`, for short and for long texts.
+    """
 
     min_words: int | None = _bounded(None, 0)
     min_chars: int | None = _bounded(None, 0)
