@@ -7,6 +7,7 @@ import numpy as np
 
 from benchmarks.cases import case, convert, p50
 from benchmarks.data import HOME
+from tokfmt.views.view import byte_offset_of
 
 BLOCK = HOME / "stage1_block_0000.bin"
 READ = 3000
@@ -44,7 +45,7 @@ class Access:
             start, stop = dataset.offsets(number, number + 1).tolist()
             if start == stop:
                 continue
-            first, last = (_place(dataset.reader, position) for position in (start, stop - 1))
+            first, last = (byte_offset_of(dataset.reader, position) for position in (start, stop - 1))
             if first.path != last.path:
                 continue  # of two files
             length = last.offset + last.width - first.offset
@@ -68,13 +69,6 @@ class Access:
     def tokfmt(self, out):
         numbers = [number for number, *_ in json.loads(self.places.read_text())]
         return p50(self.opened().__getitem__, numbers)
-
-
-def _place(reader, position):
-    """Where a token lies that views of the reader show."""
-    while not hasattr(reader, "place"):
-        reader, position = reader.to_source(position)
-    return reader.place(position)
 
 
 for _name in STORED:
