@@ -216,7 +216,8 @@ class FlatReader:
         Raises:
             FormatError: A problem is fatal, and no word accepts it.
         """
-        raise_fatal(laid.problems, accepted)
+        if laid.problems:
+            raise_fatal(laid.problems, accepted)
         self.extents, self._masks = laid.extents, laid.masks
         # A list: to bisect an array takes as long as all the rest of a short read.
         self._begins = [0, *itertools.accumulate(extent.tokens for extent in laid.extents)]

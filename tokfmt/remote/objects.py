@@ -320,40 +320,34 @@ def _open_s3(url: Url, options: StoreOptions) -> ObjectStore:
 def _open_gs(url: Url, options: StoreOptions) -> ObjectStore:
     from obstore.store import GCSStore
 
-    config: Any = {"skip_signature": True} if options.anonymous else {}
-    if options.endpoint:
-        credentials.check_encrypted(options.endpoint, options)
-        config["base_url"] = options.endpoint
-
-    def connect(_region: str) -> GCSStore:
-        return GCSStore(
-            url.authority,
-            config=config,
-            client_options=_client_options(),
-            retry_config=_retry_config(),
-        )
-
-    asked = Asked("" if options.anonymous else "Google Cloud")
-    return ObjectStore(Url(url.scheme, url.authority), connect, asked, "", lists=True)
+    return _open_cloud(url, options, GCSStore, "base_url", "Google Cloud")
 
 
 def _open_azure(url: Url, options: StoreOptions) -> ObjectStore:
     from obstore.store import AzureStore
 
-    config: Any = {"skip_signature": True} if options.anonymous else {}
+    return _open_cloud(url, options, AzureStore, "endpoint", "Azure")
+
+
+def _open_cloud(url: Url, options: StoreOptions, kind: Callable[..., Any], endpoint: str, cloud: str) -> ObjectStore:
+    """Open a bucket of a cloud whose credentials obstore finds itself.
+
+    Args:
+        url: An address in the bucket.
+        options: The options of stores.
+        kind: The class of obstore.
+        endpoint: The name of its configuration for the address of the server.
+        cloud: The name of the cloud, for messages.
+    """
+    config: dict[str, Any] = {"skip_signature": True} if options.anonymous else {}
     if options.endpoint:
         credentials.check_encrypted(options.endpoint, options)
-        config["endpoint"] = options.endpoint
+        config[endpoint] = options.endpoint
 
-    def connect(_region: str) -> AzureStore:
-        return AzureStore(
-            url.authority,
-            config=config,
-            client_options=_client_options(),
-            retry_config=_retry_config(),
-        )
+    def connect(_region: str) -> Any:
+        return kind(url.authority, config=config, client_options=_client_options(), retry_config=_retry_config())
 
-    asked = Asked("" if options.anonymous else "Azure")
+    asked = Asked("" if options.anonymous else cloud)
     return ObjectStore(Url(url.scheme, url.authority), connect, asked, "", lists=True)
 
 
