@@ -35,7 +35,9 @@ class Memory:
         if key not in self.held:
             raise FileNotFoundError(errno.ENOENT, "No such key")
         if identity != self._identity(key):
-            raise SourceChangedError(key, "changed while it was being read", remedy="Run again when it is still")
+            raise SourceChangedError(
+                key, "changed while it was being read", remedy="Run again when no other program changes it"
+            )
         return [self.held[key][start:stop] for start, stop in ranges]
 
     def _identity(self, key):

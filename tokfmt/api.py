@@ -25,11 +25,11 @@ from tokfmt.wording import spoken
 if TYPE_CHECKING:
     from tokfmt.core.reader import TokenReader
     from tokfmt.dataset import Dataset
-    from tokfmt.ops.check import Verdict
-    from tokfmt.ops.compare.diff import Report as DiffReport
+    from tokfmt.ops.check import CheckReport
+    from tokfmt.ops.compare.diff import DiffReport
     from tokfmt.ops.source.draft import TextRecipe
     from tokfmt.ops.source.request import EosChoice, Options
-    from tokfmt.ops.stats.report import Report as StatsReport
+    from tokfmt.ops.stats.report import StatsReport
 
 PathLike = str | os.PathLike[str]
 
@@ -86,7 +86,7 @@ def open(  # noqa: A001 - the verb that users expect
     )
     (source,) = open_sources(wanted, handle)
     reader = source.reader
-    if source.format.computed:
+    if source.format.is_computed:
         from tokfmt.recipe_dataset import dataset_of_recipe
 
         return dataset_of_recipe(cast("TokenReader | TextRecipe", reader), source.notes, (source,))
@@ -189,7 +189,7 @@ def check(
     eos: EosChoice = None,
     allow_loss: str | Iterable[str] = (),
     jobs: int | None = None,
-) -> list[Verdict]:
+) -> list[CheckReport]:
     """Check datasets and return a verdict for each path, with `findings`, `errors` and `exit_code`.
 
     Args:

@@ -356,16 +356,16 @@ class Dataset:
         return self.reader.offsets(first, last)
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
-        """Implement `protocols.Underlying`."""
+        """Implement `protocols.MappedView`."""
         check_position(position, self.info.tokens)
         return self.reader, position
 
     def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """Implement `protocols.Underlying`."""
+        """Implement `protocols.MappedView`."""
         return position if reader is self.reader else None
 
     def readers(self) -> tuple[TokenReader]:
-        """Implement `protocols.Underlying`."""
+        """Implement `protocols.MappedView`."""
         return (self.reader,)
 
     def close(self) -> None:

@@ -78,7 +78,7 @@ class Writer(FlatWriter):
 
 class Format(FlatFormat):
     name, title, extensions = "@NAME@", "@NAME@, a format of mine", (".@NAME@",)
-    carries, cannot = "sequences in order, empty ones too", "sequences that contain the separator"
+    stores, cannot_store = "sequences in order, empty ones too", "sequences that contain the separator"
     Writer = Writer
     unreadable = "@CODE@1"
     meanings = {

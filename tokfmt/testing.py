@@ -573,7 +573,7 @@ class FormatContract:
         """The smallest value of a write option gives a readable dataset, or an error; a smaller value is refused."""
         dataset = Ragged.of([[1, 2, 3], [4], [5, 6]])
         for field in dataclasses.fields(self.format.write_options):
-            if (minimum := field.metadata.get("least")) is None:
+            if (minimum := field.metadata.get("minimum")) is None:
                 continue
             with pytest.raises(OptionError):
                 parse_options(self.format.write_options, {field.name: minimum - 1}, self.format.name)

@@ -156,7 +156,7 @@ def test_json_is_one_document(tmp_path):
 
 def test_dry_run_writes_nothing(tmp_path):
     done = tokfmt("convert", PACK, "o.h5", "--dry-run", cwd=tmp_path, check=4)
-    assert "cannot carry 1 empty sequence (first: sequence 19)" in done.stderr
+    assert "cannot store 1 empty sequence (first: sequence 19)" in done.stderr
     done = tokfmt("convert", PACK, "o.h5", "--dry-run", "--allow-loss", "empty-sequences", cwd=tmp_path, check=0)
     assert "loses        empty-sequences: 1 empty sequence (first: sequence 19)" in done.stdout
     assert "destination  o.h5 (hdf5)" in done.stdout
@@ -226,7 +226,7 @@ def test_blank_lines_are_no_documents_and_counted(tmp_path):
     done = tokfmt("convert", "c.jsonl", "o.pbin", "--tokenizer", TOKENIZER, cwd=tmp_path, check=0)
     assert "note: c.jsonl: blank lines, which are not documents: 2\n" in done.stderr
     manifest = json.loads((tmp_path / "o.pbin.tokfmt.json").read_text())
-    assert (manifest["sequences"], manifest["dropped"]) == (2, {})
+    assert (manifest["sequences"], manifest["losses"]) == (2, {})
 
 
 def test_fields_beside_the_text_are_not_lost_silently(tmp_path):
@@ -236,11 +236,11 @@ def test_fields_beside_the_text_are_not_lost_silently(tmp_path):
     assert f"{what} are not kept" in done.stderr
     manifest = json.loads((tmp_path / "o.pbin.tokfmt.json").read_text())
     assert what in manifest["notes"][0]
-    assert manifest["dropped"] == {}
+    assert manifest["losses"] == {}
     tokfmt("convert", source, tmp_path / "p.pbin", "--tokenizer", TOKENIZER, "--allow-loss", "fields", check=0)
-    assert json.loads((tmp_path / "p.pbin.tokfmt.json").read_text())["dropped"] == {"fields": what}
+    assert json.loads((tmp_path / "p.pbin.tokfmt.json").read_text())["losses"] == {"fields": what}
     done = tokfmt("convert", source, tmp_path / "o.jsonl", "--tokenizer", TOKENIZER, check=4)
-    assert "o.jsonl: cannot carry fields beside" in done.stderr
+    assert "o.jsonl: cannot store fields beside" in done.stderr
     assert "--allow-loss fields" in done.stderr
 
 

@@ -317,10 +317,10 @@ def test_origins(tmp_path):
     tokfmt("convert", FIXTURES / "recipe" / "prepare.toml", tmp_path / "a.pbin", "--ledger", "-q")
     lines = CORPUS.read_bytes().splitlines(keepends=True)
     told = shown(tmp_path / "a.pbin", "3", "--origin")[0]["origins"][0]
-    assert lines[told["line"] - 1] == CORPUS.read_bytes()[told["byte"] :].splitlines(keepends=True)[0]
+    assert lines[told["line"] - 1] == CORPUS.read_bytes()[told["byte_offset"] :].splitlines(keepends=True)[0]
     done = tokfmt("show", tmp_path / "a.pbin", "3", "--origin")
     assert f"  from corpus record {told['record']}, 0 to {told['stop']}  " in done.stdout
-    assert f"corpus.jsonl, line {told['line']:,}, at byte {told['byte']:,}\n" in done.stdout
+    assert f"corpus.jsonl, line {told['line']:,}, at byte {told['byte_offset']:,}\n" in done.stdout
     assert "has no ledger" in tokfmt("show", PACK, "3", "--origin", check=3).stderr
     for words in (["--raw"], ["--samples"]):
         said = tokfmt("show", tmp_path / "a.pbin", "--origin", *words, check=2).stderr

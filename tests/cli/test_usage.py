@@ -35,7 +35,7 @@ def test_the_table_of_losses_is_what_the_option_accepts():
     assert loss_words()[: len(LOSSES)] == LOSSES
     own = [format_ for format_ in registry.formats() if type(format_).__module__.startswith("tokfmt.")]
     assert own, "no format is installed"
-    assert not any(format_.drops for format_ in own), "a word of tokfmt itself belongs into the table"
+    assert not any(format_.losses for format_ in own), "a word of tokfmt itself belongs into the table"
     assert check_losses(LOSSES) == set(LOSSES)
     with pytest.raises(tokfmt.core.errors.OptionError, match="Did you mean gaps"):
         check_losses(["gap"])

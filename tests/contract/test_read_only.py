@@ -29,7 +29,7 @@ class TestText(ReadOnlyContract):
 
 
 def test_recipes_are_read_only_as_well():
-    assert registry.get("recipe").read_only and registry.get("recipe").computed
+    assert registry.get("recipe").read_only and registry.get("recipe").is_computed
 
 
 def kit(law, format_, tmp_path):

@@ -25,7 +25,7 @@ INDEX, SHARD, MOST, BATCH = "reel.json", re.compile(r"\d{5}\.reel"), 1 << 26, 1 
 
 @dataclass(frozen=True)
 class WriteOptions:
-    shard_size: int = option(1 << 24, "tokens in a shard, after which the next begins", least=1)
+    shard_size: int = option(1 << 24, "tokens in a shard, after which the next begins", minimum=1)
 
 
 class Reader:
@@ -145,7 +145,7 @@ class Writer(TokenWriter):
 
 class Reel(Format):
     name, title, extensions = "reel", "reels, made up", (".reels",)
-    carries, cannot = "sequences in order, empty ones too", "loss masks"
+    stores, cannot_store = "sequences in order, empty ones too", "loss masks"
     read_options, write_options, open, writer = NoOptions, WriteOptions, Reader, Writer
 
     def writer_traits(self, options):

@@ -32,7 +32,7 @@ class Writer(FlatWriter):
 
 class Tape(FlatFormat):
     name, title, extensions = "tape", "tapes, made up", (".tape",)
-    carries, cannot = "sequences in order, empty ones too", "sequences that contain the separator"
+    stores, cannot_store = "sequences in order, empty ones too", "sequences that contain the separator"
     Writer = Writer
     unreadable = "TAPE1"
     meanings = {

@@ -145,7 +145,7 @@ def test_explanations():
 def test_a_flood_is_counted(tmp_path):
     path = tmp_path / "x.jsonl"
     path.write_bytes(b'{"text": "a"}\n' + b"{\n" * 5000)
-    verdict = look(path, most=10)
+    verdict = look(path, limit=10)
     assert verdict.counts == {"TF501": 5000}
     assert len(verdict.findings) == 10
     assert verdict.left_out == {"TF501": 4990}

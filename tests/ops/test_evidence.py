@@ -281,7 +281,7 @@ def test_sources_of_two_tokenizers(two, tmp_path):
     with pytest.raises(TokenizerMismatchError, match=r"a\.pbin: was made with another tokenizer"):
         tokfmt.convert([CORPUS, a], tmp_path / "o.pbin", tokenizer=str(other))
     tokfmt.convert([a, b], tmp_path / "o.pbin", allow_loss=["tokenizers"])
-    assert (manifest(tmp_path / "o.pbin")["tokenizer"], list(manifest(tmp_path / "o.pbin")["dropped"])) == (
+    assert (manifest(tmp_path / "o.pbin")["tokenizer"], list(manifest(tmp_path / "o.pbin")["losses"])) == (
         None, ["tokenizers"],
     )  # fmt: skip
     for words in (("stats", "{}"), ("show", "{}")):
@@ -331,7 +331,7 @@ def test_a_directory_is_read_whole_or_not_at_all(stranger, tmp_path):
         assert said(words, home)[0] == 3
         assert said((*words, "--allow-loss", "other-files"), home)[0] == 0
     assert "TF915" in said(("check", "{}"), home)[1]
-    assert stranger in manifest(tmp_path / "o.zarr")["dropped"]["other-files"]
+    assert stranger in manifest(tmp_path / "o.zarr")["losses"]["other-files"]
     (home / stranger).unlink()
     assert len(tokfmt.open(home)) == 2
 

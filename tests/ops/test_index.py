@@ -25,12 +25,12 @@ def test_goldens(name, tmp_path):
     if whole.exists():
         report = write_index(LINES / f"{name}.jsonl", target)
         assert target.read_bytes() == whole.read_bytes()
-        assert (report.entries, report.dropped) == (len(pickle.loads(whole.read_bytes())), 0)
+        assert (report.entries, report.skipped) == (len(pickle.loads(whole.read_bytes())), 0)
     else:
-        with pytest.raises(FormatError, match=r"--drop-invalid"):
+        with pytest.raises(FormatError, match=r"--skip-invalid"):
             write_index(LINES / f"{name}.jsonl", target)
         assert os.listdir(tmp_path) == []
-        report = write_index(LINES / f"{name}.jsonl", target, drop_invalid=True)
+        report = write_index(LINES / f"{name}.jsonl", target, skip_invalid=True)
         assert target.read_bytes() == dropped.read_bytes()
     assert os.listdir(tmp_path) == ["x.idx"]
 
@@ -38,11 +38,11 @@ def test_goldens(name, tmp_path):
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("empty_line", "line 2 is empty at byte 88. Remove it; --drop-invalid leaves such lines out of the index"),
-        ("empty_file", "is empty. --drop-invalid writes an index without entries"),
-        ("latin1", "line 1 is not UTF-8 at byte 14: found byte 0xdf. Convert the file to UTF-8; --drop-invalid leaves such lines out of the index"),
+        ("empty_line", "line 2 is empty at byte 88. Remove it; --skip-invalid leaves such lines out of the index"),
+        ("empty_file", "is empty. --skip-invalid writes an index without entries"),
+        ("latin1", "line 1 is not UTF-8 at byte 14: found byte 0xdf. Convert the file to UTF-8; --skip-invalid leaves such lines out of the index"),
         ("faulty", "line 2 is not valid JSON (expecting property name enclosed in double quotes) at byte 89: found the character b. "
-                   "Correct it; --drop-invalid leaves such lines out of the index"),
+                   "Correct it; --skip-invalid leaves such lines out of the index"),
     ],
 )  # fmt: skip
 def test_messages(name, message, tmp_path, monkeypatch):
@@ -80,13 +80,13 @@ def test_any_lines(tmp_path_factory, lines, ended):
     content = b"\n".join(lines) + (b"\n" if ended and lines else b"")
     (home / "x.jsonl").write_bytes(content)
     expected = oracle(content)
-    report = write_index(home / "x.jsonl", drop_invalid=True)
+    report = write_index(home / "x.jsonl", skip_invalid=True)
     assert pickle.loads((home / "x.idx").read_bytes()) == expected
     assert (home / "x.idx").read_bytes() == pickle.dumps(expected, protocol=4)
     assert report.entries == len(expected)
     count = content.count(b"\n") + (not content.endswith(b"\n") and content not in (b"", b"\xef\xbb\xbf"))
-    assert report.dropped == count - len(expected)
-    if report.dropped or not expected:
+    assert report.skipped == count - len(expected)
+    if report.skipped or not expected:
         with pytest.raises(FormatError):
             write_index(home / "x.jsonl", overwrite=True)
         assert pickle.loads((home / "x.idx").read_bytes()) == expected
@@ -111,7 +111,7 @@ def test_without_validation(tmp_path):
     (tmp_path / "x.jsonl").write_bytes(b"{}\n\n{}\n")
     with pytest.raises(FormatError, match="line 2 is empty at byte 3"):
         write_index(tmp_path / "x.jsonl", validate=False, overwrite=True)
-    assert write_index(tmp_path / "x.jsonl", validate=False, overwrite=True, drop_invalid=True).dropped == 1
+    assert write_index(tmp_path / "x.jsonl", validate=False, overwrite=True, skip_invalid=True).skipped == 1
     assert pickle.loads((tmp_path / "x.idx").read_bytes()) == [(0, 2), (4, 2)]
 
 
@@ -137,7 +137,7 @@ def test_lines_that_are_only_found(tmp_path_factory, lines, ended, piece, many):
         patch.setattr("tokfmt.formats.jsonl.lines.PIECE", piece)
         patch.setattr("tokfmt.formats.jsonl.lines.PIECE", piece)
         patch.setattr("tokfmt.formats.jsonl.lines._LINES", many)
-        write_index(home / "x.jsonl", validate=False, drop_invalid=True)
+        write_index(home / "x.jsonl", validate=False, skip_invalid=True)
     assert pickle.loads((home / "x.idx").read_bytes()) == expected
 
 

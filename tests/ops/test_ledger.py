@@ -395,8 +395,8 @@ def test_the_line_and_the_byte(corpora, tmp_path):
         for shown in show_origins(tmp_path / dataset, "0:", options=(), eos=EOS).shown:
             (origin,) = shown.origins
             text = text_of(origin.path)
-            line = text[origin.byte :].split(b"\n")[0]
-            assert origin.line == text[: origin.byte].count(b"\n") + 1
+            line = text[origin.byte_offset :].split(b"\n")[0]
+            assert origin.line == text[: origin.byte_offset].count(b"\n") + 1
             assert line == text.splitlines()[origin.record]
             assert origin.decompressed == (origin.source in SUFFIXES)
             read = json.loads(line)
@@ -421,7 +421,7 @@ def test_a_step_ends_at_the_text(corpora, tmp_path):
         for sample in show_step(tmp_path / "train.toml", step=step, batch_size=3).shown:
             for part in sample.parts:
                 (origin,) = part.origins
-                line = json.loads(text_of(origin.path)[origin.byte :].split(b"\n")[0])
+                line = json.loads(text_of(origin.path)[origin.byte_offset :].split(b"\n")[0])
                 text = line["body"]["text"] if origin.source in FIELDS else line["text"]
                 ids = [*PLAIN.encode(text, add_special_tokens=False).ids, EOS]
                 held = ids[part.start : part.stop]

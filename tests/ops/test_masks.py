@@ -146,7 +146,7 @@ def test_what_loses_a_mask_is_refused_before_work_begins(tmp_path):
     with pytest.raises(LossyConversionError, match=r"separators of 1 empty sequence that do not count.*sequence 1"):
         tokfmt.convert(source, tmp_path / "x.npy", to_format="olmo", eos=EOS)
     done = tokfmt.convert(source, tmp_path / "x.npy", to_format="olmo", eos=EOS, allow_loss="loss-mask")
-    assert done.dropped == {"loss-mask": "loss masks of 1 file"}
+    assert done.losses == {"loss-mask": "loss masks of 1 file"}
     assert sorted(path.name for path in tmp_path.glob("*x.*")) == ["x.csv.gz", "x.npy", "x.npy.tokfmt.json"]
 
 
@@ -315,7 +315,7 @@ def test_masked_separators_that_a_target_does_not_store_are_refused_and_counted(
             tokfmt.convert(source, tmp_path / "there" / name, dry_run=dry_run, **how)
     (tmp_path / "there").mkdir()
     done = tokfmt.convert(source, tmp_path / "there" / name, allow_loss="masked-separators", verify=True, **how)
-    assert list(done.dropped) == ["masked-separators"]
+    assert list(done.losses) == ["masked-separators"]
     back = tokfmt.open(tmp_path / "there" / name, eos="none")
     expected = [0, 0, 0, 0, 1] if "pack_size" in options else [1, 0, 1, 0, 1]  # what begins a document there is none
     assert (marks_of(back.reader, 0, 5) & 1).tolist() == expected

@@ -98,7 +98,7 @@ def test_lines_around_damaged_ones_are_saved(tmp_path):
     done = tokfmt.convert(path, tmp_path / "o.jsonl", allow_partial=True, verify=True)
     whole = [ids for k, ids in enumerate(LISTS[:12]) if k not in (3, 7, 9)]
     assert [json.loads(line)["input_ids"] for line in (tmp_path / "o.jsonl").read_text().splitlines()] == whole
-    assert (done.sequences, done.dropped) == (9, {})
+    assert (done.sequences, done.losses) == (9, {})
     (partial,) = json.loads((tmp_path / "o.jsonl.tokfmt.json").read_text())["partial"]
     assert partial["reasons"][0].endswith("x.jsonl: its last line is cut")
     assert partial["reasons"][1].endswith("3 lines in all are not records: 4, 8, 10")
@@ -106,7 +106,7 @@ def test_lines_around_damaged_ones_are_saved(tmp_path):
     with tokfmt.open(path, allow_partial=True) as dataset:
         assert [one.tolist() for one in dataset] == whole
     dropped = tokfmt.convert(path, tmp_path / "p.jsonl", allow_partial=True, allow_loss="invalid-lines")
-    assert (dropped.sequences, list(dropped.dropped)) == (9, ["invalid-lines"])
+    assert (dropped.sequences, list(dropped.losses)) == (9, ["invalid-lines"])
 
 
 def test_damaged_lines_of_text(tmp_path):

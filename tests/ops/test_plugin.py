@@ -40,7 +40,7 @@ class Writer(TokenWriter):
 
 class Lines(Format):
     name, title, extensions = "lines", "Ids as decimal lines", (".lines",)
-    carries, cannot = "everything", "nothing"
+    stores, cannot_store = "everything", "nothing"
     read_options = write_options = Options
     def sniff(self, probe): return Confidence.CERTAIN if probe.head.startswith(b"#lines\\n") else None
     def open(self, paths, options, hints):
@@ -194,7 +194,7 @@ def test_the_browser_names_the_plugin_as_well(tmp_path):
 
 TIMED = MODULE
 for old, new in (
-    ("carries, cannot =", 'drops = ("timestamps",)\n    carries, cannot ='),
+    ("stores, cannot_store =", 'losses = ("timestamps",)\n    stores, cannot_store ='),
     (
         "return WriterTraits()",
         'return WriterTraits(lost=lambda source, drop: [Loss("timestamps", "the times of 2 documents")])',
@@ -216,7 +216,7 @@ def test_a_plugin_loses_what_only_it_knows(tmp_path):
     done = run(env, tmp_path, "convert", PACK, "o.lines", "--allow-loss", "timestamps")
     assert done.returncode == 0, done.stderr
     told = json.loads((tmp_path / "o.lines.tokfmt.json").read_bytes())
-    assert told["dropped"] == {"timestamps": "the times of 2 documents"}
+    assert told["losses"] == {"timestamps": "the times of 2 documents"}
     assert run(env, tmp_path, "convert", PACK, "p.lines", "--allow-loss", "timestamp").returncode == 2
 
 

@@ -131,7 +131,7 @@ def test_what_the_ends_of_sequences_show(tmp_path, change, eos_id, few):
     documents[documents == 50_000] = 0
     change(documents)
     path = megatron_pair(tmp_path / "x_document", documents)
-    look = Look(tokfmt.open(path, eos="none")._reader, few=few)
+    look = Look(tokfmt.open(path, eos="none")._reader, few_sequences=few)
     assert look.shown() == eos_id
 
 

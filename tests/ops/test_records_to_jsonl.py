@@ -30,7 +30,7 @@ class Masked(tokfmt_reel.Reader):
     def ids(self, block):
         for batch in super().ids(block):
             count = len(batch.ragged)
-            yield batch._replace(aside=SkippedRecords(others=count, first=(0, 0), fields={"mask": count}))
+            yield batch._replace(skipped=SkippedRecords(others=count, first=(0, 0), fields={"mask": count}))
 
 
 class Miscounted(tokfmt_reel.Reader):
@@ -120,7 +120,7 @@ def test_what_lies_beside_the_ids_is_given_up_by_name_only(reel, tmp_path):
             tokfmt.convert(reel(Masked), tmp_path / name, eos=99)
         assert not (tmp_path / name).exists()
         done = tokfmt.convert(reel(Masked), tmp_path / name, eos=99, allow_loss=["fields"])
-        assert "fields" in done.dropped
+        assert "fields" in done.losses
 
 
 @pytest.mark.parametrize("name", ["o.jsonl", "o.pbin"])

@@ -65,7 +65,7 @@ def test_all_that_reading_shows_is_said_at_once(damaged, tmp_path, jobs, executo
     assert "empty-sequences" in notes
     done = tokfmt.convert(damaged, tmp_path / "o", allow_loss=["invalid-lines", "empty-sequences"], **how)
     assert done.sequences == 37
-    assert done.dropped.keys() == {"invalid-lines", "empty-sequences"}
+    assert done.losses.keys() == {"invalid-lines", "empty-sequences"}
     assert 'fields beside "text" of 37 records ("id" in 37; first: line 1)' in done.notes[-1]
 
 
@@ -73,10 +73,10 @@ def test_a_dry_run_refuses_what_it_can_see(tmp_path):
     ids = tmp_path / "ids.jsonl"
     ids.write_text('{"input_ids": [1, 2], "id": 1}\n{"input_ids": [3]}\n')
     for dry_run in (True, False):
-        with pytest.raises(LossyConversionError, match="o.pbin: cannot carry fields") as caught:
+        with pytest.raises(LossyConversionError, match="o.pbin: cannot store fields") as caught:
             tokfmt.convert(ids, tmp_path / "o.pbin", eos=0, dry_run=dry_run)
         assert caught.value.losses == ["fields"]
-    assert tokfmt.convert(ids, tmp_path / "o.pbin", eos=0, allow_loss="fields").dropped.keys() == {"fields"}
+    assert tokfmt.convert(ids, tmp_path / "o.pbin", eos=0, allow_loss="fields").losses.keys() == {"fields"}
 
 
 @pytest.mark.parametrize("field", ["messages", "conversations"])

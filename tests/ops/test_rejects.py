@@ -102,7 +102,7 @@ def expected(sources, seed):
         left, out = QUOTA if name == "some" else 10**9, {}
         for number in np.argsort(keys, kind="stable").tolist():
             file, record, byte, text = records[number]
-            about = {"source": name, "file": file, "record": record, "byte": byte}
+            about = {"source": name, "file": file, "record": record, "byte_offset": byte}
             if len(text.split()) < WORDS:
                 value = len(text.split())
                 out[number] = about | {"filter": "short", "rule": "min_words", "value": value, "twin": None}

@@ -96,7 +96,7 @@ def test_a_dry_run_shows_it(tmp_path, room):
     run = CliRunner().invoke(cli, ["convert", str(PACK), str(tmp_path / "x.ds"), "--dry-run"])
     assert "space        at least 4.0 kB, 5.0 MB free\n" in run.output
     done = convert(PACK, tmp_path / "x.zarr", dry_run=True)
-    assert (done.plan["least_bytes"], done.plan["free_bytes"]) == (None, 5_000_000)
+    assert (done.plan["minimum_bytes"], done.plan["free_bytes"]) == (None, 5_000_000)
 
 
 CHECKED = [
@@ -127,7 +127,7 @@ def test_formats_that_are_checked(name, tmp_path, room):
             tokfmt.convert(PACK, tmp_path / "out" / ".." / name, dry_run=True, allow_loss=allow_loss, **how)
     else:
         done = tokfmt.convert(PACK, tmp_path / name, dry_run=True, allow_loss=allow_loss, **how)
-        assert done.plan["least_bytes"] is None
+        assert done.plan["minimum_bytes"] is None
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ from tokfmt.ops.source.open import open_source, open_stored
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.stats import StatsRequest, glance, stats, stats_of
 from tokfmt.ops.stats.report import (
-    Report,
+    StatsReport,
     deviations,
     known_keys,
     parse_expectation,
@@ -129,7 +129,7 @@ def test_glance(opened):
         full.sequences, full.tokens, full.lengths, full.empty,
     )  # fmt: skip
     assert found.ids is None
-    validate(Report([found]).as_json())
+    validate(StatsReport([found]).as_json())
 
 
 def test_glance_at_a_stream():
@@ -175,7 +175,7 @@ def test_sample_of_an_index():
     assert one == again != other
     assert (one.estimated, one.sampled.sequences, one.sampled.of) == (True, 10, 42)
     assert (one.sequences, one.tokens, one.duplicates) == (42, 2004, None)
-    validate(Report([one]).as_json())
+    validate(StatsReport([one]).as_json())
     everything = measured(PACK, sample=42).datasets[0]
     assert not everything.estimated
 
@@ -626,7 +626,7 @@ def test_no_number_is_cut_or_broken(width, monkeypatch, tmp_path):
             replace(one.duplicates.largest[0], count=1_234_567, length=98_765_432, sequence=19_876_543)
         ]),
     )  # fmt: skip
-    for report in (Report([large]), Report([large, large], replace(large, path="total"))):
+    for report in (StatsReport([large]), StatsReport([large, large], replace(large, path="total"))):
         numbers = {}
         for room in (width, 4000):
             out = io.StringIO()

@@ -131,13 +131,13 @@ def test_hdf5(name):
 
 def test_masked_positions():
     """Positions whose mask is 0 are masked, where the reader gives masks."""
-    from tokfmt.core.protocols import Sampled
+    from tokfmt.core.protocols import HasLabels
     from tokfmt.ops.source.open import open_source
 
     source = FIXTURES / "hdf5" / "padded_pad0"
     reader = open_source([source], options=("view=samples",)).reader
     found = measured(source, options={"view": "samples"})
-    if isinstance(reader, Sampled):
+    if isinstance(reader, HasLabels):
         assert found["masked"]["count"] == int((raw_of("padded_pad0")[:, 1] == 0).sum())
     else:
         assert found["masked"] is None

@@ -136,7 +136,7 @@ def test_packed_rows_of_samples_predict_the_same(mix, tmp_path, words, name):
     how = {"to_options": {"pack_size": 32}, "to_format": "arrow" if name.endswith("arrow") else "parquet"}
     done = tokfmt.convert(path, tmp_path / name, verify=True, jobs=2, **how)
     view = tokfmt.open(path)
-    assert (done.sequences, done.dropped, done.recipe) == (len(view), {}, view.fingerprint)
+    assert (done.sequences, done.losses, done.recipe) == (len(view), {}, view.fingerprint)
     assert not [note for note in done.notes if "not stored" in note]
     report = tokfmt.diff(path, tmp_path / name)
     assert report.identical, report
@@ -483,7 +483,7 @@ def test_labels_that_a_recipe_made_are_no_loss(mix, tmp_path, name):
     path = mix('pack = "bestfit"')
     tokfmt.convert(path, tmp_path / "x.h5")
     done = tokfmt.convert(tmp_path / "x.h5", tmp_path / name, verify=True)
-    assert not done.dropped and any("not stored" in note for note in done.notes)
+    assert not done.losses and any("not stored" in note for note in done.notes)
     assert tokfmt.diff(path, tmp_path / name).identical
     (tmp_path / "x.h5.tokfmt.json").unlink()
     with pytest.raises(LossyConversionError, match="loss masks and labels of its samples"):
@@ -496,7 +496,7 @@ def test_verification_passes_over_last_labels_that_are_dropped(mix, tmp_path):
     with pytest.raises(LossyConversionError, match="last-labels"):
         tokfmt.convert(tmp_path / "x.h5", tmp_path / "y.parquet")
     done = tokfmt.convert(tmp_path / "x.h5", tmp_path / "y.parquet", allow_loss="last-labels", verify=True)
-    assert list(done.dropped) == ["last-labels"]
+    assert list(done.losses) == ["last-labels"]
 
 
 def test_labels_of_stored_rows_stay_a_loss_however_often_they_are_stored(tmp_path):

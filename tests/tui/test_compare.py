@@ -246,13 +246,13 @@ def test_the_search_goes_on_while_one_looks_and_can_be_stopped(monkeypatch):
     """A difference far away is waited for, the wait is called off, and begun again."""
     import threading
 
-    from tokfmt.ops.compare.diff import Compared
+    from tokfmt.ops.compare.diff import OpenedPair
     from tokfmt.ops.compare.fingerprint import AxisSide
 
     gate = threading.Event()
     readers = Long(50_000, gate=gate), Long(50_000, other=40_000)
     sources = [type("S", (), {"reader": reader})() for reader in readers]
-    both = Compared(*sources, *map(AxisSide, readers), None, "tokens", 1)  # type: ignore[call-arg]
+    both = OpenedPair(*sources, *map(AxisSide, readers), None, "tokens", 1)  # type: ignore[call-arg]
     monkeypatch.setattr("tokfmt.tui.pairing._opening", lambda sessions: lambda progress, jobs: both)
     monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: ("fake", ""))
     monkeypatch.setattr("tokfmt.tui.tabs.compare.printable", lambda _: "fake")

@@ -15,7 +15,7 @@ from tokfmt.cli.main import cli
 from tokfmt.ops.show.show import samples
 from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.ops.stats import Report
+from tokfmt.ops.stats import StatsReport
 from tokfmt.tui.layout import Kind, Mode
 from tokfmt.tui.rows import fetched_span
 from tokfmt.tui.tabs.statistics import Bars
@@ -211,7 +211,7 @@ def counted(path, *how):
 
 
 def of_browser(app):
-    return json.loads(json.dumps(Report([app.session.statistics]).as_json()))
+    return json.loads(json.dumps(StatsReport([app.session.statistics]).as_json()))
 
 
 async def list_bar(app, press):

@@ -27,7 +27,7 @@ class Recorder:
     def create(self, source):
         self.calls.append("create")
 
-    def gather(self, source, receipt):
+    def join_parts(self, source, receipt):
         self.calls.append(("gather", receipt.region))
 
     def commit(self, source, receipts):
@@ -79,7 +79,7 @@ def test_hdf5_files_do_not_depend_on_what_was_gathered_before_the_commit(tmp_pat
         writer.create(SOURCE)
         receipts = [writer.write(region, SOURCE) for region in regions]
         for receipt in receipts[:gathered]:
-            writer.gather(SOURCE, receipt)
+            writer.join_parts(SOURCE, receipt)
         assert pickle.loads(pickle.dumps(writer)).path == path  # though a file is open
         writer.commit(SOURCE, receipts)
         assert writer.parts.exists() is keep

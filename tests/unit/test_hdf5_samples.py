@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from paths import FIXTURES
 
-from tokfmt.core.protocols import Sampled, Segmented
+from tokfmt.core.protocols import HasDocumentStarts, HasLabels
 from tokfmt.formats.hdf5.reader import arrange, files_in
 from tokfmt.formats.hdf5.table import Table
 from tokfmt.ops.source.open import open_source
@@ -36,8 +36,8 @@ def test_every_variant(name):
     for home in homes(name):
         rows, reader = stored(home), opened(home)
         total = reader.info.tokens
-        assert isinstance(reader, Sampled)
-        assert isinstance(reader, Segmented) == (rows.shape[1] == 5)
+        assert isinstance(reader, HasLabels)
+        assert isinstance(reader, HasDocumentStarts) == (rows.shape[1] == 5)
         counted = (rows[:, 1] == 0) if name in INVERTED else (rows[:, 1] != 0)
         for a, b in ((0, total), (0, 0), (total // 3, total // 2), (total - 1, total), (5, 6)):
             assert reader.tokens(a, b).tolist() == rows[:, 0].reshape(-1)[a:b].tolist()  # type: ignore[attr-defined]
@@ -129,9 +129,9 @@ def test_what_fills_up_samples():
     assert told["padded_eos"] in (None, 50256)
     stage1 = open_source([FIXTURES / "stage1" / "in.bin"], options=["view=samples"], eos=50000, format="stage1").reader
     assert stage1.info.pad_id == 50000
-    assert not isinstance(stage1, Sampled)
+    assert not isinstance(stage1, HasLabels)
 
 
 def test_other_samples_have_no_mask():
     reader = opened(FIXTURES / "bad" / "hdf5" / "control_foreign_dpo.h5")
-    assert not isinstance(reader, Sampled)
+    assert not isinstance(reader, HasLabels)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokfmt.core.protocols import ByteOffset, Located, Underlying
+from tokfmt.core.protocols import ByteOffset, HasByteOffsets, MappedView
 from tokfmt.core.ragged import Ragged
 from tokfmt.dataset import Dataset
 from tokfmt.testing import datasets
@@ -75,7 +75,7 @@ def stacks(names=None):
 
 def all_readers(reader):
     yield reader
-    if isinstance(reader, Underlying):
+    if isinstance(reader, MappedView):
         for below in reader.readers():
             yield from all_readers(below)
 
@@ -85,7 +85,7 @@ def all_readers(reader):
 def test_there_and_back(top):
     for reader in all_readers(top):
         tokens = reader.tokens(0, reader.info.tokens).tolist()
-        if not isinstance(reader, Underlying):
+        if not isinstance(reader, MappedView):
             continue
         for position, token in enumerate(tokens):
             found = reader.to_source(position)
@@ -106,7 +106,7 @@ def test_there_and_back(top):
 @given(stacks())
 def test_what_is_not_on_the_axis_has_no_position_but_separators_taken_away(top):
     for reader in all_readers(top):
-        if not isinstance(reader, Underlying):
+        if not isinstance(reader, MappedView):
             continue
         reached = [reader.to_source(p) for p in range(reader.info.tokens)]  # type: ignore[attr-defined]
         for below in reader.readers():
@@ -125,7 +125,7 @@ def test_what_is_not_on_the_axis_has_no_position_but_separators_taken_away(top):
 @given(stacks())
 def test_places_through_all_views(top):
     tokens = top.tokens(0, top.info.tokens).tolist()
-    files = {r.name: r for r in all_readers(top) if isinstance(r, Located)}  # type: ignore[attr-defined]
+    files = {r.name: r for r in all_readers(top) if isinstance(r, HasByteOffsets)}  # type: ignore[attr-defined]
     for position, token in enumerate(tokens):
         place = byte_offset_of(top, position)
         if place is None:

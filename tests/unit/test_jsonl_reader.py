@@ -58,7 +58,7 @@ def invalid(source, size=1 << 20):
 
 
 def blank(source, size=1 << 20):
-    return sum(batch.aside.blank for block in source.blocks(size) for batch in source.texts(block))
+    return sum(batch.skipped.blank for block in source.blocks(size) for batch in source.texts(block))
 
 
 def put(path, *lines, end="\n"):
@@ -289,7 +289,7 @@ def test_other_fields_are_a_loss(tmp_path):
     source = reader(path, allow_loss=())
     with pytest.raises(
         LossyConversionError,
-        match=r'x\.jsonl: cannot carry fields beside "text" in line 2 \("id"\)\. .*--allow-loss fields',
+        match=r'x\.jsonl: cannot store fields beside "text" in line 2 \("id"\)\. .*--allow-loss fields',
     ):
         texts(source)
     assert raw(source) == path.read_bytes().splitlines()  # copied lines keep their fields

@@ -13,7 +13,7 @@ import zarr
 from paths import FIXTURES
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.protocols import Located
+from tokfmt.core.protocols import HasByteOffsets
 from tokfmt.ops.source.ingest import tokenized
 from tokfmt.ops.source.open import open_source
 from tokfmt.views.view import byte_offset_of, position_of
@@ -231,7 +231,7 @@ def test_jsonl(tmp_path, indexed, end, bom):
         (tmp_path / "x.idx").write_bytes(pickle.dumps(entries))
     records = opened(path)
     reader = tokenized(records, None)
-    assert isinstance(reader, Located)
+    assert isinstance(reader, HasByteOffsets)
     position = 0
     for number, ids in enumerate(lists):
         line = records.record_byte_offset(number)

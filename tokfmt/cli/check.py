@@ -112,7 +112,7 @@ def command(
         ignore_order=ignore_order,
         jobs=jobs,
         executor="auto",
-        most=limit,
+        limit=limit,
     )
     return _check(request, output, fix_to, overwrite=overwrite, quiet=quiet)
 

@@ -166,7 +166,7 @@ def _summary(done: Any, seconds: float) -> str:
         what.append(counted(done.tokens, "token") + samples + padded)
     if done.separator["eos_id"] is not None:
         what.append(f"separator {done.separator['eos_id']} ({done.separator['from']})")
-    lines = [f"lost {name}: {printable(what_)}" for name, what_ in done.dropped.items()]
+    lines = [f"lost {name}: {printable(what_)}" for name, what_ in done.losses.items()]
     compared = " and ".join(counted(count, what[:-1]) for what, count in done.compared.items())
     verified = f", verified: {compared} read back and compared" if done.verified else ""
     lines.append(f"{printable(done.destination)} ({done.format}): {', '.join(what)}{verified}, {seconds:.1f} s")
@@ -193,7 +193,7 @@ def _plan(done: Any) -> str:
         *_room(done.plan),
         f"runs in      {done.plan['jobs']} {done.plan['executor']}",
         *_splits(done),
-        *(f"loses        {name}: {what}" for name, what in done.dropped.items()),
+        *(f"loses        {name}: {what}" for name, what in done.losses.items()),
         *_prepared(done.prepared),
         "dry run: nothing was written",
     ]
@@ -205,7 +205,7 @@ def _room(plan: Mapping[str, Any]) -> list[str]:
     from tokfmt.ops.convert.space import sized
 
     free = "" if plan["free_bytes"] is None else f"{sized(plan['free_bytes'])} free"
-    least = "" if plan["least_bytes"] is None else f"at least {sized(plan['least_bytes'])}"
+    least = "" if plan["minimum_bytes"] is None else f"at least {sized(plan['minimum_bytes'])}"
     return [f"space        {', '.join(filter(None, (least, free)))}"] if least or free else []
 
 

@@ -13,7 +13,7 @@ from tokfmt.cli.console import document, terminal
 from tokfmt.cli.parameters import FORMAT, Command, common, examples
 
 _NARROW = 70  # columns, below which a table would break words
-_MORE = "tokfmt formats NAME prints what a format can carry, its options, and its bytes."
+_MORE = "tokfmt formats NAME prints what a format can store, its options, and its bytes."
 
 
 @click.command("formats", cls=Command, epilog=examples("tokfmt formats hdf5"))
@@ -40,8 +40,8 @@ def _facts(format_: Any) -> dict[str, Any]:
         "name": format_.name,
         "title": format_.title,
         "destinations": list(format_.extensions),
-        "carries": format_.carries,
-        "cannot": format_.cannot,
+        "stores": format_.stores,
+        "cannot_store": format_.cannot_store,
         "read_only": format_.read_only,
         "read_options": described(format_.read_options),
         "write_options": described(format_.write_options),
@@ -78,10 +78,12 @@ def _table(formats: list[dict[str, Any]]) -> None:
 
 def _page(facts: dict[str, Any]) -> list[str]:
     lines = [f"{facts['name']}: {facts['title']}", ""]
-    lines += [f"destinations  {_destinations(facts)}"]
-    cannot = "cannot      " if facts["read_only"] else "cannot carry"
-    lines += [f"carries       {facts['carries']}", f"{cannot}  {facts['cannot']}"]
-    for key, heading in (("read_options", "reading (--from-opt)"), ("write_options", "writing (--to-opt)")):
+    lines += [f"destinations  {_destinations(facts)}", f"stores        {facts['stores']}"]
+    sections = [("read_options", "reading (--from-opt)")]
+    if not facts["read_only"]:
+        lines += [f"cannot store  {facts['cannot_store']}"]
+        sections += [("write_options", "writing (--to-opt)")]
+    for key, heading in sections:
         lines += ["", heading]
         options = facts[key]
         width = max((len(f"{o['name']}={o['type']}") for o in options), default=0)

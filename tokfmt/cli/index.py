@@ -18,7 +18,7 @@ from tokfmt.core.text_format import counted, printable
 )
 @click.argument("source", type=PLACE, metavar="FILE.jsonl")
 @click.option("-o", "--output", type=PLACE, metavar="FILE.idx", help="Index to write (default: next to FILE.jsonl).")
-@click.option("--drop-invalid", is_flag=True, help="Leave lines that are not JSON out of the index.")
+@click.option("--skip-invalid", is_flag=True, help="Leave lines that are not JSON out of the index.")
 @click.option("--no-validate", is_flag=True, help="Find lines without parsing them.")
 @click.option("--overwrite", is_flag=True, help="Replace an index that exists.")
 @common
@@ -26,7 +26,7 @@ def command(
     source: str,
     output: str | None,
     *,
-    drop_invalid: bool,
+    skip_invalid: bool,
     no_validate: bool,
     overwrite: bool,
     as_json: bool,
@@ -48,7 +48,7 @@ def command(
             place_of(source),
             destination,
             validate=not no_validate,
-            drop_invalid=drop_invalid,
+            skip_invalid=skip_invalid,
             overwrite=overwrite,
             advance=watcher.advance,
         )
@@ -56,5 +56,5 @@ def command(
         facts = {k: str(v) if isinstance(v, Path) else v for k, v in dataclasses.asdict(report).items()}
         document("index", facts)
     elif not quiet:
-        left_out = f", {counted(report.dropped, 'invalid line')} left out" if report.dropped else ""
+        left_out = f", {counted(report.skipped, 'invalid line')} left out" if report.skipped else ""
         click.echo(f"{printable(report.destination)}: {counted(report.entries, 'line')}{left_out}", err=True)

@@ -38,8 +38,8 @@ from tokfmt.ops.stats.report import (
     Id,
     Lengths,
     Packing,
-    Report,
     Statistics,
+    StatsReport,
     TextFacts,
 )
 
@@ -75,7 +75,7 @@ def prepared_of(content: object) -> list[Prepared]:
 
 
 def page(
-    report: Report,
+    report: StatsReport,
     findings: Mapping[str, Sequence[Finding]] | None = None,
     prepared: Mapping[str, Sequence[Prepared]] | None = None,
 ) -> str:

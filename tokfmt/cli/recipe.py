@@ -135,7 +135,7 @@ def _explain(file: RecipeFile, allow_loss: Sequence[str], *, as_json: bool) -> N
     from tokfmt.recipes.samples import Samples
     from tokfmt.recipes.tree import explain
 
-    reader, _ = open_recipe(file, Hints(allow_loss=check_losses(allow_loss), collect=True))
+    reader, _ = open_recipe(file, Hints(allow_loss=check_losses(allow_loss), collect_invalid=True))
     if isinstance(reader, TextRecipe):
         _explain_draft(reader, as_json=as_json)
         return

@@ -114,9 +114,9 @@ def command(path: str, selection: str | None, **given: Any) -> None:
         return
     rows = given.pop("rows")
     if only_text and not given["tokenizer"] and not _holds_text(path, given):
-        from tokfmt.ops.source.manifest import Located, located_tokenizer
+        from tokfmt.ops.source.manifest import LocatedTokenizer, located_tokenizer
 
-        found = Located() if given["ignore_manifest"] else located_tokenizer(Path(path))
+        found = LocatedTokenizer() if given["ignore_manifest"] else located_tokenizer(Path(path))
         given["tokenizer"] = found.place
         if not found.place:
             problem = f": {found.problem}" if found.problem else ""
@@ -190,7 +190,7 @@ def _holds_text(path: str, given: Mapping[str, Any]) -> bool:
         given["recursive"],
         given["ignore_manifest"],
     )
-    reader = open_one(request, few=True).reader
+    reader = open_one(request, few_sequences=True).reader
     reader.close()
     return isinstance(reader, RecordReader) and reader.info.kind == "text"
 

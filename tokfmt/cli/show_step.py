@@ -154,7 +154,7 @@ def _line(part: Part, color: str) -> str:
 def origin_lines(origins: Sequence[Origin]) -> Iterator[str]:
     """Yield a line for each piece of a sequence: its file, and its place in the file."""
     for one in origins:
-        where = f"line {one.line:,}, at byte {one.byte:,}" if one.line is not None else one.detail
+        where = f"line {one.line:,}, at byte {one.byte_offset:,}" if one.line is not None else one.detail
         where += " of the decompressed text" if one.decompressed else ""
         via = "".join(f", through sequence {number:,} of {printable(path)}" for path, number in one.via)
         place = f"{printable(one.path)}{', ' if where else ''}{where}{via}"

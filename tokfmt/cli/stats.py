@@ -32,7 +32,7 @@ Problem = tuple[str, str, str]
 
 if TYPE_CHECKING:
     from tokfmt.core.atomic_output import Staging
-    from tokfmt.ops.stats import Report, StatsRequest
+    from tokfmt.ops.stats import StatsReport, StatsRequest
     from tokfmt.ops.stats.report import Expectation, Unmet
 
 _EPILOG = examples(
@@ -165,7 +165,7 @@ def _page_place(path: str | None) -> Any:
     return Staging(path, overwrite=True, objection=begins_with("page of tokfmt stats", BEGINNING))
 
 
-def _write_page(report: Report, place: Staging, request: StatsRequest, watcher: Watcher) -> None:
+def _write_page(report: StatsReport, place: Staging, request: StatsRequest, watcher: Watcher) -> None:
     """Write the page of a report, with the findings of a shallow check."""
     from tokfmt import registry
     from tokfmt.cli.page import page, prepared_of
@@ -213,7 +213,7 @@ def _held(count: int, failed: Collection[Expectation | None], is_baseline_held: 
     return lines
 
 
-def _print(report: Report, problems: Sequence[Problem], output: str, held: Sequence[str], *, quiet: bool) -> None:
+def _print(report: StatsReport, problems: Sequence[Problem], output: str, held: Sequence[str], *, quiet: bool) -> None:
     """Print the report on stdout, then a line on stderr or an annotation for each problem, then what holds.
 
     A quiet run that compares with expectations or a baseline prints problems only.
@@ -232,7 +232,7 @@ def _print(report: Report, problems: Sequence[Problem], output: str, held: Seque
         click.echo(text, err=True)
 
 
-def _table(report: Report, *, quiet: bool) -> None:
+def _table(report: StatsReport, *, quiet: bool) -> None:
     from tokfmt.cli.stats_table import show
 
     show(report, terminal())

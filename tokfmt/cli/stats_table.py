@@ -18,7 +18,7 @@ from tokfmt.cli.recipe import lines_of
 from tokfmt.core.text_format import bar, counted, human_bytes, printable, shortened
 
 if TYPE_CHECKING:
-    from tokfmt.ops.stats import Report, Statistics
+    from tokfmt.ops.stats import Statistics, StatsReport
     from tokfmt.ops.stats.report import Cost, Histogram, Id, Ids, Packing
 
 _WIDE = 120
@@ -32,7 +32,7 @@ _BEGINNING = 16  # least width of a column for names, or for the beginnings of s
 _LABEL, _BAR, _TITLE = "dim", "cyan", "bold"
 
 
-def show(report: Report, console: Console) -> None:
+def show(report: StatsReport, console: Console) -> None:
     """Print the statistics of one dataset in full, or one row for each of several."""
     if report.several:
         console.print(_several(report, console.width))
@@ -314,7 +314,7 @@ def _cost(cost: Cost, about: str) -> tuple[str, str, str]:
 # several datasets
 
 
-def _several(report: Report, width: int) -> RenderableType:
+def _several(report: StatsReport, width: int) -> RenderableType:
     """Return a row per dataset with the total last, or a block per dataset if a row does not fit."""
     each = [*report.datasets, *([report.total] if report.total is not None else [])]
     for wide in [True, False] if width >= _WIDE else [False]:

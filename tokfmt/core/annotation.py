@@ -312,46 +312,46 @@ class FileLayout:
     damage: tuple[Damage, ...] = ()
 
 
-def certain(laid: FileLayout) -> FileLayout:
+def certain(file_layout: FileLayout) -> FileLayout:
     """Return the part of a layout that is certain if files are truncated: the sequences, or the tokens, before the cut.
 
-    A problem with `Problem.cut` becomes damage. The last sequence of a stream may still be incomplete.
+    A problem with `Problem.is_truncated` becomes damage. The last sequence of a stream may still be incomplete.
     """
-    cut = [problem for problem in laid.problems if problem.cut]
+    cut = [problem for problem in file_layout.problems if problem.is_truncated]
     if not cut:
-        return laid
-    there = _there(laid)
+        return file_layout
+    there = _there(file_layout)
     kept, lost = there, Damage(cut[0].error.sentence)
-    if laid.starts is not None:
-        last = int(np.searchsorted(laid.starts, there, side="right")) - 1
-        kept, sequences = int(laid.starts[last]), len(laid.starts) - 1 - last
-        lost = lost._replace(sequences=sequences, tokens=int(laid.starts[-1]) - kept)
-        laid = replace(laid, starts=laid.starts[: last + 1])
-    elif laid.sample_length is not None:
-        kept -= kept % laid.sample_length
-    width = max((extent.dtype.itemsize for extent in laid.extents), default=0)
-    lost = lost._replace(unused=(sum(extent.tokens for extent in laid.extents) - kept) * width)
+    if file_layout.starts is not None:
+        last = int(np.searchsorted(file_layout.starts, there, side="right")) - 1
+        kept, sequences = int(file_layout.starts[last]), len(file_layout.starts) - 1 - last
+        lost = lost._replace(sequences=sequences, tokens=int(file_layout.starts[-1]) - kept)
+        file_layout = replace(file_layout, starts=file_layout.starts[: last + 1])
+    elif file_layout.sample_length is not None:
+        kept -= kept % file_layout.sample_length
+    width = max((extent.dtype.itemsize for extent in file_layout.extents), default=0)
+    lost = lost._replace(unused=(sum(extent.tokens for extent in file_layout.extents) - kept) * width)
     damage = (lost, *(Damage(problem.error.sentence, 0, 0) for problem in cut[1:]))
     return replace(
-        laid,
-        extents=first_tokens(laid.extents, kept),
-        masks=first_tokens(laid.masks, kept),
-        problems=[problem for problem in laid.problems if not problem.cut],
-        damage=(*laid.damage, *damage),
+        file_layout,
+        extents=first_tokens(file_layout.extents, kept),
+        masks=first_tokens(file_layout.masks, kept),
+        problems=[problem for problem in file_layout.problems if not problem.is_truncated],
+        damage=(*file_layout.damage, *damage),
     )
 
 
-def _there(laid: FileLayout) -> int:
+def _there(file_layout: FileLayout) -> int:
     """Return the number of tokens before the first token that is missing, or whose mask is missing."""
-    found = sum(extent.tokens for extent in laid.extents)
-    for extents in (laid.extents, laid.masks):
+    found = sum(extent.tokens for extent in file_layout.extents)
+    for extents in (file_layout.extents, file_layout.masks):
         at = 0
         for extent in extents:
             held = (extent.file.size - extent.begin) // extent.dtype.itemsize
             if held < extent.tokens:
                 found = min(found, at + max(0, held))
             at += extent.tokens
-    return found if laid.starts is None else min(found, int(laid.starts[-1]))
+    return found if file_layout.starts is None else min(found, int(file_layout.starts[-1]))
 
 
 def first_tokens(extents: Sequence[Extent], tokens: int) -> list[Extent]:
@@ -383,12 +383,12 @@ def whole_tokens(file: File, dtype: np.dtype[Any], code: str, what: str = "a str
             f"{allowing('tail')} reads up to the last whole token",
         )
         error = TruncatedError(file.path, what, offset=file.size - rest, expected=size, found=file.size, remedy=remedy)
-        problems.append(fatal(code, error, "tail", cut=True))
+        problems.append(fatal(code, error, "tail", is_truncated=True))
     return Extent(file, 0, count, dtype), problems
 
 
 def stated_tokens(
-    file: File, dtype: np.dtype[Any], told: int, code: str, *, begin: int = 0, short: bool = False
+    file: File, dtype: np.dtype[Any], stated: int, code: str, *, begin: int = 0, short: bool = False
 ) -> tuple[Extent, list[Problem]]:
     """Return the tokens of a file that ends with them, given their number from a header or an index.
 
@@ -397,20 +397,20 @@ def stated_tokens(
     Args:
         file: The file.
         dtype: Dtype in the file.
-        told: Number of tokens that the header or index states.
+        stated: Number of tokens that the header or index states.
         code: Code of the problem.
         begin: Byte offset of the first token.
         short: `--allow-loss tail` accepts a shorter file as well.
     """
-    size, stored, problems = told * dtype.itemsize, file.size - begin, list[Problem]()
+    size, stored, problems = stated * dtype.itemsize, file.size - begin, list[Problem]()
     if size != stored:
         accepted = "tail" if short or stored > size else ""
         remedy = f"{allowing('tail')} reads the tokens that are there" if accepted else "Copy or write it again"
         if stored > size:
             remedy = f"{allowing('tail')} leaves out the last {counted(stored - size, 'byte')}"
         error = CorruptError(file.path, "bytes of tokens", expected=size, found=stored, remedy=remedy)
-        problems.append(fatal(code, error, accepted, cut=stored < size))
-    return Extent(file, begin, max(0, min(told, stored // dtype.itemsize)), dtype), problems
+        problems.append(fatal(code, error, accepted, is_truncated=stored < size))
+    return Extent(file, begin, max(0, min(stated, stored // dtype.itemsize)), dtype), problems
 
 
 def written_tokens(extent: Extent, code: str) -> tuple[Extent, list[Problem]]:
@@ -496,7 +496,7 @@ def loss_mask(path: Place, tokens: int, code: str) -> tuple[Extent, list[Problem
     if mask.file.size == tokens:
         return mask, []
     unfit = CorruptError(path, "bytes of the mask of each token", expected=tokens, found=mask.file.size)
-    return mask, [fatal(code, unfit, cut=mask.file.size < tokens)]
+    return mask, [fatal(code, unfit, is_truncated=mask.file.size < tokens)]
 
 
 def mask_bytes(mask: Extent, start: int, stop: int) -> NDArray[np.uint8]:
@@ -537,5 +537,5 @@ class StoredIds:
             except FormatError:
                 return broken(error)
         value = " ".join(map(str, ids.tolist()))
-        begin, length = (at, count * width) if extent.file.plain else (None, 0)
+        begin, length = (at, count * width) if extent.file.is_plain else (None, 0)
         return Field(f"token {start:,}", begin, length, value, "a negative ID" if wrong else "", wrong)

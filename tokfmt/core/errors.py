@@ -261,7 +261,7 @@ class LossyConversionError(ConversionError):
     def __init__(self, target: str, losses: Sequence[Loss]) -> None:
         self.target, self.losses = target, [loss.name for loss in losses]
         what = "; ".join(marked(loss.what) for loss in losses)
-        super().__init__(f"{printable(target)}: cannot carry {what}. To accept that, add {allowing(*self.losses)}")
+        super().__init__(f"{printable(target)}: cannot store {what}. To accept that, add {allowing(*self.losses)}")
 
 
 class TokenRangeError(ConversionError):

@@ -37,7 +37,7 @@ keep_freed_memory()  # Every process that reads data imports this module.
 
 _DIGITS = re.compile("([0-9]+)")
 _SAVE = "Only tokfmt convert reads pipes. Save it to a file first"
-_CHANGED, _RUN_AGAIN = "changed while it was being read", "Run again when it is still"
+_CHANGED, _RUN_AGAIN = "changed while it was being read", "Run again when no other program changes it"
 _SMALL = 1 << 20  # Bytes that one call reads completely, except after signals and at the end of a file.
 _GAP = 1 << 15  # Bytes between two ranges that take less time to read than another call or request.
 _TOGETHER = 1 << 23  # Bytes of ranges that one call reads.
@@ -59,10 +59,10 @@ class File:
     Attributes:
         path: The place, as given.
         identity: Its identity when it was first seen.
-        plain: True if reads return the bytes of the file; False if they are decompressed, or come from a store.
+        is_plain: True if reads return the bytes of the file; False if they are decompressed, or come from a store.
     """
 
-    plain = True
+    is_plain = True
     path: Place
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -78,12 +78,23 @@ class File:
         """Size in bytes when the file was first seen."""
         return self.identity.size
 
-    def lies_at(self, offset: int) -> int | None:
-        """Return the byte offset in the file of a byte that is read from `offset`; None if the file is compressed."""
+    def to_stored_offset(self, offset: int) -> int | None:
+        """Return the byte offset in the file of the byte that `read` returns for `offset`.
+
+        Returns:
+            None if the file is compressed.
+        """
         return offset
 
-    def read_from(self, offset: int) -> int | None:
-        """Return the offset from which a byte of the file is read, the inverse of `lies_at`; None if there is none."""
+    def from_stored_offset(self, offset: int) -> int | None:
+        """Return the offset at which `read` returns a byte of the file: the inverse of `to_stored_offset`.
+
+        Args:
+            offset: Byte offset in the file.
+
+        Returns:
+            None if `read` never returns that byte.
+        """
         return offset
 
     def read(self, offset: int, length: int) -> bytes:
@@ -216,7 +227,7 @@ class File:
         ids = raw.astype(raw.dtype.newbyteorder("="), copy=False)
         if len(ids) and int(ids.min()) < 0:
             at = int(np.argmax(ids < 0))
-            place = self.lies_at(offset + at * ids.itemsize)
+            place = self.to_stored_offset(offset + at * ids.itemsize)
             raise CorruptError(self.path, "has a negative ID", offset=place, expected="0 or more", found=int(ids[at]))
         return ids.view(f"u{ids.itemsize}")
 
@@ -240,7 +251,7 @@ class File:
             passed: See `reader.Passed`. None: starts count the removed IDs too.
         """
         width, signed, pread, array = dtype.itemsize, dtype.kind == "i", os.pread, np.ndarray
-        if not self.plain or dtype.names or not dtype.isnative or (closing or 0) >> 8 * width - signed:
+        if not self.is_plain or dtype.names or not dtype.isnative or (closing or 0) >> 8 * width - signed:
             return otherwise
         ending = b"" if closing is None else closing.to_bytes(width, sys.byteorder)
         behind, within = len(ending), closing is not None and passed is None
@@ -401,12 +412,12 @@ def known_file(place: Place, identity: Identity) -> File:
     return file
 
 
-def read_whole(place: PlaceLike, most: int) -> bytes:
+def read_whole(place: PlaceLike, limit_bytes: int) -> bytes:
     """Return the bytes of a small file.
 
     Args:
         place: The file.
-        most: Largest size in bytes.
+        limit_bytes: Largest size in bytes.
 
     Raises:
         FormatError: If it does not exist, cannot be read, or is not a regular file.
@@ -414,8 +425,10 @@ def read_whole(place: PlaceLike, most: int) -> bytes:
     """
     file = open_file(place)
     try:
-        if file.size > most:
-            raise UnsafeError(place, "is too large to be read whole", expected=f"at most {most:,}", found=file.size)
+        if file.size > limit_bytes:
+            raise UnsafeError(
+                place, "is too large to be read whole", expected=f"at limit_bytes {limit_bytes:,}", found=file.size
+            )
         return file.read(0, file.size)
     finally:
         file.close()

@@ -50,28 +50,28 @@ class Problem(NamedTuple):
         code: Code of the finding.
         severity: Severity of the finding.
         error: The error that is raised if the dataset cannot be read because of the problem.
-        fatal: The dataset cannot be read.
+        is_fatal: The dataset cannot be read.
         note: Note of a reader that continues; "" for none.
-        accepted: The word of `--allow-loss` with which the dataset can be read anyway; "" if there is none.
-        cut: A file is truncated. What it holds of the dataset is unchanged and complete up to its end.
+        accepted_by: The word of `--allow-loss` with which the dataset can be read anyway; "" if there is none.
+        is_truncated: A file is truncated. What it holds of the dataset is unchanged and complete up to its end.
     """
 
     code: str
     severity: str
     error: FormatError
-    fatal: bool = False
+    is_fatal: bool = False
     note: str = ""
-    accepted: str = ""
-    cut: bool = False
+    accepted_by: str = ""
+    is_truncated: bool = False
 
     def finding(self) -> Finding:
         """Return the problem as a finding."""
         return Finding.of(self.code, self.error, self.severity)
 
 
-def fatal(code: str, error: FormatError, accepted: str = "", *, cut: bool = False) -> Problem:
-    """Return a problem that prevents reading, unless the `--allow-loss` word `accepted` is given."""
-    return Problem(code, "error", error, fatal=True, accepted=accepted, cut=cut)
+def fatal(code: str, error: FormatError, accepted_by: str = "", *, is_truncated: bool = False) -> Problem:
+    """Return a problem that prevents reading, unless the `--allow-loss` word `accepted_by` is given."""
+    return Problem(code, "error", error, is_fatal=True, accepted_by=accepted_by, is_truncated=is_truncated)
 
 
 def noted(code: str, error: FormatError, note: str) -> Problem:
@@ -90,7 +90,7 @@ def raise_fatal(problems: Iterable[Problem], accepted: frozenset[str]) -> None:
         FormatError: Of the first fatal problem that no word accepts.
     """
     for problem in problems:
-        if problem.fatal and problem.accepted not in accepted:
+        if problem.is_fatal and problem.accepted_by not in accepted:
             raise problem.error
 
 

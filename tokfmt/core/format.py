@@ -144,27 +144,27 @@ class Hints(NamedTuple):
         allow_loss: The words of --allow-loss.
         no_eos: `--eos none`: the dataset has no separator, whatever it states itself.
         jobs: Threads that `open` may use; None: one per core.
-        collect: Invalid records do not raise. Batches report them as `records.SkippedRecords`.
+        collect_invalid: Invalid records do not raise. Batches report them as `records.SkippedRecords`.
         tokenizer_eos: The end of text of the tokenizer. It overrides a convention of the format, but not what the
             dataset itself states.
-        recipes: A function that opens the sources of a parsed recipe (`tokfmt.recipes`) and returns the reader of the
-            result.
-        partial: Read what is certain of a damaged dataset, and report the rest in `Info.damage`.
-        few: The caller reads few sequences. A reader may then read only the needed entries of a long index, and
-            `Info.notes` lists what it did not compare.
-        most: The caller reads only the first `most` sequences; None: any.
+        open_recipe: A function that opens the sources of a parsed recipe (`tokfmt.recipes`) and returns the reader of
+            the result.
+        allow_partial: Read what is certain of a damaged dataset, and report the rest in `Info.damage`.
+        few_sequences: The caller reads few sequences. A reader may then read only the needed entries of a long index,
+            and `Info.notes` lists what it did not compare.
+        max_sequences: The caller reads only so many sequences, from the first; None: it may read all.
     """
 
     eos_id: int | None = None
     allow_loss: frozenset[str] = frozenset()
     no_eos: bool = False
     jobs: int | None = None
-    collect: bool = False
+    collect_invalid: bool = False
     tokenizer_eos: int | None = None
-    recipes: Callable[[Any, Hints], TokenReader | RecordReader] | None = None
-    partial: bool = False
-    few: bool = False
-    most: int | None = None
+    open_recipe: Callable[[Any, Hints], TokenReader | RecordReader] | None = None
+    allow_partial: bool = False
+    few_sequences: bool = False
+    max_sequences: int | None = None
 
 
 class Encoder(Protocol):
@@ -252,13 +252,13 @@ class WriterTraits:
     Attributes:
         separators: Where the separator is stored. NONE: no separator is stored.
         separated: Only the separator marks boundaries, so a sequence must not contain it.
-        keeps_masks: Stores the marks of the source (`protocols.Marked`), or its loss masks and labels.
+        keeps_masks: Stores the marks of the source (`protocols.HasMarks`), or its loss masks and labels.
         keeps_labels: Stores any label, not only whether a label counts in the loss.
         keeps_boundaries: Stores where documents begin in a row.
         whole_files: Each file holds whole sequences, so a sample length cuts no sequence.
         sample_length: Tokens per sample, if it cuts the stream into samples of one length; else None.
         pack_size: Tokens per row, if it packs complete documents into rows; else None.
-        gathers: `gather` joins parts while it holds the interpreter's lock.
+        joins_under_lock: `join_parts` holds the interpreter's lock.
         file_suffixes: Suffixes of a destination that is one file. A destination with another suffix is a directory.
         lost: Returns what the writer cannot store of a source, apart from embedded separators. Takes the source and the
             words of --allow-loss. Reads offsets, never tokens.
@@ -272,7 +272,7 @@ class WriterTraits:
     whole_files: bool = False
     sample_length: int | None = None
     pack_size: int | None = None
-    gathers: bool = False
+    joins_under_lock: bool = False
     file_suffixes: tuple[str, ...] = ()
     lost: Callable[[TokenReader, frozenset[str]], Sequence[Loss]] = lost_nothing
 
@@ -316,7 +316,7 @@ class TokenWriter(ABC):
         With `Target.keep_parts`, it may be interrupted at any point and called again.
         """
 
-    def gather(self, source: TokenReader, receipt: Receipt) -> None:  # noqa: B027 - `commit` can do it all
+    def join_parts(self, source: TokenReader, receipt: Receipt) -> None:  # noqa: B027 - `commit` can do it all
         """Join the parts of the next region while other regions are written. By default, do nothing.
 
         Called in order of region, in the process that calls `commit`, for any number of regions. `commit` joins the
@@ -327,15 +327,18 @@ class TokenWriter(ABC):
         """Return whether `create` needs `source.info.max_id`. If it is unknown, the caller scans the source for it."""
         return False
 
-    def least_bytes(self, source: TokenReader) -> int | None:
+    def minimum_bytes(self, source: TokenReader) -> int | None:
         """Return a lower bound of the destination's size in bytes; None if it depends on compression, or on text.
 
         Reads no token, and may be called before `source.info.max_id` is known.
         """
         return None
 
-    def merged(self, source: TokenReader) -> int:
-        """Count the sequences that end with the separator and get no other, so that a reader removes their own."""
+    def count_separated(self, source: TokenReader) -> int:
+        """Return the number of sequences that end with the separator already, so that the writer adds no other.
+
+        A reader of the destination removes this separator, and the sequence is one token shorter.
+        """
         return 0
 
     def notes(self, source: TokenReader) -> Iterable[str]:
@@ -362,17 +365,17 @@ class Format(ABC):
         suffixes: Suffixes of a dataset of several files PREFIX + suffix, the suffix of the tokens first.
         prefix: The suffix of the file that must exist if PREFIX alone stands for the dataset; "" if PREFIX alone does
             not.
-        joins: Several files given together are one dataset, whose sequences may cross file boundaries.
-        streams: The concatenation of its files is a valid stream, so `-` can be the destination.
-        computed: A dataset is computed from other datasets, to which its files refer.
+        joins_files: Several files given together are one dataset, whose sequences may cross file boundaries.
+        can_stream: The concatenation of its files is a valid stream, so `-` can be the destination.
+        is_computed: A dataset is computed from other datasets, to which its files refer.
         read_only: tokfmt does not write this format.
         may_hold_text: A dataset may hold text instead of token IDs. Only opening it shows which.
         takes_lines: It stores JSON lines. Lines of a source are copied with all their fields.
         stores_rows: It can store the rows of a recipe of samples; see `row_writer`.
         packages: Packages that a reader needs in addition to numpy, by their pip names.
-        carries: What it stores, for `tokfmt formats`.
-        cannot: What it cannot store, for `tokfmt formats`.
-        drops: Its own words of --allow-loss.
+        stores: What it stores, for `tokfmt formats`.
+        cannot_store: What it cannot store, for `tokfmt formats`; "" if the format is read-only.
+        losses: Its own words of --allow-loss.
         read_options: A frozen dataclass; see `core.options`.
         write_options: A frozen dataclass; see `core.options`. An option `split` means that one destination holds
             several splits. Each split has its own writer, and the writers run one after the other for one path.
@@ -383,17 +386,17 @@ class Format(ABC):
     extensions: ClassVar[tuple[str, ...]] = ()
     suffixes: ClassVar[tuple[str, ...]] = ()
     prefix: ClassVar[str] = ""
-    joins: ClassVar[bool] = False
-    streams: ClassVar[bool] = False
-    computed: ClassVar[bool] = False
+    joins_files: ClassVar[bool] = False
+    can_stream: ClassVar[bool] = False
+    is_computed: ClassVar[bool] = False
     read_only: ClassVar[bool] = False
     may_hold_text: ClassVar[bool] = False
     takes_lines: ClassVar[bool] = False
     stores_rows: ClassVar[bool] = False
     packages: ClassVar[tuple[str, ...]] = ()
-    carries: ClassVar[str] = ""
-    cannot: ClassVar[str] = ""
-    drops: ClassVar[tuple[str, ...]] = ()
+    stores: ClassVar[str] = ""
+    cannot_store: ClassVar[str] = ""
+    losses: ClassVar[tuple[str, ...]] = ()
     read_options: ClassVar[type] = NoOptions
     write_options: ClassVar[type] = NoOptions
 
@@ -442,7 +445,7 @@ class Format(ABC):
 
     @abstractmethod
     def open(self, paths: Sequence[Place], options: Any, hints: Hints) -> TokenReader | RecordReader:
-        """Return a reader of the stored axis, or of text records. Unless `joins`, there is one path.
+        """Return a reader of the stored axis, or of text records. Unless `joins_files`, there is one path.
 
         Raises:
             FormatError: If the dataset is not valid.
@@ -473,7 +476,7 @@ class Format(ABC):
         raise TypeError(f"the format {self.name} stores_rows, and defines no row_traits")
 
     def row_writer(self, path: Path, options: Any, target: Target, shifted: bool) -> TokenWriter:
-        """Return a writer of rows of `options.seq_len` tokens, from a `Sampled` reader. Regions are whole rows.
+        """Return a writer of rows of `options.seq_len` tokens, from a `HasLabels` reader. Regions are whole rows.
 
         Args:
             path: The destination, which does not exist yet.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError
 from tokfmt.core.messages import allowing
-from tokfmt.core.protocols import Sampled, Segmented
+from tokfmt.core.protocols import HasDocumentStarts, HasLabels
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import TokenReader, sequence_at
 
@@ -66,7 +66,7 @@ def beside_samples(reader: TokenReader, start: int, stop: int) -> Marks:
     Raises:
         ConversionError: If a label that counts is not the next token, which a mask cannot express.
     """
-    if not isinstance(reader, Sampled) or start == stop:
+    if not isinstance(reader, HasLabels) or start == stop:
         return np.zeros(stop - start, np.uint8)
     before = max(start - 1, 0)
     tokens, labels = reader.tokens(before, stop), reader.labels(before, stop)
@@ -81,7 +81,7 @@ def beside_samples(reader: TokenReader, start: int, stop: int) -> Marks:
         at, expected, label = int(wrong[0]), int(tokens[wrong[0] + 1]), int(labels[wrong[0]])
         raise other_label(before + at, expected, label)
     found = found[start - before :]
-    if isinstance(reader, Segmented):
+    if isinstance(reader, HasDocumentStarts):
         found[reader.begins(start, stop)] |= BEGINS
     return found
 

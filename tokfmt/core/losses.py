@@ -1,4 +1,4 @@
-"""The losses that `--allow-loss` accepts by name. Formats of other packages add theirs with `Format.drops`.
+"""The losses that `--allow-loss` accepts by name. Formats of other packages add theirs with `Format.losses`.
 
 This module imports nothing, so that the help of a command can list the names without numpy.
 """

@@ -48,9 +48,9 @@ class LazyAttribute:
         return found if callable(found) else lambda: found
 
 
-def option(default: T, text: str, *, least: int | None = None, most: int | None = None) -> T:
+def option(default: T, text: str, *, minimum: int | None = None, maximum: int | None = None) -> T:
     """Return a dataclass field with a default, a one-line help, and for a number the smallest and largest value."""
-    return field(default=default, metadata={"help": text, "least": least, "most": most})
+    return field(default=default, metadata={"help": text, "minimum": minimum, "maximum": maximum})
 
 
 def parse_count(text: str) -> int:
@@ -104,11 +104,11 @@ def parse_options(kind: type[T], pairs: Iterable[str] | Mapping[str, object], ow
 
 
 def _check_bounds(value: object, bounds: Mapping[str, Any], what: str, name: str) -> None:
-    least, most = bounds.get("least"), bounds.get("most")
+    minimum, maximum = bounds.get("minimum"), bounds.get("maximum")
     if not isinstance(value, int) or isinstance(value, bool):
         return
-    if (least is not None and value < least) or (most is not None and value > most):
-        allowed = f"{'' if least is None else f'{least:,}'}..{'' if most is None else f'{most:,}'}"
+    if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
+        allowed = f"{'' if minimum is None else f'{minimum:,}'}..{'' if maximum is None else f'{maximum:,}'}"
         raise OptionError(f"{what}: {value:,} is outside {allowed}", name=name)
 
 

@@ -3,24 +3,24 @@
 Every capability is optional: a plug-in without any can still be converted, counted, shown and browsed.
 
     Capability of a reader                                                    used by
-        Located           finds the file and the byte offset of a token       browse, diff, show
+        HasByteOffsets           finds the file and the byte offset of a token       browse, diff, show
         RawCopyable       finds the bytes of uncompressed tokens, for a copy  convert
-        Filled            counts padding removed and separators inserted      stats
-        Sampled           has rows with loss masks and labels                 show, browse
-        Marked            has marks beside its tokens, such as loss masks     convert
-        Segmented         finds where documents begin in its rows             show, browse
-        Scattered         reads many sequences from anywhere at once          convert
-        Ranged            reads several intervals with few reads              all commands, on opening
-        Continuing        detects that a sequence continues in the next file  commands with several sources
-        Vouched           knows from file sizes that all tokens are readable  convert --allow-partial
+        CountsPadding            counts padding removed and separators inserted      stats
+        HasLabels           has rows with loss masks and labels                 show, browse
+        HasMarks            has marks beside its tokens, such as loss masks     convert
+        HasDocumentStarts         finds where documents begin in its rows             show, browse
+        ReadsScattered         reads many sequences from anywhere at once          convert
+        ReadsIntervals            reads several intervals with few reads              all commands, on opening
+        MayContinue        detects that a sequence continues in the next file  commands with several sources
+        KnownReadable           knows from file sizes that all tokens are readable  convert --allow-partial
     Capability of a view over readers
-        Underlying        maps its positions to those of the readers it is over
+        MappedView        maps its positions to those of the readers it is over
         Restorable        removed separators, and has the axis with them
     Capability of a reader of records
-        LocatedRecords    finds the line of each record
-        Reaching          finds the first records without counting all
-        Collecting        collects invalid records instead of raising
-        Screened          skips damaged records, and finds them by reading    convert --allow-partial
+        HasRecordOffsets    finds the line of each record
+        PartlyCounted          finds the first records without counting all
+        CollectsInvalid        collects invalid records instead of raising
+        SkipsDamaged          skips damaged records, and finds them by reading    convert --allow-partial
         Tabular           reads all columns of the rows that hold the texts   steps of datatrove
 """
 
@@ -58,7 +58,7 @@ class ByteOffset(NamedTuple):
 
 
 @runtime_checkable
-class Located(Protocol):
+class HasByteOffsets(Protocol):
     """A stored reader that knows the byte offsets of its tokens."""
 
     def byte_offset(self, position: int) -> ByteOffset:
@@ -92,7 +92,7 @@ class Line(NamedTuple):
 
 
 @runtime_checkable
-class LocatedRecords(Protocol):
+class HasRecordOffsets(Protocol):
     """A `RecordReader` that knows the byte offsets of its records."""
 
     @property
@@ -123,7 +123,7 @@ class LocatedRecords(Protocol):
 
 
 @runtime_checkable
-class Underlying(Protocol):
+class MappedView(Protocol):
     """A view over other readers, which maps positions exactly, in O(log n)."""
 
     def to_source(self, position: int) -> tuple[TokenReader, int] | None:
@@ -185,19 +185,19 @@ def pieces_of(reader: object, start: int, stop: int) -> Sequence[Piece] | None:
 
 
 @runtime_checkable
-class Vouched(Protocol, metaclass=CachedProtocolMeta):
+class KnownReadable(Protocol, metaclass=CachedProtocolMeta):
     """A reader that knows without a read whether all its tokens are readable. Other readers are read to find out."""
 
     @property
-    def vouched(self) -> bool:
+    def is_readable(self) -> bool:
         """True if no token has to be decoded, and all tokens are within the files."""
 
 
 @runtime_checkable
-class Scattered(Protocol, metaclass=CachedProtocolMeta):
+class ReadsScattered(Protocol, metaclass=CachedProtocolMeta):
     """A reader that reads many sequences from anywhere in little more time than their bytes take."""
 
-    def scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
+    def read_scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
         """Read intervals into an array of the reader's dtype; see `read_scattered` for the arguments."""
 
 
@@ -211,15 +211,15 @@ def read_scattered(reader: TokenReader, begins: Offsets, places: Offsets, length
         lengths: Tokens per interval, int64[n].
         out: The array that is filled; of the reader's dtype, or wider.
     """
-    if isinstance(reader, Scattered) and out.dtype == reader.info.dtype:
-        reader.scattered(begins, places, lengths, out)
+    if isinstance(reader, ReadsScattered) and out.dtype == reader.info.dtype:
+        reader.read_scattered(begins, places, lengths, out)
         return
     for begin, place, length in zip(begins.tolist(), places.tolist(), lengths.tolist(), strict=True):
         out[place : place + length] = reader.tokens(begin, begin + length)
 
 
 @runtime_checkable
-class Ranged(Protocol, metaclass=CachedProtocolMeta):
+class ReadsIntervals(Protocol, metaclass=CachedProtocolMeta):
     """A reader that reads several intervals with fewer reads, if they are close together in the file."""
 
     def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
@@ -232,7 +232,7 @@ class Ranged(Protocol, metaclass=CachedProtocolMeta):
 
 def read_intervals(reader: TokenReader, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
     """Yield the tokens of several intervals of an axis, in the given order."""
-    return reader.intervals(wanted) if isinstance(reader, Ranged) else (reader.tokens(a, b) for a, b in wanted)
+    return reader.intervals(wanted) if isinstance(reader, ReadsIntervals) else (reader.tokens(a, b) for a, b in wanted)
 
 
 @runtime_checkable
@@ -271,15 +271,15 @@ class PaddingCounts:
 
 
 @runtime_checkable
-class Filled(Protocol):
+class CountsPadding(Protocol):
     """A reader that removes padding, or inserts separators."""
 
-    def filling(self) -> PaddingCounts:
+    def padding_counts(self) -> PaddingCounts:
         """Return the counts."""
 
 
 @runtime_checkable
-class Sampled(Protocol):
+class HasLabels(Protocol):
     """A reader with layout SAMPLES whose rows are stored with a loss mask and labels."""
 
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
@@ -290,7 +290,7 @@ class Sampled(Protocol):
 
 
 @runtime_checkable
-class Marked(Protocol, metaclass=CachedProtocolMeta):
+class HasMarks(Protocol, metaclass=CachedProtocolMeta):
     """A reader of any layout that may have marks beside its tokens; see `core.loss_mask`."""
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
@@ -304,11 +304,11 @@ class Marked(Protocol, metaclass=CachedProtocolMeta):
 
 def marks_of(reader: object, start: int = 0, stop: int = 0) -> NDArray[np.uint8] | None:
     """Return the marks of a reader, if it has any. The default, an empty interval, shows whether it has marks."""
-    return reader.marks(start, stop) if isinstance(reader, Marked) else None
+    return reader.marks(start, stop) if isinstance(reader, HasMarks) else None
 
 
 @runtime_checkable
-class Continuing(Protocol):
+class MayContinue(Protocol):
     """A reader whose last sequence may continue in the dataset that is read next."""
 
     def check_ends_before(self, following: object, eos_id: int | None) -> None:
@@ -324,7 +324,7 @@ class Continuing(Protocol):
 
 
 @runtime_checkable
-class Segmented(Protocol):
+class HasDocumentStarts(Protocol):
     """A reader with layout SAMPLES that states where documents begin in its rows, without separators."""
 
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
@@ -332,10 +332,10 @@ class Segmented(Protocol):
 
 
 @runtime_checkable
-class Reaching(Protocol):
+class PartlyCounted(Protocol):
     """A `RecordReader` that finds the first records without counting all."""
 
-    def reach(self, last: int) -> int:
+    def count_up_to(self, last: int) -> int:
         """Return the number of records, counted up to record `last` only."""
 
 
@@ -348,10 +348,10 @@ class Tabular(Protocol):
 
 
 @runtime_checkable
-class Collecting(Protocol):
-    """A `RecordReader` that collects invalid records (`Hints.collect`), and describes them later."""
+class CollectsInvalid(Protocol):
+    """A `RecordReader` that collects invalid records (`Hints.collect_invalid`), and describes them later."""
 
-    def trouble(self, spot: Spot) -> TokfmtError:
+    def record_error(self, spot: Spot) -> TokfmtError:
         """Return the error of a line that a batch reported as invalid, with the line number and the byte offset."""
 
     def line(self, spot: Spot) -> tuple[Place, int]:
@@ -359,8 +359,8 @@ class Collecting(Protocol):
 
 
 @runtime_checkable
-class Screened(Protocol):
-    """A `RecordReader` that skips damaged records with `Hints.partial`."""
+class SkipsDamaged(Protocol):
+    """A `RecordReader` that skips damaged records with `Hints.allow_partial`."""
 
     def damaged_records(self) -> Sequence[Damage]:
         """Return the skipped records that `open` did not find. Reads the whole dataset."""

@@ -116,8 +116,8 @@ class Info:
         loss_masks: Description of loss masks beside the tokens, which few formats can store; "" if there are none.
         segmented: Rows hold several documents, and the dataset states where each begins, without separators.
         extras: Facts specific to the format (variant, byte order, width ...), for display.
-        damage: The parts that `Hints.partial` left out.
-        beginning: The axis holds only the beginning of the dataset, as many sequences as `Hints.most` asks for.
+        damage: The parts that `Hints.allow_partial` left out.
+        beginning: The axis holds only the first `Hints.max_sequences` sequences of the dataset.
         length_given: The read option `seq_len` gives `sample_length`, as the dataset does not state it.
     """
 

@@ -105,14 +105,14 @@ class SkippedRecords(NamedTuple):
 class RecordBatch(NamedTuple):
     """Some consecutive records. The method that returned it determines which attribute is filled.
 
-    Records have no loss masks and no labels: only readers that are `protocols.Marked` have.
+    Records have no loss masks and no labels: only readers that are `protocols.HasMarks` have.
 
     Attributes:
         texts: One string per record (`RecordReader.texts`).
         ragged: The token IDs of the records (`RecordReader.ids`).
         lines: The records as JSON lines, without line end (`json_lines`).
         tokens: Number of token IDs in `lines`, if the reader knows it.
-        aside: Lines left out with `--allow-loss invalid-lines`; with `Hints.collect`, fields as well.
+        skipped: Lines left out with `--allow-loss invalid-lines`; with `Hints.collect_invalid`, fields as well.
         begins: int64, byte offset of the line of each of `texts` in the decompressed text of its file; None if records
             are not lines.
     """
@@ -121,13 +121,13 @@ class RecordBatch(NamedTuple):
     ragged: Ragged | None = None
     lines: Sequence[bytes] = ()
     tokens: int | None = None
-    aside: SkippedRecords = SkippedRecords()
+    skipped: SkippedRecords = SkippedRecords()
     begins: Offsets | None = None
 
     @property
     def invalid(self) -> int:
         """Number of lines left out."""
-        return self.aside.invalid
+        return self.skipped.invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ class RecordReader(Protocol, metaclass=CachedProtocolMeta):
     def texts(self, block: Block) -> Iterator[RecordBatch]:
         """Yield the texts of a block, in batches of bounded size.
 
-        With `Hints.collect`, it does not raise: batches report the lines and fields.
+        With `Hints.collect_invalid`, it does not raise: batches report the lines and fields.
 
         Raises:
             FormatError: If a line is not valid. The message has its number and byte offset.
@@ -216,12 +216,12 @@ def json_lines(records: RecordReader, block: Block) -> Iterator[RecordBatch]:
     elif records.info.kind == "text":
         for batch in records.texts(block):
             lines = [json.dumps({"text": text}, ensure_ascii=False).encode() for text in batch.texts]
-            yield RecordBatch(lines=lines, aside=batch.aside)
+            yield RecordBatch(lines=lines, skipped=batch.skipped)
     else:
         for batch in records.ids(block):
             ids = Ragged.of([]) if batch.ragged is None else batch.ragged
             lines = [json.dumps({"input_ids": one}).encode() for one in ids.tolist()]
-            yield RecordBatch(lines=lines, tokens=len(ids.tokens), aside=batch.aside)
+            yield RecordBatch(lines=lines, tokens=len(ids.tokens), skipped=batch.skipped)
 
 
 def counted_records(records: RecordReader, block: Block) -> int:

@@ -84,8 +84,8 @@ class Datatrove(FlatFormat):
     name = "datatrove"
     title = "datatrove and nanotron: .ds with .index and .metadata"
     extensions = (".ds",)
-    carries = "sequences in order, empty ones too; loss masks; IDs up to 2^32-1"
-    cannot = "IDs above 2^32-1"
+    stores = "sequences in order, empty ones too; loss masks; IDs up to 2^32-1"
+    cannot_store = "IDs above 2^32-1"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     # An index or a mask belongs to tokens even if these are missing; .metadata alone may be the total of a merge.
     pattern = r"([^.].*\.ds)(?:\.index|\.loss)?"
@@ -135,34 +135,34 @@ class Datatrove(FlatFormat):
     def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
         files = self.all_files(paths)
         all_or_none([beside(file, ".index") for file in files])
-        laid = super().examine(paths, options, hints)
-        if not laid.masks:
-            return laid
-        laid = replace(laid, loss_masks=f"loss masks of {counted(len(laid.masks), 'file')}")
-        if len(laid.masks) == len(files):
-            return laid
-        error = CorruptError(paths[0], "files with a .loss", expected=len(files), found=len(laid.masks))
-        return replace(laid, masks=(), problems=[*laid.problems, fatal("TF725", error)])
+        file_layout = super().examine(paths, options, hints)
+        if not file_layout.masks:
+            return file_layout
+        file_layout = replace(file_layout, loss_masks=f"loss masks of {counted(len(file_layout.masks), 'file')}")
+        if len(file_layout.masks) == len(files):
+            return file_layout
+        error = CorruptError(paths[0], "files with a .loss", expected=len(files), found=len(file_layout.masks))
+        return replace(file_layout, masks=(), problems=[*file_layout.problems, fatal("TF725", error)])
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         index, metadata = (beside(file.path, suffix) for suffix in (".index", ".metadata"))
         tokenizer, stated, count = _read_metadata(metadata) if listing.is_there(metadata) else ("", None, None)
         if listing.is_there(index):  # A link without a target is an error.
-            laid = _indexed(file, options.width, stated, index, metadata)
-            known = laid.extents[0].dtype.itemsize in (options.width, stated)
-            if hints.partial and (not known or any(problem.fatal for problem in laid.problems)):
-                laid = _certain(file, options.width, stated, laid, hints.eos_id)
+            file_layout = _indexed(file, options.width, stated, index, metadata)
+            known = file_layout.extents[0].dtype.itemsize in (options.width, stated)
+            if hints.allow_partial and (not known or any(problem.is_fatal for problem in file_layout.problems)):
+                file_layout = _certain(file, options.width, stated, file_layout, hints.eos_id)
         elif width := options.width or stated:
             args = file, np.dtype(f"<u{width}")
             extent, problems = whole_tokens(*args, "TF723") if count is None else stated_tokens(*args, count, "TF723")
-            laid = FileLayout(extents=[extent], separators=Separators.AFTER, problems=problems)
+            file_layout = FileLayout(extents=[extent], separators=Separators.AFTER, problems=problems)
         else:
             remedy = f"{from_option('width', '2')} (or 4) reads it as one stream"
             raise UnsupportedError(file.path, "has neither .index nor .metadata to state its width", remedy=remedy)
         if listing.is_there(mask := beside(file.path, ".loss")):
-            whole, wrong = loss_mask(mask, laid.extents[0].tokens, "TF725")
-            laid = replace(laid, masks=[whole], problems=[*laid.problems, *wrong])
-        return replace(laid, extras={"tokenizer": shown(tokenizer)})
+            whole, wrong = loss_mask(mask, file_layout.extents[0].tokens, "TF725")
+            file_layout = replace(file_layout, masks=[whole], problems=[*file_layout.problems, *wrong])
+        return replace(file_layout, extras={"tokenizer": shown(tokenizer)})
 
 
 def beside(tokens: AnyPlace, suffix: str) -> AnyPlace:
@@ -186,7 +186,9 @@ def _read_metadata(metadata: Place) -> tuple[str, int | None, int | None]:
     return (tokenizer, int(size), count) if size in ("2", "4") and tokenizer else (line, None, count)
 
 
-def _certain(file: File, width: int | None, stated: int | None, laid: FileLayout, eos_id: int | None) -> FileLayout:
+def _certain(
+    file: File, width: int | None, stated: int | None, file_layout: FileLayout, eos_id: int | None
+) -> FileLayout:
     """Return the layout of a cut token file or index: the documents that have both an end and all tokens.
 
     Raises:
@@ -194,8 +196,8 @@ def _certain(file: File, width: int | None, stated: int | None, laid: FileLayout
             damage than a cut.
     """
     unknown = CorruptError(file.path, "the bytes per token are not known, as tokens may be missing")
-    error = next((problem.error for problem in laid.problems if problem.fatal), None) or unknown
-    index, dtype = open_file(beside(file.path, ".index")), laid.extents[0].dtype
+    error = next((problem.error for problem in file_layout.problems if problem.is_fatal), None) or unknown
+    index, dtype = open_file(beside(file.path, ".index")), file_layout.extents[0].dtype
     dtype = np.dtype(f"<u{width or stated or dtype.itemsize}")
     starts = np.concatenate([np.zeros(1, np.int64), index.array(0, index.size // 8, "<u8").astype(np.int64)])
     if (np.diff(starts) < 0).any():
@@ -204,14 +206,14 @@ def _certain(file: File, width: int | None, stated: int | None, laid: FileLayout
     lost = max(0, there - int(starts[-1]))
     damage = (Damage(error.sentence, None, lost, lost * dtype.itemsize),) if lost or index.size % 8 else ()
     if there < int(starts[-1]):
-        problems.append(fatal("TF723", error, cut=True))
+        problems.append(fatal("TF723", error, is_truncated=True))
     extent = Extent(file, 0, min(there, int(starts[-1])), dtype)
     if width is None and not ends_alike(extent, starts, eos_id):
         if error.remedy is None or not error.remedy.has_option("from-opt"):
             error.advise(f"Give the bytes per token with {from_option('width', 'N')}")
         raise error
     return replace(
-        laid, extents=[extent], starts=starts, problems=problems, damage=damage, separators=Separators.TRAILING
+        file_layout, extents=[extent], starts=starts, problems=problems, damage=damage, separators=Separators.TRAILING
     )
 
 
@@ -269,7 +271,7 @@ def _contradicted(file: File, width: int | None, stated: int, fitting: int, meta
         )
     error = CorruptError(file.path, "bytes of tokens", expected=expected, found=f"{file.size:,}", remedy=remedy)
     if not width:
-        return fatal("TF724", error, cut=stated > fitting)
+        return fatal("TF724", error, is_truncated=stated > fitting)
     return noted("TF724", error, f"{metadata.name} states {stated}-byte tokens; read as {width}-byte tokens, as given")
 
 

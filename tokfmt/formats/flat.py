@@ -206,53 +206,53 @@ class _Held:
 class FlatReader:
     """A reader of the stored axis of a flat dataset. Picklable; keeps 8 bytes per sequence in memory."""
 
-    def __init__(self, laid: FileLayout, accepted: frozenset[str] = frozenset()) -> None:
-        """Make a reader of the files of `laid`.
+    def __init__(self, file_layout: FileLayout, accepted: frozenset[str] = frozenset()) -> None:
+        """Make a reader of the files of `file_layout`.
 
         Args:
-            laid: The layout of the files.
+            file_layout: The layout of the files.
             accepted: Words of `--allow-loss` that the user gave.
 
         Raises:
             FormatError: A problem is fatal, and no word accepts it.
         """
-        if laid.problems:
-            raise_fatal(laid.problems, accepted)
-        self.extents, self._masks = laid.extents, laid.masks
+        if file_layout.problems:
+            raise_fatal(file_layout.problems, accepted)
+        self.extents, self._masks = file_layout.extents, file_layout.masks
         # A list: to bisect an array takes as long as all the rest of a short read.
-        self._begins = [0, *itertools.accumulate(extent.tokens for extent in laid.extents)]
-        tokens, self._row = self._begins[-1], laid.sample_length
-        stream = laid.starts is None and laid.entries is None
+        self._begins = [0, *itertools.accumulate(extent.tokens for extent in file_layout.extents)]
+        tokens, self._row = self._begins[-1], file_layout.sample_length
+        stream = file_layout.starts is None and file_layout.entries is None
         layout = Layout.SAMPLES if self._row else Layout.STREAM if stream else Layout.DOCUMENTS
         if self._row:
             tokens -= tokens % self._row
-        self._starts, self._entries = laid.starts, laid.entries
+        self._starts, self._entries = file_layout.starts, file_layout.entries
         rows = tokens // self._row if self._row else int(tokens > 0)
-        rows = rows if laid.entries is None else laid.entries.sequences
+        rows = rows if file_layout.entries is None else file_layout.entries.sequences
         self.info = Info(
             layout=layout,
-            dtype=max((NATIVE[extent.dtype.itemsize] for extent in laid.extents), default=U16),
+            dtype=max((NATIVE[extent.dtype.itemsize] for extent in file_layout.extents), default=U16),
             sequences=rows if self._starts is None else len(self._starts) - 1,
             tokens=tokens,
             sample_length=self._row,
-            separators=laid.separators,
-            eos_id=laid.eos_id,
-            eos_from=laid.eos_from,
-            inferred=laid.inferred,
-            notes=(*(problem.note for problem in laid.problems if problem.note), *laid.notes),
-            pad_id=laid.pad_id,
-            split=laid.split,
-            other_splits=laid.other_splits,
-            loss_masks=laid.loss_masks,
-            extras=laid.extras,
-            damage=laid.damage,
+            separators=file_layout.separators,
+            eos_id=file_layout.eos_id,
+            eos_from=file_layout.eos_from,
+            inferred=file_layout.inferred,
+            notes=(*(problem.note for problem in file_layout.problems if problem.note), *file_layout.notes),
+            pad_id=file_layout.pad_id,
+            split=file_layout.split,
+            other_splits=file_layout.other_splits,
+            loss_masks=file_layout.loss_masks,
+            extras=file_layout.extras,
+            damage=file_layout.damage,
         )
 
     @property
-    def vouched(self) -> bool:
-        """See `protocols.Vouched`: True if no token needs decoding, and all extents lie within their files."""
+    def is_readable(self) -> bool:
+        """See `protocols.KnownReadable`: True if no token needs decoding, and all extents lie within their files."""
         return all(
-            extent.file.plain and extent.begin + extent.tokens * extent.dtype.itemsize <= extent.file.size
+            extent.file.is_plain and extent.begin + extent.tokens * extent.dtype.itemsize <= extent.file.size
             for extent in (*self.extents, *self._masks)
         )
 
@@ -274,7 +274,7 @@ class FlatReader:
         return tokens.astype(self.info.dtype, copy=False)
 
     def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
-        """See `protocols.Ranged`. An interval that spans several files is read on its own."""
+        """See `protocols.ReadsIntervals`. An interval that spans several files is read on its own."""
         for a, b in wanted:
             check_interval(a, b, self.info.tokens)
         for k, run in itertools.groupby(wanted, key=self._holder):
@@ -326,7 +326,7 @@ class FlatReader:
         check_interval(start, stop, self.info.tokens)
         pieces = []
         for extent, a, b in self._parts(self.extents, start, stop):
-            if extent.dtype.names or not extent.file.plain:
+            if extent.dtype.names or not extent.file.is_plain:
                 return None
             width = extent.dtype.itemsize
             dtype = np.dtype(f"{extent.dtype.byteorder}u{width}")
@@ -334,7 +334,7 @@ class FlatReader:
         return pieces
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See `protocols.Marked`. The loss mask of a token is its bit TARGET."""
+        """See `protocols.HasMarks`. The loss mask of a token is its bit TARGET."""
         check_interval(start, stop, self.info.tokens)
         if not self._masks:
             return None
@@ -362,7 +362,7 @@ class FlatReader:
         extent = self.extents[k]
         width = extent.dtype.itemsize
         at = extent.begin + (position - self._begins[k]) * width
-        offset = at if extent.file.plain else extent.file.lies_at(at)
+        offset = at if extent.file.is_plain else extent.file.to_stored_offset(at)
         if offset is None:
             return ByteOffset(extent.file.path, 0, None, f"byte {at:,} of the decompressed content")
         return ByteOffset(extent.file.path, offset, width)
@@ -371,8 +371,8 @@ class FlatReader:
         for k, extent in enumerate(self.extents):
             if extent.file.path != path:
                 continue
-            if (at := extent.file.read_from(offset)) is None:
-                if extent.tokens and extent.file.lies_at(extent.begin) is None:  # the file is compressed
+            if (at := extent.file.from_stored_offset(offset)) is None:
+                if extent.tokens and extent.file.to_stored_offset(extent.begin) is None:  # the file is compressed
                     return self._begins[k]
                 continue
             local = (at - extent.begin) // extent.dtype.itemsize
@@ -480,8 +480,8 @@ class FlatWriter(TokenWriter):
 
     # Methods that follow from these
 
-    def least_bytes(self, source: TokenReader) -> int | None:
-        """See `TokenWriter.least_bytes`. Counts the tokens, without separators, headers and indexes."""
+    def minimum_bytes(self, source: TokenReader) -> int | None:
+        """See `TokenWriter.minimum_bytes`. Counts the tokens, without separators, headers and indexes."""
         return source.info.tokens * self._dtype(source).itemsize
 
     @property
@@ -702,14 +702,18 @@ class FlatFormat(Format):
     def examine(self, paths: Sequence[Place], options: Any, hints: Hints) -> FileLayout:
         """Return the joined layout of all files of a dataset, in order; see `examine_file`."""
         files = self.all_files(paths)
-        if hints.partial:
+        if hints.allow_partial:
             parts = self.certain_parts(
                 files, lambda path: self.examine_file(open_file(path), options, hints), hints.allow_loss
             )
         else:
             parts = [self.examine_file(open_file(path), options, hints) for path in files]
-        laid = joined(parts)
-        return replace(laid, extras={**laid.extras, self.counted: len(parts)}) if self.counted else laid
+        file_layout = joined(parts)
+        return (
+            replace(file_layout, extras={**file_layout.extras, self.counted: len(parts)})
+            if self.counted
+            else file_layout
+        )
 
     def certain_parts(
         self, files: Sequence[Place], look: Callable[[Place], FileLayout], accepted: frozenset[str]
@@ -798,12 +802,12 @@ class FlatFormat(Format):
 
     def open(self, paths: Sequence[Place], options: Any, hints: Hints) -> FlatReader:
         """See `Format.open`."""
-        return FlatReader(self.laid(paths, options, hints), hints.allow_loss)
+        return FlatReader(self.file_layout(paths, options, hints), hints.allow_loss)
 
-    def laid(self, paths: Sequence[Place], options: Any, hints: Hints) -> FileLayout:
-        """Return the layout that a reader uses: with `Hints.partial`, only the certain part of damaged files."""
-        laid = self.examine(paths, options, hints)
-        return certain(laid) if hints.partial else laid
+    def file_layout(self, paths: Sequence[Place], options: Any, hints: Hints) -> FileLayout:
+        """Return the layout that a reader uses: with `Hints.allow_partial`, only the certain part of damaged files."""
+        file_layout = self.examine(paths, options, hints)
+        return certain(file_layout) if hints.allow_partial else file_layout
 
     def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
         """See `Format.writer`."""
@@ -816,15 +820,15 @@ class FlatFormat(Format):
     def audit(self, path: Place, options: Any, how: Audit) -> Iterator[Finding]:
         """See `Format.audit`."""
         try:
-            laid = self.examine_for_check(path, options, Hints(how.eos_id))
+            file_layout = self.examine_for_check(path, options, Hints(how.eos_id))
         except FormatError as error:
             yield Finding.of(self.unreadable, error)
             return
-        for problem in laid.problems:
+        for problem in file_layout.problems:
             yield problem.finding()
-        if not how.deep or any(problem.fatal for problem in laid.problems):
+        if not how.deep or any(problem.is_fatal for problem in file_layout.problems):
             return
-        reader, readable = FlatReader(laid), True
+        reader, readable = FlatReader(file_layout), True
         looks = how.spread(lambda cut: list(self._unreadable(reader, *cut)), windows(0, reader.info.tokens))
         for (a, b), findings in zip(windows(0, reader.info.tokens), looks, strict=True):
             how.advance(b - a)
@@ -849,8 +853,8 @@ class FlatFormat(Format):
     def sections(self, path: Place, options: Any) -> Sequence[Section]:
         """See `Format.sections`."""
         try:
-            laid = self.examine([path], options, Hints())
+            file_layout = self.examine([path], options, Hints())
         except FormatError as error:
             failed = broken(error)
             return [Part("file", path, lambda: (failed,))]
-        return [*laid.sections, *map(StoredIds, laid.extents)]
+        return [*file_layout.sections, *map(StoredIds, file_layout.extents)]

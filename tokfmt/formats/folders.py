@@ -244,7 +244,7 @@ class Packed(File):
         UnsupportedError: The codec is not one of these.
     """
 
-    plain = False
+    is_plain = False
 
     def __init__(self, path: Place, codec: str, size: int) -> None:
         stored = open_file(path)
@@ -264,10 +264,10 @@ class Packed(File):
     def size(self) -> int:
         return self._size
 
-    def lies_at(self, offset: int) -> int | None:  # noqa: ARG002 - not known in a compressed file
+    def to_stored_offset(self, offset: int) -> int | None:  # noqa: ARG002 - not known in a compressed file
         return None
 
-    def read_from(self, offset: int) -> int | None:  # noqa: ARG002
+    def from_stored_offset(self, offset: int) -> int | None:  # noqa: ARG002
         return None
 
     def head(self, length: int) -> bytes:

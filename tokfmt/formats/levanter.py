@@ -59,7 +59,7 @@ class ReadOptions:
 class Cells(File):
     """A virtual file of the items of a zarr array, `width` bytes each."""
 
-    plain = False
+    is_plain = False
 
     def __init__(self, array: Array, width: int) -> None:
         metadata = open_file(array.layout.where)
@@ -113,8 +113,7 @@ class Levanter(FlatFormat):
     name = "levanter"
     title = "Levanter and Marin token caches"
     read_only = True
-    carries = "sequences in order, empty ones too; read only"
-    cannot = "be written"
+    stores = "sequences in order, empty ones too"
     read_options = ReadOptions
     pattern, unreadable = re.escape(LEDGER), "TF781"
     below = r"shard_ledger\.json(\.bak)?|\.success|zarr\.json|\d+"
@@ -154,14 +153,14 @@ class Levanter(FlatFormat):
         raise OptionError(f"{path}: tokfmt cannot write Levanter's caches. Write jsonl or parquet, and build a cache")
 
     def open(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Reader:
-        return Reader(self.laid(paths, options, hints), hints.allow_loss)
+        return Reader(self.file_layout(paths, options, hints), hints.allow_loss)
 
     def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
         path = paths[0] / LEDGER
         ledger = {} if listing.exists(paths[0] / _BUILD) and not listing.exists(path) else json_object(open_file(path))
         shards, problems = _shards(paths[0], ledger, options.leaf)
         looks = [_look(shard, options) for shard in shards]
-        if hints.partial:
+        if hints.allow_partial:
             looks = [_certain(shard, look) for shard, look in zip(shards, looks, strict=True)]
         rows = joined([FileLayout(extents=(), starts=np.zeros(1, np.int64)), *looks])
         metadata = ledger.get("metadata")

@@ -52,7 +52,7 @@ _SPEC = '[1, {"type": null, "context": null, "children_spec": []}]'
 class ReadOptions:
     """Options for reading chunks."""
 
-    seq_len: int | None = option(None, "block_size of TokensLoader; a note reports what it drops", least=1)
+    seq_len: int | None = option(None, "block_size of TokensLoader; a note reports what it drops", minimum=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class WriteOptions:
     codes: Literal["numpy", "tensor"] = option(
         "numpy", "type of the IDs for readers: numpy's u16, u32 or torch's u16, i32"
     )
-    shard_size: int = option(1 << 24, "tokens per chunk; documents stay complete", least=1, most=1 << 29)
+    shard_size: int = option(1 << 24, "tokens per chunk; documents stay complete", minimum=1, maximum=1 << 29)
     compression: str = option("none", "compression of each chunk: none, zstd, or with a level zstd:7")
-    seq_len: int | None = option(None, "block_size of TokensLoader; a note reports what it will drop", least=1)
+    seq_len: int | None = option(None, "block_size of TokensLoader; a note reports what it will drop", minimum=1)
 
 
 class Writer(ShardWriter):
@@ -117,8 +117,8 @@ class LitData(ShardFormat):
 
     name = "litdata"
     title = "LitData folders for TokensLoader: index.json and chunks"
-    carries = "sequences in order, empty ones too; IDs up to 2^32-1"
-    cannot = "IDs above 2^32-1, or 2^31-1 with codes=tensor"
+    stores = "sequences in order, empty ones too; IDs up to 2^32-1"
+    cannot_store = "IDs above 2^32-1, or 2^31-1 with codes=tensor"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, below, unreadable = _CHUNK, rf"index\.json|{_CHUNK}", "TF741"
     shard, item = "chunk", "item"

@@ -61,7 +61,7 @@ class WriteOptions:
     variant: Literal["gpt2", "llama3", "automodel"] | None = option(
         None, "variant of the header; auto: gpt2 if IDs and separator allow it"
     )
-    shard_size: int = option(100_000_000, "tokens per file of a folder", least=1, most=(1 << 31) - 1)
+    shard_size: int = option(100_000_000, "tokens per file of a folder", minimum=1, maximum=(1 << 31) - 1)
     split: Literal["train", "val"] = option(
         "train", "split of a folder to write: train in the shards from 1 on, or val in shard 0"
     )
@@ -98,9 +98,9 @@ class Llmc(FlatFormat):
     name = "llmc"
     title = "llm.c, modded-nanogpt and Automodel: a 1,024-byte header and tokens"
     extensions = ("*_train_*.bin", "*_val_*.bin")
-    joins = True
-    carries = "sequences in order, empty ones too; IDs up to 65,535, or 2^32-1 for llama3 and automodel"
-    cannot = "sequences that contain the separator"
+    joins_files = True
+    stores = "sequences in order, empty ones too; IDs up to 65,535, or 2^32-1 for llama3 and automodel"
+    cannot_store = "sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable = _SHARD, "TF621"
     member = "NAME_train_NNNNNN.bin or NAME_val_NNNNNN.bin"
@@ -132,17 +132,17 @@ class Llmc(FlatFormat):
         files = [file for file in self.all_files(paths) if not options.split or f"_{options.split}_" in file.name]
         if not files:
             raise FormatError(paths[0], f"holds no NAME_{options.split}_NNNNNN.bin")
-        laid = super().examine(files, options, hints)
-        if "variant" not in laid.extras:
+        file_layout = super().examine(files, options, hints)
+        if "variant" not in file_layout.extras:
             raise FormatError(paths[0], "holds shards of more than one variant", remedy="Name the shards of one")
-        first, notes = laid.extents[0], list(laid.notes)
-        if first.tokens and first.file.array(first.begin, 1, first.dtype)[0] != laid.eos_id:
+        first, notes = file_layout.extents[0], list(file_layout.notes)
+        if first.tokens and first.file.array(first.begin, 1, first.dtype)[0] != file_layout.eos_id:
             notes.append(f"{files[0].name}: its first tokens continue a document of the shard before")
         numbered = [(int(found[1]), file.name) for file in files if (found := re.fullmatch(_SHARD, file.name))]
         for (number, name), (following, other) in itertools.pairwise(numbered):
             if following != number + 1:
                 notes.append(f"{other} is read after {name}: a document at their border may have tokens of both")
-        return replace(laid, notes=tuple(notes))
+        return replace(file_layout, notes=tuple(notes))
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:  # noqa: ARG002
         numpy = file.path.suffix == ".npy"

@@ -69,7 +69,7 @@ class WriteOptions:
         None, "dtype of IDs; auto: uint16 if the largest ID allows it"
     )
     hashes: Literal["sha1", "none"] = option("sha1", "hashes of each shard in the index")
-    shard_size: int = option(1 << 24, "tokens per shard; documents stay complete", least=1, most=1 << 29)
+    shard_size: int = option(1 << 24, "tokens per shard; documents stay complete", minimum=1, maximum=1 << 29)
     compression: str = option(
         "none", "compression of each shard: none, zstd, gz, bz2, snappy, br; with a level zstd:7, gz:9, bz2:5"
     )
@@ -142,8 +142,8 @@ class Mds(ShardFormat):
 
     name = "mds"
     title = "MosaicML streaming (MDS): index.json and shards"
-    carries = "sequences in order, empty ones too (upstream reads them, and refuses to write them); IDs up to 2^32-1"
-    cannot = "IDs above 2^32-1; loss masks"
+    stores = "sequences in order, empty ones too (upstream reads them, and refuses to write them); IDs up to 2^32-1"
+    cannot_store = "IDs above 2^32-1; loss masks"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, below, unreadable = _SHARD, rf"index\.json|{_SHARD}", "TF761"
     shard, item = "shard", "sample"

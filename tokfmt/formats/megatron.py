@@ -95,7 +95,7 @@ class WriteOptions:
     dtype: Literal["uint16", "int32"] | None = option(
         None, "dtype of the tokens; auto: uint16 if the largest ID allows it"
     )
-    shard_size: int | None = option(None, "tokens per prefix of a folder of prefixes, at most", least=1)
+    shard_size: int | None = option(None, "tokens per prefix of a folder of prefixes, at most", minimum=1)
 
 
 class Writer(FlatWriter):
@@ -154,8 +154,8 @@ class Megatron(FlatFormat):
     name = "megatron"
     title = "Megatron-LM: .bin and .idx"
     extensions = ("*_document.bin", "*_document.idx")
-    carries = "sequences in order, empty ones too; IDs up to 2^31-1"
-    cannot = "IDs above 2^31-1; documents of 2^31 tokens and more"
+    stores = "sequences in order, empty ones too; IDs up to 2^31-1"
+    cannot_store = "IDs above 2^31-1; documents of 2^31 tokens and more"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     suffixes, prefix, counted, runs_on = (".bin", ".idx"), ".idx", "prefixes", False
     pattern, unreadable, other_index = r".+\.idx", "TF601", "TF608"
@@ -252,26 +252,28 @@ class Megatron(FlatFormat):
         for one, prefix in zip(blend, prefixes, strict=True):
             if not _is_indexed(prefix):
                 raise _no_index(paths[0], one.prefix)
-        laid = super().examine(prefixes, options, self._few_if_long(prefixes, hints))
+        file_layout = super().examine(prefixes, options, self._few_if_long(prefixes, hints))
         note = f"weights are not applied: each of {len(blend):,} prefixes is read once; tokfmt recipe mixes by weight"
-        return replace(laid, notes=(*laid.notes, note)) if blend[0].weight is not None else laid
+        return replace(file_layout, notes=(*file_layout.notes, note)) if blend[0].weight is not None else file_layout
 
     def _few_if_long(self, paths: Sequence[Place], hints: Hints) -> Hints:
         """Return `hints` without `few` unless the indexes together are larger than 64 MiB."""
-        if not hints.few:
+        if not hints.few_sequences:
             return hints
         indexes = [self.names(file)[1] for path in paths for file in self.members(path)]
-        return hints._replace(few=sum(listing.status(one).size for one in indexes if listing.is_file(one)) > _LONG)
+        return hints._replace(
+            few_sequences=sum(listing.status(one).size for one in indexes if listing.is_file(one)) > _LONG
+        )
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         path = self.names(file.path)[1]
         if not listing.exists(path):
             raise FormatError(path, "no such file", remedy=_KILLED)
         index, by_document = open_file(path), options.unit == "documents"
-        if hints.few and (laid := lazy_layout(file, index, by_document=by_document)):
-            return laid
+        if hints.few_sequences and (file_layout := lazy_layout(file, index, by_document=by_document)):
+            return file_layout
         try:
-            return pair_layout(file, index, by_document=by_document, partial=hints.partial)
+            return pair_layout(file, index, by_document=by_document, partial=hints.allow_partial)
         finally:
             index.close()  # A dataset may have thousands of indexes.
 
@@ -414,9 +416,11 @@ def lazy_layout(data: File, index: File, *, by_document: bool) -> FileLayout | N
     if first or end != data.size or documents != [0, count]:
         return None
     note = f"{index.path.name}: only the entries that were needed were read; tokfmt check compares all {count:,}"
-    laid = _documents(Extent(data, 0, data.size // dtype.itemsize, dtype), offsets_of([]), [], *columns.sections(index))
+    file_layout = _documents(
+        Extent(data, 0, data.size // dtype.itemsize, dtype), offsets_of([]), [], *columns.sections(index)
+    )
     entries = LazyEntries(index, columns, dtype.itemsize, data.size, by_document=by_document)
-    return replace(laid, starts=None, entries=entries, notes=(note,))
+    return replace(file_layout, starts=None, entries=entries, notes=(note,))
 
 
 class LazyEntries:
@@ -517,9 +521,11 @@ def _cut_layout(
     short = data.size < int(starts[-1]) * dtype.itemsize
     if short:
         what = CorruptError(data.path, "bytes of tokens", expected=int(starts[-1]) * dtype.itemsize, found=data.size)
-    laid = _documents(extent, starts, [fatal("TF604", what, cut=True)] if short else [], HEADER.part("header", index))
+    file_layout = _documents(
+        extent, starts, [fatal("TF604", what, is_truncated=True)] if short else [], HEADER.part("header", index)
+    )
     lost = max(0, data.size // dtype.itemsize - int(starts[-1]))
-    return replace(laid, damage=(Damage(cut.sentence, total - (len(starts) - 1), lost, lost * dtype.itemsize),))
+    return replace(file_layout, damage=(Damage(cut.sentence, total - (len(starts) - 1), lost, lost * dtype.itemsize),))
 
 
 def _entries(index: File, columns: Columns, name: str) -> int:

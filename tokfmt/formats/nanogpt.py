@@ -66,8 +66,8 @@ class NanoGpt(FlatFormat):
     name = "nanogpt"
     title = "nanoGPT train.bin and val.bin: raw uint16 tokens"
     extensions = ("train.bin", "val.bin")
-    carries = "sequences in order, empty ones too; IDs up to 65,535 (2^32-1 with width=4)"
-    cannot = "sequences that contain the separator"
+    stores = "sequences in order, empty ones too; IDs up to 65,535 (2^32-1 with width=4)"
+    cannot_store = "sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable = r"\w+\.bin", "TF641"
     member = "train.bin or val.bin"
@@ -119,9 +119,9 @@ class NanoGpt(FlatFormat):
             return self.examine_file(open_file(path), options, hints)
         if split not in splits:
             raise FormatError(path, f"holds no {split}.bin", found=", ".join(splits))
-        laid = self.examine_file(open_file(splits[split]), options, hints)
+        file_layout = self.examine_file(open_file(splits[split]), options, hints)
         others = tuple(name for name in splits if name != split)
-        return replace(laid, split=split, other_splits=others)
+        return replace(file_layout, split=split, other_splits=others)
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         pairs = file.array(0, min(file.size // 2, 2 * _LOOKED_AT), "<u2")

@@ -74,7 +74,9 @@ class WriteOptions:
     width: Literal[1, 2, 4, 8] | None = option(
         None, "bytes per token, to fit the vocabulary; auto: 2 unless IDs need more"
     )
-    shard_size: int = option(1 << 29, "tokens per file of a folder; documents stay complete", least=1, most=1 << 40)
+    shard_size: int = option(
+        1 << 29, "tokens per file of a folder; documents stay complete", minimum=1, maximum=1 << 40
+    )
 
 
 class Writer(FlatWriter):
@@ -115,9 +117,9 @@ class Olmo(FlatFormat):
     name = "olmo"
     title = "OLMo and dolma: raw tokens in .npy, documents in .csv.gz"
     extensions = ("part-*.npy", "token_ids_part_*.npy")
-    joins = True
-    carries = "sequences in order, empty ones too; label masks; IDs up to 2^63-1"
-    cannot = "sequences that contain the separator"
+    joins_files = True
+    stores = "sequences in order, empty ones too; label masks; IDs up to 2^63-1"
+    cannot_store = "sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable, masked = r"(?!labels_mask|[._]).+\.npy", "TF701", "TF706"
     other_index = "TF707"
@@ -192,7 +194,7 @@ class Olmo(FlatFormat):
             raise FormatError(paths[0], what, remedy="Finish the run" if stopped else None)
         rows = all_or_none([rows_of(file) for file in tokens])
         beside: list[Place | None] = [*masks] if len(masks) == len(tokens) else [None] * len(tokens)
-        if rows and hints.partial:
+        if rows and hints.allow_partial:
             masked = dict(zip(tokens, beside, strict=True))
             looks = self.certain_parts(
                 tokens,
@@ -202,14 +204,16 @@ class Olmo(FlatFormat):
             looks = _closed(looks, hints.eos_id)
         else:
             looks = [_look(open_file(file), beside[k], options.width, rows=rows) for k, file in enumerate(tokens)]
-        laid, problems = joined(looks), list[Problem]()
+        file_layout, problems = joined(looks), list[Problem]()
         if len(masks) not in (0, len(tokens)):
             what = "label masks and token files differ in number"
             problems.append(fatal("TF706", CorruptError(masks[0], what, expected=len(tokens), found=len(masks))))
         starts, notes = _run_on(looks, hints.eos_id) if rows else (None, ())
         label_masks = f"label masks of {counted(len(masks), 'file')}" if masks else ""
-        laid = replace(laid, starts=starts, notes=notes, loss_masks=label_masks, extras={"files": len(tokens)})
-        return replace(laid, problems=[*laid.problems, *problems])
+        file_layout = replace(
+            file_layout, starts=starts, notes=notes, loss_masks=label_masks, extras={"files": len(tokens)}
+        )
+        return replace(file_layout, problems=[*file_layout.problems, *problems])
 
     def audit(self, path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
         """See `FlatFormat.audit`. If `how.deep`, the rows are compared with a scan for the separator as well."""
@@ -248,7 +252,7 @@ def _look(file: File, mask: Place | None, width: int | None, *, rows: bool) -> F
     if spans is None:
         if rest := file.size % width:
             what, at = f"a stream of {width}-byte tokens ends inside one", file.size - rest
-            problems.append(fatal("TF701", TruncatedError(file.path, what, offset=at), cut=True))
+            problems.append(fatal("TF701", TruncatedError(file.path, what, offset=at), is_truncated=True))
         spans = np.array([[0, count]])
     before, path = np.concatenate(([0], spans[:-1, 1])), rows_of(file.path)
     wrong = (spans[:, 0] < before) | (spans[:, 1] < spans[:, 0]) | (spans[:, 1] > count)
@@ -354,7 +358,7 @@ def _look_partly(file: File, mask: Place | None, width: int | None, eos_id: int 
     problems, masks, damage = list[Problem](), list[Extent](), list[Damage]()
     if short:
         error = _too_few(file, count, int(ends[-1]), path.name, width_given=True)
-        problems.append(fatal("TF702", error, cut=True))
+        problems.append(fatal("TF702", error, is_truncated=True))
     if lost:
         unused = max(0, count - int(ends[-1]))
         damage.append(Damage(lost, None, unused, unused * extent.dtype.itemsize))

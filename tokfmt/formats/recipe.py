@@ -4,7 +4,7 @@
     seq_len = 4096 ...          length and order of samples
     [[source]] ...              one dataset to read
 
-- TOML 1.0, UTF-8, at most 16 MiB; read only. `tokfmt.recipes.language` describes the language.
+- TOML 1.0, UTF-8, at most 16 MiB. `tokfmt recipe` writes one; `tokfmt.recipes.language` describes the language.
 - With `seq_len`, sequence k is sample k with its padding, and has a loss mask and labels. Without it, sequences are the
   documents that the recipe draws.
 """
@@ -40,9 +40,8 @@ class RecipeFormat(Format):
 
     name = "recipe"
     title = "recipes: mixes of other datasets, computed when they are read"
-    computed = read_only = True
-    carries = "samples or documents of its sources, in its own order; read only"
-    cannot = "be written from data: tokfmt recipe writes one"
+    is_computed = read_only = True
+    stores = "samples or documents of its sources, in its own order"
     read_options, write_options = ReadOptions, WriteOptions
 
     def sniff(self, probe: Probe) -> Confidence | None:
@@ -53,9 +52,9 @@ class RecipeFormat(Format):
 
     def open(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> TokenReader | RecordReader:
         del options
-        if hints.recipes is None:
+        if hints.open_recipe is None:
             raise OptionError(f"{paths[0]}: a recipe needs all formats to open its sources. Use tokfmt.open")
-        return hints.recipes(read_recipe(local_path(paths[0], "a recipe")), hints)
+        return hints.open_recipe(read_recipe(local_path(paths[0], "a recipe")), hints)
 
     def destination(self, path: Path, options: Any) -> Path:
         del options

@@ -118,7 +118,7 @@ class Values(File):
         hashes: The hashes of the file, which the first read compares.
     """
 
-    plain = False  # Byte offsets here are not those in the shard.
+    is_plain = False  # Byte offsets here are not those in the shard.
 
     def __init__(self, shard: File, ids: Ids, find: Callable[[File], Ids], hashes: Mapping[str, str]) -> None:
         self.path, self.identity, self._fd = shard.path, shard.identity, None
@@ -146,13 +146,13 @@ class Values(File):
             self._byte_offsets = found.byte_offsets
         return self._byte_offsets
 
-    def lies_at(self, offset: int) -> int | None:
+    def to_stored_offset(self, offset: int) -> int | None:
         k = int(np.searchsorted(self.bounds, offset, side="right")) - 1
-        return self.shard.lies_at(int(self.byte_offsets[k]) + offset - int(self.bounds[k]))
+        return self.shard.to_stored_offset(int(self.byte_offsets[k]) + offset - int(self.bounds[k]))
 
-    def read_from(self, offset: int) -> int | None:
+    def from_stored_offset(self, offset: int) -> int | None:
         k = int(np.searchsorted(self.byte_offsets, offset, side="right")) - 1
-        if not self.shard.plain or k < 0:
+        if not self.shard.is_plain or k < 0:
             return None
         at = int(self.bounds[k]) + offset - int(self.byte_offsets[k])
         return at if at < int(self.bounds[k + 1]) else None
@@ -253,7 +253,7 @@ class ShardFormat(FlatFormat):
         return None
 
     def examine(self, paths: Sequence[Place], options: Any, hints: Hints) -> FileLayout:
-        return self._laid(paths[0], options, whole=False, certain_only=hints.partial)
+        return self._laid(paths[0], options, whole=False, certain_only=hints.allow_partial)
 
     def examine_for_check(self, path: Place, options: Any, hints: Hints) -> FileLayout:  # noqa: ARG002
         return self._laid(path, options, whole=True)
@@ -336,7 +336,7 @@ class ShardFormat(FlatFormat):
         except FormatError as error:
             return fatal(code, error)
         sections: list[Section] = (
-            [Column(f"offsets in {path.name}", file, 4, "<u4", one.count + 1)] if file.plain else []
+            [Column(f"offsets in {path.name}", file, 4, "<u4", one.count + 1)] if file.is_plain else []
         )
         hashes = {} if whole else form.hashes
         lengths = (ids.lengths // ids.dtype.itemsize).astype(np.uint32)  # a shard's offsets are u32
@@ -464,9 +464,9 @@ class ShardWriter(FlatWriter):
         self.codec: str = "" if options.compression == "none" else options.compression
         self._packed: Mapping[int, Mapping[str, str]] = {}
 
-    def least_bytes(self, source: TokenReader) -> int | None:
-        """See `TokenWriter.least_bytes`."""
-        return None if self.codec else super().least_bytes(source)
+    def minimum_bytes(self, source: TokenReader) -> int | None:
+        """See `TokenWriter.minimum_bytes`."""
+        return None if self.codec else super().minimum_bytes(source)
 
     @classmethod
     def traits(cls, options: Any) -> WriterTraits:

@@ -10,7 +10,7 @@
 - A document is every byte between two separator lines, line ends included. Documents joined with separator lines give
   the file again. No document follows a separator that ends the file; two separators in a row enclose an empty one.
 - The content of a text file does not state its format. tokfmt reads it by its name, prints a note, and reports a line
-  that looks like a separator. Read only.
+  that looks like a separator. tokfmt does not write text files; it writes documents as JSON Lines.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ReadOptions:
     """Options for reading text files."""
 
     separator: str = option("", "line between two documents, such as <|endoftext|> (else a file is a document)")
-    max_document: int = option(1 << 28, "longest document accepted, in bytes", least=1)
+    max_document: int = option(1 << 28, "longest document accepted, in bytes", minimum=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +75,12 @@ class TextReader(TextRecords):
 
     def __init__(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> None:
         self.files: Sequence[Place] = [one for path in paths for one in _files(path)]
-        self._mark, self._most, self._partial = options.separator.encode(), options.max_document, hints.partial
+        self._mark, self._most, self._partial = options.separator.encode(), options.max_document, hints.allow_partial
         self._limits = dict[Place, int]()
         if b"\n" in self._mark or b"\r" in self._mark:
             raise OptionError("text option separator: is more than one line. Leave out line ends", name="separator")
         self._sizes = _sizes_of(self.files)
-        damage = self._leave_out() if hints.partial else []
+        damage = self._leave_out() if hints.allow_partial else []
         whole = not self._mark
         plain = not any(path.suffix in (".gz", ".zst") for path in self.files)
         self.info = RecordInfo(
@@ -188,7 +188,9 @@ class TextReader(TextRecords):
         text = TextFile(self.files[number])
         text.limit = self._limits.get(text.path)
         if text.size != self._sizes[number]:
-            raise SourceChangedError(text.path, "changed while it was being read", remedy="Run again when it is still")
+            raise SourceChangedError(
+                text.path, "changed while it was being read", remedy="Run again when no other program changes it"
+            )
         return text
 
     def _cut(self, number: int, size: int) -> Iterator[Block]:
@@ -410,9 +412,8 @@ class TextFormat(Format):
 
     name = "text"
     title = "text files: one document per file, or split at a line"
-    joins = read_only = may_hold_text = True
-    carries = "documents of text, to the last byte; read only"
-    cannot = "be written: tokfmt convert FILES x.jsonl writes documents as JSON Lines"
+    joins_files = read_only = may_hold_text = True
+    stores = "documents of text, to the last byte"
     read_options, write_options = ReadOptions, WriteOptions
 
     def sniff(self, probe: Probe) -> Confidence | None:

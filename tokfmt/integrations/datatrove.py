@@ -32,7 +32,7 @@ from tokfmt.core.errors import ConversionError, OptionError, missing_package
 from tokfmt.core.files import names_in, write_error, writing
 from tokfmt.core.options import given_options
 from tokfmt.core.place import absolute, local_path, place_of, text_of
-from tokfmt.core.protocols import LocatedRecords, Tabular
+from tokfmt.core.protocols import HasRecordOffsets, Tabular
 from tokfmt.core.reader import TokenReader, batches, windows
 from tokfmt.core.records import Block, RecordReader, json_lines
 from tokfmt.core.text_format import printable
@@ -75,7 +75,7 @@ class _Records(NamedTuple):
 
     def file(self, number: int) -> str:
         """Return the file of a record of the block. If each file is one record, a block covers several files."""
-        if not isinstance(self.reader, LocatedRecords):
+        if not isinstance(self.reader, HasRecordOffsets):
             return self.path
         files = self.reader.files
         return str(files[self.block.file + (number if self.reader.info.records == len(files) else 0)])

@@ -36,7 +36,7 @@ from tokfmt.core.messages import Option, allowing
 from tokfmt.core.options import given_options
 from tokfmt.core.output import whole
 from tokfmt.core.place import Place, Url, absolute, local_path, place_in, place_of, real, text_of
-from tokfmt.core.protocols import LocatedRecords
+from tokfmt.core.protocols import HasRecordOffsets
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import TokenReader, windows
 from tokfmt.core.records import RecordReader
@@ -218,7 +218,7 @@ def write_rows(
     opened: object,
     axis: TokenReader,
     written: TokenReader,
-    dropped: Collection[str],
+    losses: Collection[str],
     progress: Progress,
 ) -> dict[str, Any]:
     """Write the rows of the ledger of a recipe to `scratch / "ledger"`, in bounded memory.
@@ -229,7 +229,7 @@ def write_rows(
             prepared reader.
         axis: All sequences or samples of the recipe.
         written: The sequences as they are written.
-        dropped: The --allow-loss names of the accepted losses.
+        losses: The --allow-loss names of the accepted losses.
         progress: Receives the phase and counts.
 
     Returns:
@@ -238,7 +238,7 @@ def write_rows(
     Raises:
         OptionError: The separators inside sequences split them, so that a row has no sequence.
     """
-    recipe, allow_loss = opened if isinstance(opened, (Documents, Samples)) else axis, frozenset(dropped)
+    recipe, allow_loss = opened if isinstance(opened, (Documents, Samples)) else axis, frozenset(losses)
     if not isinstance(recipe, (Documents, Samples)) or "embedded-separators" in allow_loss:
         raise OptionError(
             f"{allowing('embedded-separators')} does not go with {Option('ledger')}: it splits the sequences "
@@ -339,7 +339,7 @@ class Origin:
         start: First position in the record, in tokens.
         stop: Position after the last; position len(record) is the separator.
         line: Number of the line in the file, from 1; None if records are not lines.
-        byte: Byte offset of the line, in the decompressed text if `decompressed`; None without a line.
+        byte_offset: Offset in bytes of the line, in the decompressed text if `decompressed`; None without a line.
         decompressed: The file is compressed.
         detail: The place in terms of the format, such as a row group; "" if there is none.
         via: The prepared datasets that lead to the record, each with the number of a sequence, outermost first.
@@ -351,7 +351,7 @@ class Origin:
     start: int
     stop: int
     line: int | None = None
-    byte: int | None = None
+    byte_offset: int | None = None
     decompressed: bool = False
     detail: str = ""
     via: tuple[tuple[str, int], ...] = ()
@@ -506,7 +506,7 @@ class Ledgers:
         opened, name = self._source(ledger, number), str(ledger.sources[number]["name"])
         reader, path = opened.reader, opened.paths[0]
         if isinstance(reader, RecordReader):
-            if not isinstance(reader, LocatedRecords):
+            if not isinstance(reader, HasRecordOffsets):
                 return [Origin(name, shown_path(path), record, *span)]
             count = reader.count()
             if not 0 <= record < count:

@@ -636,7 +636,7 @@ class Documents:
         return source, numbered(self.sources, source, numbers - self._firsts[turn])
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
-        """See `protocols.Underlying`."""
+        """See `protocols.MappedView`."""
         check_position(position, self.info.tokens)
         if self._starts is None or self._begins is None:
             return self._base, position
@@ -648,7 +648,7 @@ class Documents:
         return position if reader is self._base and self._starts is None and position < self.info.tokens else None
 
     def readers(self) -> Sequence[TokenReader]:
-        """See `protocols.Underlying`."""
+        """See `protocols.MappedView`."""
         return [self._base]
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import ConversionError, FormatError, OptionError, ShortfallError, TokenizerMismatchError
 from tokfmt.core.loss_mask import BEGINS, IGNORED, TARGET, beside_samples, other_label
 from tokfmt.core.messages import allowing, marked
-from tokfmt.core.protocols import Sampled, marks_of
+from tokfmt.core.protocols import HasLabels, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import Info, Layout, TokenReader, check_interval, check_position, smallest, windows
 from tokfmt.core.text_format import counted, printable
@@ -100,7 +100,7 @@ class Drawn(NamedTuple):
 
 
 class Samples:
-    """The reader of a recipe with `seq_len`. It is a `TokenReader`, `Sampled` and picklable; threads may share it.
+    """The reader of a recipe with `seq_len`. It is a `TokenReader`, `HasLabels` and picklable; threads may share it.
 
     Attributes:
         file: The recipe.
@@ -245,7 +245,7 @@ class Samples:
         """Yield notes on a source whose sequences are samples that are stored without labels."""
         count, tokens = source.info.sequences, source.info.tokens
         if self.file.pack == "stored":
-            if tokens and not isinstance(sampled_beneath(source.reader, 0)[0], Sampled):
+            if tokens and not isinstance(sampled_beneath(source.reader, 0)[0], HasLabels):
                 yield (
                     "stores no masks, so that padding counts"
                     if self.file.labels
@@ -268,7 +268,7 @@ class Samples:
         readers = [sampled_beneath(source.reader, 0)[0] for source in self.sources if source.info.tokens]
         moved = self.file.labels is not None
         return all(
-            reader.shifted if isinstance(reader, Samples) else moved or isinstance(reader, Sampled)
+            reader.shifted if isinstance(reader, Samples) else moved or isinstance(reader, HasLabels)
             for reader in readers
         )
 
@@ -472,20 +472,20 @@ class Samples:
         return self._flat(start, stop, lambda grid: grid.inputs().astype(self.info.dtype, copy=False))
 
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `protocols.Sampled`."""
+        """See `protocols.HasLabels`."""
         check_interval(start, stop, self.info.tokens)
         found: NDArray[np.uint8] = self._flat(start, stop, Grid.mask)
         return found
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See `protocols.Marked`. Return None unless samples are stored, and a source has marks."""
+        """See `protocols.HasMarks`. Return None unless samples are stored, and a source has marks."""
         if self.file.pack != "stored" or all(marks_of(source.reader) is None for source in self.sources):
             return None
         check_interval(start, stop, self.info.tokens)
         return beside_samples(self, start, stop)
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
-        """See `protocols.Sampled`."""
+        """See `protocols.HasLabels`."""
         check_interval(start, stop, self.info.tokens)
         return np.asarray(self._flat(start, stop, lambda grid: grid.labels(np.int64)), np.int64)
 
@@ -494,7 +494,7 @@ class Samples:
         return self.grid([sample]).filled[0]
 
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """See `protocols.Segmented`."""
+        """See `protocols.HasDocumentStarts`."""
 
         def flags(grid: Grid) -> NDArray[np.bool_]:
             found = np.zeros((len(grid.places), self.seq_len), np.bool_)
@@ -523,7 +523,7 @@ class Samples:
         return np.arange(first, last + 1, dtype=np.int64) * self.seq_len
 
     def to_source(self, position: int) -> tuple[TokenReader, int] | None:
-        """See `protocols.Underlying`; None in padding as well."""
+        """See `protocols.MappedView`; None in padding as well."""
         check_position(position, self.info.tokens)
         sample, column = divmod(position, self.seq_len)
         turn, _, number = self._place(sample)
@@ -538,7 +538,7 @@ class Samples:
         return None
 
     def readers(self) -> Sequence[TokenReader]:
-        """See `protocols.Underlying`."""
+        """See `protocols.MappedView`."""
         return [source.reader for source in self.sources]
 
     def close(self) -> None:
@@ -552,7 +552,7 @@ class PackedRows:
 
     A part of a row is its input IDs, and its last label if that counts. Each part therefore has the same labels as in
     the sample, and a document of a stream ends with the first token of the next document. Marks are 1 where a token
-    counts as a label, and 4 where a part begins. The reader holds 8 bytes per sample. It is a `TokenReader`, `Marked`
+    counts as a label, and 4 where a part begins. The reader holds 8 bytes per sample. It is a `TokenReader`, `HasMarks`
     and picklable.
     """
 
@@ -627,7 +627,7 @@ class PackedRows:
         return self._window(start, stop, _TOKENS)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `protocols.Marked`."""
+        """See `protocols.HasMarks`."""
         return self._window(start, stop, _MARKS)
 
     def offsets(self, first: int, last: int) -> Offsets:
@@ -685,7 +685,7 @@ def _check_rows(source: Source, width: int, labels: str | None) -> None:
             "its rows are packed documents, each of which ends with a token that is only a label",
             remedy='pack = "bestfit" packs its documents again; samples in HDF5 are taken as they are',
         )
-    own = bool(info.tokens) and isinstance(sampled_beneath(source.reader, 0)[0], Sampled)
+    own = bool(info.tokens) and isinstance(sampled_beneath(source.reader, 0)[0], HasLabels)
     if own and labels is not None:
         raise FormatError(path, "its samples have labels of their own", remedy="Leave labels out of the recipe")
     if info.layout is Layout.SAMPLES and info.sample_length not in (None, width):

@@ -435,7 +435,7 @@ class _Ready:
         """Add a receipt, and gather all regions that are next in order."""
         self._waiting[receipt.region] = receipt
         while self._order and self._order[0] in self._waiting:
-            self._job.writer.gather(self._job.source, self._waiting.pop(self._order.popleft()))
+            self._job.writer.join_parts(self._job.source, self._waiting.pop(self._order.popleft()))
 
 
 def commit(job: Plan, receipts: Iterable[Receipt]) -> None:

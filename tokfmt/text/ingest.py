@@ -28,7 +28,7 @@ from tokfmt.core.files import File
 from tokfmt.core.format import Encoder
 from tokfmt.core.output import whole
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import LocatedRecords
+from tokfmt.core.protocols import HasRecordOffsets
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
 from tokfmt.core.reader import U32, Info, Layout, check_interval, largest_id, windows
 from tokfmt.core.records import Block, RecordBatch, RecordReader, SkippedRecords
@@ -80,7 +80,7 @@ def _located(records: RecordReader, block: Block, batch: RecordBatch, before: in
         batch: The batch.
         before: Number of records of the block before the batch, for a block of consecutive records.
     """
-    if not isinstance(records, LocatedRecords):
+    if not isinstance(records, HasRecordOffsets):
         yield
         return
     located = records
@@ -250,7 +250,7 @@ def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
     """Write the shard of one block; the task function of `run.execute.run_tasks`."""
     number, block = item
     path = shard_path(job.scratch, number)
-    sequences, total, top, aside = 0, 0, -1, SkippedRecords()
+    sequences, total, top, skipped = 0, 0, -1, SkippedRecords()
     with (
         whole(Path(f"{path}.tokens")) as tokens,
         whole(Path(f"{path}.lengths")) as lengths,
@@ -262,8 +262,8 @@ def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
             tokens.write(np.ascontiguousarray(ragged.tokens, np.uint32).data)
             lengths.write(np.diff(ragged.offsets).data)
             sequences, total = sequences + len(ragged), total + len(ragged.tokens)
-            top, aside = max(top, largest_id(ragged.tokens)), aside + batch.aside
-    return Shard(number, path, sequences, total, top, block.stop - block.start, aside)
+            top, skipped = max(top, largest_id(ragged.tokens)), skipped + batch.skipped
+    return Shard(number, path, sequences, total, top, block.stop - block.start, skipped)
 
 
 def _batches(job: Ingestion, block: Block) -> Iterator[RecordBatch]:
@@ -274,14 +274,14 @@ def _batches(job: Ingestion, block: Block) -> Iterator[RecordBatch]:
     if job.sieve is None:
         yield from job.records.texts(block)
         return
-    texts, aside, size = list[str](), SkippedRecords(), 0
+    texts, skipped, size = list[str](), SkippedRecords(), 0
     for batch in job.records.texts(block):
         texts += batch.texts
-        aside, size = aside + batch.aside, size + sum(map(len, batch.texts))
+        skipped, size = skipped + batch.skipped, size + sum(map(len, batch.texts))
         if size >= _JUDGED:
-            yield RecordBatch(texts, aside=aside)
-            texts, aside, size = [], SkippedRecords(), 0
-    yield RecordBatch(texts, aside=aside)
+            yield RecordBatch(texts, skipped=skipped)
+            texts, skipped, size = [], SkippedRecords(), 0
+    yield RecordBatch(texts, skipped=skipped)
 
 
 @contextmanager
@@ -357,7 +357,7 @@ class Shard:
         tokens: Number of tokens.
         max_id: Largest ID; -1 without any token.
         size: Bytes of the block.
-        aside: The records and fields that were left out.
+        skipped: The records and fields that were left out.
     """
 
     number: int
@@ -366,17 +366,19 @@ class Shard:
     tokens: int
     max_id: int
     size: int
-    aside: SkippedRecords
+    skipped: SkippedRecords
 
     def facts(self) -> list[object]:
         """Return the facts for a journal."""
-        return [*(int(n) for n in (self.sequences, self.tokens, self.max_id, self.size)), self.aside.facts()]
+        return [*(int(n) for n in (self.sequences, self.tokens, self.max_id, self.size)), self.skipped.facts()]
 
     @staticmethod
     def recalled(home: Path, number: int, facts: list[Any]) -> Shard | None:
         """Return the shard that an earlier run wrote to `home`; None if the files differ from the journal."""
-        sequences, tokens, max_id, size, aside = facts
-        shard = Shard(number, shard_path(home, number), sequences, tokens, max_id, size, SkippedRecords.recalled(aside))
+        sequences, tokens, max_id, size, skipped = facts
+        shard = Shard(
+            number, shard_path(home, number), sequences, tokens, max_id, size, SkippedRecords.recalled(skipped)
+        )
         for suffix, size in (("tokens", 4 * shard.tokens), ("lengths", 8 * shard.sequences)):
             file = Path(f"{shard.path}.{suffix}")
             if not file.is_file() or file.stat().st_size != size:
@@ -409,9 +411,9 @@ class ShardReader:
         self.info = Info(Layout.DOCUMENTS, U32, count, int(self._offsets[-1]), max_id=top)
 
     @property
-    def aside(self) -> SkippedRecords:
+    def skipped(self) -> SkippedRecords:
         """Return the records and fields that all shards left out."""
-        return reduce(operator.add, (shard.aside for shard in self.shards), SkippedRecords())
+        return reduce(operator.add, (shard.skipped for shard in self.shards), SkippedRecords())
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.info.tokens)
@@ -423,8 +425,8 @@ class ShardReader:
             k += 1
         return out
 
-    def scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
-        """See `protocols.Scattered`."""
+    def read_scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
+        """See `protocols.ReadsScattered`."""
         shards = self._starts.searchsorted(begins, side="right") - 1
         room, offsets = out.view(np.uint8).data, 4 * (begins - self._starts[shards])
         starts, ends = 4 * places, 4 * (places + lengths)

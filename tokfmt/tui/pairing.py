@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.resources import cpus
 from tokfmt.ops.compare.alignment import Alignment, Kind, Step, align, increasing
-from tokfmt.ops.compare.diff import Compared, open_both
+from tokfmt.ops.compare.diff import OpenedPair, open_both
 from tokfmt.ops.compare.fingerprint import hands
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.rows import Damage, Piece, RowSource, Viewport, damage_of, fetched, fetched_span
@@ -258,7 +258,7 @@ def _value(row: Row, token: int | None) -> int | None:
     return None if found is None or isinstance(found, Damage) or not len(found.units) else int(found.units[0])
 
 
-def _opening(sessions: Sessions) -> Callable[..., Compared]:
+def _opening(sessions: Sessions) -> Callable[..., OpenedPair]:
     """Return a function that opens both datasets as they are shown now, with the other arguments of `open_both`."""
     asked = sessions[0].request
     a, b = (

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Encoder
 from tokfmt.core.loss_mask import padding_of
-from tokfmt.core.protocols import Sampled, Segmented
+from tokfmt.core.protocols import HasDocumentStarts, HasLabels
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Layout, TokenReader, sequence_at
 from tokfmt.core.records import RecordReader
@@ -167,7 +167,7 @@ class Viewport:
     def __init__(self, reader: TokenReader) -> None:
         self.reader = reader
         self.count = reader.info.sequences
-        self.sampled = isinstance(reader, Sampled)
+        self.sampled = isinstance(reader, HasLabels)
         self._offsets = Recent[int, Offsets | Damage](_BLOCKS)
         self._windows = Recent[int, Piece | Damage](_WINDOWS)
 
@@ -220,8 +220,8 @@ class Viewport:
     def read(self, start: int, stop: int) -> Piece:
         """Read tokens by position without caching them, and raise the errors of the reader."""
         reader, units = self.reader, self.reader.tokens(start, stop)
-        begins = reader.begins(start, stop) if isinstance(reader, Segmented) else None
-        if isinstance(reader, Sampled):
+        begins = reader.begins(start, stop) if isinstance(reader, HasDocumentStarts) else None
+        if isinstance(reader, HasLabels):
             return Piece(units, reader.masks(start, stop), reader.labels(start, stop), begins)
         return Piece(units, begins=begins)
 

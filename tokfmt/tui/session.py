@@ -25,7 +25,7 @@ from tokfmt.core.fields import Pointer
 from tokfmt.core.files import natural_key
 from tokfmt.core.format import Encoder, Format, Hints
 from tokfmt.core.place import Identity, Kind, local_path, place_of, status_of
-from tokfmt.core.protocols import LocatedRecords
+from tokfmt.core.protocols import HasRecordOffsets
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Layout, Separators, TokenReader
 from tokfmt.core.records import RecordReader
@@ -54,7 +54,7 @@ from tokfmt.views.select import Rows
 from tokfmt.views.view import byte_offset_of, position_of
 
 if TYPE_CHECKING:
-    from tokfmt.ops.check import Verdict
+    from tokfmt.ops.check import CheckReport
     from tokfmt.ops.stats import Statistics
     from tokfmt.text.tokenizer import TokenizerHandle
 
@@ -345,7 +345,7 @@ class Session:
     vocabulary: Vocabulary | None = None
     failure: str = ""
     refused: Exception | None = None
-    verdict: Verdict | None = None
+    verdict: CheckReport | None = None
     splits: tuple[str, ...] = ()
     split: str = ""
     asked: SourceRequest | None = None
@@ -554,7 +554,7 @@ def row_at(session: Session, target: Pointer) -> Where | None:
     """
     reader = session.view.reader
     if isinstance(reader, RecordReader):
-        if not isinstance(reader, LocatedRecords):
+        if not isinstance(reader, HasRecordOffsets):
             return None
         record = reader.record_at(target.path, target.offset)
         return None if record is None or record >= session.port.count else (record, 0)

@@ -177,8 +177,8 @@ class Chosen(Indexed):
         found = self._read(begins, begins + lengths[filled])
         return found[0] if len(found) == 1 else np.concatenate(found)
 
-    def scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
-        """Implement `protocols.Scattered`. Each sequence is in one run."""
+    def read_scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
+        """Implement `protocols.ReadsScattered`. Each sequence is in one run."""
         runs = self._at.searchsorted(begins, side="right") - 1
         read_scattered(self.source, begins + self._shift[runs], places, lengths, out)
 
@@ -259,7 +259,7 @@ class Intervals(Indexed):
         return self.source, position - int(self._offsets[number]) + int(self._starts[number])
 
     def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """Implement `protocols.Underlying`. If several intervals hold the token, return the position in the first."""
+        """Implement `protocols.MappedView`. If several intervals hold the token, return the position in the first."""
         if reader is not self.source:
             return None
         lengths = np.diff(self._offsets)
@@ -359,7 +359,7 @@ class Concat:
         return np.concatenate(pieces) if pieces else np.empty(0, self.info.dtype)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """Implement `protocols.Marked`. In a source without marks, every token counts."""
+        """Implement `protocols.HasMarks`. In a source without marks, every token counts."""
         check_interval(start, stop, self.info.tokens)
         if all(marks_of(source) is None for source in self.sources):
             return None
@@ -369,8 +369,8 @@ class Concat:
             pieces.append(np.ones(b - a, np.uint8) if found is None else found)
         return np.concatenate(pieces)
 
-    def scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
-        """Implement `protocols.Scattered`, source by source."""
+    def read_scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
+        """Implement `protocols.ReadsScattered`, source by source."""
         sources = np.searchsorted(self._starts, begins, side="right") - 1
         for k in np.unique(sources).tolist():
             of = sources == k
@@ -422,7 +422,7 @@ class Concat:
         return self.sources[k], position - int(self._starts[k])
 
     def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """Implement `protocols.Underlying`. If a reader occurs several times, return the position in the first."""
+        """Implement `protocols.MappedView`. If a reader occurs several times, return the position in the first."""
         for k, source in enumerate(self.sources):
             if source is reader:
                 return int(self._starts[k]) + position

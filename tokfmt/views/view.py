@@ -18,7 +18,7 @@ from tokfmt.core.errors import ConversionError, CorruptError, IncompleteWriteErr
 from tokfmt.core.findings import ignore
 from tokfmt.core.messages import Option
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import ByteOffset, Located, Piece, Underlying, marks_of, pieces_of, restored
+from tokfmt.core.protocols import ByteOffset, HasByteOffsets, MappedView, Piece, marks_of, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import (
     U8,
@@ -63,7 +63,7 @@ class View:
         return self.source.offsets(first, last)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """Return the marks of the source, mapped as the view maps tokens; see `protocols.Marked`."""
+        """Return the marks of the source, mapped as the view maps tokens; see `protocols.HasMarks`."""
         check_interval(start, stop, self.info.tokens)
         if marks_of(self.source) is None:
             return None
@@ -72,12 +72,12 @@ class View:
         return np.asarray(beside.tokens(start, stop), np.uint8)
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
-        """Implement `protocols.Underlying`."""
+        """Implement `protocols.MappedView`."""
         check_position(position, self.info.tokens)
         return self.source, position
 
     def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """Implement `protocols.Underlying` by bisection, in O(log tokens) calls of `to_source`."""
+        """Implement `protocols.MappedView` by bisection, in O(log tokens) calls of `to_source`."""
         low, high = 0, self.info.tokens
         while low < high:
             middle = (low + high) // 2
@@ -87,7 +87,7 @@ class View:
         return low if self.passes_on or self.to_source(low)[1] == position else None
 
     def readers(self) -> tuple[TokenReader]:
-        """Implement `protocols.Underlying`."""
+        """Implement `protocols.MappedView`."""
         return (self.source,)
 
     def close(self) -> None:
@@ -106,23 +106,23 @@ class Indexed(View):
 
 def byte_offset_of(reader: TokenReader, position: int) -> ByteOffset | None:
     """Return the byte offset of the token at a position of any axis, through all views; None if no reader knows it."""
-    while isinstance(reader, Underlying):
+    while isinstance(reader, MappedView):
         found = reader.to_source(position)
         if found is None:
             return None
         reader, position = found
-    return reader.byte_offset(position) if isinstance(reader, Located) else None
+    return reader.byte_offset(position) if isinstance(reader, HasByteOffsets) else None
 
 
 def position_of(reader: TokenReader, path: Place, offset: int) -> int | None:
     """Return the position on any axis of the token that holds a byte of a file; None if there is none."""
-    if isinstance(reader, Underlying):
+    if isinstance(reader, MappedView):
         for below in reader.readers():
             found = position_of(below, path, offset)
             if found is not None:
                 return reader.from_source(below, found)
         return None
-    return reader.position(path, offset) if isinstance(reader, Located) else None
+    return reader.position(path, offset) if isinstance(reader, HasByteOffsets) else None
 
 
 class WithSeparators(View):

@@ -63,9 +63,9 @@ class Columnar(Format):
     hundred: ClassVar[int]
     Container: Any
     Writer: Any
-    joins = may_hold_text = True
-    carries = "sequences in order, empty ones too; IDs up to 2^31-1 (2^32-1 with dtype=uint32)"
-    cannot = "other columns; empty sequences and long ones in packed rows"
+    joins_files = may_hold_text = True
+    stores = "sequences in order, empty ones too; IDs up to 2^31-1 (2^32-1 with dtype=uint32)"
+    cannot_store = "other columns; empty sequences and long ones in packed rows"
     read_options, write_options = ReadOptions, WriteOptions
     codes = LazyAttribute("tokfmt.formats.arrow.check", "codes")
 

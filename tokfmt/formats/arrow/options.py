@@ -31,12 +31,15 @@ class WriteOptions:
     column: str = option("input_ids", "name of the column of IDs")
     dtype: Literal["int32", "uint16", "uint32", "int64"] = option("int32", "dtype of IDs")
     seq_len: int | None = option(
-        None, "tokens per row, as blocks of the stream with its separators", least=1, most=1 << 22
+        None, "tokens per row, as blocks of the stream with its separators", minimum=1, maximum=1 << 22
     )
     pack_size: int | None = option(
-        None, "maximum predictions per packed row of Megatron-Bridge; documents stay in order", least=1, most=1 << 22
+        None,
+        "maximum predictions per packed row of Megatron-Bridge; documents stay in order",
+        minimum=1,
+        maximum=1 << 22,
     )
-    shard_size: int = option(1 << 28, "approximate tokens per file of a folder", least=1)
+    shard_size: int = option(1 << 28, "approximate tokens per file of a folder", minimum=1)
     split: str | None = option(None, "split of a folder to write")
 
 

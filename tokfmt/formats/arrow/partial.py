@@ -1,4 +1,4 @@
-"""Read the row groups and record batches of damaged files that can still be decoded; see `Hints.partial`.
+"""Read the row groups and record batches of damaged files that can still be decoded; see `Hints.allow_partial`.
 
 An Arrow file that was cut still has its first batches. A Parquet file without its end is lost: only the footer holds
 the byte offsets and the types of its columns.

@@ -114,12 +114,12 @@ def open_reader(
     arrow()  # a missing package is reported before anything that is wrong with the files
     found = [format_.find(path, options.split) for path in paths]
     files, damage = [file for one in found for file in one.files], list[Damage]()
-    if hints.partial:
+    if hints.allow_partial:
         containers, damage = readable_files(format_, files)
     else:
         containers = open_containers(format_, files, tail="tail" in hints.allow_loss)
     column = agreed(containers, options)
-    if hints.partial:
+    if hints.allow_partial:
         rows = Rows(0, column, samples=options.view == "samples")
         decode = (
             partial(_decode_text, column.name) if column.kind == TEXT else partial(_decode_rows, rows, hints.allow_loss)
@@ -320,7 +320,7 @@ class ColumnReader:
         self.samples = options.view == "samples"
         self.rows = Rows(hundred, column, samples=self.samples)
         self.allow_loss = hints.allow_loss
-        self.vouched = hints.partial  # `keep_readable` decoded every group and left out the damaged ones
+        self.is_readable = hints.allow_partial  # `keep_readable` decoded every group and left out the damaged ones
         self.groups = [(container, group) for container in containers for group in container.groups]
         self._local = threading.local()
         self._known: dict[int, Offsets] = {}
@@ -543,15 +543,15 @@ class MaskedReader(ColumnReader):
     """Rows with a column of labels."""
 
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `protocols.Sampled`."""
+        """See `protocols.HasLabels`."""
         return np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "mask")])
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
-        """See `protocols.Sampled`; labels of packed rows follow from their IDs and loss mask."""
+        """See `protocols.HasLabels`; labels of packed rows follow from their IDs and loss mask."""
         return np.concatenate([np.empty(0, np.int64), *self._window(start, stop, "labels")])
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `protocols.Marked`."""
+        """See `protocols.HasMarks`."""
         found = np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "marks")])
         if (other := found & _OTHER).any():
             at = start + int(np.argmax(other))
@@ -564,7 +564,7 @@ class PackedReader(MaskedReader):
     """Packed rows, which hold several documents each."""
 
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """See `protocols.Segmented`."""
+        """See `protocols.HasDocumentStarts`."""
         return np.concatenate([np.empty(0, np.bool_), *self._window(start, stop, "begins")])
 
 
@@ -721,7 +721,7 @@ class TextReader(TextRecords):
         return None
 
     def record_byte_offset(self, index: int) -> ByteOffset:
-        """Return the byte offset of the group that holds a row; see `protocols.LocatedRecords`."""
+        """Return the byte offset of the group that holds a row; see `protocols.HasRecordOffsets`."""
         check_interval(index, index + 1, self.count(), "records")
         number = int(np.searchsorted(self._firsts, index, side="right")) - 1
         container, row = self.containers[number], index - int(self._firsts[number])

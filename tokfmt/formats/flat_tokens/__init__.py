@@ -55,8 +55,8 @@ class FlatTokens(Format):
     name = "flat-tokens"
     title = "seqax flat-tokens: a zarr store with splits"
     extensions = (".zarr",)
-    carries = "sequences in order, empty ones too; IDs up to 2^31-1"
-    cannot = "IDs above 2^31-1"
+    stores = "sequences in order, empty ones too; IDs up to 2^31-1"
+    cannot_store = "IDs above 2^31-1"
 
     read_options = ReadOptions
     write_options = WriteOptions

@@ -26,8 +26,8 @@ class WriteOptions:
 
     split: str | None = option("train", "split to write: train, validation ...; none writes a bare array")
     chunk: int = option(
-        1 << 20, "tokens per chunk; the default is the read block of seqax", least=1, most=_LARGEST // 4
+        1 << 20, "tokens per chunk; the default is the read block of seqax", minimum=1, maximum=_LARGEST // 4
     )
-    starts_chunk: int = option(1 << 20, "entries of seq_starts per chunk", least=1, most=_LARGEST // 8)
+    starts_chunk: int = option(1 << 20, "entries of seq_starts per chunk", minimum=1, maximum=_LARGEST // 8)
     codec: Codec = option("blosc", "blosc (lz4, bit shuffle), zstd, gzip or none")
     zarr_format: Literal[2, 3] = option(2, "2 (seqax writes it) or 3 (only newer tools read it)")

@@ -193,14 +193,14 @@ class FlatTokensReader:
         groups = groups_of(store)
         group = choose(store, groups, options.split)
         fill, notes = options.holes == "fill", list[str]()
-        self._array = Array(store, group.key(TOKENS), 4, group.zarr_format, fill=fill, partial=hints.partial)
+        self._array = Array(store, group.key(TOKENS), 4, group.zarr_format, fill=fill, partial=hints.allow_partial)
         self._bound: int | None = None
         self._glimpse, layout = glimpse, self._array.layout
         if glimpse:
             self._offsets = np.array([0, layout.length][: 1 + bool(layout.length)], np.int64)
         else:
-            starts = Array(store, group.key(STARTS), 8, group.zarr_format, fill=fill, partial=hints.partial)
-            if hints.partial:
+            starts = Array(store, group.key(STARTS), 8, group.zarr_format, fill=fill, partial=hints.allow_partial)
+            if hints.allow_partial:
                 self._offsets, damage = certain_offsets(starts, self._array)
             else:
                 self._offsets = checked_offsets(starts, self._array)

@@ -47,10 +47,10 @@ class Hdf5(Format):
     name = "hdf5"
     title = "Cerebras HDF5: samples, masks and labels"
     extensions = (".h5",)
-    joins = stores_rows = True
+    joins_files = stores_rows = True
     packages = ("h5py", "deflate", "isal")
-    carries = "sequences in order; loss masks, if samples overlap; IDs up to 2^31-1"
-    cannot = "empty sequences; sequences that contain the separator"
+    stores = "sequences in order; loss masks, if samples overlap; IDs up to 2^31-1"
+    cannot_store = "empty sequences; sequences that contain the separator"
 
     read_options = ReadOptions
     write_options = WriteOptions

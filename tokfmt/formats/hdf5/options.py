@@ -37,14 +37,14 @@ class ReadOptions:
 class WriteOptions:
     """Options of writing HDF5 samples."""
 
-    seq_len: int = option(2048, "tokens per sample", least=1, most=1 << 22)
+    seq_len: int = option(2048, "tokens per sample", minimum=1, maximum=1 << 22)
     stride: Literal["overlap", "disjoint"] = option(
         "overlap", "a sample starts with the last label of the one before it (overlap), or after it (disjoint)"
     )
     shard_size: int | None = option(
-        None, "maximum tokens per file of a directory, in whole samples (auto: 65,536 samples)", least=1
+        None, "maximum tokens per file of a directory, in whole samples (auto: 65,536 samples)", minimum=1
     )
-    pad: int | None = option(None, "padding ID of the last sample (auto: the separator)", least=0, most=INT32_MAX)
+    pad: int | None = option(None, "padding ID of the last sample (auto: the separator)", minimum=0, maximum=INT32_MAX)
     layout: Literal["samples", "corpus"] = option("samples", "samples [n, 3, seq_len], or one plain array of tokens")
     shuffle: bool | None = option(None, "byte-shuffle before compression (auto: above 4,096 tokens per sample)")
 

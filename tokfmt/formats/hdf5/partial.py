@@ -1,4 +1,4 @@
-"""Read the complete rows of HDF5 files that were cut; see `Hints.partial`.
+"""Read the complete rows of HDF5 files that were cut; see `Hints.allow_partial`.
 
 The library does not open a file that is shorter than its superblock states. Here it reads zeros after the end of the
 file. Its results count only if it read none of these zeros: then all headers and the chunk map are before the cut.

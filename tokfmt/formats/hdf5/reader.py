@@ -502,10 +502,10 @@ def _opening(paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Open
         inferred.append(f"files are read in the order of their numbers ({from_option('order', 'given')} keeps yours)")
     params = params_beside(arranged)
     notes = [params.note] if params.note else []
-    if hints.partial and len(streams) == 1:
+    if hints.allow_partial and len(streams) == 1:
         opened, damage = open_first(arranged)
         return Opening(paths[0], opened, [len(opened)], options, hints, params, notes, inferred, tuple(damage))
-    opened = [open_stored(path, few=hints.few) for path in arranged]
+    opened = [open_stored(path, few=hints.few_sequences) for path in arranged]
     return Opening(paths[0], opened, [len(s) for s in streams], options, hints, params, notes, inferred)
 
 
@@ -581,8 +581,8 @@ def _samples(opening: Opening, rows: Rows) -> TokenReader:
     if len(known) == len(own):
         return _own_samples(opening, rows, known)
     groups = rows.starts[np.concatenate(([0], np.cumsum(opening.groups)))]
-    if opening.hints.few and opening.hints.most is not None and len(rows) * row_bytes(rows) > LONG:
-        first = _first_samples(copy.deepcopy(opening), rows, groups, opening.hints.most)
+    if opening.hints.few_sequences and opening.hints.max_sequences is not None and len(rows) * row_bytes(rows) > LONG:
+        first = _first_samples(copy.deepcopy(opening), rows, groups, opening.hints.max_sequences)
         if first is not None:
             return first
     scan, inverted = scan_samples(rows, opening.options.mask)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.messages import Option, from_option
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import ByteOffset, Filled, PaddingCounts
+from tokfmt.core.protocols import ByteOffset, CountsPadding, PaddingCounts
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import Info, Separators, TokenReader, check_interval, check_position, smallest, windows
 from tokfmt.formats.hdf5.beginning import SampledRows
@@ -296,12 +296,12 @@ class Runs:
             out[left - start : right - start] = tokens[left - base : right - base]
         return out
 
-    def filling(self) -> PaddingCounts:
-        """Return the amount of padding in the rows; see `protocols.Filled`."""
+    def padding_counts(self) -> PaddingCounts:
+        """Return the amount of padding in the rows; see `protocols.CountsPadding`."""
         return PaddingCounts(self.padding, len(self.rows) * self.rows.width)
 
     def check_ends_before(self, following: object, eos_id: int | None) -> None:
-        """See `protocols.Continuing`. Files of tokfmt need no check: their attributes state where streams end."""
+        """See `protocols.MayContinue`. Files of tokfmt need no check: their attributes state where streams end."""
         if not isinstance(following, Runs) or not (self.overlaps and following.overlaps):
             return
         last, tokens, width = self._offsets[-2:], self.info.tokens, self.rows.width
@@ -444,7 +444,7 @@ class MaskedRuns(Runs):
         self._opens, self._firsts = pieces.opens, np.array([first != 0 for first in firsts])
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `protocols.Marked`."""
+        """See `protocols.HasMarks`."""
         check_interval(start, stop, self.info.tokens)
         out, width = np.empty(stop - start, np.uint8), self.rows.width
         first, last = int(np.searchsorted(self._offsets, start, side="right")) - 1, 0
@@ -496,9 +496,13 @@ class Stream(View):
         check_interval(first, last, self.info.sequences, "sequences")
         return np.asarray([0, self.info.tokens], np.int64)[first : last + 1]
 
-    def filling(self) -> PaddingCounts:
-        """Return the amount of padding in the runs, and of separators after them; see `protocols.Filled`."""
-        below = self.runs.filling() if isinstance(self.runs, Filled) else PaddingCounts(None, self.runs.info.tokens)
+    def padding_counts(self) -> PaddingCounts:
+        """Return the amount of padding in the runs, and of separators after them; see `protocols.CountsPadding`."""
+        below = (
+            self.runs.padding_counts()
+            if isinstance(self.runs, CountsPadding)
+            else PaddingCounts(None, self.runs.info.tokens)
+        )
         return replace(below, separators=self.runs.info.sequences)
 
 
@@ -621,7 +625,7 @@ class MaskedSamples(Samples):
         return self._column(start, stop, 2, _STORED)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `protocols.Marked`."""
+        """See `protocols.HasMarks`."""
         from tokfmt.core.loss_mask import beside_samples
 
         check_interval(start, stop, self.info.tokens)

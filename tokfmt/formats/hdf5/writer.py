@@ -1,8 +1,8 @@
 """Write HDF5 samples as upstream documents them, and plain corpora.
 
 The stream has a separator after each sequence. Several processes cannot write one HDF5 file. So each region writes the
-compressed chunks of its samples to a part file, `DST.parts/000012`. `gather` stores the chunks unchanged and in order,
-while other regions are still being compressed:
+compressed chunks of its samples to a part file, `DST.parts/000012`. `join_parts` stores the chunks unchanged and in
+order, while other regions are still being compressed:
 
     part      bytes          content
     chunks    sum of sizes   one zlib stream per sample (raw if that would not be smaller)
@@ -33,7 +33,7 @@ from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTrait
 from tokfmt.core.loss_mask import TARGET
 from tokfmt.core.messages import to_option
 from tokfmt.core.output import Output, copy_region, whole
-from tokfmt.core.protocols import Sampled, marks_of
+from tokfmt.core.protocols import HasLabels, marks_of
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import INT32_MAX, U16, U32, WINDOW, Dtype, Separators, TokenReader, check_ids, windows
 from tokfmt.core.rows import ROWS
@@ -193,14 +193,14 @@ def traits(options: WriteOptions) -> WriterTraits:
         separated=True,
         keeps_masks=not corpus and options.stride == "overlap",
         sample_length=None if corpus else options.seq_len,
-        gathers=not corpus,
+        joins_under_lock=not corpus,
         lost=lost_empties,
     )
 
 
 def row_traits(options: WriteOptions) -> WriterTraits:
     """Return the traits of the writer of rows; see `Format.row_writer`."""
-    return WriterTraits(keeps_masks=True, keeps_labels=True, sample_length=options.seq_len, gathers=True)
+    return WriterTraits(keeps_masks=True, keeps_labels=True, sample_length=options.seq_len, joins_under_lock=True)
 
 
 def make_writer(path: Path, options: WriteOptions, target: Target) -> TokenWriter:
@@ -339,7 +339,7 @@ class SampleWriter(TokenWriter):
         padded[: len(values)] = values
         return np.lib.stride_tricks.sliding_window_view(padded, self.options.seq_len + 1)[:: self.step]
 
-    def gather(self, source: TokenReader, receipt: Receipt) -> None:
+    def join_parts(self, source: TokenReader, receipt: Receipt) -> None:
         if self._gathering is None:
             self._gathering = self._gather_into(source)
         self._gathering.add(receipt)
@@ -410,7 +410,7 @@ class RowWriter(SampleWriter):
         return _Files(self.path, source.info.sequences, self.options.file_samples)
 
     def _blocks(self, source: TokenReader, cuts: Iterable[tuple[int, int]]) -> Iterator[_Block]:
-        if not isinstance(source, Sampled):
+        if not isinstance(source, HasLabels):
             raise TypeError("the source of rows has no masks and labels")
         width = self.options.seq_len
         for first, last in cuts:
@@ -465,8 +465,8 @@ class CorpusWriter(TokenWriter):
         """See `TokenWriter.wants_max_id`."""
         return True
 
-    def least_bytes(self, source: TokenReader) -> int:
-        """See `TokenWriter.least_bytes`."""
+    def minimum_bytes(self, source: TokenReader) -> int:
+        """See `TokenWriter.minimum_bytes`."""
         return source.info.tokens * 2
 
     def _dtype(self, source: TokenReader) -> Dtype:

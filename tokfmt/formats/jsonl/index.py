@@ -113,7 +113,7 @@ def has_index(text: TextFile) -> bool:
 
 
 def load_certain(text: TextFile, *, trusted: bool) -> tuple[RawIndex | None, Damage | None]:
-    """Return the index of a plain text file, and its damage; of a cut index, the complete entries.
+    """Return the index of a plain text file, and its damage; of a truncated index, the complete entries.
 
     The lines after the last complete entry may or may not have entries, so the text is read only up to them.
     """
@@ -122,20 +122,20 @@ def load_certain(text: TextFile, *, trusted: bool) -> tuple[RawIndex | None, Dam
     except NO_DAMAGE:
         raise
     except FormatError as error:
-        index = load_index(text, trusted=trusted, partial=True, cut=True)
+        index = load_index(text, trusted=trusted, partial=True, is_truncated=True)
         if index is None or not len(index.offsets):
             raise
         return index, Damage(error.sentence, unused=text.file.size - text.size)
 
 
-def load_index(text: TextFile, *, trusted: bool, partial: bool = False, cut: bool = False) -> RawIndex | None:
+def load_index(text: TextFile, *, trusted: bool, partial: bool = False, is_truncated: bool = False) -> RawIndex | None:
     """Return the index of a plain text file; None if there is none.
 
     Args:
-        text: The text file. With `cut`, its `limit` is set to the end of the last line that has an entry.
+        text: The text file. With `is_truncated`, its `limit` is set to the end of the last line that has an entry.
         trusted: Leave out lines without an entry.
         partial: Leave out entries after the end of the text, which may be cut.
-        cut: The index ends too early: return its complete entries.
+        is_truncated: The index ends too early: return its complete entries.
 
     Raises:
         FormatError: The index belongs to another file, is damaged, or hides lines (unless it is trusted).
@@ -146,7 +146,9 @@ def load_index(text: TextFile, *, trusted: bool, partial: bool = False, cut: boo
     file = open_file(path)
     offsets, gaps = array("q"), _Gaps(text)
     try:
-        for read_offsets, read_lengths in read_entries(file, 0, file.size, text.file.size + 1, cut=cut):
+        for read_offsets, read_lengths in read_entries(
+            file, 0, file.size, text.file.size + 1, is_truncated=is_truncated
+        ):
             real = read_lengths > 0
             if partial:
                 real &= read_offsets + read_lengths <= text.size
@@ -165,7 +167,7 @@ def load_index(text: TextFile, *, trusted: bool, partial: bool = False, cut: boo
     finally:
         file.close()
     found = np.asarray(offsets, np.int64)
-    if cut and len(found):
+    if is_truncated and len(found):
         text.limit = border(text, int(found[-1]) + 1, MAX_LINE)
     _check_places(path, found, text)
     return RawIndex(path, found, tuple(gaps.notes(path, trusted=trusted)), trusted)
@@ -479,7 +481,7 @@ def _characters(lines: Lines) -> Positions:
 
 _ENTRIES = 1 << 16  # entries in memory while the index is written
 _BARE = 4  # bytes of a line up to which it may be only a byte order mark and a carriage return
-_DROP = f"{Option('drop-invalid')} leaves such lines out of the index"
+_SKIP = f"{Option('skip-invalid')} leaves such lines out of the index"
 
 Pairs = NDArray[np.int64]
 Faults = Callable[[Lines], list[tuple[int, Fault]]]
@@ -493,15 +495,15 @@ class IndexReport:
         source: The text file.
         destination: The index.
         entries: Number of lines in the index.
-        dropped: Number of lines that were left out because they are not JSON.
-        size: Size of the text in bytes.
+        skipped: Number of lines that were left out because they are not JSON.
+        size_bytes: Size of the text in bytes.
     """
 
     source: Path
     destination: Path
     entries: int
-    dropped: int
-    size: int
+    skipped: int
+    size_bytes: int
 
 
 def write_index(
@@ -509,7 +511,7 @@ def write_index(
     destination: Path | None = None,
     *,
     validate: bool = True,
-    drop_invalid: bool = False,
+    skip_invalid: bool = False,
     overwrite: bool = False,
     advance: Callable[[int], None] | None = None,
 ) -> IndexReport:
@@ -521,7 +523,7 @@ def write_index(
         source: A plain JSONL file.
         destination: The index (default: `X.idx` beside `X.jsonl`).
         validate: Parse every line; else only empty lines are invalid.
-        drop_invalid: Leave out lines that are not JSON, instead of stopping at the first.
+        skip_invalid: Leave out lines that are not JSON, instead of stopping at the first.
         overwrite: Replace an existing index.
         advance: Called with the number of bytes of the text that were read since the last call.
 
@@ -545,12 +547,12 @@ def write_index(
         spilled = staging.scratch / "entries"
         with writing(destination):
             with open(spilled, "wb") as out:
-                entries, dropped = _spill(text, validator, out, advance, drop_invalid=drop_invalid)
+                entries, skipped = _spill(text, validator, out, advance, skip_invalid=skip_invalid)
             text.file.check_unchanged()
             with open(spilled, "rb") as entries_file, open(staging.path, "wb") as index:
                 index.writelines(write_entries(entries, _batches(entries_file)))
         staging.publish()
-    return IndexReport(source, destination, entries, dropped, text.size)
+    return IndexReport(source, destination, entries, skipped, text.size)
 
 
 def _spill(
@@ -559,42 +561,42 @@ def _spill(
     out: BinaryIO,
     advance: Callable[[int], None] | None,
     *,
-    drop_invalid: bool,
+    skip_invalid: bool,
 ) -> tuple[int, int]:
     """Write (offset, length) of each valid line as int64[2]; return the number of entries, and of lines left out."""
-    entries = dropped = end = 0
-    found = _found(text, drop_invalid) if validator is None else _looked_at(text, validator.faults, drop_invalid)
+    entries = skipped = end = 0
+    found = _found(text, skip_invalid) if validator is None else _looked_at(text, validator.faults, skip_invalid)
     for pairs, lines in found:
         out.write(pairs.data)
-        entries, dropped = entries + len(pairs), dropped + lines - len(pairs)
+        entries, skipped = entries + len(pairs), skipped + lines - len(pairs)
         if advance is not None and len(pairs):
             before, end = end, int(pairs[-1].sum())
             advance(end - before)
-    if not entries and not drop_invalid:
-        raise FormatError(text.path, "is empty", remedy=f"{Option('drop-invalid')} writes an index without entries")
-    return entries, dropped
+    if not entries and not skip_invalid:
+        raise FormatError(text.path, "is empty", remedy=f"{Option('skip-invalid')} writes an index without entries")
+    return entries, skipped
 
 
 def _looked_at(
-    text: TextFile, faults_of: Faults, drop_invalid: bool, start: int = 0, stop: int | None = None
+    text: TextFile, faults_of: Faults, skip_invalid: bool, start: int = 0, stop: int | None = None
 ) -> Iterator[tuple[Pairs, int]]:
     """Yield batches of lines that are parsed: int64[n, 2], offset and length of each valid line, and the line count."""
     for lines in walk(text, start, stop, MAX_LINE):
         faults = faults_of(lines)
-        if faults and not drop_invalid:
+        if faults and not skip_invalid:
             index, fault = faults[0]
             remedy = fault.remedy.partition(";")[0]
-            raise line_error(lines, index, replace(fault, remedy=f"{remedy}; {_DROP}"))
+            raise line_error(lines, index, replace(fault, remedy=f"{remedy}; {_SKIP}"))
         pairs = _pairs(*lines.stretches())
         yield np.delete(pairs, [index for index, _ in faults], axis=0) if faults else pairs, len(pairs)
 
 
-def _found(text: TextFile, drop_invalid: bool) -> Iterator[tuple[Pairs, int]]:
+def _found(text: TextFile, skip_invalid: bool) -> Iterator[tuple[Pairs, int]]:
     """Yield the same for lines that are not parsed, unless one of them may be empty or too long."""
     for starts, ends in bounds(text):
         lengths = ends - starts
         if len(lengths) and (int(lengths.min()) <= _BARE or int(lengths.max()) > MAX_LINE):
-            yield from _looked_at(text, _empty, drop_invalid, int(starts[0]), min(int(ends[-1]) + 1, text.size))
+            yield from _looked_at(text, _empty, skip_invalid, int(starts[0]), min(int(ends[-1]) + 1, text.size))
         else:
             yield _pairs(starts, lengths), len(lengths)
 

@@ -22,7 +22,7 @@ class ReadOptions:
         "auto",
         "X.idx beside X.jsonl; auto: must list every line; trust: may leave lines out; none: not read",
     )
-    max_line: int = option(MAX_LINE, "longest line accepted, in bytes", least=1)
+    max_line: int = option(MAX_LINE, "longest line accepted, in bytes", minimum=1)
 
 
 @dataclass(frozen=True, slots=True)

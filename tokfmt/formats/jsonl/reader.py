@@ -68,7 +68,7 @@ class Part:
     Args:
         path, options: As for `JsonlReader`.
         valid: Returns the parser that tells records from lines that are left out; None if every line is a record.
-        partial: See `Hints.partial`.
+        partial: See `Hints.allow_partial`.
 
     Attributes:
         damage: The parts of the file that are not certain, and left out.
@@ -224,24 +224,24 @@ def _complete(line: bytes) -> bool:
 class JsonlReader:
     """A reader of records of text or of token IDs in one or more files of lines.
 
-    An invalid line is an error. With `--allow-loss invalid-lines`, it is left out and counted. With `Hints.partial`, it
-    is damage: the lines around it are certain, as a line feed ends each line.
+    An invalid line is an error. With `--allow-loss invalid-lines`, it is left out and counted. With
+    `Hints.allow_partial`, it is damage: the lines around it are certain, because a line feed ends each line.
     """
 
     def __init__(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> None:
         self.options, self.allow_loss, self.collect, self._partial = (
             options,
             hints.allow_loss,
-            hints.collect,
-            hints.partial,
+            hints.collect_invalid,
+            hints.allow_partial,
         )
         self._keys = {"text": dotted(options.text_field, "text_field"), "ids": dotted(options.ids_field, "ids_field")}
         self.parts, damage = list[Part](), list[Damage]()
         for path in files_of(paths):
             try:
-                part = Part(path, options, self._valid, partial=hints.partial)
+                part = Part(path, options, self._valid, partial=hints.allow_partial)
             except FormatError as error:
-                if not hints.partial or isinstance(error, NO_DAMAGE):
+                if not hints.allow_partial or isinstance(error, NO_DAMAGE):
                     raise
                 damage.append(Damage(error.sentence))
                 continue
@@ -306,8 +306,8 @@ class JsonlReader:
     def count(self) -> int:
         return sum(self._counted())
 
-    def reach(self, last: int) -> int:
-        """See `protocols.Reaching`."""
+    def count_up_to(self, last: int) -> int:
+        """See `protocols.PartlyCounted`."""
         found = 0
         for part in self.parts:
             found += part.records(last - found)
@@ -330,7 +330,7 @@ class JsonlReader:
         return self.parser(others=True) if self._lenient else None
 
     def damaged_records(self) -> Sequence[Damage]:
-        """See `protocols.Screened`."""
+        """See `protocols.SkipsDamaged`."""
         if "invalid-lines" in self.allow_loss:  # They are reported as a loss instead.
             return ()
         found, parser, records, error = list[Damage](), self.parser(others=True), 0, None
@@ -391,24 +391,24 @@ class JsonlReader:
     # records
 
     def texts(self, block: Block) -> Iterator[RecordBatch]:
-        for lines, parsed, aside in self._parsed(block):
+        for lines, parsed, skipped in self._parsed(block):
             begins = lines.begins()
             begins = begins if parsed.kept is None else begins[np.asarray(parsed.kept, np.int64)]
-            yield RecordBatch(texts=parsed.values, aside=aside, begins=begins)
+            yield RecordBatch(texts=parsed.values, skipped=skipped, begins=begins)
 
     def ids(self, block: Block) -> Iterator[RecordBatch]:
-        for _, parsed, aside in self._parsed(block):
+        for _, parsed, skipped in self._parsed(block):
             tokens = array("I")  # Four times as fast as numpy.fromiter.
             for ids in parsed.values:
                 tokens.fromlist(ids)
             ragged = Ragged(np.asarray(tokens, np.uint32), offsets_of([len(ids) for ids in parsed.values]))
-            yield RecordBatch(ragged=ragged, aside=aside)
+            yield RecordBatch(ragged=ragged, skipped=skipped)
 
     def lines(self, block: Block) -> Iterator[RecordBatch]:
-        for lines, parsed, aside in self._parsed(block, whole=True):
+        for lines, parsed, skipped in self._parsed(block, whole=True):
             kept = lines if parsed.kept is None else lines.take(np.asarray(parsed.kept, np.int64))
             tokens = sum(map(len, parsed.values)) if self.kind == "ids" else None
-            yield RecordBatch(lines=kept.tolist(), tokens=tokens, aside=aside)
+            yield RecordBatch(lines=kept.tolist(), tokens=tokens, skipped=skipped)
 
     def _parsed(self, block: Block, *, whole: bool = False) -> Iterator[tuple[Lines, Parsed, SkippedRecords]]:
         """Yield the lines, the records and the skipped records of a block, about 256 KiB at a time.
@@ -426,8 +426,12 @@ class JsonlReader:
             count = len(parsed.values)
             first, last = min(skip, count), count if take < 0 else min(count, skip + take)
             wanted = parsed if last - first == count else parsed.some(first, last, len(lines))
-            aside = self._invalid(block.file, lines, parsed)
-            yield lines, wanted, aside + _fields(block.file, lines, wanted, strict) if counted and not plain else aside
+            skipped = self._invalid(block.file, lines, parsed)
+            yield (
+                lines,
+                wanted,
+                skipped + _fields(block.file, lines, wanted, strict) if counted and not plain else skipped,
+            )
             skip -= first
             take = take if take < 0 else take - (last - first)
             if take == 0:
@@ -462,7 +466,7 @@ class JsonlReader:
                 return value
         raise IndexError(f"record {index}")
 
-    def trouble(self, spot: Spot) -> TokfmtError:
+    def record_error(self, spot: Spot) -> TokfmtError:
         part, parser = self.parts[spot[0]], self.parser(others=True)
         for lines in part.lines(0 if part.text.compression else spot[1], None):
             index = int(np.searchsorted(lines.starts, spot[1] - lines.offset))
@@ -472,7 +476,7 @@ class JsonlReader:
                     break
                 return line_error(lines, index, problem)
         return SourceChangedError(
-            part.text.path, "changed while it was being read", remedy="Run again when it is still"
+            part.text.path, "changed while it was being read", remedy="Run again when no other program changes it"
         )
 
     def line(self, spot: Spot) -> tuple[Place, int]:

@@ -63,8 +63,8 @@ class Writer(FlatWriter):
             self._closed = closed_offsets(source, eos_id)
         return WithMissingSeparators(source, eos_id, self._closed)
 
-    def merged(self, source: TokenReader) -> int:
-        """See `TokenWriter.merged`."""
+    def count_separated(self, source: TokenReader) -> int:
+        """See `TokenWriter.count_separated`."""
         if self.options.eos != "if-missing":
             return 0
         return source.info.tokens + source.info.sequences - int(self.stored(source).info.tokens)
@@ -176,8 +176,8 @@ class Modalities(FlatFormat):
     name = "modalities"
     title = "Modalities packs: documents and their index"
     extensions = (".pbin",)
-    carries = "documents in order, empty ones too; IDs up to 2^32-1; separators inside documents"
-    cannot = "IDs of 2^32 and more"
+    stores = "documents in order, empty ones too; IDs up to 2^32-1; separators inside documents"
+    cannot_store = "IDs of 2^32 and more"
     read_options, write_options, Writer, counted = ReadOptions, WriteOptions, Writer, ""
     glimpse = LazyAttribute("tokfmt.formats.modalities.layout", "glimpse")
     audit = LazyAttribute("tokfmt.formats.modalities.check", "findings")
@@ -206,7 +206,7 @@ class Modalities(FlatFormat):
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         from tokfmt.formats.modalities.layout import examine, examine_partly
 
-        return examine_partly(file, options) if hints.partial else examine(file, options).laid()
+        return examine_partly(file, options) if hints.allow_partial else examine(file, options).file_layout()
 
     def repaired_with(self, path: Place, options: ReadOptions) -> Mapping[str, object]:
         """See `Format.repaired_with`. Documents and their ends stay the same; a width of 3 bytes becomes 4."""

@@ -390,12 +390,12 @@ def findings(path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]
         file.close()
     for problem in anatomy.problems:
         yield problem.finding()
-    if anatomy.index is None or any(problem.fatal for problem in anatomy.problems):
+    if anatomy.index is None or any(problem.is_fatal for problem in anatomy.problems):
         return
     if not anatomy.index.documents:
         remedy = "Make sure that this is intended: a packer that fails leaves the same, with exit code 0"
         yield Finding("TF124", "warning", str(path), "holds no documents", remedy)
-    reader = FlatReader(anatomy.laid())
+    reader = FlatReader(anatomy.file_layout())
     yield from length_findings(reader)
     yield from (deep_findings(reader, how) if how.deep else _endings(reader))
     reader.close()

@@ -73,7 +73,7 @@ class Anatomy:
     problems: tuple[Problem, ...] = ()
     inferred: tuple[str, ...] = ()
 
-    def laid(self) -> FileLayout:
+    def file_layout(self) -> FileLayout:
         """Return the layout for the base class of flat formats. Changes the starts in `index` in place."""
         index, header = self.index, self.header
         starts = None
@@ -161,7 +161,7 @@ def examine_partly(file: File, options: ReadOptions) -> FileLayout:
         FormatError: The pack is damaged in another way, or ends before its index, so that it has no document ends.
     """
     try:
-        return examine(file, options).laid()
+        return examine(file, options).file_layout()
     except (TruncatedError, CorruptError) as error:
         head = file.read(0, min(file.size, LONGEST))
         found = (header for header in headers(head, options.layout) if announces(file, header))
@@ -172,7 +172,9 @@ def examine_partly(file: File, options: ReadOptions) -> FileLayout:
         damage = error
     survey = _Survey(file, header.index_start)
     try:
-        for offsets, lengths in read_entries(file, survey.start, file.size, survey.start, signed=True, cut=True):
+        for offsets, lengths in read_entries(
+            file, survey.start, file.size, survey.start, signed=True, is_truncated=True
+        ):
             survey.add(offsets, lengths)
     except FormatError:
         raise damage from None
@@ -180,11 +182,13 @@ def examine_partly(file: File, options: ReadOptions) -> FileLayout:
     shape = Shape(layout_of(header, index, 0), width, 0)
     known = header._replace(length=index.total)  # the length of the complete entries
     problems = [*_of_lengths(file, known, index, shape), *_of_offsets(file, known, index, shape)]
-    if index.total > header.length or any(problem.fatal for problem in problems):
+    if index.total > header.length or any(problem.is_fatal for problem in problems):
         raise damage
     lost = header.length - index.total
-    laid = Anatomy(file, shape.layout, header, width, index, index.total // width, problems=tuple(problems)).laid()
-    return replace(laid, damage=(Damage(damage.sentence, None, lost // width, lost),))
+    file_layout = Anatomy(
+        file, shape.layout, header, width, index, index.total // width, problems=tuple(problems)
+    ).file_layout()
+    return replace(file_layout, damage=(Damage(damage.sentence, None, lost // width, lost),))
 
 
 def _stream(file: File, options: ReadOptions) -> Anatomy:
@@ -198,7 +202,7 @@ def _stream(file: File, options: ReadOptions) -> Anatomy:
             offset=file.size - rest,
             remedy=f"{allowing('tail')} reads up to the last whole token",
         )
-        problems.append(Problem("TF103", "error", error, fatal=True, accepted="tail"))
+        problems.append(Problem("TF103", "error", error, is_fatal=True, accepted_by="tail"))
     return Anatomy(file, "P", header, width, None, file.size // width, problems=tuple(problems))
 
 
@@ -404,7 +408,7 @@ def problems_of(file: File, header: Header, index: Index, shape: Shape) -> Itera
     yield from _of_header(file, header, index, shape)
     yield from _of_lengths(file, header, index, shape)
     yield from (misplaced := list(_of_offsets(file, header, index, shape)))
-    if any(problem.fatal for problem in misplaced):  # Then the origin of the offsets is not known.
+    if any(problem.is_fatal for problem in misplaced):  # Then the origin of the offsets is not known.
         shape = shape._replace(layout=shape.layout.replace("C", "D"))
     yield from _of_age(file, header, shape)
 
@@ -588,7 +592,7 @@ def _corrupt(
 ) -> Problem:
     """Return a problem with a `CorruptError`. An error is fatal unless it has a note, which the reader then prints."""
     error = CorruptError(file.path, what, offset=offset, expected=expected, found=found, remedy=remedy)
-    return Problem(code, severity, error, fatal=severity == "error" and not note, note=note)
+    return Problem(code, severity, error, is_fatal=severity == "error" and not note, note=note)
 
 
 SHIFT = 12

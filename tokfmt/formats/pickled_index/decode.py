@@ -191,7 +191,7 @@ class Entries(NamedTuple):
 
 
 def read_entries(
-    file: File, start: int, stop: int, maximum: int, *, signed: bool = False, cut: bool = False
+    file: File, start: int, stop: int, maximum: int, *, signed: bool = False, is_truncated: bool = False
 ) -> Iterator[tuple[Ints, Ints]]:
     """Yield the entries of a pickled list of (offset, length) in batches of some ten thousands.
 
@@ -201,7 +201,7 @@ def read_entries(
         stop: The byte offset of its end; the STOP opcode must be its last byte.
         maximum: The largest number of entries; more raise `CorruptError`.
         signed: Accept negative offsets, which a bug of a merge wrote. Lengths are never negative.
-        cut: The pickle ends too early: yield its complete entries. If it does not, `CorruptError` is raised.
+        is_truncated: The pickle ends too early: yield its complete entries. If it does not, `CorruptError` is raised.
 
     Yields:
         Offsets int64[n] and lengths int64[n].
@@ -212,17 +212,17 @@ def read_entries(
         TruncatedError: The pickle ends too early.
         UnsupportedError: The protocol is 0, 1, or above 5.
     """
-    walk = Walk(file, start, stop, maximum, signed=signed, cut=cut)
+    walk = Walk(file, start, stop, maximum, signed=signed, is_truncated=is_truncated)
     try:
         for entries in walk.batches():
             yield entries.offsets, entries.lengths
     except TruncatedError:
-        if not cut:
+        if not is_truncated:
             raise
         if (left := walk.left()) is not None:
             yield left.offsets, left.lengths
         return
-    if cut:
+    if is_truncated:
         raise CorruptError(file.path, "the pickled index does not end early", offset=start)
 
 
@@ -239,8 +239,17 @@ def entry_position(file: File, start: int, stop: int, number: int) -> int:
 class Walk:
     """One pass over a pickle; see `read_entries` for the arguments."""
 
-    def __init__(self, file: File, start: int, stop: int, maximum: int, *, signed: bool, cut: bool = False) -> None:
-        self.file, self.start, self.stop, self.maximum, self.signed, self.cut = file, start, stop, maximum, signed, cut
+    def __init__(
+        self, file: File, start: int, stop: int, maximum: int, *, signed: bool, is_truncated: bool = False
+    ) -> None:
+        self.file, self.start, self.stop, self.maximum, self.signed, self.is_truncated = (
+            file,
+            start,
+            stop,
+            maximum,
+            signed,
+            is_truncated,
+        )
         self.at = start  # byte offset in the file
         self.count = 0
         self._listed = False
@@ -466,7 +475,7 @@ class Walk:
                 )
             self.at += 1
             size = int.from_bytes(self._bytes(8), "little")
-            if self.cut:
+            if self.is_truncated:
                 size = min(size, self.stop - self.at)
             if size > self.stop - self.at:
                 raise CorruptError(
@@ -484,7 +493,7 @@ class Walk:
         """Return the next `count` bytes of the same opcode."""
         at, end = self.at, self.at + count
         if end > self._limit:
-            if not self._framed or (self.cut and self._limit == self.stop):
+            if not self._framed or (self.is_truncated and self._limit == self.stop):
                 raise self._ended()
             raise CorruptError(
                 self.file.path,

@@ -104,9 +104,9 @@ class Stage1(FlatFormat):
     name = "stage1"
     title = "stage-1 blocks: raw int32 samples of 8,192"
     extensions = ("stage1_block_*.bin",)
-    joins = streams = stores_rows = True
-    carries = "sequences in order; IDs up to 2^31-1"
-    cannot = "empty sequences; sequences that contain the separator"
+    joins_files = can_stream = stores_rows = True
+    stores = "sequences in order; IDs up to 2^31-1"
+    cannot_store = "empty sequences; sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable = NAME.pattern, "TF202"
     member, counted, meanings = MEMBER, "blocks", CODES
@@ -135,27 +135,27 @@ class Stage1(FlatFormat):
         return Confidence.PLAUSIBLE if kind_of(places(probe), GPT2_EOS) == "int32 tokens" else None
 
     def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
-        laid, problems = super().examine(paths, options, hints), list[Problem]()
-        if hints.partial:
-            laid = _unbroken(laid)
-        blocks = [extent.file.path for extent in laid.extents]
+        file_layout, problems = super().examine(paths, options, hints), list[Problem]()
+        if hints.allow_partial:
+            file_layout = _unbroken(file_layout)
+        blocks = [extent.file.path for extent in file_layout.extents]
         accepted = options.gaps == "accept"
         if len(paths) == 1:
             problems = list(numbering(paths[0], blocks, gaps_accepted=accepted))
-            if hints.partial:  # The first tokens of a block may be the rest of a document.
-                problems = [problem._replace(fatal=True) for problem in problems]
+            if hints.allow_partial:  # The first tokens of a block may be the rest of a document.
+                problems = [problem._replace(is_fatal=True) for problem in problems]
         if len(paths) == 1 or all(NAME.fullmatch(path.name) for path in blocks):
-            problems += short_blocks([extent.file for extent in laid.extents], gaps_accepted=accepted)
-        problems += laid.problems
+            problems += short_blocks([extent.file for extent in file_layout.extents], gaps_accepted=accepted)
+        problems += file_layout.problems
         if options.view == "documents":
-            return replace(laid, problems=problems)
-        if rest := sum(extent.tokens for extent in laid.extents) % options.seq_len:
+            return replace(file_layout, problems=problems)
+        if rest := sum(extent.tokens for extent in file_layout.extents) % options.seq_len:
             remedy = f"{from_option('seq_len', 'N')} gives the length of its samples; "
             remedy += f"{allowing('tail')} leaves out the rest"
             what = f"the last sample has {rest:,} tokens"
             error = TruncatedError(blocks[-1], what, expected=options.seq_len, remedy=remedy)
-            problems.append(fatal("TF207", error, "tail", cut=True))
-        return replace(laid, problems=problems, sample_length=options.seq_len, separators=Separators.NONE)
+            problems.append(fatal("TF207", error, "tail", is_truncated=True))
+        return replace(file_layout, problems=problems, sample_length=options.seq_len, separators=Separators.NONE)
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         return FileLayout(
@@ -169,7 +169,7 @@ class Stage1(FlatFormat):
         )
 
     def open(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Stage1Reader:
-        reader = Stage1Reader(self.laid(paths, options, hints), hints.allow_loss)
+        reader = Stage1Reader(self.file_layout(paths, options, hints), hints.allow_loss)
         reader.seq_len = options.seq_len
         reader.info = replace(reader.info, length_given=options.view == "samples")
         return reader
@@ -187,21 +187,21 @@ class Stage1(FlatFormat):
         return [Part("blocks", path, lambda: named), *samples]
 
 
-def _unbroken(laid: FileLayout) -> FileLayout:
+def _unbroken(file_layout: FileLayout) -> FileLayout:
     """Return the layout up to the first block that may have been cut: one before the last that is shorter than others.
 
     The length of a complete block is known if it is that of upstream, or if two blocks before the last have it.
     """
-    sizes = [extent.file.size for extent in laid.extents]
+    sizes = [extent.file.size for extent in file_layout.extents]
     full = max(sizes, default=0)
     known = full == _UPSTREAM or sizes[:-1].count(full) > 1
     last = next((k for k, size in enumerate(sizes[:-1]) if size < full or not known), None)
     if last is None:
-        return laid
-    path, behind = laid.extents[last].file.path, len(sizes) - last - 1
+        return file_layout
+    path, behind = file_layout.extents[last].file.path, len(sizes) - last - 1
     what = f"{printable(path)}: this block may be cut, so {counted(behind, 'block')} after it "
     damage = Damage(f"{what}may begin inside a document", unused=sum(sizes[last + 1 :]))
-    return replace(laid, extents=laid.extents[: last + 1], damage=(*laid.damage, damage))
+    return replace(file_layout, extents=file_layout.extents[: last + 1], damage=(*file_layout.damage, damage))
 
 
 def _block(blocks: Sequence[Place], seq_len: int, number: int) -> Field:

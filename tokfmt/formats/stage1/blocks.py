@@ -95,7 +95,7 @@ def numbering(home: Place, blocks: Sequence[Place], *, gaps_accepted: bool) -> I
     for before, after in zip(numbers, numbers[1:], strict=False):
         if after == before:
             error = CorruptError(home, f"two blocks have the number {after}", remedy="Keep one of them")
-            yield Problem("TF203", "error", error, fatal=True)
+            yield Problem("TF203", "error", error, is_fatal=True)
         elif after != before + 1:
             one = after == before + 2
             missing = f"block {before + 1} is" if one else f"blocks {before + 1} to {after - 1} are"

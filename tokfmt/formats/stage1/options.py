@@ -17,7 +17,7 @@ class ReadOptions:
     """Options for reading stage-1 blocks."""
 
     view: Literal["documents", "samples"] = option("documents", "documents between separators, or rows as stored")
-    seq_len: int = option(SAMPLE, "tokens in a sample", least=1, most=_LARGEST_SAMPLE)
+    seq_len: int = option(SAMPLE, "tokens in a sample", minimum=1, maximum=_LARGEST_SAMPLE)
     gaps: Literal["refuse", "accept"] = option(
         "refuse", "missing blocks of a directory are an error, or the stream continues without them"
     )
@@ -27,9 +27,9 @@ class ReadOptions:
 class WriteOptions:
     """Options for writing stage-1 blocks."""
 
-    seq_len: int = option(SAMPLE, "tokens in a sample", least=1, most=_LARGEST_SAMPLE)
+    seq_len: int = option(SAMPLE, "tokens in a sample", minimum=1, maximum=_LARGEST_SAMPLE)
     shard_size: int | None = option(
-        None, "tokens per block (file), rounded down to whole samples; auto: 62,500 samples", least=1, most=1 << 60
+        None, "tokens per block (file), rounded down to whole samples; auto: 62,500 samples", minimum=1, maximum=1 << 60
     )
 
     @property

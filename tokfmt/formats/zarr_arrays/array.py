@@ -151,7 +151,7 @@ def _v2(where: Place, raw: Json, itemsize: int) -> Layout:
     return Layout(
         where,
         length=_length(where, raw),
-        chunk=_one(where, "chunks", raw.get("chunks"), least=1),
+        chunk=_one(where, "chunks", raw.get("chunks"), minimum=1),
         itemsize=itemsize,
         big_endian=dtype == f">u{itemsize}",
         codecs=() if compressor is None else (str(name),),
@@ -207,7 +207,7 @@ def _v3(where: Place, raw: Json, itemsize: int, *, signed: bool) -> Layout:
     grid, settings = _named(where, "chunk_grid", raw.get("chunk_grid"))
     if grid != "regular":
         raise _wrong(where, "chunk_grid", "regular", grid)
-    size = _one(where, "chunk_shape", settings.get("chunk_shape"), least=1)
+    size = _one(where, "chunk_shape", settings.get("chunk_shape"), minimum=1)
     codecs: Sequence[object] = _list(where, "codecs", raw.get("codecs"))
     chunk, shard = size, None
     if len(codecs) == 1 and _named(where, "codec", codecs[0])[0] == "sharding_indexed":
@@ -229,7 +229,7 @@ def _v3(where: Place, raw: Json, itemsize: int, *, signed: bool) -> Layout:
 
 def _sharding(where: Place, settings: Json, size: int) -> tuple[int, Shard, Sequence[object]]:
     """Return the chunk size, the shards and the inner codecs of a sharding codec."""
-    chunk = _one(where, "chunk_shape", settings.get("chunk_shape"), least=1)
+    chunk = _one(where, "chunk_shape", settings.get("chunk_shape"), minimum=1)
     if size % chunk:
         raise _wrong(where, "chunk_shape of a shard", f"a divisor of {size}", chunk)
     index = [_named(where, "codec", c) for c in _list(where, "index_codecs", settings.get("index_codecs"))]
@@ -302,7 +302,7 @@ def _list(where: Place, what: str, value: object) -> list[object]:
 
 
 def _length(where: Place, raw: Json) -> int:
-    length = _one(where, "shape", raw.get("shape"), least=0)
+    length = _one(where, "shape", raw.get("shape"), minimum=0)
     if length > _LENGTH:
         raise UnsafeError(
             where, "declares more items than a disk holds", expected=f"at most {_LENGTH:,}", found=length, remedy=_COPY
@@ -310,10 +310,10 @@ def _length(where: Place, raw: Json) -> int:
     return length
 
 
-def _one(where: Place, what: str, value: object, least: int) -> int:
+def _one(where: Place, what: str, value: object, minimum: int) -> int:
     """Return the only number of a one-dimensional shape; raise CorruptError for any other value."""
-    if not isinstance(value, list) or len(value) != 1 or type(value[0]) is not int or value[0] < least:
-        raise _wrong(where, what, f"one whole number of at least {least}", value)
+    if not isinstance(value, list) or len(value) != 1 or type(value[0]) is not int or value[0] < minimum:
+        raise _wrong(where, what, f"one whole number of at least {minimum}", value)
     return value[0]
 
 

@@ -74,7 +74,7 @@ from tokfmt.ops.source.request import (
     read_options,
     words_of,
 )
-from tokfmt.ops.source.stored import Source, tokenizer_of, told
+from tokfmt.ops.source.stored import Source, known_separator, tokenizer_of
 from tokfmt.run.execute import NullProgress, Progress, worker_count
 from tokfmt.views.view import SplitAt
 
@@ -87,12 +87,12 @@ PathLike = str | os.PathLike[str]
 _IMPLIED = frozenset({"other-files", "tokenizers"})
 """Words of `--allow-loss` that a check implies: what stops other commands is a finding here."""
 
-MOST = 100
+LIMIT = 100
 """Findings of one code that a verdict keeps by default; the others are only counted."""
 
 
 @dataclass(slots=True)
-class Verdict:
+class CheckReport:
     """The findings of one dataset.
 
     Attributes:
@@ -101,12 +101,12 @@ class Verdict:
         deep: True if every token was decoded.
         sequences: The number of sequences; None if the dataset was not read to its end.
         tokens: The number of tokens without separators; None if the dataset was not read to its end.
-        findings: The first `most` findings of each code, in the order in which they were found.
+        findings: The first `limit` findings of each code, in the order in which they were found.
         counts: The number of findings by code.
         severities: The number of findings by severity.
         notes: The notes that other commands print when they open the dataset, except those that repeat a finding.
         unsafe: True if reading on could execute code, leave the dataset, or exhaust memory.
-        most: The number of findings of one code that are kept.
+        limit: The number of findings of one code that are kept.
     """
 
     path: str
@@ -119,10 +119,10 @@ class Verdict:
     severities: dict[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     unsafe: bool = False
-    most: int = MOST
+    limit: int = LIMIT
 
     def add(self, found: Iterable[Finding], meanings: Mapping[str, Code]) -> None:
-        """Count findings, and keep the first `most` of each code.
+        """Count findings, and keep the first `limit` of each code.
 
         Args:
             found: The findings, in order.
@@ -135,7 +135,7 @@ class Verdict:
             number = self.counts[finding.code] = self.counts.get(finding.code, 0) + 1
             self.severities[finding.severity] = self.severities.get(finding.severity, 0) + 1
             self.unsafe = self.unsafe or (finding.code in meanings and meanings[finding.code].unsafe)
-            if number <= self.most:
+            if number <= self.limit:
                 self.findings.append(finding)
 
     def remark(self, notes: Iterable[str]) -> None:
@@ -150,7 +150,7 @@ class Verdict:
     @property
     def left_out(self) -> dict[str, int]:
         """The number of findings that were counted and not kept, by code."""
-        return {code: count - self.most for code, count in self.counts.items() if count > self.most}
+        return {code: count - self.limit for code, count in self.counts.items() if count > self.limit}
 
     @property
     def exit_code(self) -> int:
@@ -172,7 +172,7 @@ class CheckRequest:
         ignore_order: Ignore the order of the documents when comparing with `against`.
         jobs: The number of workers (default: one per core).
         executor: "threads", or "auto": processes if there is much text to tokenize.
-        most: The number of findings of one code that a verdict keeps.
+        limit: The number of findings of one code that a verdict keeps.
     """
 
     source: SourceRequest
@@ -182,10 +182,10 @@ class CheckRequest:
     ignore_order: bool = False
     jobs: int | None = None
     executor: Literal["threads", "auto"] = "threads"
-    most: int = MOST
+    limit: int = LIMIT
 
 
-def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[Verdict]:
+def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[CheckReport]:
     """Check datasets one after the other, and yield the verdict of each.
 
     Args:
@@ -234,11 +234,11 @@ class _Checking:
     ) -> None:
         self.path, self.deep, self.handle, self.corpus = path, request.deep, handle, corpus
         self.jobs, self.progress = jobs, progress
-        self.found = Verdict(str(path), deep=request.deep, most=request.most)
+        self.found = CheckReport(str(path), deep=request.deep, limit=request.limit)
         asked = request.source
         self.request = replace(asked, paths=(path,), allow_loss=asked.allow_loss | _IMPLIED, ignore_manifest=True)
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> CheckReport:
         """Run every check that applies, and return the verdict.
 
         The reader is skipped if the dataset is unsafe to read, or if no option needs its sequences.
@@ -283,7 +283,7 @@ class _Checking:
         except MissingDependencyError:
             raise
         except TokfmtError as error:
-            if one.format.computed:  # for other formats, --deep reports the refusal
+            if one.format.is_computed:  # for other formats, --deep reports the refusal
                 yield _refusal_of_recipe(self.path, error)
             return
         source.reader.close()
@@ -295,7 +295,7 @@ class _Checking:
         path, format_ = one.path, one.format
         if self.deep:
             self.progress.phase(f"checking {path.name}", 0, "tokens")
-        known = told(self.request.eos, [path], [manifest_of(one)])
+        known = known_separator(self.request.eos, [path], [manifest_of(one)])
         default = self.handle.eos_id if self.handle else None
         with ThreadPoolExecutor(self.jobs, thread_name_prefix="tokfmt") as pool:
             how = Audit(
@@ -313,7 +313,7 @@ class _Checking:
         except MissingDependencyError:
             raise
         except TokfmtError as error:
-            if format_.computed:
+            if format_.is_computed:
                 yield _refusal_of_recipe(self.path, error)
                 return
             if isinstance(error, OptionError):
@@ -454,7 +454,7 @@ _INDEX_CODES = frozenset({"TF511", "TF512", "TF514", "TF515"})
 
 
 @dataclass(frozen=True, slots=True)
-class Fixed:
+class FixReport:
     """The result of a repair.
 
     Attributes:
@@ -466,18 +466,18 @@ class Fixed:
 
     destination: str
     done: dict[str, str]
-    verdict: Verdict | None = None
+    verdict: CheckReport | None = None
     partial: str = ""
 
 
 def fix(
-    verdict: Verdict,
+    verdict: CheckReport,
     destination: str | os.PathLike[str],
     request: CheckRequest,
     *,
     overwrite: bool = False,
     progress: Progress | None = None,
-) -> Fixed:
+) -> FixReport:
     """Write a repaired copy of a checked dataset.
 
     If the dataset has an error without a certain repair, the copy holds only the sequences that are certain to be
@@ -502,7 +502,7 @@ def fix(
     hopeless = sorted({f.code for f in verdict.findings if f.severity == "error"} - repairs.keys())
     chosen = {code: repairs[code] for code in sorted(verdict.counts) if code in repairs and not hopeless}
     if not hopeless and not chosen:
-        return Fixed("", {})
+        return FixReport("", {})
     path = local_path(verdict.path, "a dataset to repair")
     source, _ = found_as_written(found_at(path, format_, request.source), request.source)  # the copy has no manifest
     written = {name: value for name, value in source.options.items() if name not in request.source.options}
@@ -515,7 +515,7 @@ def fix(
         after = job.patched(format_)
     else:
         after = job.rewritten(format_)
-    return Fixed(os.fspath(destination), {code: repair.how for code, repair in chosen.items()}, after, partial)
+    return FixReport(os.fspath(destination), {code: repair.how for code, repair in chosen.items()}, after, partial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -538,7 +538,7 @@ class _Job:
             given |= repair.options
         return SourceRequest((path,), self.format.name, eos, given, allow_loss=allow_loss)
 
-    def rewritten(self, format_: Format) -> Verdict:
+    def rewritten(self, format_: Format) -> CheckReport:
         """Convert the dataset to its own format: the read options of the repairs put the content right."""
         source = self._source(self.path, "none")
         options = read_options(self.format, source)
@@ -547,7 +547,7 @@ class _Job:
             Staging(index_path(self.destination), overwrite=self.overwrite).check_replaceable()
         return self._converted(source, {**self.written, **format_.repaired_with(self.path, options)}, index=index)
 
-    def _converted(self, source: SourceRequest, written: Mapping[str, object], *, index: bool = False) -> Verdict:
+    def _converted(self, source: SourceRequest, written: Mapping[str, object], *, index: bool = False) -> CheckReport:
         """Convert a source to its own format, and check the result before it is published.
 
         Args:
@@ -558,7 +558,7 @@ class _Job:
         Returns:
             The verdict of the result.
         """
-        verdicts = list[Verdict]()
+        verdicts = list[CheckReport]()
 
         def prove(staging: Staging) -> Mapping[str, Path]:
             files = {index_path(staging.destination).name: write_index(staging.path).destination} if index else {}
@@ -577,7 +577,7 @@ class _Job:
         carry_out(request, self.progress, prove=prove)
         return verdicts[0]
 
-    def saved(self, codes: Sequence[str]) -> tuple[Verdict, str]:
+    def saved(self, codes: Sequence[str]) -> tuple[CheckReport, str]:
         """Convert the complete sequences of a damaged dataset to its own format.
 
         Returns:
@@ -608,7 +608,7 @@ class _Job:
             f"{', '.join(codes)}{why}. tokfmt check --explain {codes[0]} says what to do"
         )
 
-    def patched(self, format_: Format) -> Verdict:
+    def patched(self, format_: Format) -> CheckReport:
         """Copy the files byte by byte, patch the copy in place, check it, and publish it."""
         source = self._source(self.path, self.request.source.eos, frozenset({"other-files"}))
         found = find_sources(source)
@@ -632,7 +632,7 @@ class _Job:
             staging.publish({manifest_path(staging.destination).name: manifest})
         return verdict
 
-    def _checked(self, path: Path) -> Verdict:
+    def _checked(self, path: Path) -> CheckReport:
         """Check a staged copy deeply, and return the verdict with the paths of the destination.
 
         Raises:
@@ -672,7 +672,7 @@ class _Job:
             tokens=info.tokens if info else None,
             max_id=info.max_id if info else None,
             separator=separator,
-            dropped={},
+            losses={},
             notes=[repair.how for repair in self.chosen.values()],
             plan={},
         )

@@ -15,7 +15,7 @@ from tokfmt.core.format import Encoder, Format
 from tokfmt.core.locks import Scratch
 from tokfmt.core.messages import Option, allowing
 from tokfmt.core.place import local_path
-from tokfmt.core.protocols import Marked, Sampled
+from tokfmt.core.protocols import HasLabels, HasMarks
 from tokfmt.core.reader import Info, Layout, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
@@ -46,7 +46,7 @@ _WORDS: dict[Kind, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class OpenedPair:
     """Two datasets that are opened for a comparison.
 
     Attributes:
@@ -95,7 +95,7 @@ class Excerpt:
 
 
 @dataclass(frozen=True, slots=True)
-class First:
+class FirstDifference:
     """The first difference of two datasets.
 
     Attributes:
@@ -115,7 +115,7 @@ class First:
 
 
 @dataclass(frozen=True, slots=True)
-class Dataset:
+class ComparedDataset:
     """One of the two compared datasets.
 
     Attributes:
@@ -134,7 +134,7 @@ class Dataset:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DiffReport:
     """The result of `tokfmt diff`.
 
     Attributes:
@@ -155,11 +155,11 @@ class Report:
     identical: bool
     unit: str
     compared: tuple[str, ...]
-    a: Dataset
-    b: Dataset
+    a: ComparedDataset
+    b: ComparedDataset
     same: int | None
     counts: dict[str, int]
-    first: First | None
+    first: FirstDifference | None
     differences: list[Difference]
     surplus: tuple[Surplus, Surplus] | None
     complete: bool = True
@@ -176,7 +176,7 @@ def diff(
     jobs: int | None = None,
     executor: Literal["threads", "auto"] = "threads",
     progress: Progress | None = None,
-) -> Report:
+) -> DiffReport:
     """Compare two datasets sequence by sequence.
 
     Args:
@@ -223,7 +223,7 @@ def open_both(
     samples: bool = False,
     jobs: int = 1,
     executor: Literal["threads", "auto"] = "threads",
-) -> Compared:
+) -> OpenedPair:
     """Open two datasets for a comparison. Records are read once, for their fingerprints.
 
     Args:
@@ -264,7 +264,7 @@ def open_both(
     if all(texts):
         encoder = Utf8()
         decoder = ByteLevelDecoder({byte: bytes([byte]) for byte in range(256)}, lenient=True)
-    masked = samples and all(isinstance(source.reader, Sampled) for source in sources)
+    masked = samples and all(isinstance(source.reader, HasLabels) for source in sources)
 
     def side(source: Source) -> Side:
         reader = source.reader
@@ -276,14 +276,14 @@ def open_both(
         return AxisSide(reader, _beside(reader, masked=masked, packed=packed))
 
     unit, scale = ("bytes", 4) if all(texts) else ("tokens", 1)
-    return Compared(sources[0], sources[1], side(sources[0]), side(sources[1]), decoder, unit, scale, tuple(scratch))
+    return OpenedPair(sources[0], sources[1], side(sources[0]), side(sources[1]), decoder, unit, scale, tuple(scratch))
 
 
 def _beside(reader: TokenReader, *, masked: bool, packed: bool) -> Sequence[Any]:
     """Return the channels of a reader: IDs, and the values of each token that are compared with them."""
-    if packed and isinstance(reader, Marked):
+    if packed and isinstance(reader, HasMarks):
         return reader.tokens, reader.marks
-    if masked and isinstance(reader, Sampled):
+    if masked and isinstance(reader, HasLabels):
         return reader.tokens, reader.masks, reader.labels
     return ()
 
@@ -294,7 +294,7 @@ def _pack_samples(sources: list[Source]) -> bool:
     Returns:
         True if a source was replaced.
     """
-    if all(not source.format.computed for source in sources):
+    if all(not source.format.is_computed for source in sources):
         return False
     from tokfmt.recipes.samples import PackedRows, Samples  # only recipes need these imports
 
@@ -309,7 +309,7 @@ def _pack_samples(sources: list[Source]) -> bool:
 def _as_rows(one: SourceRequest, other: SourceRequest, formats: Sequence[Format]) -> SourceRequest:
     """Return a request that reads samples of the recipe's length if the other dataset is a recipe of samples."""
     mine, others = formats
-    rows = viewed(one, mine, "samples") if others.computed else one
+    rows = viewed(one, mine, "samples") if others.is_computed else one
     width = read_recipe(local_path(other.paths[0], "a recipe")).seq_len if rows is not one else None
     if width is None:
         return one
@@ -326,15 +326,15 @@ def _asked(one: SourceRequest, mine: Format, formats: list[Format], *, samples: 
     return viewed(wanted, mine, "samples") if samples else wanted
 
 
-def _datasets(both: Compared) -> tuple[Dataset, Dataset]:
+def _datasets(both: OpenedPair) -> tuple[ComparedDataset, ComparedDataset]:
     found = [
-        Dataset(str(source.paths[0]), source.format.name, side.count, side.tokens, tuple(source.notes))
+        ComparedDataset(str(source.paths[0]), source.format.name, side.count, side.tokens, tuple(source.notes))
         for source, side in ((both.source_a, both.a), (both.source_b, both.b))
     ]
     return found[0], found[1]
 
 
-def _ordered(both: Compared, limit: int, workers: Workers, progress: Progress) -> Report:
+def _ordered(both: OpenedPair, limit: int, workers: Workers, progress: Progress) -> DiffReport:
     a, b = _datasets(both)
     progress.phase("comparing", a.tokens + b.tokens, both.unit)
     found = align(both.a, both.b, workers, progress.advance)
@@ -343,7 +343,7 @@ def _ordered(both: Compared, limit: int, workers: Workers, progress: Progress) -
         listed.append(difference)
         if len(listed) >= max(1, limit):
             break
-    return Report(
+    return DiffReport(
         identical=not listed,
         unit=both.unit,
         compared=_NAMES[: len(both.a.channels)],
@@ -358,7 +358,7 @@ def _ordered(both: Compared, limit: int, workers: Workers, progress: Progress) -
     )
 
 
-def _first(both: Compared, difference: Difference, workers: Workers) -> First:
+def _first(both: OpenedPair, difference: Difference, workers: Workers) -> FirstDifference:
     i, j = difference.a, difference.b
     if difference.kind == "moved":  # show it at the position where B lacks it
         j = None
@@ -366,7 +366,7 @@ def _first(both: Compared, difference: Difference, workers: Workers) -> First:
         a = None if i is None else _excerpt(both, both.a, i, 0, 0)
         b = None if j is None else _excerpt(both, both.b, j, 0, 0)
         values = (a.values[0] if a and a.values else None, b.values[0] if b and b.values else None)
-        return First(difference, _NAMES[0], 0, values, a, b)
+        return FirstDifference(difference, _NAMES[0], 0, values, a, b)
     lengths = both.a.length(i), both.b.length(j)
     channels = range(len(both.a.channels))
     reads = [(_within(both.a, i, channel), _within(both.b, j, channel)) for channel in channels]
@@ -380,7 +380,7 @@ def _first(both: Compared, difference: Difference, workers: Workers) -> First:
         for two in reads
     ]
     channel = next((k for k, (x, y) in enumerate(pairs) if x != y), 0)
-    return First(
+    return FirstDifference(
         difference,
         _NAMES[channel],
         position,
@@ -394,7 +394,7 @@ def _within(side: Side, sequence: int, channel: int) -> Read:
     return lambda start, stop: side.values(sequence, start, stop, channel)
 
 
-def _excerpt(both: Compared, side: Side, sequence: int, position: int, channel: int) -> Excerpt:
+def _excerpt(both: OpenedPair, side: Side, sequence: int, position: int, channel: int) -> Excerpt:
     length = side.length(sequence)
     a, b = max(0, position - CONTEXT * both.scale), min(length, position + CONTEXT * both.scale + 1)
     values = [int(value) for value in side.values(sequence, a, b, channel)]
@@ -407,12 +407,12 @@ def _excerpt(both: Compared, side: Side, sequence: int, position: int, channel: 
 # with the order ignored
 
 
-def _unordered(both: Compared, limit: int, workers: Workers, progress: Progress) -> Report:
+def _unordered(both: OpenedPair, limit: int, workers: Workers, progress: Progress) -> DiffReport:
     a, b = _datasets(both)
     progress.phase("hashing", a.tokens + b.tokens, both.unit)
     more_a, more_b = multisets(both.a, both.b, limit, workers, progress.advance)
     counts: dict[Kind, int] = {"only_in_a": more_a.count, "only_in_b": more_b.count}
-    return Report(
+    return DiffReport(
         identical=not any(counts.values()),
         unit=both.unit,
         compared=_NAMES[:1],

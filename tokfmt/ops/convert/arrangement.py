@@ -211,7 +211,7 @@ def arranged(
 ) -> Iterator[TokenReader]:
     """Yield the sequences of a portion in their order; remove its scratch files at the end, if nothing is kept.
 
-    With `marked`, the loss mask and the borders of documents (`protocols.Marked`) are shuffled with the tokens.
+    With `marked`, the loss mask and the borders of documents (`protocols.HasMarks`) are shuffled with the tokens.
     """
     chosen = axis if arrangement.shares is None else portion_of(axis, arrangement, portion)
     if arrangement.shuffle is None:

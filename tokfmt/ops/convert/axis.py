@@ -113,11 +113,13 @@ def token_axis(
             progress=lambda shard: progress.advance(shard.size),
             refused=partial(refused, source),
         )
-        skipped.append((source, shards.aside))
+        skipped.append((source, shards.skipped))
         counts.append((source, shards.info.sequences, None if last is None else last - first))
-        if shards.aside.blank:
-            progress.note(f"{printable(source.paths[0])}: blank lines, which are not documents: {shards.aside.blank:,}")
-        encoded = encoded and not refused(source, shards.aside)
+        if shards.skipped.blank:
+            progress.note(
+                f"{printable(source.paths[0])}: blank lines, which are not documents: {shards.skipped.blank:,}"
+            )
+        encoded = encoded and not refused(source, shards.skipped)
         readers.append(_not_twice(shards, stored_eos, source.paths[0], notes))
     axis = readers[0] if len(readers) == 1 else Concat(readers)
     chosen = (0, axis.info.sequences)
@@ -125,7 +127,7 @@ def token_axis(
         chosen = parse_selection(selection, axis.info.sequences, paths_of(sources))
         axis = Slice(axis, *chosen)
     kept = encoded or workers.journal.keeps
-    reported = kept and workers.share is None and any(source.format.computed for source in sources)
+    reported = kept and workers.share is None and any(source.format.is_computed for source in sources)
     report, padded = _report(sources, readers, rows, chosen) if reported else ([], 0)
     return Reading(axis, skipped, kept, tuple(notes), report, counts, made, padded)
 
@@ -146,7 +148,7 @@ def _report(
     """
     found, padded, before = list[Mapping[str, Any]](), 0, 0
     for number, (source, reader) in enumerate(zip(sources, readers, strict=True)):
-        if source.format.computed and number in rows:
+        if source.format.is_computed and number in rows:
             from tokfmt.ops.prepare.report import padding, rows_of_ids, with_amounts
 
             recipe, of_ids = rows_of_ids(rows[number][0])

@@ -279,7 +279,7 @@ def _to_stdout(request: Request, progress: Progress) -> Conversion:
         BrokenPipeError: The reader of standard output has closed it.
     """
     format_ = registry.get(request.to or "jsonl")
-    if not format_.streams:
+    if not format_.can_stream:
         raise OptionError(f"-: {format_.name} cannot be written to a pipe (expected jsonl or stage1). Name a file")
     kept = f"{Option('resume')}" if request.resume else f"{Option('task')}" if request.task else ""
     if kept or request.arrangement.shares is not None:

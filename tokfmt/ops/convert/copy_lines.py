@@ -36,7 +36,7 @@ def copy_lines(resolved: Resolved, place: Workplace, workers: Workers, notes: No
     copy = path if plain else copies_in(workers) / "lines"
     copied = copy_records(readers, copy, request.select, paths_of(sources), workers, notes.progress)
     skipped = [(source, copied.skipped[k]) for k, source in enumerate(sources)]
-    dropped = resolved.accepted(record_losses(skipped, destination.format, request.source.allow_loss))
+    accepted = resolved.accepted(record_losses(skipped, destination.format, request.source.allow_loss))
     counts = [PortionCounts(first, copied.records, copied.tokens, None, len(copied.blocks))]
     if not plain:
         lines = LineReader(copy, copied.records)
@@ -55,7 +55,7 @@ def copy_lines(resolved: Resolved, place: Workplace, workers: Workers, notes: No
         from tokfmt.ops.convert.verify import verify_counts
 
         verify_counts((source, copied.counts[k], None) for k, source in enumerate(sources))
-    return Written(destination, counts, dropped, compared)
+    return Written(destination, counts, accepted, compared)
 
 
 def _refuse_fields(resolved: Resolved, readers: Sequence[RecordReader]) -> None:

@@ -34,7 +34,7 @@ def dry_run(resolved: Resolved, notes: Notes) -> Conversion:
     stay = [path for path in destination.paths if resolve_link(path) not in resolved.freed]
     goes = {str(path): what for path in stay if (what := replaced(path))}
     minimum_bytes = total_of(one.minimum_bytes for one in written.portions)
-    plan = {**result.plan, "least_bytes": minimum_bytes, "free_bytes": free_bytes(destination.path)}
+    plan = {**result.plan, "minimum_bytes": minimum_bytes, "free_bytes": free_bytes(destination.path)}
     return replace(result, dry_run=True, verified=False, replaces=goes, plan=plan)
 
 
@@ -53,15 +53,15 @@ def _of_tokens(resolved: Resolved, notes: Notes) -> Written:
         reading = token_axis(resolved.read, None, resolved.request.select, workers, notes.progress, stored_eos=stored)
     for note in reading.notes:
         notes.add(note)
-    dropped = resolved.accepted(Losses(list(resolved.losses)))
+    accepted = resolved.accepted(Losses(list(resolved.losses)))
     counts = [_would_write(resolved, reading.axis, portion, target) for portion in destination.portions]
-    return Written(destination, counts, dropped, {}, reading.report, reading.padded)
+    return Written(destination, counts, accepted, {}, reading.report, reading.padded)
 
 
 def _would_write(resolved: Resolved, axis: TokenReader, portion: SplitTarget, target: Target) -> PortionCounts:
     view = portion_of(axis, resolved.request.arrangement, portion)
     writer = resolved.destination.writer(portion.destination, portion, target)
-    minimum_bytes = writer.least_bytes(view)
+    minimum_bytes = writer.minimum_bytes(view)
     need_room(portion.destination, portion.destination, minimum_bytes)
     info, tasks = view.info, len(writer.regions(view, resolved.request.region))
     return PortionCounts(portion, info.sequences, info.tokens, info.max_id, tasks, minimum_bytes=minimum_bytes)

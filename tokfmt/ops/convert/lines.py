@@ -151,7 +151,7 @@ def _copy_block(shared: tuple[list[RecordReader], Path], item: tuple[int, tuple[
                         "This is a bug in the format"
                     )
                 out.write(line + _LINE_FEED)
-            records, skipped = records + len(batch.lines), skipped + batch.aside
+            records, skipped = records + len(batch.lines), skipped + batch.skipped
             tokens = None if tokens is None or batch.tokens is None else tokens + batch.tokens
     return _Part(number, path, k, records, tokens, block.stop - block.start, skipped)
 

@@ -14,7 +14,7 @@ from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokenRan
 from tokfmt.core.format import Format, TokenWriter, WriterTraits
 from tokfmt.core.messages import Message, Option, from_option, marked, to_option
 from tokfmt.core.place import PlaceLike, place_of
-from tokfmt.core.protocols import Collecting, Sampled, marks_of, restored
+from tokfmt.core.protocols import CollectsInvalid, HasLabels, marks_of, restored
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords, Spot
 from tokfmt.core.text_format import counted, printable
@@ -37,20 +37,20 @@ class Content:
         reader: The axis to write, empty sequences included.
         embedded: Layout of the stored separators, if sequences contain the separator and a reader of the destination
             splits them there; else None.
-        dropped: The losses that were accepted, in words, by their --allow-loss name.
+        losses: The losses that were accepted, in words, by their --allow-loss name.
     """
 
     reader: TokenReader
     embedded: Separators | None
-    dropped: dict[str, str]
+    losses: dict[str, str]
 
     def carried(self, view: TokenReader) -> Content:
         """Return this content for a view of the reader, without empty sequences if their loss was accepted."""
-        return replace(self, reader=NonEmpty(view) if "empty-sequences" in self.dropped else view)
+        return replace(self, reader=NonEmpty(view) if "empty-sequences" in self.losses else view)
 
     def segmented(self, traits: WriterTraits) -> bool:
         """Return True if a writer stores rows in which several documents begin."""
-        kept = traits.keeps_boundaries and "inner-boundaries" not in self.dropped
+        kept = traits.keeps_boundaries and "inner-boundaries" not in self.losses
         return self.reader.info.segmented and kept
 
     def located(self, error: TokenRangeError, paths: Sequence[object], renumbered: bool) -> TokenRangeError:
@@ -68,7 +68,7 @@ class Content:
             start, stop = self.reader.offsets(number, number + 1).tolist()
             at = position - shift * number
             if start <= at < stop and int(self.reader.tokens(at, at + 1)[0]) == error.token:
-                same = len(paths) == 1 and not renumbered and "empty-sequences" not in self.dropped
+                same = len(paths) == 1 and not renumbered and "empty-sequences" not in self.losses
                 origin = f"{'' if same else 'the sequences to write of '}{', '.join(map(printable, paths[:_NAMED]))}"
                 remedy = f"It is token {at - start:,} of sequence {number:,} of {origin}"
                 return TokenRangeError(
@@ -166,7 +166,7 @@ def left_out(sources: Sequence[Source], traits: WriterTraits) -> list[str]:
     found = []
     for source in sources:
         info, path = source.reader.info, source.paths[0]
-        if not isinstance(info, Info) or not isinstance(source.reader, Sampled):
+        if not isinstance(info, Info) or not isinstance(source.reader, HasLabels):
             continue
         if marks_of(source.reader) is None:
             way = f"; {to_option('pack_size', info.sample_length)} stores both, without padding"
@@ -217,7 +217,7 @@ def _unmarked(axis: TokenReader, sources: Sequence[Source], traits: WriterTraits
     from tokfmt.core.loss_mask import MASKED_END
 
     yield from _masked_empties(sources)
-    sampled = [source.reader for source in sources if isinstance(source.reader, Sampled)]
+    sampled = [source.reader for source in sources if isinstance(source.reader, HasLabels)]
     if traits.needs_eos and not sampled:
         return
     separators = _Tally("masked-separators", "separators of {} that do not count in the loss", "sequence")
@@ -281,8 +281,8 @@ def record_losses(found: Sequence[tuple[Source, SkippedRecords]], target: Format
     fault: TokfmtError | None = None
     for source, skipped in found:
         asked = names_lost(source, skipped, target)
-        if skipped.invalid and isinstance(source.reader, Collecting):
-            faults = [source.reader.trouble(spot) for spot in skipped.faults]
+        if skipped.invalid and isinstance(source.reader, CollectsInvalid):
+            faults = [source.reader.record_error(spot) for spot in skipped.faults]
             fault = fault or faults[0]
             losses.found.append(Loss("invalid-lines", _invalid_lines(source, skipped.invalid, faults)))
         elif skipped.invalid:
@@ -316,12 +316,12 @@ def _fields(source: Source, skipped: SkippedRecords) -> str:
     if len(names) > _NAMED:
         counts.append(f"{len(names) - _NAMED:,} other fields")
     first, reader = "", source.reader
-    if skipped.first is not None and isinstance(reader, Collecting):
+    if skipped.first is not None and isinstance(reader, CollectsInvalid):
         first = f"; first: {_line(source, reader, skipped.first)}"
     return f"fields {where}of {counted(skipped.others, 'record')} ({', '.join(counts)}{first})"
 
 
-def _line(source: Source, reader: Collecting, spot: Spot) -> str:
+def _line(source: Source, reader: CollectsInvalid, spot: Spot) -> str:
     path, number = reader.line(spot)
     return f"line {number:,}" + ("" if _alone(source, path) else f" of {path.name}")
 
@@ -336,7 +336,7 @@ def _of_sources(sources: Sequence[Source], *, masks: bool, split_chosen: bool) -
     losses = []
     for source in sources:
         info = source.reader.info
-        remade = source.made_labels and isinstance(source.reader, Sampled)  # the recipe makes its labels again
+        remade = source.made_labels and isinstance(source.reader, HasLabels)  # the recipe makes its labels again
         if not isinstance(info, RecordInfo) and (masks or not remade):
             losses += _masks(info)
         if info.other_splits and not split_chosen:

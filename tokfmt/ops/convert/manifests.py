@@ -118,7 +118,7 @@ def _manifest(done: Conversion, home: Path, facts: Mapping[str, object]) -> byte
         "recipe": done.recipe,
         "labels": done.labels,
         "splits": done.splits,
-        "dropped": done.dropped,
+        "losses": done.losses,
         "notes": done.notes,
         **({"prepared": done.prepared} if done.prepared else {}),
         **({"partial": done.partial} if done.partial else {}),

@@ -31,7 +31,7 @@ class Prepared:
         writers: One writer for each portion.
         axis: All sources as one token axis, without separators and without losses.
         content: The axis to write, and its losses; None if this is a task that only tokenizes its part of the text.
-        dropped: The losses that were accepted, in words, by their --allow-loss name.
+        losses: The losses that were accepted, in words, by their --allow-loss name.
         report: What each source of a recipe gives; see `tokfmt.ops.prepare.report`.
         padded: Positions of samples that hold padding.
     """
@@ -41,7 +41,7 @@ class Prepared:
     writers: Sequence[TokenWriter]
     axis: TokenReader
     content: Content | None
-    dropped: Mapping[str, str]
+    losses: Mapping[str, str]
     report: Sequence[Mapping[str, Any]] = ()
     padded: int = 0
 
@@ -74,14 +74,14 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
         writers = _writers(destination, place, target) if destination.rows is not None else writers
     axis, traits, embedded = destination.packed or reading.axis, destination.traits, None
     if request.arrangement.shares is None:  # before tokens are read, and before a shuffle takes space
-        need_room(destination.path, place.first.path, writers[0].least_bytes(axis))
+        need_room(destination.path, place.first.path, writers[0].minimum_bytes(axis))
     known = known_losses(axis, resolved.sources, traits, request.source) if reading.skipped else resolved.losses
     losses.found.extend(known)
     if reading.encoded:
         axis, found = scanned(axis, writers[0], traits, target.eos_id, workers)
         losses.found.extend(found)
         embedded = traits.separators if found and traits.separators.alone else None
-    dropped = resolved.accepted(losses)
+    accepted = resolved.accepted(losses)
     if request.verify and request.task is None:
         from tokfmt.ops.convert.verify import verify_counts  # fingerprints need numpy.random and xxhash
 
@@ -89,8 +89,8 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
     for note in (*losses.notes, *reading.notes, *left_out((*resolved.sources, *reading.made), traits)):
         notes.add(note)
     padded = 0 if destination.packed else reading.padded
-    content = Content(axis, embedded, dropped)
-    return Prepared(destination, target, writers, reading.axis, content, dropped, reading.report, padded)
+    content = Content(axis, embedded, accepted)
+    return Prepared(destination, target, writers, reading.axis, content, accepted, reading.report, padded)
 
 
 def _decoder(resolved: Resolved) -> Any:

@@ -110,7 +110,7 @@ def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
     Raises:
         OptionError: The sources are not one recipe, or the request selects, shuffles or splits.
     """
-    if len(sources) > 1 or not sources[0].format.computed:
+    if len(sources) > 1 or not sources[0].format.is_computed:
         raise OptionError(f"{Option('ledger')} lists the records that a recipe takes. Name one recipe as the only SRC")
     if request.select is not None or not request.arrangement.plain:
         shuffled = request.arrangement.shuffle is not None

@@ -86,7 +86,7 @@ class Conversion:
         tokens: Number of tokens in the destination, without separators; None before text is tokenized.
         max_id: Largest token ID written, a stored separator included; None if it is not known.
         separator: The ID (`eos_id`), where it is known from (`from`), and whether it was inferred (`inferred`).
-        dropped: The losses that were accepted, in words, by their --allow-loss name.
+        losses: The losses that were accepted, in words, by their --allow-loss name.
         notes: The notes that were reported.
         plan: Number of tasks, executor, workers, and the space that the destination needs.
         verified: The destination was read back and compared.
@@ -111,7 +111,7 @@ class Conversion:
     tokens: int | None
     max_id: int | None
     separator: dict[str, object]
-    dropped: dict[str, str]
+    losses: dict[str, str]
     notes: list[str]
     plan: dict[str, object]
     verified: bool = False

@@ -17,7 +17,7 @@ from tokfmt.core.messages import Option, marked, to_option
 from tokfmt.core.options import choices
 from tokfmt.core.output import readable_by, resolve_link
 from tokfmt.core.place import Identity, Place
-from tokfmt.core.protocols import Sampled
+from tokfmt.core.protocols import HasLabels
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.text_format import printable
@@ -139,7 +139,7 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
     tokenizer = tokenizer_of(request.tokenizer, special_tokens=request.special_tokens, engine=request.engine)
     with listing.kept() as answers:
         found = files_of_sources(given[0]) if given else find_sources(request.source)
-        found = [with_named(one) if one.format.computed else one for one in found]
+        found = [with_named(one) if one.format.is_computed else one for one in found]
     files = tuple(one for source in found for one in source.all())
     for path in destination.paths:
         guard(path, request.source.paths, files)
@@ -267,7 +267,7 @@ def _opened(
     notes: Notes,
 ) -> Sequence[Source]:
     try:
-        return open_sources(request.source, tokenizer, request.jobs, notes.progress, found=found, collect=True)
+        return open_sources(request.source, tokenizer, request.jobs, notes.progress, found=found, collect_invalid=True)
     except SeparatorUnknownError as error:
         remedy = _name_separator(request, destination, tokenizer)
         raise SeparatorUnknownError(error.path, error.why, remedy) from error
@@ -278,7 +278,7 @@ def with_rows(destination: Destination, source: Source, request: Request) -> Des
 
     For a recipe of text only the options change, because its samples do not exist yet.
     """
-    if isinstance(source.reader, Sampled):
+    if isinstance(source.reader, HasLabels):
         from tokfmt.recipes.samples import Samples  # only recipes need what it imports
 
         return destination.with_rows_of(source.reader, request) if isinstance(source.reader, Samples) else destination
@@ -308,7 +308,7 @@ def _named_tokenizer(sources: Sequence[Source], tokenizer: TokenizerHandle | Non
 
 
 def _pass_on(sources: Sequence[Source], notes: Notes) -> None:
-    """Add the notes on the sources, except those that the result reports as dropped."""
+    """Add the notes on the sources, except those on losses, which the result has."""
     found = [
         (source.paths[0], note)
         for source in sources
@@ -328,7 +328,7 @@ def _are_lines(sources: Sequence[Source]) -> bool:
 
     Records of token IDs that are not JSON lines, such as rows of Parquet, become sequences of tokens instead.
     """
-    infos = [source.reader.info for source in sources if not source.format.computed]
+    infos = [source.reader.info for source in sources if not source.format.is_computed]
     records = [info for info in infos if isinstance(info, RecordInfo)]
     return len(records) == len(sources) and all(info.json_lines or info.kind == "text" for info in records)
 
@@ -405,7 +405,7 @@ def _best_executor(resolved: Resolved) -> str:
     readers = [source.reader for source in resolved.sources]
     text = sum(reader.info.size for reader in readers if isinstance(reader, RecordReader))
     tokens = sum(reader.info.tokens for reader in readers if not isinstance(reader, RecordReader))
-    gathers = tokens >= _WORTH and resolved.destination.traits.gathers
+    gathers = tokens >= _WORTH and resolved.destination.traits.joins_under_lock
     much = gathers or (resolved.tokenizer is not None and text >= _WORTH)
     spawns = much and resolved.request.jobs > 1 and may_spawn([source.reader for source in resolved.read])
     return "processes" if spawns else "threads"

@@ -30,11 +30,11 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
         if request.select is not None:
             why = f"{Option('select', request.select)} takes none of the sequences of the sources"
         notes.add(f"{request.destination}: the dataset is empty: {why}")
-    dropped = dict(written.dropped)
+    losses = dict(written.losses)
     if mixed:
-        dropped["tokenizers"] = mixed
+        losses["tokenizers"] = mixed
     if others := [note for source in resolved.sources for note in source.left_out]:
-        dropped["other-files"] = "; ".join(others)
+        losses["other-files"] = "; ".join(others)
     if arrangement.shares is not None and not arrangement.shares.seeded:
         notes.add(
             f"sequences were dealt to splits by seed {arrangement.shares.seed}; override with {Option('seed', 'N')}"
@@ -61,13 +61,13 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
         tokens=tokens,
         max_id=max((one.max_id for one in counts if one.max_id is not None), default=None),
         separator={"eos_id": separator.eos_id, "from": separator.source or None, "inferred": separator.inferred},
-        dropped=dropped,
+        losses=losses,
         notes=list(notes.kept),
         plan={
             "tasks": sum(one.tasks for one in counts),
             "executor": request.executor,
             "jobs": request.jobs,
-            "least_bytes": None,
+            "minimum_bytes": None,
             "free_bytes": None,
         },
         verified=request.verify,
@@ -119,7 +119,7 @@ def finished_before(resolved: Resolved, facts: Facts, notes: Notes) -> Conversio
     contents = [manifest.content for manifest in found]
     notes.add("complete already: an earlier run of the same request has written it, and nothing has changed since")
     largest = [content["max_id"] for content in contents if content.get("max_id") is not None]
-    written = Written(destination, [], dict(contents[0].get("dropped", {})), {})
+    written = Written(destination, [], dict(contents[0].get("losses", {})), {})
     return replace(
         result_of(resolved, written, notes),
         sequences=total_of(content.get("sequences") for content in contents),

@@ -12,7 +12,7 @@ from xxhash import xxh3_128, xxh3_128_digest
 
 from tokfmt.core.errors import VerificationError
 from tokfmt.core.format import REGION, Decoder, Format
-from tokfmt.core.protocols import Sampled, marks_of
+from tokfmt.core.protocols import HasLabels, marks_of
 from tokfmt.core.reader import Separators, TokenReader, batches, sequence_at, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
@@ -64,7 +64,7 @@ def verify_tokens(
         compared = compare_records(expected, decoder, source.reader, workers, progress)
     else:
         progress.phase("verifying", expected.info.tokens, "tokens")
-        compare(expected, source.reader, workers, progress, last_labels="last-labels" not in content.dropped)
+        compare(expected, source.reader, workers, progress, last_labels="last-labels" not in content.losses)
         compared = {"sequences": source.reader.info.sequences, "tokens": source.reader.info.tokens}
     source.reader.close()
     return compared
@@ -154,7 +154,9 @@ def _first_difference(shared: tuple[TokenReader, TokenReader, bool], interval: t
     expected, found, last_labels = shared
     for a, b in windows(*interval):
         different = expected.tokens(a, b) != found.tokens(a, b)
-        if isinstance(expected, Sampled) and isinstance(found, Sampled):  # samples stored as they are, with any labels
+        if isinstance(expected, HasLabels) and isinstance(
+            found, HasLabels
+        ):  # samples stored as they are, with any labels
             other = expected.masks(a, b) != found.masks(a, b)
             other |= expected.labels(a, b) != found.labels(a, b)
             if not last_labels:
@@ -166,7 +168,7 @@ def _first_difference(shared: tuple[TokenReader, TokenReader, bool], interval: t
             wanted, marks = marks_of(expected, a, b), marks_of(found, a, b)
         if wanted is not None and marks is not None:
             flags = (wanted ^ marks) & 1 != 0
-            if isinstance(found, Sampled):  # a label is stored at the token before it, so the first token has none
+            if isinstance(found, HasLabels):  # a label is stored at the token before it, so the first token has none
                 firsts = expected.offsets(sequence_at(expected, a), sequence_at(expected, b - 1) + 1)
                 flags[firsts[(firsts >= a) & (firsts < b)] - a] = False
             different |= flags

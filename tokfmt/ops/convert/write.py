@@ -40,7 +40,7 @@ class PortionCounts:
         max_id: Largest token ID written; None if it is not known.
         tasks: Number of regions that were written.
         merged: Number of final separators that got no second one; see `TokenWriter.merged`.
-        minimum_bytes: Minimum size of the portion in bytes; see `TokenWriter.least_bytes`. None if that is not known.
+        minimum_bytes: Minimum size of the portion in bytes; see `TokenWriter.minimum_bytes`. None if that is not known.
     """
 
     portion: SplitTarget
@@ -59,7 +59,7 @@ class Written:
     Attributes:
         destination: The path, format and options of the destination.
         portions: The numbers of each portion.
-        dropped: The losses that were accepted, in words, by their --allow-loss name.
+        losses: The losses that were accepted, in words, by their --allow-loss name.
         compared: Numbers of what was read back and compared.
         report: What each source of a recipe gives; see `tokfmt.ops.prepare.report`.
         padded: Positions of samples that hold padding.
@@ -68,7 +68,7 @@ class Written:
 
     destination: Destination
     portions: Sequence[PortionCounts]
-    dropped: Mapping[str, str]
+    losses: Mapping[str, str]
     compared: Mapping[str, int]
     report: Sequence[Mapping[str, Any]] = ()
     padded: int = 0
@@ -94,13 +94,13 @@ def write(resolved: Resolved, prepared: Prepared, place: Workplace, workers: Wor
 
         rows = destination.rows
         opened = rows or resolved.sources[0].reader
-        facts = write_rows(place.first.scratch, opened, prepared.axis, content.reader, prepared.dropped, notes.progress)
+        facts = write_rows(place.first.scratch, opened, prepared.axis, content.reader, prepared.losses, notes.progress)
         ledger = {"unit": "sequences" if rows is None else "samples", **facts}
     content.reader.close()
     return Written(
         destination,
         counts,
-        prepared.dropped,
+        prepared.losses,
         compared,
         prepared.report,
         prepared.padded,
@@ -125,9 +125,9 @@ def write_regions(
     for receipt in run(job, workers, task, portion.split or ""):
         top = max(top, receipt.max_id)
         progress.advance(lengths[receipt.region])
-    info, merged = reader.info, writer.merged(reader)
+    info, separated = reader.info, writer.count_separated(reader)
     largest = top if top >= 0 else None
-    return PortionCounts(portion, info.sequences, info.tokens - merged, largest, len(job.regions), merged)
+    return PortionCounts(portion, info.sequences, info.tokens - separated, largest, len(job.regions), separated)
 
 
 def region_size(request: Request, axis: TokenReader) -> int:
@@ -143,7 +143,7 @@ def _share_written(prepared: Prepared, workers: Workers) -> Written:
     if workers.share is not None:
         workers.journal.add("task", workers.share.task.index, None)
     counts = PortionCounts(prepared.destination.portions[0], None, None)
-    return Written(prepared.destination, [counts], prepared.dropped, {})
+    return Written(prepared.destination, [counts], prepared.losses, {})
 
 
 def _write_portion(
@@ -160,11 +160,11 @@ def _write_portion(
     """Write one portion; if it is read back, add the numbers to `compared`."""
     request, arrangement, traits = resolved.request, resolved.request.arrangement, prepared.destination.traits
     path, workers = place.of(portion, workers)
-    with_masks = traits.keeps_masks and "loss-mask" not in content.dropped
+    with_masks = traits.keeps_masks and "loss-mask" not in content.losses
     with arranged(content.reader, arrangement, portion, workers, notes.progress, marked=with_masks) as view:
         carried = content.carried(view)
         if arrangement.shares is not None:
-            need_room(portion.destination, path, writer.least_bytes(carried.reader))
+            need_room(portion.destination, path, writer.minimum_bytes(carried.reader))
         size = region_size(request, carried.reader)
         try:
             counts = write_regions(carried.reader, writer, portion, size, workers, notes.progress, request.task)

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Encoder
 from tokfmt.core.messages import Message, marked
-from tokfmt.core.protocols import LocatedRecords
+from tokfmt.core.protocols import HasRecordOffsets
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import TokenReader, batches, windows
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, SkippedRecords, json_lines
@@ -249,10 +249,10 @@ class Preparation:
         """Tokenize this task's part of the records that are read first; --finish reads what a quota needs beyond it."""
         waves = self._waves(number, source)
         if waves:
-            self.skipped.append((source.parts[0], self._wave(number, source, 0, waves[0])[0].aside))
+            self.skipped.append((source.parts[0], self._wave(number, source, 0, waves[0])[0].skipped))
         else:
             shards = self._read(f"{number}", source, None)
-            self.skipped += [(part, one.aside) for part, one in zip(source.parts, shards, strict=True)]
+            self.skipped += [(part, one.skipped) for part, one in zip(source.parts, shards, strict=True)]
 
     def _all(self, number: int, source: TextSource) -> tuple[Read, Drawing]:
         """Read all records of a source of text, and draw from them."""
@@ -323,7 +323,7 @@ class Preparation:
         read = Read(_concat(shards), entries, self._sieve(source), files=_files(source, shards))
         done = self._draw(number, read)
         if not done[1].short:
-            self.skipped += [(part, one.aside) for part, one in zip(source.parts, shards, strict=True)]
+            self.skipped += [(part, one.skipped) for part, one in zip(source.parts, shards, strict=True)]
         return done
 
     def _read(self, name: str, source: TextSource, ration: QuotaBudget | None) -> list[ShardReader]:
@@ -339,7 +339,7 @@ class Preparation:
         waves, skipped = list[Read](), SkippedRecords()
         for bounds in self._waves(number, source):
             shards, numbers, keys = self._wave(number, source, len(waves), bounds)
-            skipped += shards.aside
+            skipped += shards.skipped
             entries = _joined(shards.shards, self.home / f"entries-{number}-{len(waves)}")
             waves.append(Read(shards, entries, self._sieve(source), numbers, keys))
             read = _together(waves)._replace(files=_files(source, ()))
@@ -524,7 +524,7 @@ def _files(source: TextSource, shards: Sequence[ShardReader]) -> tuple[TextPart,
     for k, (part, records, (first, last)) in enumerate(
         zip(source.parts, source.readers, selected_records(source), strict=True)
     ):
-        if not isinstance(records, LocatedRecords):
+        if not isinstance(records, HasRecordOffsets):
             files, counts = part.paths[:1], [records.count()]
         elif shards and (first, last) == (0, None) and records.info.records is None:
             sizes = [Path(f"{shard.path}.entries").stat().st_size // ENTRY.itemsize for shard in shards[k].shards]

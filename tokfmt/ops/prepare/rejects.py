@@ -1,10 +1,10 @@
 """Write the texts that a recipe leaves out as JSON Lines, with their place and the reason.
 
-A line is `{"source", "file", "record", "byte", "filter", "rule", "value", "twin", "text"}`:
+A line is `{"source", "file", "record", "byte_offset", "filter", "rule", "value", "twin", "text"}`:
 
 - `file` is relative to the directory of the recipe, unless the recipe has an absolute path. `record` is the number of
   the record in the file, from 0.
-- `byte` is the byte offset of the record's line in the decompressed text of the file; null if records are not lines.
+- `byte_offset` is that of the record's line in the decompressed text of the file; null if records are not lines.
 - `twin` is the equal text that is kept, `{"source", "file", "record"}`; null for texts that break a rule of a filter.
 """
 
@@ -103,7 +103,7 @@ class Rejects:
                 line = {
                     "source": source.name,
                     **files.place(number),
-                    "byte": None if byte < 0 else byte,
+                    "byte_offset": None if byte < 0 else byte,
                     "filter": filter_,
                     "rule": name,
                     "value": value_of(text, filters[filter_], name) if rule else None,

@@ -24,7 +24,7 @@ from tokfmt.core.loss_mask import padding_of
 from tokfmt.core.messages import Option
 from tokfmt.core.options import given_options, nearest, parse_count
 from tokfmt.core.place import Place, place_of
-from tokfmt.core.protocols import Reaching, Sampled, Segmented
+from tokfmt.core.protocols import HasDocumentStarts, HasLabels, PartlyCounted
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Layout, TokenReader, windows
 from tokfmt.core.records import RecordReader
@@ -143,7 +143,7 @@ def show(
     said = SourceRequest.of(path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest)
     request = replace(said, allow_loss=said.allow_loss | {"fields"})
     most = None if query is not None or _is_random(selection) else needed(selection, DEFAULT)
-    source = open_one(request, handle, progress=progress, most=most, few=query is None)
+    source = open_one(request, handle, progress=progress, max_sequences=most, few_sequences=query is None)
     reader = source.reader
     watched = progress or NullProgress()
     if isinstance(reader, RecordReader):
@@ -318,14 +318,14 @@ def _is_random(selection: str | None) -> bool:
 
 def _count(records: RecordReader, most: int | None) -> int:
     """Return the number of records; if `most` is given, stop counting large sources at `most`."""
-    if most is not None and isinstance(records, Reaching) and records.info.size > _LITTLE:
-        return records.reach(most)
+    if most is not None and isinstance(records, PartlyCounted) and records.info.size > _LITTLE:
+        return records.count_up_to(most)
     return records.count()
 
 
 def _all(records: RecordReader, most: int | None) -> int | None:
     """Return the number of records; None if it is unknown, and only the first records were counted."""
-    much = most is not None and isinstance(records, Reaching) and records.info.size > _LITTLE
+    much = most is not None and isinstance(records, PartlyCounted) and records.info.size > _LITTLE
     return records.info.records if much else records.count()
 
 
@@ -529,7 +529,7 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
         eos_id=look.eos_id,
         eos_from=found.separator.source,
         pad_id=look.pad_id,
-        bordered=look.eos_id is not None or isinstance(reader, Segmented),
+        bordered=look.eos_id is not None or isinstance(reader, HasDocumentStarts),
         notes=found.notes,
         shown=look.rows(first, last),
     )
@@ -568,12 +568,12 @@ class _Rows:
                 yield Sample(a + k, ids[part], mask, label, inner, fill, self._pieces(ids[part]))
 
     def _beside(self, start: int, stop: int) -> tuple[NDArray[np.uint8] | None, NDArray[np.int64] | None]:
-        if not isinstance(self.reader, Sampled):
+        if not isinstance(self.reader, HasLabels):
             return None, None
         return self.reader.masks(start, stop), self.reader.labels(start, stop)
 
     def _begins(self, ids: Tokens, bounds: Offsets) -> Flags:
-        if isinstance(self.reader, Segmented):
+        if isinstance(self.reader, HasDocumentStarts):
             return self.reader.begins(*bounds[[0, -1]].tolist())
         begins = np.zeros(len(ids), np.bool_)
         if self.eos_id is not None:

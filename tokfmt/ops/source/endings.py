@@ -43,23 +43,23 @@ class Look:
         is_swapped: The IDs have the wrong byte order, by the first window that `shown` reads.
     """
 
-    def __init__(self, axis: TokenReader, *, few: bool = False, most: int | None = None) -> None:
+    def __init__(self, axis: TokenReader, *, few_sequences: bool = False, max_sequences: int | None = None) -> None:
         """Read the last IDs of sequences in a few places.
 
         Args:
             axis: A stored axis whose sequences may end with a separator.
-            few: Make the `few` look, because the command reads few sequences.
-            most: The command reads only the first so many sequences, so the last of these is one of the places. None
-                if it can read any.
+            few_sequences: The command reads few sequences, so look at few places.
+            max_sequences: The command reads only so many sequences, from the first, so the last of these is one of the
+                places. None: it may read all.
         """
         self._axis, info = axis, axis.info
         self.seen, self._windows, self.is_swapped = "every sequence ends", list[Window](), False
-        if not few:
+        if not few_sequences:
             self._runs = _spread(info.sequences, _RUNS, _RUN)
             self.ids = self._ends()
             return
         little = max(info.tokens, info.sequences) <= _LITTLE
-        self._runs = [(0, info.sequences)][: info.sequences] if little else _few(info.sequences, most)
+        self._runs = [(0, info.sequences)][: info.sequences] if little else _few(info.sequences, max_sequences)
         self.ids, count = self._ends_of_few(_LITTLE if little else _INSIDE)
         if not little:
             self.seen = f"each of {count:,} sequences looked at ends"
@@ -93,11 +93,11 @@ class Look:
                 found.append(self._axis.tokens(begin, int(bounds[-1]))[ends - begin])
         return distinct(np.concatenate(found)) if found else None
 
-    def _ends_of_few(self, most: int) -> tuple[Tokens | None, int]:
+    def _ends_of_few(self, max_sequences: int) -> tuple[Tokens | None, int]:
         """Return the distinct last IDs of the few runs, and the number of sequences; keep `most` tokens of each run."""
         runs, windows, single = list[tuple[Offsets, int]](), list[tuple[int, int]](), list[tuple[int, int]]()
         for bounds in map(self._bounds, self._runs):
-            start = max(int(bounds[0]), int(bounds[-1]) - most)
+            start = max(int(bounds[0]), int(bounds[-1]) - max_sequences)
             # The sequences that end in the window, and at least four.
             first = max(0, min(int(np.searchsorted(bounds, start, side="right")), len(bounds) - _FEW) - 1)
             if not np.diff(bounds[first:]).all():
@@ -123,10 +123,10 @@ class Look:
             yield bounds, start, self._axis.tokens(start, int(bounds[-1]))
 
 
-def _few(count: int, most: int | None) -> list[tuple[int, int]]:
+def _few(count: int, max_sequences: int | None) -> list[tuple[int, int]]:
     """Return runs of neighbors, spread over `count` sequences, with sequence `most - 1` in one of them."""
     runs = _spread(count, _FEW, _RUN_OF_FEW)
-    last = count if most is None else min(most, count)
+    last = count if max_sequences is None else min(max_sequences, count)
     if any(a < last <= b for a, b in runs):
         return runs
     return sorted([*_spread(count, _FEW - 1, _RUN_OF_FEW), (max(0, last - _RUN_OF_FEW), last)])

@@ -14,7 +14,7 @@ from tokfmt.core.errors import SourceChangedError
 from tokfmt.core.format import Encoder
 from tokfmt.core.locks import Scratch
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import ByteOffset, LocatedRecords
+from tokfmt.core.protocols import ByteOffset, HasRecordOffsets
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.reader import Info, TokenReader, check_position, sequence_at
 from tokfmt.core.records import Block, RecordReader, SkippedRecords
@@ -100,11 +100,11 @@ def ingest(
         for smaller in ration.trim(shards, firsts, recalled) if ration is not None else ():
             workers.journal.add(kind.name, smaller.number, smaller.facts())
             shards[smaller.number] = smaller
-        if numbers and isinstance(records, LocatedRecords) and firsts != numbers[: len(firsts)]:
+        if numbers and isinstance(records, HasRecordOffsets) and firsts != numbers[: len(firsts)]:
             raise SourceChangedError(
-                records.files[0], "changed while it was being read", remedy="Run again when it is still"
+                records.files[0], "changed while it was being read", remedy="Run again when no other program changes it"
             )
-        skipped += shard.aside
+        skipped += shard.skipped
         progress(shard)
         if encoder is not None and not workers.journal.keeps and refused(skipped):
             break
@@ -127,7 +127,7 @@ def _first_records(records: RecordReader, blocks: Sequence[Block], first: int, r
     """
     if len(blocks) == 1:
         return [ration.first]
-    if not ration.bounded or not records.info.random_access or not isinstance(records, LocatedRecords):
+    if not ration.bounded or not records.info.random_access or not isinstance(records, HasRecordOffsets):
         return []
     found = [
         block.first if block.first >= 0 else records.record_at(records.files[block.file], block.start)
@@ -152,7 +152,7 @@ class _Temporary(ShardReader):
 class _OfRecords(_Temporary):
     """Token IDs of records whose byte offsets are known; sequence i is record i."""
 
-    def __init__(self, reader: ShardReader, home: Scratch, records: LocatedRecords) -> None:
+    def __init__(self, reader: ShardReader, home: Scratch, records: HasRecordOffsets) -> None:
         super().__init__(reader, home)
         self.records = records
 
@@ -195,7 +195,7 @@ def ingested(
     try:
         with make_executor("threads", jobs) as executor:
             shards = ingest(records, encoder, Workers(executor, jobs, home.path), progress=progress)
-        if isinstance(records, LocatedRecords):
+        if isinstance(records, HasRecordOffsets):
             return _OfRecords(shards, home, records)
         return _Temporary(shards, home)
     except BaseException:
@@ -293,5 +293,5 @@ def first_look(source: Source) -> tuple[list[str], SkippedRecords]:
         batch = next(iter(records.texts(block) if records.info.kind == "text" else records.ids(block)), None)
         if batch is not None:
             texts += batch.texts[: max(1, _TEXTS // len(looked))]
-            skipped += batch.aside
+            skipped += batch.skipped
     return texts, skipped

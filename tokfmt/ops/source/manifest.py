@@ -2,7 +2,7 @@
 
     {"schema": "tokfmt.manifest/1", "tokfmt": "0.1.0", "format": ..., "eos_id": ..., "eos_from": ..., "sequences": ...,
      "tokens": ..., "max_id": ..., "sources": [{"path", "format", "bytes", "files", "xxh3_128"}], "output": {...},
-     "tokenizer": {...} | null, "options": {...}, "dropped": {...}, "notes": [...], "shuffle": seed | null,
+     "tokenizer": {...} | null, "options": {...}, "losses": {...}, "notes": [...], "shuffle": seed | null,
      "recipe": fingerprint | null, "labels": "recipe" | "stored" | null,
      "split": {"shares": {name: share}, "seed": ...} | null, "splits": {name: {"destination", "sequences", ...}},
      "more_sources": {"sources", "bytes", "files", "xxh3_128"}}
@@ -162,8 +162,8 @@ class Manifest(NamedTuple):
         """
         if self.rows != samples:
             return {}
-        dropped, splits = self.content.get("dropped"), self.content.get("splits")
-        if isinstance(dropped, dict) and "embedded-separators" in dropped:
+        losses, splits = self.content.get("losses"), self.content.get("splits")
+        if isinstance(losses, dict) and "embedded-separators" in losses:
             return {}
         if not isinstance(splits, dict) or len(splits) < _SEVERAL:
             return self.content
@@ -209,7 +209,7 @@ def _invalid(content: Mapping[str, Any]) -> str:
     return ""
 
 
-class Located(NamedTuple):
+class LocatedTokenizer(NamedTuple):
     """The tokenizer that a manifest names, on this machine.
 
     Attributes:
@@ -221,7 +221,7 @@ class Located(NamedTuple):
     problem: str = ""
 
 
-def located_tokenizer(path: Place) -> Located:
+def located_tokenizer(path: Place) -> LocatedTokenizer:
     """Find the tokenizer that made a dataset among the files of this machine, by the manifest of the dataset.
 
     A file with the digest of the manifest precedes any other. tokfmt does not use the network for this.
@@ -229,7 +229,7 @@ def located_tokenizer(path: Place) -> Located:
     made = read_manifest(path).tokenizer
     name = made.get("name") if made is not None else None
     if made is None or not isinstance(name, str) or not name or "\0" in name:
-        return Located()
+        return LocatedTokenizer()
     from tokfmt.text.hub import TokenizerError, snapshot
 
     stated = [made["path"]] if "path" in made else []  # else the manifest has the name alone, as the user gave it
@@ -239,14 +239,14 @@ def located_tokenizer(path: Place) -> Located:
     for wanted in (made["digest"], None):  # None: a place without a tokenizer.json to compare
         for place, digest in digests.items():
             if digest == wanted:
-                return Located(place)
+                return LocatedTokenizer(place)
     with suppress(TokenizerError):
-        return Located(snapshot(name, local=True))
+        return LocatedTokenizer(snapshot(name, local=True))
     named = f"the manifest names {printable(name)} with digest {made['digest'][:8]}"
     if digests:
         other, found = next(iter(digests.items()))
-        return Located(None, f"{named}, and {printable(other)} is another file (digest {str(found)[:8]})")
-    return Located(None, f"{named}, which is not at {' or '.join(map(printable, looked))}")
+        return LocatedTokenizer(None, f"{named}, and {printable(other)} is another file (digest {str(found)[:8]})")
+    return LocatedTokenizer(None, f"{named}, which is not at {' or '.join(map(printable, looked))}")
 
 
 def _is_there(place: str) -> bool:

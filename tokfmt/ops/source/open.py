@@ -21,7 +21,7 @@ from tokfmt.core.format import Format, Hints
 from tokfmt.core.messages import Option, allowing
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Place, PlaceLike, place_of
-from tokfmt.core.protocols import Continuing, Screened, Underlying
+from tokfmt.core.protocols import MappedView, MayContinue, SkipsDamaged
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.text_format import printable
@@ -39,7 +39,14 @@ from tokfmt.ops.source.manifest import (
 )
 from tokfmt.ops.source.partial import closed, partial_of, readable
 from tokfmt.ops.source.request import EosChoice, Found, Options, SourceFiles, SourceRequest, read_options
-from tokfmt.ops.source.stored import Separator, Source, notes_on_tokenizers, resolve, told, without_separators
+from tokfmt.ops.source.stored import (
+    Separator,
+    Source,
+    known_separator,
+    notes_on_tokenizers,
+    resolve,
+    without_separators,
+)
 from tokfmt.run.execute import Progress
 from tokfmt.views.view import WithoutTrailing
 
@@ -75,8 +82,8 @@ def open_sources(
     progress: Progress | None = None,
     *,
     found: Sequence[SourceFiles] | None = None,
-    collect: bool = False,
-    most: int | None = None,
+    collect_invalid: bool = False,
+    max_sequences: int | None = None,
 ) -> list[Source]:
     """Open every source; files of one format that join (blocks, samples, JSON Lines) are opened as one.
 
@@ -86,8 +93,9 @@ def open_sources(
         jobs: Number of threads that scan streams.
         progress: Receives the progress of that scan.
         found: The datasets from `find_sources`, if they were found already.
-        collect: Leave out and count invalid records instead of raising; see `Hints`.
-        most: The number of sequences that the command reads; a stream is not scanned beyond them. None for all.
+        collect_invalid: Leave out and count invalid records instead of raising; see `Hints`.
+        max_sequences: The number of sequences that the command reads, from the first; a stream is not scanned beyond
+            them. None: all.
 
     Returns:
         The sources in order, each with a reader without separators.
@@ -101,7 +109,10 @@ def open_sources(
     """
     found = find_sources(request) if found is None else found
     sources = [
-        open_found(group, request, tokenizer, jobs, progress, collect=collect, most=most) for group in _datasets(found)
+        open_found(
+            group, request, tokenizer, jobs, progress, collect_invalid=collect_invalid, max_sequences=max_sequences
+        )
+        for group in _datasets(found)
     ]
     for before, after in pairwise(sources):
         _check_apart(before, after)
@@ -115,14 +126,14 @@ def _check_apart(before: Source, after: Source) -> None:
         FormatError: Joining them would repeat a token, or cut a document.
     """
     first, second = _stored_of(before), _stored_of(after)
-    if isinstance(first, Continuing):
+    if isinstance(first, MayContinue):
         first.check_ends_before(second, before.separator.eos_id)
 
 
 def _stored_of(source: Source) -> Any:
     """Return the first reader beneath all views."""
     reader: Any = source.reader
-    while isinstance(reader, Underlying):
+    while isinstance(reader, MappedView):
         reader = reader.readers()[0]
     return reader
 
@@ -134,8 +145,8 @@ def open_one(
     jobs: int | None = None,
     progress: Progress | None = None,
     *,
-    most: int | None = None,
-    few: bool = False,
+    max_sequences: int | None = None,
+    few_sequences: bool = False,
 ) -> Source:
     """Open a request that has to name one dataset.
 
@@ -144,8 +155,8 @@ def open_one(
         tokenizer: As in `open_sources`.
         jobs: As in `open_sources`.
         progress: As in `open_sources`.
-        most: As in `open_sources`.
-        few: The command reads few sequences; see `Hints`.
+        max_sequences: As in `open_sources`.
+        few_sequences: The command reads few sequences; see `Hints`.
 
     Raises:
         OptionError: The request names several datasets, by a pattern or with `recursive`.
@@ -158,7 +169,9 @@ def open_one(
             f"{printable(request.paths[0])}: names {1 + len(others):,} datasets, {first}, {second} ...: expected one. "
             "Name one, or convert them to one first"
         )
-    return open_found(group, request, tokenizer, jobs, progress, most=most, few=few)
+    return open_found(
+        group, request, tokenizer, jobs, progress, max_sequences=max_sequences, few_sequences=few_sequences
+    )
 
 
 def with_remedy(error: FormatError, request: SourceRequest) -> FormatError:
@@ -211,9 +224,9 @@ def _any_whole(reader: TokenReader) -> bool:
 
 
 def _datasets(found: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
-    """Group sources to datasets: files of a format that joins are one dataset, and each directory is one."""
+    """Group sources to datasets: files of a format with `joins_files` are one dataset, and each directory is one."""
     same = all(one.format is found[0].format for one in found) and not any(listing.is_dir(one.path) for one in found)
-    together = len(found) > 1 and found[0].format.joins and same
+    together = len(found) > 1 and found[0].format.joins_files and same
     return [found] if together else [[one] for one in found]
 
 
@@ -225,7 +238,7 @@ def open_source(
     options: Options = (),
     allow_loss: Iterable[str] = (),
     jobs: int | None = None,
-    collect: bool = False,
+    collect_invalid: bool = False,
 ) -> Source:
     """Open one dataset by its paths; several paths need a format whose files join.
 
@@ -236,13 +249,13 @@ def open_source(
         options: Options of the format, as a mapping or `key=value` words.
         allow_loss: Names of the losses that are accepted.
         jobs: Number of threads that scan streams.
-        collect: Leave out and count invalid records instead of raising; see `Hints`.
+        collect_invalid: Leave out and count invalid records instead of raising; see `Hints`.
 
     Raises:
         TokfmtError: As in `open_sources`.
     """
     request = SourceRequest(tuple(paths), format, eos, given_options(options), allow_loss=frozenset(allow_loss))
-    return open_found(find_sources(request), request, jobs=jobs, collect=collect)
+    return open_found(find_sources(request), request, jobs=jobs, collect_invalid=collect_invalid)
 
 
 @listing.kept()
@@ -253,9 +266,9 @@ def open_found(
     jobs: int | None = None,
     progress: Progress | None = None,
     *,
-    collect: bool = False,
-    most: int | None = None,
-    few: bool = False,
+    collect_invalid: bool = False,
+    max_sequences: int | None = None,
+    few_sequences: bool = False,
 ) -> Source:
     """Open one dataset of one or more files, and return a reader without separators.
 
@@ -265,22 +278,31 @@ def open_found(
         tokenizer: As in `open_sources`.
         jobs: As in `open_sources`.
         progress: As in `open_sources`.
-        collect: As in `open_sources`.
-        most: As in `open_sources`.
-        few: The command reads few sequences; see `Hints`.
+        collect_invalid: As in `open_sources`.
+        max_sequences: As in `open_sources`.
+        few_sequences: The command reads few sequences; see `Hints`.
 
     Raises:
         TokfmtError: As in `open_sources`.
     """
-    source = open_stored(found, request, tokenizer, jobs, collect=collect, most=most, few=few)
+    source = open_stored(
+        found,
+        request,
+        tokenizer,
+        jobs,
+        collect_invalid=collect_invalid,
+        max_sequences=max_sequences,
+        few_sequences=few_sequences,
+    )
     if isinstance(source.reader, RecordReader):
         return _with_partial(source, found, request)
     eos_id = source.separator.eos_id
     info = source.reader.info
-    if most is not None and eos_id is not None and info.separators is Separators.BETWEEN and info.tokens > _LITTLE:
+    stream = eos_id is not None and info.separators is Separators.BETWEEN
+    if max_sequences is not None and eos_id is not None and stream and info.tokens > _LITTLE:
         from tokfmt.views.view import Beginning, SplitAt
 
-        beginning = Beginning(source.reader, eos_id, most)
+        beginning = Beginning(source.reader, eos_id, max_sequences)
         if not beginning.whole:
             return source._replace(reader=SplitAt(beginning, eos_id, jobs=jobs))
     stored = source.reader
@@ -330,10 +352,10 @@ def open_stored(
     tokenizer: TokenizerHandle | None = None,
     jobs: int | None = None,
     *,
-    collect: bool = False,
+    collect_invalid: bool = False,
     checked: bool = True,
-    most: int | None = None,
-    few: bool = False,
+    max_sequences: int | None = None,
+    few_sequences: bool = False,
 ) -> Source:
     """Open one dataset as it is stored: the axis of its reader still has the separators.
 
@@ -342,11 +364,11 @@ def open_stored(
         request: As in `open_sources`.
         tokenizer: As in `open_sources`.
         jobs: As in `open_sources`.
-        collect: As in `open_sources`.
+        collect_invalid: As in `open_sources`.
         checked: Read the ends of sequences to infer a separator; with `SourceRequest.allow_partial`, read the whole
             dataset to find damage. False reads only what opening takes.
-        most: As in `open_sources`.
-        few: The command reads few sequences; see `Hints`.
+        max_sequences: As in `open_sources`.
+        few_sequences: The command reads few sequences; see `Hints`.
 
     Raises:
         TokfmtError: As in `open_sources`.
@@ -355,7 +377,7 @@ def open_stored(
     manifests, ignored = manifests_beside(found, request)
     request, written = as_written(format_, request, manifests)
     options = read_options(format_, request)
-    known, allow_loss = told(request.eos, places, manifests), request.allow_loss
+    known, allow_loss = known_separator(request.eos, places, manifests), request.allow_loss
     no_eos = known is not None and known.eos_id is None
     default = tokenizer.eos_id if tokenizer is not None else None
     recipes = partial(_recipe_reader, found[0].named)
@@ -364,12 +386,12 @@ def open_stored(
         allow_loss,
         no_eos,
         jobs,
-        collect,
+        collect_invalid,
         default,
         recipes,
         request.allow_partial,
-        few,
-        most,
+        few_sequences,
+        max_sequences,
     )
     stored, damage = format_.open(places, options, hints), tuple[Damage, ...]()
     if request.allow_partial and checked:
@@ -381,7 +403,9 @@ def open_stored(
     tokenizers = tuple(manifest.tokenizer for manifest in manifests)
     notes += tuple(note for manifest in manifests if (note := manifest.partial))
     if isinstance(stored, RecordReader) and stored.info.kind == "text":  # the separator follows from its tokenizer
-        separator = told(request.eos, (), ()) or Separator(default, "tokenizer" if default is not None else "")
+        separator = known_separator(request.eos, (), ()) or Separator(
+            default, "tokenizer" if default is not None else ""
+        )
         separator = _stated(stored, format_) or separator
         return Source(places, format_, stored, separator, notes, left_out=left_out, damage=damage)
     if tokenizer is not None:
@@ -390,7 +414,7 @@ def open_stored(
         separator = _stated(stored, format_) or known or Separator(default, "tokenizer" if default is not None else "")
         return Source(places, format_, stored, separator, notes, None, tokenizers, left_out, damage)
     trailing = checked and stored.info.separators is Separators.TRAILING
-    look = Look(stored, few=few, most=most) if trailing else None
+    look = Look(stored, few_sequences=few_sequences, max_sequences=max_sequences) if trailing else None
     separator, endings = resolve(known, default, stored, look), None if look is None else look.ids
     notes = (*notes, *separator.guess)
     made = all(manifest.made_labels for manifest in manifests)
@@ -405,7 +429,7 @@ def _readable(
     if not isinstance(stored, RecordReader):
         stored, more = readable(stored)
         damage += more
-    elif isinstance(stored, Screened):
+    elif isinstance(stored, SkipsDamaged):
         damage += tuple(stored.damaged_records())
     signs = (shrunk(one, manifest) for one, manifest in zip(found, manifests, strict=True))
     return stored, (*damage, *(sign for sign in signs if sign is not None))
@@ -441,7 +465,7 @@ def _recipe_reader(named: Found | None, file: Any, hints: Hints) -> TokenReader 
 
 def text_recipe_of(source: Source) -> TextRecipe | None:
     """Return the recipe of text that a source is, whose samples do not exist yet; None for any other source."""
-    if not source.format.computed:
+    if not source.format.is_computed:
         return None
     from tokfmt.ops.source.draft import TextRecipe
 

@@ -1,8 +1,8 @@
 """Find the sequences of a damaged dataset that are certain to be complete (`--allow-partial`), and count the others.
 
-On opening, a format leaves out the sequences that its files show to be damaged (`Hints.partial`, `Info.damage`). The
-other signs of damage are the same for all formats: a manifest states more bytes than there are, tokens cannot be read,
-or no separator closes the last sequence of a stream.
+On opening, a format leaves out the sequences that its files show to be damaged (`Hints.allow_partial`,
+`Info.damage`). The other signs of damage are the same for all formats: a manifest states more bytes than there are,
+tokens cannot be read, or no separator closes the last sequence of a stream.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import NO_DAMAGE, FormatError, TruncatedError
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import Vouched, marks_of
+from tokfmt.core.protocols import KnownReadable, marks_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.text_format import counted
@@ -72,9 +72,9 @@ class Partial(NamedTuple):
 def readable(stored: TokenReader) -> tuple[TokenReader, tuple[Damage, ...]]:
     """Return the sequences of a stored axis that can be read; for a stream, the tokens before the first unreadable one.
 
-    It reads the whole axis, unless opening already proved that all of it can be read (`protocols.Vouched`).
+    It reads the whole axis, unless opening already proved that all of it can be read (`protocols.KnownReadable`).
     """
-    if isinstance(stored, Vouched) and stored.vouched:
+    if isinstance(stored, KnownReadable) and stored.is_readable:
         return stored, ()
     count, errors = stored.info.sequences, list[FormatError]()
     if stored.info.separators.alone:

@@ -69,7 +69,7 @@ class Opener(Protocol):
         jobs: int | None = None,
         *,
         found: Sequence[SourceFiles] | None = None,
-        collect: bool = False,
+        collect_invalid: bool = False,
     ) -> list[Opened]: ...
 
 
@@ -252,7 +252,7 @@ def named_by(recipe: Place) -> Found:
             try:
                 for path in dataset_paths(request):
                     one = found_at(path, format_of(path, entry.format), request)
-                    named = named_by(path) if one.format.computed else None
+                    named = named_by(path) if one.format.is_computed else None
                     found[path, entry.format] = one._replace(named=named)
             except _NestingError:
                 raise
@@ -304,7 +304,7 @@ def _opened(
         return known[0], [known[1]]
     places = places or find_sources(request, named)
     try:
-        parts = opener(request, handle, hints.jobs, found=places, collect=hints.collect)
+        parts = opener(request, handle, hints.jobs, found=places, collect_invalid=hints.collect_invalid)
     except SeparatorUnknownError as error:  # --eos does not apply to the sources of a recipe
         raise SeparatorUnknownError(error.path, error.why, 'Say eos = ID or eos = "none" in the recipe') from error
     parts = [_of_recipe(part, handle, hints.allow_loss) for part in parts]
@@ -508,15 +508,15 @@ class Deferred:
         return pieces_of(self.reader, start, stop)
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
-        """See `protocols.Underlying`."""
+        """See `protocols.MappedView`."""
         return self.reader, position
 
     def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """See `protocols.Underlying`."""
+        """See `protocols.MappedView`."""
         return position if reader is self._reader else None
 
     def readers(self) -> Sequence[TokenReader]:
-        """See `protocols.Underlying`."""
+        """See `protocols.MappedView`."""
         return (self.reader,)
 
     def close(self) -> None:

@@ -228,7 +228,7 @@ def agreed_separator(sources: Sequence[Source], choice: EosChoice) -> Separator:
     return next(iter(known.values()), sources[0]).separator
 
 
-def told(choice: EosChoice, paths: Sequence[Place], manifests: Sequence[Manifest]) -> Separator | None:
+def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequence[Manifest]) -> Separator | None:
     """Return the separator that is certain before a source is opened: by --eos, or by its manifest; else None."""
     if choice == "none":
         return Separator(None, NO_SEPARATOR)
@@ -244,7 +244,7 @@ def resolve(known: Separator | None, tokenizer_eos: int | None, stored: TokenRea
     """Return the separator of an opened source: given, stated by the dataset, the tokenizer's, or inferred.
 
     Args:
-        known: The separator from `told`, if there is one.
+        known: The separator from `known_separator`, if there is one.
         tokenizer_eos: The separator of the tokenizer, which formats with a convention of their own get in `Hints`.
         stored: The reader of the dataset as it is stored.
         look: The ends of its sequences; None if the format stores no separator there.

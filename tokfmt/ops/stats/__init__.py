@@ -10,8 +10,8 @@
 tokens. The schema of `tokfmt stats --json` is tokfmt/schemas/stats.json.
 """
 
-from tokfmt.ops.stats.report import Report, Statistics
+from tokfmt.ops.stats.report import Statistics, StatsReport
 from tokfmt.ops.stats.stats import StatsRequest, glance, stats, stats_of
 from tokfmt.ops.stats.walk import CancelledError
 
-__all__ = ["CancelledError", "Report", "Statistics", "StatsRequest", "glance", "stats", "stats_of"]
+__all__ = ["CancelledError", "Statistics", "StatsReport", "StatsRequest", "glance", "stats", "stats_of"]

@@ -246,7 +246,7 @@ class TextFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class SampleFacts:
     """The sample from which statistics are estimated.
 
     Every value is an estimate for the complete dataset, except those in `exact`. The values `max_id`, `ids.distinct`,
@@ -330,7 +330,7 @@ class Statistics:
     duplicates: Duplicates | None = None
     packing: Packing | None = None
     text: TextFacts | None = None
-    sampled: Sampled | None = None
+    sampled: SampleFacts | None = None
     recipe: Sequence[Row] = ()
     notes: Sequence[str] = field(default_factory=tuple)
 
@@ -349,7 +349,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class StatsReport:
     """The statistics of all datasets.
 
     Attributes:
@@ -554,7 +554,7 @@ def _value(text: str, kind: type) -> tuple[Scalar, str]:
     return value / 100 if plain.endswith("%") else value, ""
 
 
-def unmet(report: Report, expectations: Iterable[Expectation]) -> list[Unmet]:
+def unmet(report: StatsReport, expectations: Iterable[Expectation]) -> list[Unmet]:
     """Return the expectations that do not hold, in order."""
     found = []
     for expected in expectations:
@@ -648,7 +648,7 @@ def read_baseline(path: str | os.PathLike[str]) -> list[Document]:
     return [one for one in datasets if isinstance(one, dict)] if isinstance(datasets, list) else []
 
 
-def deviations(report: Report, baseline: list[Document], tolerance: float) -> list[Unmet]:
+def deviations(report: StatsReport, baseline: list[Document], tolerance: float) -> list[Unmet]:
     """Return the values that differ from a baseline by more than a tolerance.
 
     - Counts and lengths may change by the tolerance times the old value.

@@ -20,8 +20,7 @@ from tokfmt.core.format import Decoder
 from tokfmt.core.locks import Scratch
 from tokfmt.core.messages import Message, Option
 from tokfmt.core.place import PlaceLike
-from tokfmt.core.protocols import Filled, PaddingCounts
-from tokfmt.core.protocols import Sampled as WithMasks
+from tokfmt.core.protocols import CountsPadding, HasLabels, PaddingCounts
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
@@ -34,7 +33,7 @@ from tokfmt.ops.source.open import contradicted, open_stored
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.source.stored import NO_SEPARATOR, Source, manifest_tokenizer, tokenizer_of, without_separators
 from tokfmt.ops.stats.duplicates import TOO_MANY, Group, duplicates_of
-from tokfmt.ops.stats.report import Failure, RepeatedSequence, Report, Sampled, Share, Statistics
+from tokfmt.ops.stats.report import Failure, RepeatedSequence, SampleFacts, Share, Statistics, StatsReport
 from tokfmt.ops.stats.sampling import Drawn, draw, draw_records
 from tokfmt.ops.stats.tables import Counts, Table, ends_of, ids_of, lengths_of, packing, spelling
 from tokfmt.ops.stats.texts import TextSubject, described_texts, measure_texts
@@ -83,7 +82,7 @@ class StatsRequest:
     executor: str = "threads"
 
 
-def stats(request: StatsRequest, progress: Progress | None = None, cancelled: Cancelled = lambda: False) -> Report:
+def stats(request: StatsRequest, progress: Progress | None = None, cancelled: Cancelled = lambda: False) -> StatsReport:
     """Compute the statistics of each dataset, and of all datasets together.
 
     If one of several datasets cannot be read, it is in the `failures` of the report, which then has no total.
@@ -176,14 +175,14 @@ class _Run:
                 raise
             self.failures.append(Failure(str(path), error))
 
-    def report(self, sources: Sequence[Source], sizes: Sequence[int]) -> Report:
+    def report(self, sources: Sequence[Source], sizes: Sequence[int]) -> StatsReport:
         texts = [source for source in sources if self._is_text(source)]
         if texts and not all(map(self._is_text_or_empty, sources)):
             raise OptionError(
                 f"{printable(texts[0].paths[0])}: holds text, other paths hold token IDs. Add {Option('tokenizer')}"
             )
         each, total = self._of_texts(sources, sizes) if texts else self._of_tokens(sources, sizes)
-        return Report(each, total() if self.several and not self.failures else None, self.failures)
+        return StatsReport(each, total() if self.several and not self.failures else None, self.failures)
 
     def _is_text(self, source: Source) -> bool:
         reader = source.reader
@@ -249,7 +248,7 @@ class _Run:
 
     def _drawn(self, found: Statistics, drawn: Drawn) -> Statistics:
         """Mark statistics as estimated from a sample, and use the dataset's own counts if they are known."""
-        sampled = Sampled(
+        sampled = SampleFacts(
             drawn.axis.info.sequences,
             drawn.axis.content_tokens,
             drawn.sequences,
@@ -262,10 +261,10 @@ class _Run:
         """Return the total with the counts of its datasets, some of which may be sampled."""
         if all(part is None for part in drawn):
             return found
-        parts = [one.sampled or Sampled(one.sequences, one.tokens, None, 0, []) for one in each]
+        parts = [one.sampled or SampleFacts(one.sequences, one.tokens, None, 0, []) for one in each]
         counts = ["sequences", "tokens", "bytes_per_token"] if all(d is None or d.exact for d in drawn) else []
         sequences = sum(one.sequences for one in each)
-        sampled = Sampled(
+        sampled = SampleFacts(
             sum(part.sequences for part in parts),
             sum(part.tokens or 0 for part in parts),
             sequences,
@@ -306,11 +305,11 @@ class _Run:
         if all(subject.weight == 1 for subject in subjects):
             return found
         sequences = sum(subject.survey.stats.lengths.total for subject in subjects)
-        sampled = Sampled(sequences, None, found.sequences, self.request.seed, ["bytes"])
+        sampled = SampleFacts(sequences, None, found.sequences, self.request.seed, ["bytes"])
         return replace(found, estimated=True, sampled=sampled)
 
 
-def _estimated(found: Statistics, sampled: Sampled) -> Statistics:
+def _estimated(found: Statistics, sampled: SampleFacts) -> Statistics:
     per_token = found.bytes / found.tokens if found.tokens and found.bytes_per_token is not None else None
     # a sample does not read the separators between sequences that are not in it
     return replace(found, bytes_per_token=per_token, separators=None, padding=None, estimated=True, sampled=sampled)
@@ -474,10 +473,10 @@ def figures_of(seen: Surveyed) -> Figures:
     """Return the counts of one dataset."""
     axis, stats, weight = seen.survey.axis, seen.survey.stats, seen.weight
     stored = axis.stored
-    filling = stored.filling() if isinstance(stored, Filled) else PaddingCounts(None, 0)
+    padding_counts = stored.padding_counts() if isinstance(stored, CountsPadding) else PaddingCounts(None, 0)
     separator = seen.subject.source.separator.eos_id
     eos_id = separator if separator is not None else -1
-    made = filling.separators
+    made = padding_counts.separators
     read_ids = stats.ids.without(eos_id, axis.separators(stats))
     return Figures(
         read_ids=read_ids,
@@ -486,9 +485,11 @@ def figures_of(seen: Surveyed) -> Figures:
         last=stats.last.scaled(weight),
         lengths=stats.lengths.scaled(weight),
         separators=(stats.ids.count(eos_id) - made, axis.info.tokens - made),
-        padding=_in_a_row(seen.survey) if filling.padding is None else (filling.padding, filling.positions),
+        padding=_in_a_row(seen.survey)
+        if padding_counts.padding is None
+        else (padding_counts.padding, padding_counts.positions),
         masked=(round(stats.masked * weight), round(axis.info.tokens * weight))
-        if isinstance(stored, WithMasks)
+        if isinstance(stored, HasLabels)
         else None,
         size=seen.subject.size,
     )
@@ -497,7 +498,7 @@ def figures_of(seen: Surveyed) -> Figures:
 def _in_a_row(survey: Survey) -> tuple[int, int] | None:
     """Count the separators of a stream that end no sequence, because these look like padding; None otherwise."""
     axis, stats = survey.axis, survey.stats
-    if not isinstance(axis, Streamed) or isinstance(axis.stored, Filled) or not axis.padded:
+    if not isinstance(axis, Streamed) or isinstance(axis.stored, CountsPadding) or not axis.padded:
         return None
     total = axis.info.tokens
     unended = any(span.stop == total and span.last + 1 < total for span in stats.spans)
@@ -530,7 +531,7 @@ def _between(axis: Indexed) -> Share | None:
     """Return the number and share of separators if a scan has counted them, else None."""
     if isinstance(axis.stored, SplitAt):
         stored = axis.stored.source
-        made = stored.filling().separators if isinstance(stored, Filled) else 0
+        made = stored.padding_counts().separators if isinstance(stored, CountsPadding) else 0
         return Share.of(stored.info.tokens - axis.info.tokens - made, stored.info.tokens - made)
     return None  # a sequence may hold more separators than the one at its end
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from tokfmt.core.errors import CorruptError, FormatError, TokfmtError
 from tokfmt.core.messages import Option
-from tokfmt.core.protocols import Sampled
+from tokfmt.core.protocols import HasLabels
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import WINDOW, Info, Separators, TokenReader, sequence_at, windows
 from tokfmt.ops.compare.fingerprint import Fingerprints, fingerprint_of, fingerprints_between
@@ -308,7 +308,7 @@ class Indexed:
 
     def _mask(self, start: int, stop: int, tally: Tally) -> None:
         stored = self.stored
-        if isinstance(stored, Sampled):
+        if isinstance(stored, HasLabels):
             for a, b in windows(start, stop):
                 tally.mask(b - a - int(np.count_nonzero(stored.masks(a, b))))
 

@@ -21,7 +21,7 @@ from tokfmt.core.errors import TokfmtError
 from tokfmt.core.fields import Pointer
 from tokfmt.core.findings import Finding
 from tokfmt.core.text_format import counted, printable
-from tokfmt.ops.check import CheckRequest, Verdict, check, explain
+from tokfmt.ops.check import CheckReport, CheckRequest, check, explain
 from tokfmt.tui.dialogs import Page
 from tokfmt.tui.session import Session, Vocabulary, row_at
 from tokfmt.tui.tabs.base import Working
@@ -34,7 +34,7 @@ ORDER = {"error": 0, "warning": 1, "info": 2}
 _QUIET = "$foreground 60%"
 
 
-def summary(verdict: Verdict) -> str:
+def summary(verdict: CheckReport) -> str:
     """Return the number of findings by severity, and the depth of the check."""
     depth = "every token checked" if verdict.deep else "headers and index checked"
     counts = [
@@ -46,7 +46,7 @@ def summary(verdict: Verdict) -> str:
     return f"{', '.join(counts) or 'no findings'} · {depth}{kept}"
 
 
-def nothing_found(verdict: Verdict) -> Content:
+def nothing_found(verdict: CheckReport) -> Content:
     """Return a sentence for a check without findings."""
     depth = "every token" if verdict.deep else "headers, index and metadata"
     return Content(f"The check of {depth} found no problem.")
@@ -186,14 +186,14 @@ class FindingsTab(Working):
             session.choice.name if session.choice is not None and used else None,
         )
 
-        def work(job: Job) -> Verdict:
+        def work(job: Job) -> CheckReport:
             session.check_unchanged()
             return next(check(wanted, job))
 
         self.begin(work, self._found)
 
     def _found(self, outcome: object) -> None:
-        if isinstance(outcome, Verdict):
+        if isinstance(outcome, CheckReport):
             self.session.verdict = outcome
             self._list()
         else:

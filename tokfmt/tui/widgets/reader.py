@@ -23,7 +23,7 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.protocols import ByteOffset, LocatedRecords
+from tokfmt.core.protocols import ByteOffset, HasRecordOffsets
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.tui.layout import (
@@ -438,7 +438,7 @@ def byte_offset_of_unit(port: RowSource, row: int, unit: int) -> ByteOffset | No
     try:
         if isinstance(reader, RecordReader):
             # the reader would count all records for this, if they are not counted yet
-            return reader.record_byte_offset(row) if port.whole and isinstance(reader, LocatedRecords) else None
+            return reader.record_byte_offset(row) if port.whole and isinstance(reader, HasRecordOffsets) else None
         span = fetched_span(port, row)
         return byte_offset_of(reader, span.start + unit) if isinstance(span, Span) and span.start is not None else None
     except (TokfmtError, IndexError):  # an empty row at the end has no token
