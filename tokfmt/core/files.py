@@ -427,7 +427,7 @@ def read_whole(place: PlaceLike, limit_bytes: int) -> bytes:
     try:
         if file.size > limit_bytes:
             raise UnsafeError(
-                place, "is too large to be read whole", expected=f"at limit_bytes {limit_bytes:,}", found=file.size
+                place, "is too large to be read whole", expected=f"at most {limit_bytes:,}", found=file.size
             )
         return file.read(0, file.size)
     finally:
