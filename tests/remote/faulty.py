@@ -1,25 +1,34 @@
 """A server on 127.0.0.1 that serves a folder as S3 (path style) and as a web site, with faults on request.
 
-`/BUCKET/KEY` is an object of S3: GET with ranges and If-Match, HEAD, and lists of version 2. `/web/KEY` is a page
-without lists. Every request is recorded. A fault of a key is used up by one request of its body.
+`/BUCKET/KEY` is an object of S3: GET with ranges and If-Match, HEAD, lists of version 2, PUT with If-None-Match and
+If-Match, uploads in parts, and DELETE. `/web/KEY` is a page without lists. Every request is recorded. A fault of a key
+is used up by one request of its body; that of a write is at `METHOD KEY`, where the METHOD is PUT, PART3 (the third
+part), BEGIN, COMPLETE, ABORT or DELETE.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import socket
 import struct
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, unescape
 
 PAGE = 1000  # Keys that S3 lists at once.
+
+
+def _tag(content):
+    return f'"{hashlib.md5(content).hexdigest()}"'
 
 
 class Seen(NamedTuple):
@@ -40,6 +49,9 @@ class Faulty(ThreadingHTTPServer):
         seen: The requests, in the order in which they came.
         faults: Faults of each key that are not used up; `forever` has those that never are.
         delay: Seconds before every answer.
+        parts: The key and the parts of each upload that is neither complete nor aborted.
+        conditions: Whether writes with a condition are known; else they are answered by 501.
+        before: Called with the method and the key of each write before it is done.
     """
 
     daemon_threads = True
@@ -53,6 +65,9 @@ class Faulty(ThreadingHTTPServer):
         self.forever: dict[str, str] = {}
         self.region, self.redirect = "", ""
         self.anonymous, self.refused = True, False
+        self.parts: dict[str, tuple[str, dict[int, bytes]]] = {}
+        self.conditions = True
+        self.before: Callable[[str, str], object] = lambda method, key: None
         self.let_go = threading.Event()
         self.lock = threading.Lock()
 
@@ -88,6 +103,100 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         self.answer(body=True)
 
+    def do_PUT(self):
+        self.written()
+
+    def do_POST(self):
+        self.written()
+
+    def do_DELETE(self):
+        self.written()
+
+    def written(self):
+        """Answer a request that writes."""
+        url = urlsplit(self.path)
+        key, query = unquote(url.path).strip("/"), parse_qs(url.query, keep_blank_values=True)
+        content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if "delete" in query:
+            return self.deleted(key, content)
+        upload = query.get("uploadId", [""])[0]
+        method = self.command
+        if upload or "uploads" in query:
+            number = query.get("partNumber", [""])[0]
+            method = {"PUT": f"PART{number}", "DELETE": "ABORT"}.get(method, "COMPLETE" if upload else "BEGIN")
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        with self.server.lock:
+            self.server.seen.append(Seen(method, key, None, len(content), headers))
+        time.sleep(self.server.delay)
+        self.server.before(method, key)
+        if self.server.refused or (not self.server.anonymous and "authorization" not in headers):
+            return self.refuse(403, "AccessDenied", "planted-secret-in-a-body")
+        if not (self.server.home / key.partition("/")[0]).is_dir():
+            return self.refuse(404, "NoSuchBucket")
+        fault = self.server.fault(f"{method} {key}")
+        if fault == "stalled":
+            return self.stall()
+        if fault.isdigit():
+            return self.refuse(int(fault), {"503": "SlowDown"}.get(fault, "InternalError"))
+        answer = self.take(method, key, upload, content)
+        if fault == "reset":  # The answer is lost, and what was asked for is done.
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.close_connection = True
+            return self.connection.close()
+        return answer()
+
+    def deleted(self, bucket, content):
+        """Answer a request that deletes several objects; each is recorded as a DELETE."""
+        keys = [f"{bucket}/{unescape(key)}" for key in re.findall("<Key>(.*?)</Key>", content.decode())]
+        for key in keys:
+            with self.server.lock:
+                self.server.seen.append(Seen("DELETE", key, None, None, {}))
+            self.server.before("DELETE", key)
+            if self.server.refused:
+                return self.refuse(403, "AccessDenied", "planted-secret-in-a-body")
+            if (fault := self.server.fault(f"DELETE {key}")).isdigit():
+                return self.refuse(int(fault), "InternalError")
+            (self.server.home / key).unlink(missing_ok=True)
+        rows = "".join(f"<Deleted><Key>{escape(key.partition('/')[2])}</Key></Deleted>" for key in keys)
+        return self.told(f"<DeleteResult>{rows}</DeleteResult>")
+
+    def take(self, method, key, upload, content):
+        """Do what a request asks for, and return the function that answers it."""
+        with self.server.lock:
+            path, uploads = self.server.home / key, self.server.parts
+            if upload and (upload not in uploads or uploads[upload][0] != key):
+                return partial(self.refuse, 404, "NoSuchUpload")
+            if method == "BEGIN":
+                upload = f"upload-{len(self.server.seen)}"
+                uploads[upload] = key, {}
+                return partial(self.told, f"<InitiateMultipartUploadResult><UploadId>{upload}</UploadId>"
+                               "</InitiateMultipartUploadResult>")  # fmt: skip
+            if method.startswith("PART"):
+                uploads[upload][1][int(method[4:])] = content
+                return partial(self.sent, 200, {"Content-Length": "0", "ETag": _tag(content)}, b"")
+            if method == "ABORT":
+                del uploads[upload]
+                return partial(self.sent, 204, {}, b"")
+            if method == "COMPLETE":
+                content = b"".join(part for _, part in sorted(uploads.pop(upload)[1].items()))
+            else:
+                tag = _tag(path.read_bytes()) if path.is_file() else None
+                match, absent = self.headers.get("If-Match"), self.headers.get("If-None-Match")
+                if (match or absent) and not self.server.conditions:
+                    return partial(self.refuse, 501, "NotImplemented")
+                if (absent and tag) or (match and match != tag):
+                    return partial(self.refuse, 412, "PreconditionFailed")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            if method == "COMPLETE":
+                return partial(self.told, f"<CompleteMultipartUploadResult><ETag>{escape(_tag(content))}</ETag>"
+                               "</CompleteMultipartUploadResult>")  # fmt: skip
+            return partial(self.sent, 200, {"Content-Length": "0", "ETag": _tag(content)}, b"")
+
+    def told(self, text):
+        content = f'<?xml version="1.0"?>{text}'.encode()
+        self.sent(200, {"Content-Type": "application/xml", "Content-Length": str(len(content))}, content)
+
     def answer(self, *, body):
         url = urlsplit(self.path)
         key, query = unquote(url.path).strip("/"), parse_qs(url.query)
@@ -121,7 +230,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def object(self, key, content, start, stop, *, body):
         fault = self.server.fault(key) if body else ""
-        tag = f'"{hashlib.md5(content).hexdigest()}"'
+        tag = _tag(content)
         wanted = self.headers.get("If-Match")
         if wanted not in (None, tag) or fault == "changed":
             return self.refuse(412, "PreconditionFailed")

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path, PurePath, PurePosixPath
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from tokfmt.core.errors import OptionError, UnsupportedError
 from tokfmt.core.text_format import printable
@@ -263,6 +263,67 @@ class Store(Protocol):
         """
 
 
+IF_ABSENT, IF_MATCH = "if-absent", "if-match"
+"""Conditions that a store may know: write only if there is no object, and only if it is the one that was seen."""
+
+
+@runtime_checkable
+class WritableStore(Store, Protocol):
+    """Access to a bucket that tokfmt writes to. An object appears as a whole, or does not appear.
+
+    Attributes:
+        can: The conditions of `put` that the store knows: `IF_ABSENT`, `IF_MATCH`. None: tokfmt does not write to it.
+    """
+
+    can: frozenset[str] | None
+
+    def put(
+        self, key: str, content: bytes | Path, *, if_absent: bool = False, if_match: Identity | None = None
+    ) -> Identity:
+        """Write an object, and return its identity.
+
+        Args:
+            key: The object.
+            content: Its bytes, or the file that holds them.
+            if_absent: Write only if there is no object. Of a file above `PUT_AT_ONCE`, this is known only beforehand.
+            if_match: Write only if the object has this identity.
+
+        Raises:
+            FileExistsError: If the condition does not hold.
+            UnsupportedError: If the server does not know the condition.
+            OutageError: If the object cannot be written.
+        """
+
+    def upload(self, files: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, Identity]]:
+        """Write files side by side, and yield the key and the identity of each object as it is complete.
+
+        If the caller stops, or a file fails, the others end without an object.
+
+        Args:
+            files: The key and the local path of each.
+
+        Raises:
+            OutageError: If an object cannot be written.
+        """
+
+    def identity(self, key: str) -> Identity | None:
+        """Return the identity of an object by a request without a body; None if there is no object.
+
+        Raises:
+            FormatError: If the store cannot be asked.
+        """
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects, and those that do not exist any more.
+
+        Raises:
+            OutageError: If one cannot be deleted.
+        """
+
+
+PUT_AT_ONCE = 64 << 20
+"""Bytes of a file that one request writes. A larger one is written in parts, for which no store has a condition."""
+
 _MODES = {stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.DIRECTORY, stat.S_IFIFO: Kind.FIFO, stat.S_IFSOCK: Kind.SOCKET}
 
 
@@ -292,6 +353,12 @@ def _kind(entry: os.DirEntry[str]) -> Kind:
 
 
 _READ_REMEDY = "Download or mount it first"
+_READ_ONLY = {
+    "hf": "Write to a local path, then run huggingface-cli upload",
+    "http": "Write to a local path, and upload it",
+    "https": "Write to a local path, and upload it",
+}
+"""Schemes that are only read, and what to do instead."""
 _OPENERS: dict[str, Callable[[Url], Store]] = {}
 _OPEN: dict[tuple[str, str, str], Store] = {}
 _GROUP = "tokfmt.stores"
@@ -343,6 +410,43 @@ def store_of(url: Url) -> Store:
     if (opener := _opener(url.scheme)) is None:
         raise _refused(str(url), "read")
     return _OPEN.setdefault(known, opener(url))
+
+
+def writable_store(url: Url) -> WritableStore:
+    """Return the store that writes an address.
+
+    Raises:
+        OptionError: If the store is only read, the address is a bucket, or as `store_of`.
+        MissingDependencyError: As `store_of`.
+    """
+    if not _is_registered(url.scheme) or url.scheme in _READ_ONLY:
+        raise _not_written(str(url))
+    if not url.key:
+        raise OptionError(f"{printable(url)}: is a whole bucket. Name a key in it")
+    found = store_of(url)
+    if not isinstance(found, WritableStore) or found.can is None:
+        raise _not_written(str(url))
+    return found
+
+
+def destination_of(given: PlaceLike) -> Place:
+    """Return the place that a user names to be written: an address, or a local path.
+
+    To write to a local path that looks like an address, give its absolute path.
+
+    Raises:
+        OptionError: If it is an address that cannot be written.
+    """
+    if isinstance(given, Url):
+        return given
+    text = os.fspath(given)
+    if (found := _ADDRESS.match(text)) is None:
+        return Path(given)
+    if not _is_registered(found[1]) or found[1].lower() in _READ_ONLY:
+        raise _not_written(text)
+    if found[2] == "/":
+        raise _refused(text, "read")
+    return Url.parse(text)
 
 
 def place_of(given: PlaceLike) -> Place:
@@ -407,13 +511,22 @@ def refuse_address(path: str | os.PathLike[str], done: Literal["read", "written"
 
 
 def _refused(text: str, done: Literal["read", "written"]) -> OptionError:
-    named = _ADDRESS.sub(r"\1://", printable(text), count=1)
+    found = _ADDRESS.match(text)
+    scheme, named = (found[1].lower() if found else ""), _ADDRESS.sub(r"\1://", printable(text), count=1)
+    named = named.partition("?")[0] if scheme in _WITH_QUERY else named  # The query may hold a signature.
     if done == "written":
         return OptionError(f"{named}: only local paths are written. Write a file and upload it, or mount it")
-    scheme = named.partition("://")[0]
     if _is_registered(scheme):
         return OptionError(f"{named}: a Path cannot hold an address, because it joins slashes. Give it as a text")
     return OptionError(f"{named}: the scheme {scheme} is not read (expected {', '.join(_schemes())}). {_READ_REMEDY}")
+
+
+def _not_written(text: str) -> OptionError:
+    """Return the error for a destination whose scheme is unknown, or only read."""
+    scheme, _, rest = text.partition(":")
+    named = printable(f"{scheme}://{rest.lstrip('/').partition('?')[0].rpartition('@')[2]}")
+    remedy = _READ_ONLY.get(scheme.lower(), "Write to a local path, and upload it")
+    return OptionError(f"{named}: the scheme {printable(scheme)} is not written (expected s3, gs or az). {remedy}")
 
 
 def _schemes() -> list[str]:

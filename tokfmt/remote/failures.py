@@ -6,9 +6,17 @@ import errno
 import re
 from typing import NamedTuple
 
-from tokfmt.core.errors import FormatError, SourceChangedError, TokfmtError, UnreachableError
+from tokfmt.core.errors import (
+    FormatError,
+    OutageError,
+    SourceChangedError,
+    TokfmtError,
+    UnreachableError,
+    UnsupportedError,
+)
 from tokfmt.core.messages import Option
 from tokfmt.core.place import Url
+from tokfmt.core.text_format import printable
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9]{1,60})</Code>")
@@ -19,6 +27,11 @@ _OTHER_RANGE = ("UnexpectedRange", "NotPartial")
 _SKEW = ("RequestTimeTooSkewed", "RequestExpired")
 _EXPIRED = ("ExpiredToken", "TokenRefreshRequired", "ExpiredTokenException")
 _REGION = ("Received redirect without LOCATION", "PermanentRedirect", "AuthorizationHeaderMalformed")
+
+
+_NOT_IMPLEMENTED = 501
+_CONDITIONS = ("AlreadyExistsError", "PreconditionError")
+_CUT_OFF = "cannot be reached: "
 
 
 class Asked(NamedTuple):
@@ -70,6 +83,31 @@ def failure(url: Url, error: BaseException, asked: Asked) -> Exception:
             url, "changed while it was being read", remedy="Run again when no other program changes it"
         )
     return _refusal(url, error, asked) or _outage(url, error)
+
+
+def write_failure(url: Url, error: BaseException, asked: Asked, *, conditional: bool = False) -> Exception:
+    """Return the error to raise for a failed request that writes, as `failure` does for one that reads.
+
+    Args:
+        url: The address that was written.
+        error: What obstore raised.
+        asked: The credentials of the request.
+        conditional: The request had a condition, which a status may say does not hold.
+    """
+    if isinstance(error, TokfmtError):
+        return error
+    if conditional and _condition_fails(error):
+        return FileExistsError(errno.EEXIST, "another object is there", str(url))
+    if conditional and (_status(error) == _NOT_IMPLEMENTED or type(error).__name__ == "NotSupportedError"):
+        return UnsupportedError(url, "cannot be written under a condition, which this server does not know")
+    told = _refusal(url, error, asked) or _outage(url, error)
+    remedy = f". {told.remedy.marked}" if told.remedy else ""
+    return OutageError(f"{printable(url)}: cannot be written: {told.what.marked.removeprefix(_CUT_OFF)}{remedy}")
+
+
+def _condition_fails(error: BaseException) -> bool:
+    """Return whether a write was refused because of the object that is there, or because it is gone."""
+    return type(error).__name__ in _CONDITIONS or _status(error) in (409, 412) or is_absent(error)
 
 
 def _refusal(url: Url, error: BaseException, asked: Asked) -> FormatError | None:

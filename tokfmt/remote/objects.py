@@ -1,4 +1,4 @@
-"""Read objects of a bucket, or pages of a web server, by ranges: the `Store` of an address, through obstore.
+"""Read and write objects of a bucket, and read pages of a web server: the `Store` of an address, through obstore.
 
 Every request for bytes of an object that was seen before carries `If-Match` with its ETag, so that the bytes of two
 versions are never mixed. The first look at an object is a request for its first block, which also states its size and
@@ -10,13 +10,15 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from tokfmt.core.errors import FormatError, MissingDependencyError, UnreachableError
-from tokfmt.core.place import Entry, Identity, Kind, Status, Url
+from tokfmt.core.place import IF_ABSENT, IF_MATCH, Entry, Identity, Kind, Status, Url
 from tokfmt.remote import credentials
 from tokfmt.remote.blocks import LARGEST, SIZE, STREAMED, Blocks, joined
 from tokfmt.remote.failures import (
@@ -26,31 +28,42 @@ from tokfmt.remote.failures import (
     is_beyond_the_end,
     is_of_another_range,
     is_of_another_region,
+    write_failure,
 )
 from tokfmt.remote.options import StoreOptions, configured
-from tokfmt.remote.requests import request, requests
+from tokfmt.remote.requests import completed, request, requests
+from tokfmt.remote.upload import MOST_HELD, Stopped, at_once, held_by, same, send, size_of
 
 if TYPE_CHECKING:
-    from obstore import GetOptions
+    from obstore import GetOptions, PutMode
     from obstore.store import ClientConfig, RetryConfig, S3Config
 
 T = TypeVar("T")
 
 _BLOCKS = Blocks(256 << 20)
+_DELETED = 1000  # Keys that one request deletes.
+_CONFLICTS = 3  # Conditional writes that a server refuses because another request for the object is under way.
 _REGION_IN_BODY = re.compile(r"<Region>([a-z0-9-]{1,40})</Region>")
 
 
+class Connect(Protocol):
+    """Return a client of obstore for a region. A client that writes waits longer for the first byte of an answer."""
+
+    def __call__(self, region: str, *, writes: bool = False) -> Any: ...
+
+
 class ObjectStore:
-    """One bucket, one host, or one page with a signature; see `core.place.Store`. Thread-safe.
+    """One bucket, one host, or one page with a signature; see `core.place.WritableStore`. Thread-safe.
 
     Attributes:
         root: The address of the store.
+        can: The conditions of writes; None for a web server, which is only read.
     """
 
     def __init__(
-        self, root: Url, connect: Callable[[str], Any], asked: Asked, region: str, *, endpoint: str = "", lists: bool
+        self, root: Url, connect: Connect, asked: Asked, region: str, *, endpoint: str = "", lists: bool
     ) -> None:
-        """Read through a client of obstore.
+        """Read and write through clients of obstore.
 
         Args:
             root: The address of the store.
@@ -62,6 +75,8 @@ class ObjectStore:
         """
         self.root, self._connect, self._asked, self._lists = root, connect, asked, lists
         self._client, self._region, self._endpoint = connect(region), region, endpoint
+        self._writer: Any = None
+        self.can = frozenset({IF_ABSENT, IF_MATCH}) if lists else None
 
     def status(self, key: str) -> Status:
         """Ask the server for the status of a key: of an object, or of a prefix that has objects below it.
@@ -134,6 +149,136 @@ class ObjectStore:
                 held[(start + at) // SIZE] = content[at : at + SIZE]
         return [_cut(held, start, stop) for start, stop in ranges]
 
+    def put(
+        self, key: str, content: bytes | Path, *, if_absent: bool = False, if_match: Identity | None = None
+    ) -> Identity:
+        """Write an object; see `core.place.WritableStore.put`.
+
+        An answer may be lost after the server wrote the object, and the repeated request then finds it there. So an
+        object with the same content counts as written.
+
+        Raises:
+            FileExistsError: If the condition does not hold.
+            UnsupportedError: If the server does not know the condition.
+            OutageError: If the object cannot be written.
+        """
+        url = self._url(key)
+
+        def once(stop: threading.Event) -> Identity:
+            for tries_left in reversed(range(_CONFLICTS)):
+                try:
+                    mode = self._mode(key, content, if_absent=if_absent, if_match=if_match)
+                    return self._send(key, content, mode, stop)
+                except FileExistsError:
+                    found = self._head(key)
+                    if found is not None and self._holds(key, found, content):
+                        return found
+                    if not if_absent or found is not None or not tries_left:
+                        raise
+            raise AssertionError("unreachable")
+
+        (found,) = completed(url, [(0, once)], MOST_HELD)
+        return found
+
+    def upload(self, files: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, Identity]]:
+        """Write files side by side; see `core.place.WritableStore.upload`.
+
+        Raises:
+            OutageError: If an object cannot be written.
+        """
+
+        def one(key: str, path: Path, stop: threading.Event) -> tuple[str, Identity]:
+            return key, self._send(key, path, "overwrite", stop)
+
+        calls = ((held_by(os.stat(path).st_size), partial(one, key, path)) for key, path in files)
+        return completed(self.root, calls, MOST_HELD)
+
+    def identity(self, key: str) -> Identity | None:
+        """Return the identity of an object by a request without a body; None if there is none.
+
+        Raises:
+            FormatError: If the store cannot be asked.
+        """
+        return request(self._url(key), lambda: self._head(key))
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects. One that does not exist any more counts as deleted.
+
+        Raises:
+            OutageError: If one cannot be deleted.
+        """
+        import obstore
+
+        left = list(keys)
+        together = _DELETED if self.root.scheme == "s3" else 1  # Others end at the first key that does not exist.
+
+        def call(some: list[str]) -> None:
+            try:
+                obstore.delete(self._client, some)
+            except FileNotFoundError as error:
+                if not is_absent(error):
+                    raise
+
+        def one(some: list[str], _: threading.Event) -> None:
+            self._tried(self._url(some[0]), partial(call, some), again=self._moved, worded=write_failure)
+
+        batches = [left[k : k + together] for k in range(0, len(left), together)]
+        for _ in completed(self.root, ((0, partial(one, some)) for some in batches), MOST_HELD):
+            pass
+
+    def _mode(self, key: str, content: bytes | Path, *, if_absent: bool, if_match: Identity | None) -> PutMode:
+        """Return the condition of a write.
+
+        Raises:
+            FileExistsError: If it does not hold already.
+        """
+        import obstore
+
+        if if_match is None and at_once(content):
+            return "create" if if_absent else "overwrite"
+        url = self._url(key)
+        try:
+            meta = self._tried(url, lambda: obstore.head(self._client, key), again=self._moved)
+        except FileNotFoundError:
+            meta = None
+        if (if_absent and meta is not None) or (if_match is not None and (not meta or _identity(meta) != if_match)):
+            raise FileExistsError(errno.EEXIST, "another object is there", str(url))
+        if if_match is None or meta is None:
+            return "overwrite"
+        stated = {"e_tag": meta["e_tag"], "version": meta["version"]}  # Google Cloud compares versions, not tags.
+        return cast("PutMode", {name: value for name, value in stated.items() if value is not None})
+
+    def _send(self, key: str, content: bytes | Path, mode: PutMode, stop: threading.Event) -> Identity:
+        url = self._url(key)
+
+        def call() -> Identity:
+            if self._writer is None:
+                self._writer = self._connect(self._region, writes=True)
+            return Identity(*send(self._writer, key, content, mode, stop))
+
+        worded = partial(write_failure, conditional=mode != "overwrite")
+        found = self._tried(url, call, again=self._moved, worded=worded)
+        same(url, size_of(content), found)
+        return found
+
+    def _head(self, key: str) -> Identity | None:
+        import obstore
+
+        try:
+            return _identity(self._tried(self._url(key), lambda: obstore.head(self._client, key), again=self._moved))
+        except FileNotFoundError:
+            return None
+
+    def _holds(self, key: str, found: Identity, content: bytes | Path) -> bool:
+        """Return whether an object has this content."""
+        import obstore
+
+        if not at_once(content) or found.size != size_of(content):
+            return False
+        wanted = content if isinstance(content, bytes) else content.read_bytes()
+        url = self._url(key)
+        return self._tried(url, lambda: bytes(obstore.get(self._client, key).bytes()), again=self._moved) == wanted
+
     def _streamed(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity) -> Iterator[bytes]:
         """Yield the bytes of ranges that are too large to keep."""
         pieces = [_pieces(start, stop) for start, stop in ranges]
@@ -196,15 +341,23 @@ class ObjectStore:
         """Send a request, and once more to the region that the server names."""
         return request(url, lambda: self._tried(url, lambda: call(self._client), again=self._moved))
 
-    def _tried(self, url: Url, call: Callable[[], T], again: Callable[[Exception], bool]) -> T:
+    def _tried(
+        self,
+        url: Url,
+        call: Callable[[], T],
+        again: Callable[[Exception], bool],
+        worded: Callable[[Url, Exception, Asked], Exception] = failure,
+    ) -> T:
         """Call a function, and once more if `again` accepts the error. The error that it raises refers to no other."""
         for retries in (1, 0):
             try:
                 return call()
+            except Stopped:
+                raise
             except Exception as error:  # noqa: BLE001 -- reported in our own words
                 if retries and again(error):
                     continue
-                failed = failure(url, error, self._asked)
+                failed = worded(url, error, self._asked)
             break
         raise failed
 
@@ -216,7 +369,7 @@ class ObjectStore:
         named = named or credentials.region_of(self.root, self._endpoint)
         if not named or named == self._region:
             return False
-        self._client, self._region = self._connect(named), named
+        self._client, self._writer, self._region = self._connect(named), None, named
         return True
 
     def _key(self, key: str) -> str:
@@ -278,10 +431,11 @@ def open_store(url: Url) -> ObjectStore:
     return {"s3": _open_s3, "gs": _open_gs, "az": _open_azure}.get(url.scheme, _open_web)(url, options)
 
 
-def _client_options() -> ClientConfig:
+def _client_options(*, writes: bool) -> ClientConfig:
+    """Return the options of a client. obstore counts the time that a body takes to be sent as a wait for an answer."""
     return {
         "connect_timeout": timedelta(seconds=5),
-        "read_timeout": timedelta(seconds=15),
+        "read_timeout": timedelta(seconds=300 if writes else 15),
         "timeout": timedelta(seconds=300),
         "allow_http": True,  # `credentials.check_encrypted` has looked at the address.
         "user_agent": "tokfmt",
@@ -303,11 +457,11 @@ def _open_s3(url: Url, options: StoreOptions) -> ObjectStore:
     access = credentials.s3_access(url, options)
     region = access.region or credentials.region_of(url, access.endpoint) or "us-east-1"
 
-    def connect(region: str) -> S3Store:
+    def connect(region: str, *, writes: bool = False) -> S3Store:
         return S3Store(
             url.authority,
             config=cast("S3Config", {**access.config, "region": region}),
-            client_options=_client_options(),
+            client_options=_client_options(writes=writes),
             retry_config=_retry_config(),
             credential_provider=access.provider,
         )
@@ -344,8 +498,9 @@ def _open_cloud(url: Url, options: StoreOptions, kind: Callable[..., Any], endpo
         credentials.check_encrypted(options.endpoint, options)
         config[endpoint] = options.endpoint
 
-    def connect(_region: str) -> Any:
-        return kind(url.authority, config=config, client_options=_client_options(), retry_config=_retry_config())
+    def connect(region: str, *, writes: bool = False) -> Any:  # noqa: ARG001 -- these buckets are found anywhere
+        client = _client_options(writes=writes)
+        return kind(url.authority, config=config, client_options=client, retry_config=_retry_config())
 
     asked = Asked("" if options.anonymous else cloud)
     return ObjectStore(Url(url.scheme, url.authority), connect, asked, "", lists=True)
@@ -358,7 +513,8 @@ def _open_web(url: Url, options: StoreOptions) -> ObjectStore:
     root = url if url.query else Url(url.scheme, url.authority)
     credentials.check_encrypted(root.address, options)
 
-    def connect(_region: str) -> HTTPStore:
-        return HTTPStore.from_url(root.address, client_options=_client_options(), retry_config=_retry_config())
+    def connect(region: str, *, writes: bool = False) -> HTTPStore:  # noqa: ARG001 -- a web server has no regions
+        client = _client_options(writes=writes)
+        return HTTPStore.from_url(root.address, client_options=client, retry_config=_retry_config())
 
     return ObjectStore(root, connect, Asked(""), "", lists=False)

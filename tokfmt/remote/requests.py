@@ -9,8 +9,9 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, wait
+from functools import partial
 from typing import TypeVar
 
 from tokfmt.core.errors import UnsupportedError
@@ -102,3 +103,43 @@ def requests(url: Url, calls: Sequence[Callable[[], T]]) -> list[T]:
     finally:
         for future in futures:
             future.cancel()
+
+
+_PATIENCE = 5.0
+"""Seconds that an end of the work waits for uploads to stop: a part that is under way may have to arrive first."""
+Stoppable = Callable[[threading.Event], T]
+"""A call that gives up as soon as it can once the event is set. Ctrl-C waits for it, but not for ever."""
+
+
+def completed(url: Url, calls: Iterable[tuple[int, Stoppable[T]]], most: int) -> Iterator[T]:
+    """Call functions side by side, and yield what they return as they end.
+
+    If one of them raises, or the caller stops, those that run are stopped, and the others do not start.
+
+    Args:
+        url: An address of the store.
+        calls: The weight of each call, such as the bytes that it holds in memory, and the call.
+        most: Weight of the calls that run at once. One call always runs.
+
+    Raises:
+        UnsupportedError: As `request`.
+    """
+    threads, stop = _threads(url), threading.Event()
+    ended: queue.SimpleQueue[Future[T]] = queue.SimpleQueue()
+    running = dict[Future[T], int]()
+    left = iter(calls)
+    waiting = next(left, None)
+    try:
+        while waiting is not None or running:
+            while waiting is not None and (not running or sum(running.values()) + waiting[0] <= most):
+                weight, call = waiting
+                future = threads.submit(partial(call, stop))
+                running[future] = weight
+                future.add_done_callback(ended.put)
+                waiting = next(left, None)
+            future = ended.get()
+            del running[future]
+            yield future.result()
+    finally:
+        stop.set()
+        wait([future for future in running if not future.cancel()], _PATIENCE)
