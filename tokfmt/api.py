@@ -3,7 +3,7 @@
     tokfmt.open(path)              a Dataset: a sequence of numpy arrays
     tokfmt.convert(src, dst)       a report of the conversion
     tokfmt.stats(paths)            counts, lengths, vocabulary, duplicates
-    tokfmt.check(paths)            the findings and a verdict for each path
+    tokfmt.check(paths)            a report of the findings for each path
     tokfmt.diff(a, b)              whether two datasets hold the same sequences, and the first differences
     tokfmt.show(path, "5:8")       some sequences, decoded
 
@@ -53,19 +53,19 @@ def open(  # noqa: A001 - the verb that users expect
         path: A file or a directory.
         format: Name of the format (default: detected from the content).
         eos: Token ID of the separator, or "none" if the dataset has no separator (default: inferred).
-        options: Read options of the format, as {"view": "samples"} or ["view=samples"].
+        options: Read options of the format, such as {"view": "samples"} or ["view=samples"].
         tokenizer: Name, directory or path of a tokenizer.json. Text needs a tokenizer, and each record is tokenized
             when it is read. `ds.info`, `ds.tokens` and `ds.offsets` need positions on the token axis, so they tokenize
             the whole text into a temporary directory.
         text_field: Dotted path of the text in JSON records.
-        allow_loss: Names of what may be lost, as for --allow-loss.
+        allow_loss: Names of the losses that you accept, as for --allow-loss.
         ignore_manifest: Continue if the manifest of the dataset contradicts its files, as if it had no manifest.
         allow_partial: Read the sequences of a damaged dataset that are certain to be complete. `ds.notes` lists the
             losses.
 
     Returns:
         A Dataset: `len(ds)`, `ds[i]` (an unsigned integer array), `ds[a:b]` (Ragged), `ds.batches(size)`, `ds.info`.
-        `ds.info.inferred` lists what tokfmt inferred, and `ds.info.notes` what else you need to know.
+        `ds.info.inferred` lists what tokfmt inferred, and `ds.info.notes` lists other facts about the dataset.
 
     Raises:
         TokfmtError: If the dataset cannot be read. `tokfmt.core.errors` lists the subclasses.
@@ -92,7 +92,7 @@ def open(  # noqa: A001 - the verb that users expect
         return dataset_of_recipe(cast("TokenReader | TextRecipe", reader), source.notes, (source,))
     if isinstance(reader, RecordReader):
         if reader.info.kind == "text" and tokenizer is None:
-            raise OptionError(f"{path}: holds text; give tokenizer= to read it as tokens")
+            raise OptionError(f"{path}: holds text, not token IDs. To read it as tokens, add tokenizer=NAME")
         from tokfmt.dataset import TextDataset
         from tokfmt.ops.source.ingest import Texts, encoder_of
 
@@ -131,13 +131,13 @@ def stats(
     Args:
         paths: One path or several. Each path is a dataset.
         format: Name of the format (default: detected from the content).
-        options: Read options of the format, as {"view": "samples"} or ["view=samples"].
+        options: Read options of the format, such as {"view": "samples"} or ["view=samples"].
         tokenizer: Name, directory or path of a tokenizer.json. It tokenizes text, decodes token IDs and gives the size
             of the vocabulary.
         text_field: Dotted path of the text in JSON records.
         split: Name of the split to read.
         eos: Token ID of the separator, or "none" if the dataset has no separator (default: inferred).
-        allow_loss: Names of what may be lost in reading, one or several.
+        allow_loss: Names of the losses in reading that you accept, one or several.
         duplicates: Count equal sequences. Takes 24 bytes of memory per sequence.
         sample: Number of sequences to look at (default: all sequences).
         seed: Seed that draws the sequences if `sample` is given.
@@ -190,13 +190,13 @@ def check(
     allow_loss: str | Iterable[str] = (),
     jobs: int | None = None,
 ) -> list[CheckReport]:
-    """Check datasets and return a verdict for each path, with `findings`, `errors` and `exit_code`.
+    """Check datasets and return a report for each path, with its `findings` and `exit_code`.
 
     Args:
-        paths: One path or several. A pattern stands for all paths that match it.
+        paths: One path or several. A pattern selects all paths that match it.
         deep: Decode the whole dataset. If False, check headers, indexes, sizes and a few positions.
         format: Name of the format (default: detected from the content).
-        options: Read options of the format, as {"view": "samples"} or ["view=samples"].
+        options: Read options of the format, such as {"view": "samples"} or ["view=samples"].
         tokenizer: Name, directory or path of a tokenizer.json. Compare the token IDs, the separator and the decoded
             text with it.
         against: Path of a corpus. The dataset must hold the documents of the corpus, in order.
@@ -204,11 +204,11 @@ def check(
         text_field: Dotted path of the text in JSON records.
         split: Name of the split to read.
         eos: Token ID of the separator, or "none" if the dataset has no separator (default: inferred).
-        allow_loss: Names of what may be lost in reading, one or several.
+        allow_loss: Names of the losses in reading that you accept, one or several.
         jobs: Number of threads (default: one per core).
 
     Returns:
-        One verdict per path. An error in a dataset is a finding and does not raise.
+        One report per path. An error in a dataset is a finding, and does not raise.
 
     Raises:
         TokfmtError: If an option, the tokenizer or the corpus cannot be used.
@@ -221,13 +221,13 @@ def check(
     request = CheckRequest(
         source, deep=deep, tokenizer=tokenizer, against=against, ignore_order=ignore_order, jobs=jobs
     )
-    verdicts = list(look(request))
-    for verdict in verdicts:
-        verdict.findings = [
+    reports = list(look(request))
+    for report in reports:
+        report.findings = [
             replace(finding, message=reword(finding.message, python_words), remedy=reword(finding.remedy, python_words))
-            for finding in verdict.findings
+            for finding in report.findings
         ]
-    return verdicts
+    return reports
 
 
 @spoken
@@ -257,11 +257,11 @@ def diff(
         tokenizer: Name, directory or path of a tokenizer.json. It tokenizes text to compare it with token IDs, and
             decodes token IDs in the report.
         format: Name of the format of both, or a pair of names (default: detected from the content).
-        options: Read options. Each dataset takes those that its format has.
+        options: Read options. Each dataset takes the options that its format has.
         text_field: Dotted path of the text in JSON records.
         split: Name of the split to read.
         eos: Token ID of the separator, or "none" if the datasets have no separator (default: inferred).
-        allow_loss: Names of what may be lost in reading, one or several.
+        allow_loss: Names of the losses in reading that you accept, one or several.
         limit: Largest number of differences to list.
         jobs: Number of threads (default: one per core).
 

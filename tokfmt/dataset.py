@@ -58,7 +58,7 @@ class Dataset:
     Attributes:
         format: Name of the format, such as `modalities`.
         inferred: Facts that tokfmt inferred when it opened the dataset, one sentence each.
-        notes: Other facts that you need to know, one sentence each.
+        notes: Other facts about the dataset, one sentence each.
         origin: The opened sources: paths, formats and separators. Empty if the dataset was not opened from files.
     """
 
@@ -153,7 +153,7 @@ class Dataset:
     def _sequence(self, number: int) -> Tokens:
         count = self._reader.info.sequences
         if not -count <= number < count:
-            raise IndexError(f"sequence {number} of {count}")
+            raise IndexError(f"there is no sequence {number} (the dataset has {count:,})")
         if self._closed:
             raise ValueError(_CLOSED)
         if not self._ready:  # Not in __init__, because some readers read files to count sequences.
@@ -193,12 +193,12 @@ class Dataset:
             return self._derived(Picked(self.reader, np.arange(first, last, step, dtype=np.int64)))
         if isinstance(which, np.ndarray) and which.dtype == np.bool_:
             if which.shape != (len(self),):
-                raise IndexError(f"a mask of shape {which.shape} for {len(self)} sequences")
+                raise IndexError(f"the mask has the shape {which.shape} (expected {(len(self),)})")
             return self._derived(Picked(self.reader, np.flatnonzero(which)))
         numbers = np.array(sequence_numbers(which), np.int64)
         wrong = (numbers < -len(self)) | (numbers >= len(self))
         if wrong.any():
-            raise IndexError(f"sequence {numbers[wrong][0]} of {len(self)}")
+            raise IndexError(f"there is no sequence {numbers[wrong][0]} (the dataset has {len(self):,})")
         return self._derived(Picked(self.reader, np.where(numbers < 0, numbers + len(self), numbers)))
 
     def shuffle(self, seed: int) -> Dataset:
@@ -252,19 +252,18 @@ class Dataset:
     ) -> Conversion:
         """Convert the dataset to a file or directory, as `tokfmt.convert` does, and write its manifest.
 
-        The destination is complete, or not written.
-        A shuffled dataset is written by the shuffle of `convert`, in constant memory, and the manifest records the
-        seed.
+        The destination is complete, or not written. A shuffled dataset is written by the shuffle of `convert`, in
+        constant memory, and the manifest records the seed.
 
         Args:
             destination: A path.
             to_format: Name of the destination's format (default: it follows from the name of the destination).
-            to_options: Write options of the format, as {"chunk": 64} or ["chunk=64"].
+            to_options: Write options of the format, such as {"chunk": 64} or ["chunk=64"].
             tokenizer: Name, directory or path of a tokenizer.json, for formats that store text.
             eos: Token ID of the separator that is stored (default: the separator of the sources). Required if the
                 format needs a separator and the sources have none, or several.
             seq_len: Tokens per sample, for formats that store samples.
-            allow_loss: Names of what may be lost, one or several.
+            allow_loss: Names of the losses that you accept, one or several.
             jobs: Number of workers (default: one per core).
             executor: Kind of workers: "threads", "processes" or "serial".
             overwrite: Replace an existing destination, in one step, when the new one is complete.
@@ -433,7 +432,7 @@ def sequence_numbers(index: object) -> list[int]:
             if all(isinstance(one, SupportsIndex) and not isinstance(one, (bool, np.bool_)) for one in index):
                 return [operator.index(one) for one in index]
             found = f"a {type(index).__name__} of {', '.join(sorted({type(one).__name__ for one in index}))}"
-    raise TypeError(f"a dataset is indexed by a number, a slice, or a list or an array of numbers, not {found}")
+    raise TypeError(f"an index is a number, a slice, or a list or an array of numbers, not {found}")
 
 
 class TextDataset(Dataset):
@@ -467,7 +466,7 @@ class TextDataset(Dataset):
         try:
             return self._ragged(number, number + 1)[0]
         except IndexError:
-            raise IndexError(f"sequence {number} of {len(self)}") from None
+            raise IndexError(f"there is no sequence {number} (the dataset has {len(self):,})") from None
 
     def _ragged(self, first: int, last: int) -> Ragged:
         return self._texts.sequences(first, last)

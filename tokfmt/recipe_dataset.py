@@ -168,7 +168,7 @@ class Recipe(Dataset):
             TokenizerMismatchError: If a sample holds a token ID that the tokenizer of the sources does not have.
         """
         if dtype not in (np.int32, np.int64):
-            raise OptionError(f"dtype {dtype!r}: input_ids and labels are numpy.int32 or numpy.int64")
+            raise OptionError(f"dtype={dtype!r} is not a dtype of input_ids (expected numpy.int32 or numpy.int64)")
         wanted = samples if isinstance(samples, range) else sequence_numbers(samples)
         return self._samples.samples(wanted, fields, dtype)
 
@@ -239,27 +239,27 @@ def recipe(
     filters: Mapping[str, Mapping[str, Any]] | None = None,
     allow_loss: str | Sequence[str] = (),
 ) -> Dataset:
-    """Build a dataset from sources, as `tokfmt.open` does from a recipe file with the same entries.
+    """Build a dataset from sources, as `tokfmt.open` does from a recipe file.
 
     Args:
         sources: One item per source: a path, or the entries of its `[[source]]` table, as dict(path="web.pbin",
             weight=0.7).
         seq_len: Token positions per sample. None makes a recipe of documents.
-        pack: How documents fill samples: "stream", "document", "bestfit" or "stored".
-        labels: How labels relate to input IDs: "next", "disjoint", "starts" or "same".
-        tail: What happens to the incomplete last sample of a stream: "pad" or "drop".
-        long: What happens to documents longer than a sample: "split" or "truncate".
-        shuffle: What is shuffled: "none", "samples" or "documents".
+        pack: Way to make samples of documents: "stream", "document", "bestfit" or "stored" (default: "stream").
+        labels: Way to derive labels from tokens: "next", "disjoint", "starts" or "same" (default: "next").
+        tail: "pad" fills the incomplete last sample of a stream with padding, "drop" leaves it out (default: "pad").
+        long: "split" divides a document that is longer than a sample, "truncate" cuts it (default: "split").
+        shuffle: Units to shuffle: "none", "samples" or "documents".
         seed: Seed of the order.
-        tokens: Budget in tokens, of the whole recipe.
-        epochs: Budget in passes over the data.
-        eos: Token ID of the separator, or "none".
-        pad: Token ID of the padding.
-        bos: Input ID at the start of each document, with labels="starts".
+        tokens: Number of tokens of the whole recipe (default: no limit).
+        epochs: Passes over each source; with weights, the largest number of passes (default: 1).
+        eos: Token ID of the separator, or "none" (default: that of the sources).
+        pad: Token ID of the padding (default: the separator).
+        bos: Token ID before each document, with labels="starts".
         tokenizer: Name, directory or path of a tokenizer.json, as in a recipe file.
-        dedup: Removal of duplicates, as in a recipe file.
-        filters: Filters of documents, as in a recipe file.
-        allow_loss: Names of what may be lost in reading sources, one or several.
+        dedup: "none", or "exact" to keep one of several equal texts.
+        filters: The rules of each filter by its name, as in the `[filter.NAME]` tables of a recipe file.
+        allow_loss: Names of the losses in reading sources that you accept, one or several.
 
     Returns:
         A `Recipe`, which is a map-style dataset of samples. Without `seq_len`, a Dataset of documents.

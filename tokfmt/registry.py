@@ -36,7 +36,7 @@ _OWN = ("jsonl", "modalities", "stage1", "hdf5", "flat-tokens")
 def _points() -> dict[str, EntryPoint]:
     """Return the entry points by name.
 
-    If two have the same name, tokfmt's own format comes first, then the package that is first in the alphabet.
+    If two have the same name, tokfmt's own format is used, or else that of the alphabetically first package.
     """
     found: dict[str, EntryPoint] = {}
     for point in sorted(entry_points(group=GROUP), key=lambda point: "" if _is_own(point) else _package(point)):
@@ -171,7 +171,7 @@ def detect(path: PlaceLike) -> Format:
 
     Raises:
         FormatError: If the path cannot be read.
-        UnknownFormatError: If no format claims it. The message says what it seems to be, and has a remedy.
+        UnknownFormatError: If no format claims it. The message describes the content, and has a remedy.
         AmbiguousFormatError: If several formats claim it with the same confidence.
     """
     probe = look(path)
@@ -242,7 +242,7 @@ def _datasets_in(probe: Probe) -> list[str]:
 
 
 def _around(path: Place) -> str:
-    """Return the format of the parent directory if the directory is a dataset that the file is a part of; else ""."""
+    """Return the format of the parent directory if the file is a part of that dataset; else ""."""
     with contextlib.suppress(FormatError):  # The directory may be unreadable.
         claims = candidates(look(path.parent))
         sure = [name for name, confidence in claims.items() if confidence >= Confidence.CERTAIN]
@@ -252,7 +252,7 @@ def _around(path: Place) -> str:
 
 
 def of_prefix(path: Place) -> Place:
-    """Return a file of the dataset that a prefix stands for, or the path itself if it exists or is not a prefix.
+    """Return a file of the dataset with a prefix; the path itself if it exists or is not a prefix.
 
     Formats with `Format.prefix` name a dataset by a prefix: `data/my_text_document` for its .bin and .idx.
 

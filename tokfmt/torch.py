@@ -53,7 +53,7 @@ _Batch = dict[str, torch.Tensor]
 
 
 class Loader:
-    """Iterate over the samples of a recipe in order, in batches of tensors, with a state that can be saved and loaded.
+    """An iterable over the samples of a recipe, in batches of tensors, with a state that you can save and load.
 
     Each `iter()` continues at the current sample and ends with the last whole batch of the recipe, so that all ranks
     end together. The recipe sets the number of passes over the data (`epochs`, `tokens`): after its end, another
@@ -92,7 +92,7 @@ class Loader:
         """Open a recipe. Reads no token.
 
         Args:
-            recipe: Path of a recipe, or what `tokfmt.open` or `tokfmt.recipe` returned.
+            recipe: Path of a recipe, or the result of `tokfmt.open` or `tokfmt.recipe`.
             batch_size: Samples per step, over all ranks. It must be a multiple of `world_size`.
             rank: Rank of this process (default: that of `torch.distributed`, else 0).
             world_size: Number of ranks (default: that of `torch.distributed`, else 1).
@@ -109,9 +109,9 @@ class Loader:
             restart: Start over at `step` with each `iter()`, except for the first `iter()` after `load_state_dict`.
 
         Raises:
-            OptionError: If `recipe` is not a recipe of samples, a batch cannot be divided among the ranks or is larger
-                than the recipe, `step` is beyond the end, there is no such field, or there are several ranks and the
-                rank is unknown.
+            OptionError: If `recipe` is not a recipe of samples; if a batch cannot be divided among the ranks, or is
+                larger than the recipe; if `step` is beyond the end; if there is no such field; or if there are several
+                ranks and the rank is unknown.
             TokfmtError: If the recipe cannot be opened.
         """
         found = tokfmt.open(recipe) if isinstance(recipe, (str, os.PathLike)) else recipe
@@ -390,7 +390,7 @@ def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
     started = os.environ.get("WORLD_SIZE", "1")
     if started not in ("", "1"):
         raise OptionError(
-            f"WORLD_SIZE is {started}, and torch.distributed is not initialised: every process would read all of each "
+            f"WORLD_SIZE is {started}, and torch.distributed is not initialized: every process would read all of each "
             "batch. Call torch.distributed.init_process_group() first, or give rank and world_size"
         )
     return 0, 1

@@ -46,7 +46,7 @@ def test_exit_codes():
     code, out, err = tokfmt("absent.pbin")
     assert (code, out, err) == (
         3,
-        "error   TF900 absent.pbin: no such file. tokfmt check --explain TF900 says more\n",
+        "error   TF900 absent.pbin: no such file. tokfmt check --explain TF900 explains it\n",
         "tokfmt: error: absent.pbin: 1 error\n",
     )
 

@@ -491,7 +491,7 @@ def repaired(case, home):
     if not fixed.done:
         raise RefusedError("there is nothing to repair")
     return Made(
-        [Part(out, part.documents, (fixed.verdict.sequences, fixed.verdict.tokens), reading_, eos=case.eos)],
+        [Part(out, part.documents, (fixed.report.sequences, fixed.report.tokens), reading_, eos=case.eos)],
         made.together,
     )
 

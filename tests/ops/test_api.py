@@ -52,7 +52,7 @@ def test_several_numbers_at_once():
         assert dataset[[]].tolist() == dataset[np.array([])].tolist() == []
         assert dataset[np.int64(2)].tolist() == dataset[np.array(2)].tolist() == lists[2]
         for wrong in ("a", True, np.True_, [True], np.array([True]), [1.5], ["1"], 1.0, None, np.zeros((2, 2), int)):
-            with pytest.raises(TypeError, match="a dataset is indexed by"):
+            with pytest.raises(TypeError, match="an index is a number, a slice"):
                 dataset[wrong]
         with pytest.raises(IndexError):
             dataset[[0, 42]]

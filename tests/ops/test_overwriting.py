@@ -342,7 +342,7 @@ def test_a_repair_that_fails_leaves_the_old_one(tmp_path, monkeypatch, name):
         with pytest.raises(VerificationError, match="would still have TF1") as raised:
             fix(verdict, out, asked(source), overwrite=True)
         assert ".tokfmt-" not in str(raised.value)
-    after = fix(verdict, out, asked(source), overwrite=True).verdict
+    after = fix(verdict, out, asked(source), overwrite=True).report
     assert {after.path, *(found.path for found in after.findings)} == {str(out)}
     assert out.read_bytes() != b"mine"
 

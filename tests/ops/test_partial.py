@@ -136,8 +136,8 @@ def test_check_fix_saves_what_is_whole(tmp_path):
     done = fix(verdict, tmp_path / "mended_document.bin", request)
     assert done.done == {}
     assert done.partial.startswith("partial: 11 of 40 sequences are complete and saved")
-    assert done.verdict is not None
-    assert done.verdict.errors == 0
+    assert done.report is not None
+    assert done.report.errors == 0
     with tokfmt.open(done.destination, eos=EOS) as dataset:
         assert [one.tolist() for one in dataset] == LISTS[:11]
     assert json.loads((tmp_path / "mended_document.bin.tokfmt.json").read_text())["partial"][0]["sequences"] == 11

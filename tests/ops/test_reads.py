@@ -143,14 +143,14 @@ def test_what_is_shown_is_looked_at(tmp_path):
     for number in (40_000, 50_000, 59_999):
         (shown,) = show(path, number).shown
         assert shown.ids == documents[number].tolist()
-    assert show(path, 10).eos_from.startswith("each of 4,096 sequences looked at")
+    assert show(path, 10).eos_from.startswith("each of 4,096 sequences that were read")
     assert show(path, "0:50_001").eos_id is None
     assert tokfmt.open(path).info.eos_id is None
 
 
 def test_a_look_at_few_places_names_how_many_sequences_it_saw(home, tmp_path):
     path = megatron_pair(tmp_path / "x_document", documents_of(DOCUMENTS, LENGTH))
-    assert show(path, 5).eos_from == "each of 4,096 sequences looked at ends with it, and none has it inside"
+    assert show(path, 5).eos_from == "each of 4,096 sequences that were read ends with it, and none has it inside"
     little = megatron_pair(tmp_path / "y_document", documents_of(1_000, LENGTH))
     assert show(little, 5).eos_from == "every sequence ends with it, and none has it inside"
     assert show(path, "-1:").eos_from == show(path, 5).eos_from

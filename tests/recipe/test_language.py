@@ -150,7 +150,7 @@ def packs(tmp_path):
 
 
 def test_sources_that_do_not_go_together(packs):
-    with pytest.raises(ConversionError, match=r'different separators \(0 in "a", 1 in "b"\). Say eos = ID'):
+    with pytest.raises(ConversionError, match=r'different separators \(0 in "a", 1 in "b"\). Write eos = ID'):
         tokfmt.recipe([packs / "a.pbin", packs / "b.pbin"], seq_len=4)
     with pytest.raises(ConversionError, match=r'0 in "a", none is known in "c"'):
         tokfmt.recipe([packs / "a.pbin", packs / "c.zarr"], seq_len=4)
@@ -209,7 +209,9 @@ def test_a_source_without_sequences_is_said(packs):
 def test_a_budget_that_gives_nothing_is_refused(packs):
     with pytest.raises(ConversionError, match="nothing to the budget of 2 tokens: the first document drawn has 3"):
         tokfmt.recipe([packs / "a.pbin"], tokens=2)
-    with pytest.raises(ConversionError, match=r"the budget of 3 tokens is less than one sample. Ask for 4 or more"):
+    with pytest.raises(
+        ConversionError, match=r"the budget of 3 tokens is less than one sample. Set tokens to 4 or more"
+    ):
         tokfmt.recipe([packs / "a.pbin"], tokens=3, seq_len=4)
     (note,) = tokfmt.recipe([packs / "a.pbin"], tokens=5).notes
     assert note.startswith("3 of the 5 tokens of its budget: the next document drawn has 3")

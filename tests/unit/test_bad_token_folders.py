@@ -112,7 +112,7 @@ def tokens_cut_inside_one(path):
     path.write_bytes(path.read_bytes()[:-1])
 
 
-@bad("olmo", "nometa-00000.npy", r"raw tokens without a .csv.gz, which states their width.*2, it seems")
+@bad("olmo", "nometa-00000.npy", r"raw tokens without a .csv.gz, which states their width.*2, probably")
 def no_rows(path):
     pass
 
@@ -551,7 +551,7 @@ def a_column_of_text(path):
     pass
 
 
-@bad("mds", "bytes_int64", r"the dtype of column tokens, of bytes, is not stored.*int64, it seems")
+@bad("mds", "bytes_int64", r"the dtype of column tokens, of bytes, is not stored.*int64, probably")
 def bytes_of_any_dtype(path):
     pass
 

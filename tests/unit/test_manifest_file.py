@@ -112,4 +112,4 @@ def test_amounts_of_a_manifest_are_not_printed_at_length(tmp_path):
     with pytest.raises(CorruptError, match="in bytes: expected a number of 401 digits, found"):
         tokfmt.open(path)
     (verdict,) = check([path])
-    assert "the manifest says a number of 401 digits" in verdict.findings[0].message
+    assert "the manifest states a number of 401 digits" in verdict.findings[0].message

@@ -123,33 +123,33 @@ def _check(request: CheckRequest, output: str, fix_to: str | None, *, overwrite:
 
     found, fixed = [], None
     with Watcher(quiet=quiet or output == "json") as watcher:
-        for verdict in check(request, watcher):
-            found.append(verdict)
+        for report in check(request, watcher):
+            found.append(report)
             if output == "text":
-                _lines(verdict)
+                _lines(report)
             elif output == "github":
-                _annotations(verdict)
+                _annotations(report)
         if fix_to and found[0].format is not None:
             fixed = fix(found[0], fix_to, request, overwrite=overwrite, progress=watcher)
     if output == "json":
         click.echo(json.dumps(_document(found, fixed), indent=2))
-    for verdict in found:
-        for text in () if quiet or output == "json" else verdict.notes:
-            note(text, f"{verdict.path}: " if len(found) > 1 else "")
-        _conclude(verdict, quiet=quiet)
+    for report in found:
+        for text in () if quiet or output == "json" else report.notes:
+            note(text, f"{report.path}: " if len(found) > 1 else "")
+        _conclude(report, quiet=quiet)
     if fixed is not None:
         _say_fixed(fixed, quiet=quiet)
     if fixed is not None and fixed.destination:
         return 0
-    return max(verdict.exit_code for verdict in found)
+    return max(report.exit_code for report in found)
 
 
-def _lines(verdict: Any) -> None:
-    for finding in verdict.findings:
+def _lines(report: Any) -> None:
+    for finding in report.findings:
         click.echo(_line(finding))
-    for code, count in verdict.left_out.items():
+    for code, count in report.left_out.items():
         more = click.style("and more", dim=True)
-        click.echo(f"{more} {code} {printable(verdict.path)}: {count:,} more of this code")
+        click.echo(f"{more} {code} {printable(report.path)}: {count:,} more of this code")
 
 
 def _line(finding: Any) -> str:
@@ -161,34 +161,34 @@ def _line(finding: Any) -> str:
     return f"{severity} {finding.code} {printable(finding.path)}{where}: {message}{remedy}"
 
 
-def _annotations(verdict: Any) -> None:
-    for finding in verdict.findings:
+def _annotations(report: Any) -> None:
+    for finding in report.findings:
         place = "" if finding.offset is None else f" at byte {finding.offset:,}"
         at = "" if place in finding.message else place
         remedy = f". {finding.remedy}" if finding.remedy else ""
         level = _LEVELS.get(finding.severity, "notice")
         annotate(level, finding.path, finding.code, f"{finding.message}{at}{remedy}")
-    for code, count in verdict.left_out.items():
-        annotate("notice", verdict.path, code, f"{count:,} more of this code")
+    for code, count in report.left_out.items():
+        annotate("notice", report.path, code, f"{count:,} more of this code")
 
 
 def _document(found: list[Any], fixed: Any) -> dict[str, Any]:
     """Return the document `tokfmt.check/1` (tokfmt/schemas/check.json)."""
     datasets = [
         {
-            "path": verdict.path,
-            "format": verdict.format,
-            "deep": verdict.deep,
-            "sequences": verdict.sequences,
-            "tokens": verdict.tokens,
-            "unsafe": verdict.unsafe,
-            "exit_code": verdict.exit_code,
-            "severities": verdict.severities,
-            "codes": verdict.counts,
-            "findings": [dataclasses.asdict(finding) for finding in verdict.findings],
-            "notes": verdict.notes,
+            "path": report.path,
+            "format": report.format,
+            "deep": report.deep,
+            "sequences": report.sequences,
+            "tokens": report.tokens,
+            "unsafe": report.unsafe,
+            "exit_code": report.exit_code,
+            "severities": report.severities,
+            "codes": report.counts,
+            "findings": [dataclasses.asdict(finding) for finding in report.findings],
+            "notes": report.notes,
         }
-        for verdict in found
+        for report in found
     ]
     repaired = None
     if fixed is not None:
@@ -196,20 +196,20 @@ def _document(found: list[Any], fixed: Any) -> dict[str, Any]:
     return {"schema": "tokfmt.check/1", "datasets": datasets, "fixed": repaired}
 
 
-def _conclude(verdict: Any, *, quiet: bool) -> None:
+def _conclude(report: Any, *, quiet: bool) -> None:
     """Print the last line about a dataset; with --quiet, only if it has errors."""
-    known = {name: verdict.severities.get(name, 0) for name in _LEVELS}
+    known = {name: report.severities.get(name, 0) for name in _LEVELS}
     counts = [f"{count:,} info" if name == "info" else counted(count, name) for name, count in known.items() if count]
     what = ", ".join(counts)
     if known["error"]:
-        click.echo(f"tokfmt: error: {printable(verdict.path)}: {what}", err=True)
+        click.echo(f"tokfmt: error: {printable(report.path)}: {what}", err=True)
         return
     if quiet:
         return
-    size = "" if verdict.sequences is None else f", {counted(verdict.sequences, 'sequence')}"
-    size += "" if verdict.tokens is None else f", {counted(verdict.tokens, 'token')}"
-    hint = "" if verdict.deep else " (--deep looks at every token)"
-    click.echo(f"{printable(verdict.path)}: {verdict.format}{size}: {what or 'no findings'}{hint}", err=True)
+    size = "" if report.sequences is None else f", {counted(report.sequences, 'sequence')}"
+    size += "" if report.tokens is None else f", {counted(report.tokens, 'token')}"
+    hint = "" if report.deep else " (--deep reads every token)"
+    click.echo(f"{printable(report.path)}: {report.format}{size}: {what or 'no findings'}{hint}", err=True)
 
 
 def _say_fixed(fixed: Any, *, quiet: bool) -> None:

@@ -37,7 +37,7 @@ _SIDES = {"changed": "ab", "only_in_a": "a", "only_in_b": "b"}
 @click.argument("a", type=PLACE, metavar="A")
 @click.argument("b", type=PLACE, metavar="B")
 @tokenizer("Tokenizer that encodes text, and shows IDs as text.")
-@click.option("--ignore-order", is_flag=True, help="Compare which sequences there are, not their order.")
+@click.option("--ignore-order", is_flag=True, help="Compare the sequences in any order.")
 @click.option("--samples", is_flag=True, help="Compare stored samples, with loss masks and labels.")
 @click.option("--limit", type=Count(0), default=10, help="Differences to print (default: 10).")
 @workers()

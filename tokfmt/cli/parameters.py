@@ -302,7 +302,7 @@ def reading(function: F) -> F:
             help="Option of stores: endpoint, region, profile, anonymous, requester_pays or allow_http; repeatable.",
         ),
         source("--ignore-manifest", is_flag=True, help="Ignore a manifest that contradicts its dataset."),
-        source("--recursive", is_flag=True, help="Read the directories below a directory too."),
+        source("--recursive", is_flag=True, help="Read subdirectories too."),
         allow_loss("Loss to accept, of those below; repeatable.", group="Reading"),
         source(
             "--text-field",

@@ -36,7 +36,7 @@ _WRITTEN = (
 )
 @click.argument("words", nargs=-1, required=True, metavar="NAME=PATH:WEIGHT...|FILE")
 @click.option("-o", "--output", type=PLACE, metavar="FILE.toml", help="Recipe to write (default: standard output).")
-@click.option("--explain", is_flag=True, help="Print what each source gives: tokens, share, passes, cut, padded.")
+@click.option("--explain", is_flag=True, help="Print the part of each source: tokens, share, passes, cut, padded.")
 @click.option("--overwrite", is_flag=True, help="Replace a recipe that exists.")
 @click.option("--seq-len", type=Count(1), help="Tokens per sample (default: a recipe of documents).")
 @click.option(

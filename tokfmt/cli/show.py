@@ -65,7 +65,7 @@ class _Selecting(Command):
 @click.option("--text", "only_text", is_flag=True, help="Print text only.")
 @click.option("--full", is_flag=True, help="Print all of each sequence on a terminal.")
 @click.option("--samples", "rows", is_flag=True, help="Print stored samples: input_ids, mask and labels.")
-@click.option("--raw", is_flag=True, help="Print header, index and bytes with notes, also of damaged files.")
+@click.option("--raw", is_flag=True, help="Print the annotated bytes of files, also of damaged ones.")
 @click.option("--origin", is_flag=True, help="Print the origin of each sequence, from the ledger of PATH.")
 @click.option("--seed", type=Count(), default=0, help="Seed of random:N (default: 0).")
 @click.option(
@@ -89,7 +89,7 @@ def command(path: str, selection: str | None, **given: Any) -> None:
 
     A search that finds nothing reports that, and exits with 0.
 
-    Of a recipe, --step and --sample print which parts of which sequences the model sees.
+    For a recipe, --step and --sample print the parts of the sequences that the model reads.
     """
     from tokfmt.ops.show.show import show, show_origins
 

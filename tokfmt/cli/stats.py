@@ -48,9 +48,9 @@ _EPILOG = examples(
 @tokenizer("Tokenizer that encodes text, shows IDs as text, and gives the vocabulary.")
 @click.option("--vocab-size", type=Count(1), help="Vocabulary size, to report its share in use and the IDs beyond it.")
 @click.option("--seq-len", type=Count(1), help="Tokens per sample, to estimate the cost of packing.")
-@click.option("--no-duplicates", is_flag=True, help="Do not look for duplicates, which take 24 bytes per sequence.")
+@click.option("--no-duplicates", is_flag=True, help="Do not count duplicates, which takes 24 bytes per sequence.")
 @click.option(
-    "--sample", type=Count(1), metavar="N", help="Read about N sequences of each PATH, and estimate the figures."
+    "--sample", type=Count(1), metavar="N", help="Read about N sequences of each PATH, and estimate the values."
 )
 @click.option(
     "--seed",

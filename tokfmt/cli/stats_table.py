@@ -156,7 +156,7 @@ def _of_shares(found: Statistics) -> list[tuple[str, str]]:
 def _duplicates(found: Statistics) -> str:
     repeated = found.duplicates
     if repeated is None:
-        return "not looked for"
+        return "not counted"
     if not repeated.sequences:
         return "none"
     unit = "token" if found.tokens is not None else "character"

@@ -313,7 +313,7 @@ class FileLayout:
 
 
 def certain(file_layout: FileLayout) -> FileLayout:
-    """Return the part of a layout that is certain if files are truncated: the sequences, or the tokens, before the cut.
+    """Return the certain part of a layout with truncated files: the sequences, or the tokens, before the cut.
 
     A problem with `Problem.is_truncated` becomes damage. The last sequence of a stream may still be incomplete.
     """
@@ -433,7 +433,7 @@ def written_tokens(extent: Extent, code: str) -> tuple[Extent, list[Problem]]:
     at = extent.begin + kept.tokens * width
     seen = zeros < looked or looked == extent.tokens
     remedy = (
-        f"{allowing('tail')} leaves them out" if seen else "Write it again, or cut them all off: truncate -s BYTES PATH"
+        f"{allowing('tail')} leaves them out" if seen else "Write it again, or remove the zeros: truncate -s BYTES PATH"
     )
     return kept, [fatal(code, TruncatedError(extent.file.path, what, offset=at, remedy=remedy), "tail" if seen else "")]
 
@@ -452,7 +452,7 @@ def numpy_extent(file: File) -> Extent:
     if file.size != begin + count * dtype.itemsize:
         held = f"{dtype}[{count}] in {file.size:,} bytes" if said else printable(head[text:][:80].decode("latin-1"))
         raise CorruptError(
-            file.path, "is not a one-dimensional array of token IDs", expected="uint16[n], whole", found=held
+            file.path, "is not a one-dimensional array of token IDs", expected="a complete uint16[n]", found=held
         )
     return Extent(file, begin, count, dtype)
 
@@ -487,7 +487,13 @@ def bounded_entries(index: Place, entries: int, data: File) -> None:
 
 
 def loss_mask(path: Place, tokens: int, code: str) -> tuple[Extent, list[Problem]]:
-    """Return the loss mask of a file of `tokens` tokens, one byte per token, and problems of its size and content."""
+    """Return the loss mask of a token file, and the problems of its size and content.
+
+    Args:
+        path: The file of the mask, with one byte per token.
+        tokens: Number of tokens of the token file.
+        code: Code of the problems.
+    """
     mask = Extent(open_file(path), 0, tokens, np.dtype(np.uint8))
     try:
         mask_bytes(mask, 0, min(tokens, mask.file.size, 1 << 16))

@@ -109,7 +109,13 @@ def _rebuild(kind: type[TokfmtError], args: tuple[object, ...], state: dict[str,
 
 
 def replace_paths(error: TokfmtError, real: Path, shown: Path) -> None:
-    """Replace the path of a hidden file with the path that the user knows: the destination."""
+    """Replace the path of a hidden file in the texts of an error.
+
+    Args:
+        error: The error, which is changed.
+        real: The path of the hidden file.
+        shown: The path that the user gave: the destination.
+    """
     names = [(str(real), str(shown)), (printable(real), printable(shown))]
 
     def replaced(text: str) -> str:
@@ -148,7 +154,7 @@ class FormatError(TokfmtError):
 
     @property
     def place(self) -> Any:
-        """The file as the code gave it that raised the error: `core.place.place_of` takes it."""
+        """The file, as a place that `core.place.place_of` accepts."""
         return self._place
 
     @property
@@ -185,7 +191,7 @@ def _worded(value: object) -> str:
 
 
 class TruncatedError(FormatError):
-    """The file ends before its own header or index says it should."""
+    """The file ends before the end that its header or index states."""
 
 
 class CorruptError(FormatError):
@@ -201,7 +207,7 @@ class UnsafeError(FormatError):
 
 
 class UnreachableError(FormatError):
-    """A server does not answer, or not with what it was asked for. The data may be intact: run again later."""
+    """A server does not answer, or its answer is not valid. The data may be intact: run the command again later."""
 
 
 class SourceChangedError(FormatError):
@@ -356,7 +362,7 @@ class EngineDifferenceError(ConversionError):
 
 
 class ShortfallError(ConversionError):
-    """A recipe asks for more tokens than its sources have in the allowed number of passes."""
+    """A recipe requires more tokens than its sources have in the allowed number of passes."""
 
 
 class OptionError(TokfmtError):

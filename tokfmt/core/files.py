@@ -206,7 +206,12 @@ class File:
         return out
 
     def ids(self, offset: int, count: int, dtype: np.dtype[Any]) -> NDArray[np.unsignedinteger]:
-        """Return `count` token IDs from byte `offset`, unsigned, in either byte order. Signed dtypes keep their width.
+        """Return token IDs as an unsigned array in native byte order.
+
+        Args:
+            offset: Byte offset of the first ID.
+            count: Number of IDs.
+            dtype: Dtype in the file, in either byte order. A signed dtype keeps its width.
 
         Raises:
             CorruptError: If an ID is negative.
@@ -405,7 +410,12 @@ def open_file(place: PlaceLike) -> File:
 
 
 def known_file(place: Place, identity: Identity) -> File:
-    """A file that was seen before: not looked at until it is read, when it must be what it was."""
+    """Return a file whose identity is known, without opening it. The first read compares the identity.
+
+    Args:
+        place: The file.
+        identity: Its identity when it was first seen.
+    """
     kind = StoredFile if isinstance(place, Url) else File
     file = kind.__new__(kind)
     file.__setstate__({"path": place, "identity": identity})
@@ -497,7 +507,7 @@ def reading_error(path: PlaceLike, error: OSError) -> FormatError:
         errno.EACCES: "permission denied",
         errno.ELOOP: "a loop of symbolic links",
         errno.EISDIR: "is a directory",
-        errno.ENXIO: "is not a regular file: found a FIFO or socket",
+        errno.ENXIO: "is not a regular file (found a FIFO or socket)",
         errno.EIO: "the disk reports a read error",
     }
     if isinstance(path, Url):
@@ -558,7 +568,9 @@ def names_in(directory: PlaceLike) -> list[str]:
 
 
 def matching(directory: AnyPlace, pattern: str) -> list[AnyPlace]:
-    """Return the entries of a directory whose names match a shell pattern, sorted by name; [] if it is not a directory.
+    """Return the entries of a directory whose names match a shell pattern, sorted by name.
+
+    If there is no such directory, the result is empty.
 
     Raises:
         FormatError: If the directory cannot be listed.

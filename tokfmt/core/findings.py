@@ -38,7 +38,14 @@ class Finding:
 
     @classmethod
     def of(cls, code: str, error: FormatError, severity: str = "error", more: str = "") -> Finding:
-        """Return an error as a finding with the same words, followed by `more`."""
+        """Return an error as a finding with the same message.
+
+        Args:
+            code: Code of the finding.
+            error: The error.
+            severity: Severity of the finding.
+            more: Text after the message.
+        """
         message = f"{error.statement.marked}{more}"
         return cls(code, severity, error.path, message, error.remedy or "", error.offset)
 
@@ -70,12 +77,25 @@ class Problem(NamedTuple):
 
 
 def fatal(code: str, error: FormatError, accepted_by: str = "", *, is_truncated: bool = False) -> Problem:
-    """Return a problem that prevents reading, unless the `--allow-loss` word `accepted_by` is given."""
+    """Return a problem that prevents reading.
+
+    Args:
+        code: Code of the finding.
+        error: The error that the reader raises.
+        accepted_by: The word of `--allow-loss` with which the dataset is read anyway; "" for none.
+        is_truncated: The file ends too early, and its content is valid up to its end.
+    """
     return Problem(code, "error", error, is_fatal=True, accepted_by=accepted_by, is_truncated=is_truncated)
 
 
 def noted(code: str, error: FormatError, note: str) -> Problem:
-    """Return a problem that does not change a token: the dataset is read, with a note."""
+    """Return a problem that does not change a token: the dataset is read, with a note.
+
+    Args:
+        code: Code of the finding.
+        error: The error that `check` reports.
+        note: The note of the reader.
+    """
     return Problem(code, "error", error, note=note)
 
 

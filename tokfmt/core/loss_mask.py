@@ -1,4 +1,4 @@
-"""Marks: one byte per token that says whether it counts in the loss, and whether a document begins with it.
+"""Marks: one byte per token that states whether it counts in the loss, and whether a document begins with it.
 
     TARGET      1  the token counts as a target: mask[i] describes token i itself
     MASKED_END  2  the separator after it, which was removed, does not count
@@ -93,7 +93,7 @@ def other_label(position: int, expected: int, label: int) -> ConversionError:
 
 
 def labels_of(ids: NDArray[Any], marks: Marks) -> NDArray[np.int64]:
-    """Return labels as models of Hugging Face take them: the ID of the token itself, or -100 if it does not count."""
+    """Return labels for models of Hugging Face: the ID of each token, or -100 if the token does not count."""
     return np.where(marks & TARGET, ids.astype(np.int64), IGNORED)
 
 

@@ -49,7 +49,14 @@ class LazyAttribute:
 
 
 def option(default: T, text: str, *, minimum: int | None = None, maximum: int | None = None) -> T:
-    """Return a dataclass field with a default, a one-line help, and for a number the smallest and largest value."""
+    """Return a dataclass field for an option.
+
+    Args:
+        default: The default value.
+        text: One line of help for `tokfmt formats NAME`.
+        minimum: The smallest number that is accepted; None: no limit.
+        maximum: The largest number that is accepted; None: no limit.
+    """
     return field(default=default, metadata={"help": text, "minimum": minimum, "maximum": maximum})
 
 
@@ -96,7 +103,7 @@ def parse_options(kind: type[T], pairs: Iterable[str] | Mapping[str, object], ow
         if key not in known:
             listed = ", ".join(known) or "none"
             raise OptionError(
-                f"{owner} has no option {name!r} (it has: {listed})", name=name, nearest=nearest(key, known)
+                f"{owner} has no option {name!r} (expected {listed})", name=name, nearest=nearest(key, known)
             )
         given[key] = None if value is None else _value(str(value), hints[key], f"{owner} option {key}")
         _check_bounds(given[key], known[key].metadata, f"{owner} option {key}", key)

@@ -26,7 +26,7 @@ _WITH_QUERY = ("http", "https")
 
 @dataclass(frozen=True, order=True, slots=True)
 class Url:
-    """The address of an object, or of a prefix of objects, with the attributes and methods of `Path` that tokfmt uses.
+    """The address of an object, or of a prefix of objects, with the interface of `Path` that tokfmt uses.
 
     Attributes:
         scheme: In lower case, such as `s3`.
@@ -171,7 +171,7 @@ def real(place: AnyPlace) -> AnyPlace:
 
 
 def relative(place: Place, base: Place) -> PurePath | None:
-    """The names that lead from one place to another; None if this does not lie below it."""
+    """Return the path from `base` to a place below it; None if the place is not below `base`."""
     if isinstance(place, Url):
         return place.relative_to(base) if place.is_relative_to(base) else None
     return place.relative_to(base) if isinstance(base, Path) and place.is_relative_to(base) else None
@@ -219,7 +219,7 @@ class Status(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What a directory holds.
+    """An entry of a directory.
 
     Attributes:
         name: The name in the directory.
@@ -366,7 +366,9 @@ _GROUP = "tokfmt.stores"
 
 
 def register_store(scheme: str, opener: Callable[[Url], Store]) -> None:
-    """Register a store for a scheme, in this process; an entry point of the group `tokfmt.stores` does it in every one.
+    """Register a store for a scheme, in this process.
+
+    An entry point of the group `tokfmt.stores` registers a store in every process.
 
     Args:
         scheme: The scheme, such as "s3".
@@ -377,7 +379,7 @@ def register_store(scheme: str, opener: Callable[[Url], Store]) -> None:
 
 
 def close_stores() -> None:
-    """Open stores again when they are used next, because their options have changed."""
+    """Forget all open stores, so that the next use opens each again with the current options."""
     _OPEN.clear()
 
 
@@ -496,7 +498,7 @@ def local_path(given: PlaceLike, what: str) -> Path:
 
 
 def refuse_address(path: str | os.PathLike[str], done: Literal["read", "written"]) -> None:
-    """Raise an error for the address of an object or a web page: s3://, gs://, hf://, https:// and others.
+    """Raise an error for an address, such as s3://BUCKET/KEY or https://HOST/PATH.
 
     Args:
         path: A path that exists is not an address, unless it is a destination. To write to a path of such a name, give

@@ -69,7 +69,7 @@ class HasByteOffsets(Protocol):
         """
 
     def position(self, path: Place, offset: int) -> int | None:
-        """Return the position of the token that holds a byte of a file; None if the byte is not in a token.
+        """Return the position of the token at a byte of a file; None if no token has this byte.
 
         For compressed data, it is the position of the first token of the chunk.
         """
@@ -180,13 +180,13 @@ class RawCopyable(Protocol, metaclass=CachedProtocolMeta):
 
 
 def pieces_of(reader: object, start: int, stop: int) -> Sequence[Piece] | None:
-    """Return the pieces of a reader's tokens; None if the reader does not know them."""
+    """Return the pieces of the tokens `start <= p < stop`; None if the reader does not know them."""
     return reader.pieces(start, stop) if isinstance(reader, RawCopyable) else None
 
 
 @runtime_checkable
 class KnownReadable(Protocol, metaclass=CachedProtocolMeta):
-    """A reader that knows without a read whether all its tokens are readable. Other readers are read to find out."""
+    """A reader that knows without a read whether all its tokens are readable. Other readers are read completely."""
 
     @property
     def is_readable(self) -> bool:
@@ -283,7 +283,7 @@ class HasLabels(Protocol):
     """A reader with layout SAMPLES whose rows are stored with a loss mask and labels."""
 
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """Return the loss mask, uint8[stop - start]: 1 where the label counts, whatever the polarity in the file."""
+        """Return the loss mask, uint8[stop - start]: 1 where the label counts, also if the file stores the inverse."""
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return the label of each token as stored, int64[stop - start]; -100 where it is ignored."""

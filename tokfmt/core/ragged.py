@@ -29,7 +29,7 @@ class Ragged:
 
     def __getitem__(self, index: int) -> Tokens:
         if not -len(self) <= index < len(self):
-            raise IndexError(f"sequence {index} of {len(self)}")
+            raise IndexError(f"there is no sequence {index} (expected 0 to {len(self) - 1})")
         index %= len(self)
         return self.tokens[int(self.offsets[index]) : int(self.offsets[index + 1])]
 

@@ -210,7 +210,7 @@ class JsonLines(RecordReader, Protocol):
 
 
 def json_lines(records: RecordReader, block: Block) -> Iterator[RecordBatch]:
-    """Yield the records of a block as JSON lines: unchanged if they are JSON lines, else built from text or IDs."""
+    """Yield the records of a block as JSON lines. JSON lines are unchanged; others are built from text or IDs."""
     if records.info.json_lines:
         yield from cast("JsonLines", records).lines(block)
     elif records.info.kind == "text":
@@ -270,4 +270,4 @@ class TextRecords(ABC):
         for block in self.blocks(1, index, index + 1):
             for batch in self.texts(block):
                 return batch.texts[0]
-        raise IndexError(f"record {index}")
+        raise IndexError(f"there is no record {index}")

@@ -42,7 +42,7 @@ def continuation(asked: str | None, stated: str | None, shown: Callable[[], Cont
         shown: Looks for evidence, and returns `ROWS` if it finds none. Called only if the others are None.
     """
     if asked is not None:
-        return Continuation(asked, "as asked")
+        return Continuation(asked, "as given")
     if stated is not None:
-        return Continuation(stated, "as stated by what wrote it")
+        return Continuation(stated, "as the file or its manifest states")
     return shown()

@@ -54,7 +54,7 @@ def ends_alike(extent: Extent, starts: Offsets, eos_id: int | None) -> bool:
 
 
 def width_of_size(extent: Extent, starts: Offsets, wider: Sequence[int], index: str) -> tuple[str, ...]:
-    """Return notes on a width that follows from the size: () if the tokens confirm it, else that it was inferred.
+    """Return notes on a width that follows from the size; () if the tokens confirm the width.
 
     Args:
         extent: The whole file, in the width that follows from its size.
@@ -98,7 +98,7 @@ def width_of_size(extent: Extent, starts: Offsets, wider: Sequence[int], index: 
 
 
 def _alike(head: Numbers, width: int, ends: Offsets) -> bool:
-    """Return whether documents end with one ID that is rare inside, and is not the upper part of a wider token."""
+    """Return whether documents end with one ID, which is rare inside and not the upper part of a wider token."""
     ids = head.view(f"<u{width}")
     ends = ends[: np.searchsorted(ends, len(ids))]
     if len(ends) < _FEW_ENDS:
@@ -111,7 +111,7 @@ def _alike(head: Numbers, width: int, ends: Offsets) -> bool:
 
 
 def _upper(head: Numbers, width: int, other: int) -> tuple[Numbers, Numbers]:
-    """Split values of one width into the upper and the lower parts of tokens of another width, 4 or 8 bytes."""
+    """Split values of one width into the upper and the lower parts of tokens of 4 or 8 bytes."""
     values = head.view(f"<u{width}").reshape(-1, other // width)
     # IDs of 8 bytes are below 2^32. IDs of 4 bytes are below 2^24 (width 1), or 2^20 (width 2, with `_SMALL`).
     first = 4 // width if other == 8 else {1: 3, 2: 1}[width]

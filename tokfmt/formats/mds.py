@@ -324,7 +324,7 @@ def _ids(file: File, byte_offsets: Offsets, lengths: Offsets, column: Column) ->
         some = min(int(lengths[:1].sum()), 1 << 12) // 8 * 8
         odd = np.frombuffer(file.read(int(byte_offsets[:1].sum()), some), "<u4")[1::2]
         wide = not odd.any() and not (lengths % 8).any()
-        remedy = f"Give it with {from_option('dtype', 'NAME')} ({('int64' if wide else 'uint16')}, it seems)"
+        remedy = f"Give it with {from_option('dtype', 'NAME')} ({('int64' if wide else 'uint16')}, probably)"
         what = f"the dtype of column {column.name}, of bytes, is not stored"
         raise UnsupportedError(file.path, what, remedy=remedy)
     if column.shaped:

@@ -244,7 +244,7 @@ def _look(file: File, mask: Place | None, width: int | None, *, rows: bool) -> F
     if width is None and spans is None:
         odd = file.array(0, min(file.size // 2, _LOOKED_AT), "<u2")[1::2]
         likely = 4 if len(odd) and float(np.mean(odd < 4)) > 0.95 else 2
-        remedy = f"Give the bytes per token with {from_option('width', 'N')} ({likely}, it seems)"
+        remedy = f"Give the bytes per token with {from_option('width', 'N')} ({likely}, probably)"
         raise UnsupportedError(file.path, "raw tokens without a .csv.gz, which states their width", remedy=remedy)
     given = width is not None
     width, inferred, problems = _width(file, width, end, spans)

@@ -139,7 +139,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
             split: Split to read.
             eos: Separator ID, or "none".
             allow_loss: Losses to accept, by name. "invalid-utf8" writes U+FFFD for IDs that are not text.
-            recursive: Read the directories below a directory too.
+            recursive: Read subdirectories too.
             reading: Arguments of datatrove's readers: `limit` and `skip` per task, `adapter`, `text_key`, `id_key`,
                 `default_metadata`.
         """

@@ -81,7 +81,7 @@ class Source:
         eos_id: The separator that the source stores or states; None without one.
         state: Sizes, times and inodes of its files, and how they are read. Arrays in the cache depend on it.
         facts: Format, options, sizes, counts, and the checksum of a manifest. The order of samples depends on it.
-        notes: What tokfmt inferred, and oddities.
+        notes: Sentences on what tokfmt inferred, and on defects.
         kept: True if the source takes long to open, so that arrays of it are kept in the cache.
         drawn: The numbers in the source of the sequences of `reader`, if a quota chose them; else None.
         whole: The reader of all sequences of IDs, if a quota chose some of them; else None.
@@ -565,7 +565,7 @@ class Documents:
         if budget > total:
             raise ShortfallError(
                 f"{printable(self.file.where)}: the sources have {total:,} tokens, and the budget is {budget:,}: short "
-                f"by {budget - total:,}. Give sources more epochs, or ask for fewer"
+                f"by {budget - total:,}. Raise the epochs of a source, or lower tokens"
             )
         low, high = 0, count + 1
         while high - low > 1:
@@ -684,7 +684,7 @@ def passes(file: RecipeFile, number: int, name: str, tokens: int, quota: int) ->
         raise ShortfallError(
             f'{printable(file.where)}: source "{printable(name)}" has {tokens:,} tokens, which may be read {times}, '
             f"and the quota is {quota:,}: short by {quota - tokens * most:,}. "
-            f"Allow epochs = {-(-quota // max(1, tokens))}, or ask for fewer"
+            f"Allow epochs = {-(-quota // max(1, tokens))}, or lower the quota"
         )
     return divmod(quota, max(1, tokens))
 
@@ -711,7 +711,7 @@ def filled(file: RecipeFile, name: str | None, quota: int, taken: int, beyond: i
         f'source "{printable(name)}" gives nothing to its quota' if name else "the sources give nothing to the budget"
     )
     raise ShortfallError(
-        f"{printable(file.where)}: {what} of {quota:,} tokens: the first {why}. Ask for {beyond:,} or more"
+        f"{printable(file.where)}: {what} of {quota:,} tokens: the first {why}. Set tokens to {beyond:,} or more"
     )
 
 

@@ -184,7 +184,7 @@ class Samples:
         if wanted == 0:
             raise ShortfallError(
                 f"{printable(self.file.where)}: the budget of {self.file.tokens:,} tokens is less than one sample. "
-                f"Ask for {self.seq_len:,} or more"
+                f"Set tokens to {self.seq_len:,} or more"
             )
         if self._tree is None:
             if wanted is not None and wanted > self._bounds[-1]:
@@ -569,11 +569,11 @@ class PackedRows:
         """
         if size != samples.seq_len:
             what = f"pack_size={size}: samples of this recipe predict up to {samples.seq_len:,} tokens"
-            way = f"Say pack_size={samples.seq_len}, or leave seq_len out of the recipe"
+            way = f"Write pack_size={samples.seq_len}, or leave seq_len out of the recipe"
             raise OptionError(f"{what}. {way}", name="pack_size")
         if not samples.shifted:
             what = "packed rows predict the next token, and labels of these samples are not moved by one"
-            raise OptionError(f'pack_size: {what}. Say labels = "next" in the recipe', name="pack_size")
+            raise OptionError(f'pack_size: {what}. Write labels = "next" in the recipe', name="pack_size")
         self.samples, self._at_once = samples, max(1, _WINDOW // samples.seq_len)
         lengths = [self._rows(a, b)[0] for a, b in windows(0, samples.count, self._at_once)]
         self._offsets = offsets_of(np.concatenate([np.empty(0, np.int64), *lengths]))
@@ -667,7 +667,8 @@ def separator_of(file: RecipeFile, sources: Sequence[Ending]) -> int | None:
             for eos_id, source in list(known.items())[:5]
         )
         raise ConversionError(
-            f'{printable(file.where)}: the sources have different separators ({listed}). Say eos = ID, or eos = "none"'
+            f"{printable(file.where)}: the sources have different separators ({listed}). Write eos = ID, or "
+            'eos = "none"'
         )
     return next(iter(known), None)
 

@@ -121,7 +121,7 @@ def choose(store: Store, groups: list[Group], split: str | None) -> Group:
         raise OptionError(f"{store.root}: has several splits ({listed}); choose one with split=NAME")
     wanted = split or (_DEFAULT if len(groups) > 1 else splits[0])
     if wanted not in splits:
-        raise OptionError(f"{store.root}: has no split {wanted!r} (it has: {listed})", name=wanted)
+        raise OptionError(f"{store.root}: has no split {wanted!r} (found {listed})", name=wanted)
     return groups[splits.index(wanted)]
 
 

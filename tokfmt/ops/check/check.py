@@ -7,7 +7,7 @@ A check collects the findings of four sources, in this order:
 3. The reader that every command uses.
 4. With options: a tokenizer, and the corpus that the dataset was made from.
 
-A repair is made only if it is certain what the right content is.
+A repair is made only if the right content is certain.
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ I = TypeVar("I")  # noqa: E741 - an item
 R = TypeVar("R")
 PathLike = str | os.PathLike[str]
 _IMPLIED = frozenset({"other-files", "tokenizers"})
-"""Words of `--allow-loss` that a check implies: what stops other commands is a finding here."""
+"""Words of `--allow-loss` that a check implies: a loss that stops other commands is a finding here."""
 
 LIMIT = 100
-"""Findings of one code that a verdict keeps by default; the others are only counted."""
+"""Findings of one code that a report keeps by default; the others are only counted."""
 
 
 @dataclass(slots=True)
@@ -131,7 +131,7 @@ class CheckReport:
         for given in found:
             finding = given
             if not given.remedy and given.code in meanings:
-                finding = replace(given, remedy=f"tokfmt check --explain {given.code} says more")
+                finding = replace(given, remedy=f"tokfmt check --explain {given.code} explains it")
             number = self.counts[finding.code] = self.counts.get(finding.code, 0) + 1
             self.severities[finding.severity] = self.severities.get(finding.severity, 0) + 1
             self.unsafe = self.unsafe or (finding.code in meanings and meanings[finding.code].unsafe)
@@ -172,7 +172,7 @@ class CheckRequest:
         ignore_order: Ignore the order of the documents when comparing with `against`.
         jobs: The number of workers (default: one per core).
         executor: "threads", or "auto": processes if there is much text to tokenize.
-        limit: The number of findings of one code that a verdict keeps.
+        limit: The number of findings of one code that a report keeps.
     """
 
     source: SourceRequest
@@ -186,7 +186,7 @@ class CheckRequest:
 
 
 def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[CheckReport]:
-    """Check datasets one after the other, and yield the verdict of each.
+    """Check datasets one after the other, and yield the report of each.
 
     Args:
         request: The datasets, whose paths may be patterns, and the options.
@@ -202,7 +202,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[C
     corpus = _corpus(request, handle, jobs, watched)
     try:
         for path in dataset_paths(request.source):
-            yield _Checking(path, request, handle, corpus, jobs, watched).verdict()
+            yield _Checking(path, request, handle, corpus, jobs, watched).report()
     finally:
         if corpus is not None:
             corpus.close()
@@ -238,8 +238,8 @@ class _Checking:
         asked = request.source
         self.request = replace(asked, paths=(path,), allow_loss=asked.allow_loss | _IMPLIED, ignore_manifest=True)
 
-    def verdict(self) -> CheckReport:
-        """Run every check that applies, and return the verdict.
+    def report(self) -> CheckReport:
+        """Run every check that applies, and return the report.
 
         The reader is skipped if the dataset is unsafe to read, or if no option needs its sequences.
         """
@@ -460,18 +460,18 @@ class FixReport:
     Attributes:
         destination: The repaired copy; "" if nothing needed a repair, and nothing was written.
         done: What each repair did, by the code of its finding.
-        verdict: The verdict of a deep check of the copy; None if nothing was written.
+        report: The report of a deep check of the copy; None if nothing was written.
         partial: What was saved of a damaged dataset and what was lost; "" if the copy is complete.
     """
 
     destination: str
     done: dict[str, str]
-    verdict: CheckReport | None = None
+    report: CheckReport | None = None
     partial: str = ""
 
 
 def fix(
-    verdict: CheckReport,
+    report: CheckReport,
     destination: str | os.PathLike[str],
     request: CheckRequest,
     *,
@@ -484,7 +484,7 @@ def fix(
     complete; see `ops.source.partial`.
 
     Args:
-        verdict: The verdict of `check` for the dataset.
+        report: The report of `check` for the dataset.
         destination: The copy. It is complete and checked, or not written.
         request: The request of the check, with the read options of the dataset.
         overwrite: Replace an existing destination.
@@ -495,15 +495,15 @@ def fix(
             written.
         TokfmtError: As for `convert`.
     """
-    if verdict.format is None:
-        raise ConversionError(f"{printable(verdict.path)}: not repaired: it cannot be opened")
-    format_ = registry.get(verdict.format)
+    if report.format is None:
+        raise ConversionError(f"{printable(report.path)}: not repaired: it cannot be opened")
+    format_ = registry.get(report.format)
     repairs = format_.patches() or format_.repairs()
-    hopeless = sorted({f.code for f in verdict.findings if f.severity == "error"} - repairs.keys())
-    chosen = {code: repairs[code] for code in sorted(verdict.counts) if code in repairs and not hopeless}
+    hopeless = sorted({f.code for f in report.findings if f.severity == "error"} - repairs.keys())
+    chosen = {code: repairs[code] for code in sorted(report.counts) if code in repairs and not hopeless}
     if not hopeless and not chosen:
         return FixReport("", {})
-    path = local_path(verdict.path, "a dataset to repair")
+    path = local_path(report.path, "a dataset to repair")
     source, _ = found_as_written(found_at(path, format_, request.source), request.source)  # the copy has no manifest
     written = {name: value for name, value in source.options.items() if name not in request.source.options}
     request = replace(request, source=source)
@@ -539,7 +539,7 @@ class _Job:
         return SourceRequest((path,), self.format.name, eos, given, allow_loss=allow_loss)
 
     def rewritten(self, format_: Format) -> CheckReport:
-        """Convert the dataset to its own format: the read options of the repairs put the content right."""
+        """Convert the dataset to its own format. The read options of the repairs correct the content."""
         source = self._source(self.path, "none")
         options = read_options(self.format, source)
         index = bool(self.chosen.keys() & _INDEX_CODES)
@@ -556,13 +556,13 @@ class _Job:
             index: Write an index of the result as well.
 
         Returns:
-            The verdict of the result.
+            The report of the result.
         """
-        verdicts = list[CheckReport]()
+        reports = list[CheckReport]()
 
         def prove(staging: Staging) -> Mapping[str, Path]:
             files = {index_path(staging.destination).name: write_index(staging.path).destination} if index else {}
-            verdicts.append(self._checked(staging.path))
+            reports.append(self._checked(staging.path))
             return files
 
         request = Request(
@@ -575,13 +575,13 @@ class _Job:
             jobs=worker_count(self.request.jobs),
         )
         carry_out(request, self.progress, prove=prove)
-        return verdicts[0]
+        return reports[0]
 
     def saved(self, codes: Sequence[str]) -> tuple[CheckReport, str]:
         """Convert the complete sequences of a damaged dataset to its own format.
 
         Returns:
-            The verdict of the copy, and a sentence that says what was saved.
+            The report of the copy, and a sentence on what was saved.
 
         Raises:
             ConversionError: If no sequence is certain to be complete, or a part cannot be saved from such damage.
@@ -604,8 +604,8 @@ class _Job:
 
     def _uncertain(self, codes: Sequence[str], why: str = "") -> ConversionError:
         return ConversionError(
-            f"{printable(self.path)}: not repaired: it is not certain what is right where it has "
-            f"{', '.join(codes)}{why}. tokfmt check --explain {codes[0]} says what to do"
+            f"{printable(self.path)}: not repaired: the right content is not certain where it has "
+            f"{', '.join(codes)}{why}. tokfmt check --explain {codes[0]} has the remedy"
         )
 
     def patched(self, format_: Format) -> CheckReport:
@@ -626,30 +626,30 @@ class _Job:
             except TokfmtError as error:
                 why = str(error).replace(str(staging.path), str(self.path))
                 raise ConversionError(f"{printable(self.path)}: not repaired: {why}") from error
-            verdict = self._checked(staging.path)
+            report = self._checked(staging.path)
             manifest = self._manifest(staging)
             check_unchanged(before, found)
             staging.publish({manifest_path(staging.destination).name: manifest})
-        return verdict
+        return report
 
     def _checked(self, path: Path) -> CheckReport:
-        """Check a staged copy deeply, and return the verdict with the paths of the destination.
+        """Check a staged copy deeply, and return the report with the paths of the destination.
 
         Raises:
             VerificationError: If the copy still has errors.
         """
         source = replace(self.request.source, paths=(path,), format=self.format.name)
         wanted = replace(self.request, source=source, deep=True, tokenizer=None, against=None)
-        (verdict,) = check(wanted, self.progress)
-        if verdict.errors:
-            first = next(f for f in verdict.findings if f.severity == "error")
+        (report,) = check(wanted, self.progress)
+        if report.errors:
+            first = next(f for f in report.findings if f.severity == "error")
             raise VerificationError(
                 f"{printable(self.path)}: not repaired: the copy would still have {first.code} ({first.message})"
             )
         findings = [
-            replace(found, path=found.path.replace(str(path), str(self.destination))) for found in verdict.findings
+            replace(found, path=found.path.replace(str(path), str(self.destination))) for found in report.findings
         ]
-        return replace(verdict, path=str(self.destination), findings=findings)
+        return replace(report, path=str(self.destination), findings=findings)
 
     def _manifest(self, staging: Staging) -> bytes | None:
         """Return the manifest of the copy; None if no reader can count it (shuffled samples)."""

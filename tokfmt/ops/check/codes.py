@@ -14,14 +14,14 @@ from tokfmt.core.options import nearest
 _OPENING = {
     "TF900": Code(
         "cannot be opened at all",
-        "There is nothing at that path, you may not read it, it is neither a file nor a directory, or no format "
-        "recognizes its content (or several do). Give the format with --from NAME.",
+        "The path does not exist, you may not read it, it is neither a file nor a directory, or no format recognizes "
+        "its content, or several do. Give the format with --from NAME.",
     ),
     "TF901": Code(
         "cannot be read as it is",
         "The dataset breaks no rule of its format, but the reader that every command uses cannot return its "
-        "sequences. The message says why, and which option supplies what is missing. Often the dataset is sound but "
-        "incomplete in what it states: the samples are shuffled, or too few to infer how they continue each other.",
+        "sequences. The message has the reason, and the option that supplies what is missing. Often the dataset is "
+        "valid, and states too little: the samples are shuffled, or too few to infer how they continue each other.",
     ),
     "TF902": Code(
         "unsafe to read",
@@ -34,25 +34,25 @@ _OPENING = {
 _MANIFEST = {
     "TF910": Code(
         "the manifest cannot be read",
-        "The manifest of a dataset X is X.tokfmt.json: what was converted, with counts and checksums. This one is not "
-        "such JSON, or has a number that cannot be a count or an ID, so nothing was compared with it. Remove it, or "
-        "restore it from where the dataset comes from.",
+        "The manifest of a dataset X is X.tokfmt.json: what was converted, with counts and checksums. This file is "
+        "not such JSON, or has a number that cannot be a count or an ID, so nothing was compared with it. Remove it, "
+        "or copy it again with the dataset.",
     ),
     "TF911": Code(
-        "another size than the manifest says",
+        "another size than the manifest states",
         "The dataset has more or fewer bytes or files than when it was written: a copy was cut, files are missing, or "
         "it was changed since. Copy it again; if the change was meant, remove the manifest.",
     ),
     "TF912": Code(
-        "another checksum than the manifest says",
+        "another checksum than the manifest states",
         "The bytes are not those that were written, though the size is the same: a disk or a transfer damaged them, or "
         "a program changed them in place. xxhsum -H128 prints the same checksum. Copy the dataset again; if the change "
         "was meant, remove the manifest.",
     ),
     "TF913": Code(
-        "other counts than the manifest says",
+        "other counts than the manifest states",
         "The dataset has another number of sequences or tokens, another largest ID, or another format than the "
-        "manifest says. The manifest belongs to another dataset of that name, or the dataset was changed.",
+        "manifest states. The manifest belongs to another dataset of that name, or the dataset was changed.",
     ),
     "TF914": Code(
         "a source has changed since",
@@ -138,7 +138,7 @@ _AGAINST = {
     "TF935": Code(
         "documents in another order",
         "All these documents are in the corpus, but the dataset has them in another order: it was shuffled, or its "
-        "files were joined in another order. --ignore-order compares without the order. If the manifest says that "
+        "files were joined in another order. --ignore-order compares without the order. If the manifest states that "
         "tokfmt shuffled the dataset, the order is ignored without the option.",
     ),
 }
@@ -151,7 +151,7 @@ class Explanation:
     """The meaning of a finding code, as `tokfmt check --explain` prints it.
 
     Attributes:
-        code: The code, e.g. `TF107`.
+        code: The code, such as `TF107`.
         owner: The name of the format that defines the code, or "any format".
         title: The finding in a few words.
         text: One paragraph: the finding, its causes, and the remedy.
@@ -179,7 +179,7 @@ def explain(code: str) -> Explanation:
     """Return the explanation of a code, in upper or lower case.
 
     Raises:
-        OptionError: If no finding has the code. The error proposes the nearest one.
+        OptionError: If no finding has the code. The error has the nearest code.
     """
     known = all_codes()
     found = known.get(code.upper())

@@ -1,13 +1,13 @@
-"""Compare a dataset with its manifest and its ledger, with a tokenizer, and with the corpus that it was made from.
+"""Compare a dataset with its manifest, its ledger, a tokenizer, and the corpus that it was made from.
 
 Manifest   size, checksum and counts of what was written
 Ledger     number of rows, and with --deep every row
 Tokenizer  IDs, end of text, and the text that IDs decode to
 Corpus     document by document, in order
 
-A corpus is compared by fingerprints of its documents, and tokenized for them; nothing is written. The fingerprints are
-aligned as by `tokfmt diff`, so a document that only moved is never reported as missing. The comparison holds 16 bytes
-per document of either side, and 96 bytes while it aligns them.
+A corpus is compared by fingerprints of its documents. A text is tokenized for this, and nothing is written. The
+fingerprints are aligned as by `tokfmt diff`, so a document that only moved is never reported as missing. The comparison
+holds 16 bytes per document of either side, and 96 bytes while it aligns them.
 """
 
 from __future__ import annotations
@@ -55,52 +55,59 @@ _COPY = "Copy it again; if it was changed on purpose, remove the manifest"
 
 
 def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress) -> Iterator[Finding]:
-    """Compare the size and number of files with the manifest; if `deep`, also the checksum, with `jobs` threads."""
-    path, said = one.path, read_manifest(one.path)
-    if not listing.is_there(said.path):
+    """Compare the files of a dataset with its manifest.
+
+    Args:
+        one: The files of the dataset.
+        deep: Compare the checksum as well; otherwise compare only the format, the size and the number of files.
+        jobs: Number of threads.
+        progress: Receives the phase of the checksum.
+    """
+    path, manifest = one.path, read_manifest(one.path)
+    if not listing.is_there(manifest.path):
         return
-    if not said.output:
-        why = f": {said.broken}" if said.broken else ""
-        what = f"is no manifest that tokfmt can read{why}"
-        yield Finding("TF910", "warning", str(said.path), what, "Remove it, or restore it")
+    if not manifest.output:
+        why = f": {manifest.broken}" if manifest.broken else ""
+        what = f"is not a valid manifest{why}"
+        yield Finding("TF910", "warning", str(manifest.path), what, "Remove it, or restore it")
         return
     try:
-        wrong = {what: (expected, found) for what, expected, found in file_differences(one, said)}
+        wrong = {what: (expected, found) for what, expected, found in file_differences(one, manifest)}
         if "the format" in wrong:
-            what = f"is {one.format.name}; its manifest says {printable(said.content.get('format'))}"
+            what = f"is {one.format.name}; its manifest states {printable(manifest.content.get('format'))}"
             yield Finding("TF913", "error", str(path), what, "The manifest belongs to another dataset of this name")
             return
         if wrong:
             sizes = [(key, wrong[key]) for key in ("bytes", "files") if key in wrong]
             differences = [
-                f"{found:,} {key}, the manifest says {_number(expected)}" for key, (expected, found) in sizes
+                f"{found:,} {key}, the manifest states {_number(expected)}" for key, (expected, found) in sizes
             ]
             yield Finding("TF911", "error", str(path), f"has {' and '.join(differences)}", _COPY)
         elif deep:
             progress.phase(f"checksum of {path.name}", 0, "bytes")
             digest = fingerprint(path, written_files(one.format, path, one.files), jobs)["xxh3_128"]
-            if digest != said.output.get("xxh3_128"):
+            if digest != manifest.output.get("xxh3_128"):
                 yield Finding(
                     "TF912",
                     "error",
                     str(path),
-                    f"has the checksum {digest}, the manifest says {printable(said.output.get('xxh3_128'))}",
+                    f"has the checksum {digest}, the manifest states {printable(manifest.output.get('xxh3_128'))}",
                     _COPY,
                 )
     except FormatError as error:
         yield Finding("TF911", "error", error.path, error.what, _COPY)
-    yield from _sources(said, path)
+    yield from _sources(manifest, path)
 
 
-def _sources(said: Manifest, path: Place) -> Iterator[Finding]:
+def _sources(manifest: Manifest, path: Place) -> Iterator[Finding]:
     """Report sources in the directory of the dataset whose size is not that of the manifest.
 
-    A manifest may come from anyone. Files in other directories are not looked at, so that no message reveals whether
+    A manifest may come from anyone. Files in other directories are not examined, so that no message reveals whether
     they exist and how large they are. No directory is listed.
     """
     if isinstance(path, Url):
         return
-    sources, home = said.content.get("sources"), os.path.realpath(path.parent)
+    sources, home = manifest.content.get("sources"), os.path.realpath(path.parent)
     for source in sources if isinstance(sources, list) else []:
         name, bytes_ = (source.get("path"), source.get("bytes")) if isinstance(source, dict) else (None, None)
         if not isinstance(name, str) or not isinstance(bytes_, int) or "\0" in name or source.get("files") != 1:
@@ -113,7 +120,7 @@ def _sources(said: Manifest, path: Place) -> Iterator[Finding]:
                 "TF914",
                 "info",
                 str(path),
-                f"its source {printable(name)} has {size:,} bytes now, {_number(bytes_)} when it was converted",
+                f"its source {printable(name)} has {size:,} bytes now, and had {_number(bytes_)} when it was converted",
                 "If it should follow its source, convert again",
             )
 
@@ -126,9 +133,9 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
         asked: How to read the dataset.
         deep: Compare every row with the sequences; otherwise compare only the number of rows.
     """
-    said, about = read_manifest(one.path).ledger, ledger_paths(one.path)[1]
+    manifest, about = read_manifest(one.path).ledger, ledger_paths(one.path)[1]
     if not listing.exists(about) and not listing.is_link(one.path):
-        if said:
+        if manifest:
             what = f"has no ledger {printable(about.name)}; its manifest lists one"
             yield Finding(
                 "TF916", "warning", str(one.path), what, f"Copy it again, or convert again with {Option('ledger')}"
@@ -141,8 +148,8 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
     except FormatError as error:
         yield Finding.of("TF916", error)
         return
-    if ledger is not None and said and said.get("rows") != len(ledger.rows):
-        what = f"has {len(ledger.rows):,} rows, the manifest of {one.path.name} says {_number(said.get('rows'))}"
+    if ledger is not None and manifest and manifest.get("rows") != len(ledger.rows):
+        what = f"has {len(ledger.rows):,} rows, the manifest of {one.path.name} states {_number(manifest.get('rows'))}"
         yield Finding(
             "TF916", "error", str(ledger.path), what, f"Copy both again, or convert again with {Option('ledger')}"
         )
@@ -192,26 +199,26 @@ def count_findings(
         samples: True if the sequences are samples.
         max_id: The largest ID of all tokens that were read; None if unknown.
     """
-    said = read_manifest(path)
-    counts = said.counts(samples=samples)  # empty if the manifest counts several splits, and one was read
-    alike = said.eos_id == eos_id  # otherwise only one of both counts includes the separators
+    manifest = read_manifest(path)
+    counts = manifest.counts(samples=samples)  # empty if the manifest counts several splits, and one was read
+    alike = manifest.eos_id == eos_id  # otherwise only one of both counts includes the separators
     compared = [("sequences", sequences), ("tokens", tokens if alike else None)]
     different = [(key, found, counts.get(key)) for key, found in compared if found not in (None, counts.get(key))]
     for key, found, expected in different:
         if isinstance(expected, int):
-            what = f"holds {found:,} {key}, the manifest says {expected:,}"
+            what = f"holds {found:,} {key}, the manifest states {expected:,}"
             remedy = f"The manifest belongs to another dataset, or {Option('eos')} differs from what was converted"
             yield Finding("TF913", "error", str(path), what, remedy)
     stated = counts.get("max_id")
     if isinstance(stated, int) and max_id is not None and alike and tokens is not None and not different:
         largest = max(max_id, stated if stated == eos_id else max_id)  # separators count where they are stored
         if stated != largest:
-            what = f"has the largest ID {largest:,}, the manifest says {stated:,}"
+            what = f"has the largest ID {largest:,}, the manifest states {stated:,}"
             yield Finding("TF913", "error", str(path), what, "The manifest belongs to another dataset")
 
 
 def stored_count_findings(path: Place, source: Source) -> Iterator[Finding]:
-    """Compare the counts of a dataset that was opened as it is stored, where they need no search for separators."""
+    """Compare the counts of a dataset that was opened as it is stored, if they need no search for separators."""
     reader = source.reader
     if isinstance(reader, RecordReader) or reader.info.layout is Layout.STREAM:
         return
@@ -241,7 +248,7 @@ class Beyond(NamedTuple):
     """The IDs of a window that are beyond the vocabulary.
 
     Attributes:
-        number: How many there are.
+        number: The number of these IDs.
         position: The position of the first on the token axis; -1 without one.
         token: The first of these IDs; -1 without one.
     """
@@ -295,13 +302,13 @@ def tokenizer_findings(
     text, or the decoded text shows another tokenizer.
     """
     name, named = str(source.paths[0]), handle.name
-    said = read_manifest(source.paths[0]).tokenizer
-    if said is not None and said["digest"] != handle.digest:
+    manifest = read_manifest(source.paths[0]).tokenizer
+    if manifest is not None and manifest["digest"] != handle.digest:
         yield Finding(
             "TF926",
             "warning",
             name,
-            f"its manifest names a tokenizer with checksum {said['digest']}, {named} has {handle.digest}",
+            f"its manifest lists a tokenizer with the checksum {manifest['digest']}, and {named} has {handle.digest}",
             "Give the tokenizer that it was made with",
         )
     try:
@@ -312,7 +319,7 @@ def tokenizer_findings(
                 "TF922",
                 "warning",
                 name,
-                f"its separator is {eos_id:,} ({source.separator.source}), the end of "
+                f"its separator is {eos_id:,} ({source.separator.source}), and the end of "
                 f"text of {named} is {handle.eos_id:,}",
                 f"Give the tokenizer that it was made with, or the right separator with {Option('eos')}",
             )
@@ -544,7 +551,7 @@ def corpus_findings(source: Source, corpus: Corpus) -> Iterator[Finding]:
         splits = isinstance(here, AxisSide) and here.reader.info.free_of is not None
         ignored = corpus.ignore_order
         if not ignored and read_manifest(path).content.get("shuffle") is not None:
-            corpus.progress.note(f"{path.name}: shuffled, as its manifest says; compared with the order ignored")
+            corpus.progress.note(f"{path.name}: the manifest states that it was shuffled, so the order is ignored")
             ignored = True
         found = compare(mine, corpus.fingerprints, skip_empty=splits, ignore_order=ignored)
         yield from _difference_findings(name, here, there, found)
@@ -614,7 +621,7 @@ def _difference_findings(name: str, here: Side, corpus: Side, found: Differences
         yield Finding("TF931", "error", name, what, _REMEDY)
     if found.extra:
         what = f"{found.extra:,} documents are not in the corpus (first: sequence {found.first('extra')[0]:,})"
-        yield Finding("TF932", "error", name, what, "Find out if something was packed twice, or if the corpus changed")
+        yield Finding("TF932", "error", name, what, "Find out whether a text was packed twice, or the corpus changed")
     if found.moved:
         sequence, document = found.first("moved")
         place = f"sequence {sequence:,}, document {document + 1:,} of the corpus"
@@ -648,7 +655,7 @@ def _changed(name: str, here: Side, corpus: Side, found: Differences) -> Finding
     if at == len(mine):
         detail = f"it ends after {len(mine):,} of {len(theirs):,} tokens"
     elif at == len(theirs):
-        detail = f"it goes on after all {len(theirs):,} tokens"
+        detail = f"it continues after all {len(theirs):,} tokens"
     else:
         detail = f"position {at:,}: {int(mine[at]):,}, expected {int(theirs[at]):,}"
     return Finding(
@@ -656,7 +663,7 @@ def _changed(name: str, here: Side, corpus: Side, found: Differences) -> Finding
         "error",
         path,
         f"{head}the corpus, {detail})",
-        "Compare with the tokenizer and the corpus that it was made with",
+        "Compare it with the tokenizer and the corpus that it was made with",
         offset,
     )
 
@@ -677,13 +684,15 @@ def _beginning(side: Side, number: int) -> NDArray[np.integer]:
 _FARTHEST = 64
 """Tokens: the largest shift that is looked for. One merge shifts by 12 bytes (3, 6 or 12 tokens), and merges add up."""
 
-_ENOUGH = 8  # tokens that have to be alike
+_ENOUGH = 8  # tokens that have to be equal
 _LOOK = 256  # tokens from the start of the document that are compared
 _BEFORE = 1 << 20  # tokens of an earlier document that are read to get its end
 
 
 def shift_of(here: Side, corpus: Side, sequence: int, document: int) -> int:
-    """Return how many tokens too early a document begins; negative: too late; 0: not shifted.
+    """Return the number of tokens by which a document begins too early.
+
+    The number is negative if the document begins too late, and 0 if it is not shifted.
 
     The stream of the corpus has one token after each document for the separator, which is not compared.
     """

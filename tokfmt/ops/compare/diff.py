@@ -123,7 +123,7 @@ class ComparedDataset:
         format: The name of the format.
         sequences: The number of sequences.
         tokens: The number of tokens; of bytes if text is compared with text.
-        notes: What tokfmt inferred, and oddities.
+        notes: Sentences on what tokfmt inferred, and on defects.
     """
 
     path: str

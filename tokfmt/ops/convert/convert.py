@@ -115,7 +115,7 @@ def convert(
         dry_run: Return what would be done, and write nothing.
         manifest: Write `DST.tokfmt.json`.
         checksums: Compute checksums of large sources too.
-        recursive: Read the directories below a directory too.
+        recursive: Read subdirectories too.
         ignore_manifest: Continue if a manifest contradicts its source.
         allow_partial: Save the sequences of a damaged source that are certain to be complete.
         resume: Continue an interrupted run with `resume`. If this run is interrupted, keep its finished work.

@@ -40,7 +40,7 @@ class Raw:
     Attributes:
         path: The path as given.
         format: The name of the format; None if no format was detected.
-        notes: What tokfmt inferred, and oddities.
+        notes: Sentences on what tokfmt inferred, and on defects.
         sections: The parts of the files; see `core.fields.Section`.
     """
 

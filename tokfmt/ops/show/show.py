@@ -80,7 +80,7 @@ class Preview:
         eos_id: The separator; None without one, and for text.
         eos_from: The origin of the separator.
         extras: Facts of the format.
-        notes: What tokfmt inferred, and oddities.
+        notes: Sentences on what tokfmt inferred, and on defects.
         shown: The selected sequences.
         cut: Returns the limit if it ended the selection, else None. Valid once `shown` has ended.
     """
@@ -129,7 +129,7 @@ def show(
         seed: The seed of `random:5`. It chooses the same numbers for every dataset with as many sequences.
         limit: The maximum number of sequences; 0 for all. Default: ten for a query, all for any other selection.
         allow_loss: Words of `--allow-loss`.
-        recursive: Read the directories below a directory as well.
+        recursive: Read subdirectories too.
         ignore_manifest: Do not use the manifest of the dataset.
         progress: Receives the progress of a search.
 
@@ -254,7 +254,7 @@ def _numbers(path: Place, selection: str | None, count: int, seed: int) -> Itera
         return iter(range(*_range(path, selection, count, DEFAULT)))
     wanted = min(parse_count(match[1]), count)
     if wanted < 0:
-        raise OptionError(f"{selection}: expected how many, such as random:5", name="random")
+        raise OptionError(f"{selection}: is not a number of sequences (expected random:N)", name="random")
     return iter(sorted(islice(random_order(count, check_seed(seed, f"{Option('seed')}"), SHOW), wanted)))
 
 
@@ -485,7 +485,7 @@ class SampleView:
         eos_from: The origin of the separator.
         pad_id: The padding ID; None without one.
         bordered: True if the format or the separator shows where documents begin in a sample.
-        notes: What tokfmt inferred, and oddities.
+        notes: Sentences on what tokfmt inferred, and on defects.
         shown: The selected samples.
     """
 

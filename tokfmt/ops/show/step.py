@@ -94,7 +94,7 @@ class Step:
         rank: The rank whose part of the batch is shown.
         world_size: The number of ranks.
         first, last: The samples `first <= k < last`.
-        notes: What tokfmt inferred, and oddities.
+        notes: Sentences on what tokfmt inferred, and on defects.
         shown: The samples, read while you iterate.
     """
 

@@ -62,7 +62,7 @@ class Look:
         self._runs = [(0, info.sequences)][: info.sequences] if little else _few(info.sequences, max_sequences)
         self.ids, count = self._ends_of_few(_LITTLE if little else _INSIDE)
         if not little:
-            self.seen = f"each of {count:,} sequences looked at ends"
+            self.seen = f"each of {count:,} sequences that were read ends"
 
     def shown(self) -> int | None:
         """Return the ID that all sequences end with, if there are at least 8 and none has it inside; else None.

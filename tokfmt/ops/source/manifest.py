@@ -466,8 +466,8 @@ def _contradiction(path: Place, manifest: Manifest, what: str, expected: object,
         f"contradicts its manifest {printable(manifest.path.name)} in {what}",
         expected=expected,
         found=found,
-        remedy=f"Copy it again, or remove the manifest if the change was intended; {Option('ignore-manifest')} goes "
-        "on without it",
+        remedy=f"Copy it again, or remove the manifest if the change was intended; {Option('ignore-manifest')} "
+        "continues without it",
     )
 
 

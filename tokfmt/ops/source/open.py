@@ -166,7 +166,7 @@ def open_one(
     if others:
         first, second = printable(group[0].path), printable(others[0][0].path)
         raise OptionError(
-            f"{printable(request.paths[0])}: names {1 + len(others):,} datasets, {first}, {second} ...: expected one. "
+            f"{printable(request.paths[0])}: names {1 + len(others):,} datasets, {first}, {second} ... (expected one). "
             "Name one, or convert them to one first"
         )
     return open_found(

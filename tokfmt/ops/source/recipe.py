@@ -306,7 +306,7 @@ def _opened(
     try:
         parts = opener(request, handle, hints.jobs, found=places, collect_invalid=hints.collect_invalid)
     except SeparatorUnknownError as error:  # --eos does not apply to the sources of a recipe
-        raise SeparatorUnknownError(error.path, error.why, 'Say eos = ID or eos = "none" in the recipe') from error
+        raise SeparatorUnknownError(error.path, error.why, 'Write eos = ID or eos = "none" in the recipe') from error
     parts = [_of_recipe(part, handle, hints.allow_loss) for part in parts]
     kinds = _kinds(entry, parts)
     if "text" in kinds:
@@ -320,7 +320,7 @@ def _opened(
     separators = {part.separator.eos_id for part in parts}
     if len(separators) > 1 and file.eos is None:
         listed = ", ".join(sorted(map(str, separators)))
-        raise OptionError(f"its files have different separators ({listed}). Say eos = ID in the recipe")
+        raise OptionError(f"its files have different separators ({listed}). Write eos = ID in the recipe")
     reader = _joined(readers, entry.select)
     inner = [_inner_state(one) for one in readers]
     stats = snapshot(places)
@@ -357,7 +357,7 @@ def _kinds(entry: SourceEntry, parts: Sequence[Opened]) -> set[str]:
         kinds.discard("ids")  # "ids" is only the default of files without a record
     if entry.filter and "ids" in kinds:
         raise OptionError(
-            "its filter has rules on text, and it holds token IDs. Leave the filter out, or name the text"
+            "its filter has rules on text, but it holds token IDs. Remove the filter, or give a source of text"
         )
     return kinds
 

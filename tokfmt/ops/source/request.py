@@ -180,7 +180,7 @@ def expanded(paths: Iterable[PlaceLike]) -> tuple[PlaceLike, ...]:
     found: list[PlaceLike] = []
     for path in paths:
         if not isinstance(path, Url) and not os.fspath(path):
-            raise OptionError("a path is empty: is a variable not set? The current directory is .")
+            raise OptionError("a path is empty. Check that the variable is set; the current directory is .")
         place = place_of(path)
         pattern = place.key if isinstance(place, Url) else os.fspath(place)
         if not glob.has_magic(pattern) or listing.is_there(place):
@@ -293,7 +293,7 @@ def parse_selection(text: str, count: int, paths: Sequence[PlaceLike] = ()) -> t
     """
     text = text.strip()
     if not text:
-        raise OptionError("a selection is empty: is a variable not set? All sequences are :")
+        raise OptionError("a selection is empty. Check that the variable is set; all sequences are :")
     first, colon, last = text.partition(":")
     a, b = _bound(first, text, 0), _bound(last, text, count)
     if not colon:

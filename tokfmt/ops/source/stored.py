@@ -41,9 +41,7 @@ if TYPE_CHECKING:
 
 _NAMED = 5  # sources that a message names
 _OTHERWISE = "was made with another tokenizer, by its manifest"
-_KEPT = Message(
-    f"no separator known; sequences are kept as stored. {Option('eos', 'ID')} takes one away from their ends"
-)
+_KEPT = Message(f"no separator known; sequences are kept as stored. {Option('eos', 'ID')} removes one from their ends")
 GIVEN, NO_SEPARATOR = Message(f"{Option('eos')}"), Message(f"{Option('eos', 'none')}")
 """The source of a separator that the user gives, and of the statement that there is none."""
 
@@ -268,7 +266,7 @@ def _undivided(info: Info, separator: Separator) -> list[str]:
     known = separator.eos_id is not None or separator.source == NO_SEPARATOR
     if known or not info.tokens or info.separators not in (Separators.AFTER, Separators.BEFORE):
         return []
-    why = f"the separator is not known; {Option('eos', 'ID')} does"
+    why = f"the separator is not known; {Option('eos', 'ID')} splits it"
     return [Message(f"read as one sequence of {info.tokens:,} tokens: {why}")]
 
 
@@ -278,7 +276,7 @@ def _swapped(eos_id: int, dtype: np.dtype[np.unsignedinteger]) -> Message:
     return Message(
         "token IDs seem to be big-endian, where little-endian ones are expected: all sequences end with "
         f"{eos_id}, which is {other} with its bytes swapped. Nothing is changed; write the tokens "
-        f"again, with bytes swapped. {Option('eos', eos_id)} takes them as they are"
+        f"again, with bytes swapped. {Option('eos', eos_id)} reads them as they are"
     )
 
 
@@ -323,7 +321,7 @@ def without_separators(
         if endings is not None and len(endings) == 1 and not separator.doubt and separator.source != NO_SEPARATOR:
             alike = int(endings[0])
             why = f"all end with {alike}, which may be a separator and may be content"
-            either = f"{Option('eos', alike)} takes it away, {Option('eos', 'none')} keeps it"
+            either = f"{Option('eos', alike)} removes it, {Option('eos', 'none')} keeps it"
             return stored, [Message(f"sequences are kept as stored: {why}. {either}")]
         return stored, [] if separator.doubt or separator.source == NO_SEPARATOR else [_KEPT]
     if endings is None or len(endings) != 1 or int(endings[0]) != eos_id:

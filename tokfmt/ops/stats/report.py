@@ -301,7 +301,7 @@ class Statistics:
         text: The statistics of text; None for IDs.
         sampled: The sample from which values are estimated; None if every sequence was read.
         recipe: The contribution of each source of a recipe; see `tokfmt.recipes.tree`.
-        notes: What tokfmt inferred, and oddities.
+        notes: Sentences on what tokfmt inferred, and on defects.
     """
 
     path: str
@@ -575,7 +575,7 @@ def _why(document: Mapping[str, Any], expected: Expectation) -> str:
     if value_at(document, expected.key) is None:
         parent = expected.key.partition(".")[0]
         hints = {
-            "duplicates": "not looked for, or not in a sample",
+            "duplicates": "not counted, or not in a sample",
             "packing": Message(f"{Option('seq-len')} asks for it"),
             "text": "there is no text",
         }

@@ -317,7 +317,7 @@ def _estimated(found: Statistics, sampled: SampleFacts) -> Statistics:
 
 def _check(request: StatsRequest) -> None:
     if request.sample is not None and request.sample < 1:
-        raise OptionError(f"{Option('sample', request.sample)}: expected how many sequences to look at, at least 1")
+        raise OptionError(f"{Option('sample', request.sample)}: is not a number of sequences (expected 1 or more)")
     check_seed(request.seed, f"{Option('seed')}")
     if request.executor.startswith("dask:"):  # scratch is a directory of this machine, and paths may be relative
         raise OptionError(
@@ -399,7 +399,7 @@ class Subject:
         source: The opened dataset, with its format and separator.
         axis: The axis to walk: of the complete dataset, or of a sample.
         size: The size of its files in bytes.
-        notes: What tokfmt inferred, and oddities.
+        notes: Sentences on what tokfmt inferred, and on defects.
     """
 
     source: Source
