@@ -54,7 +54,7 @@ def test_exit_codes():
 def test_fix_that_is_refused(tmp_path):
     code, _, err = tokfmt("--fix", str(tmp_path / "x.pbin"), "fixtures/bad/modalities/index_gap.pbin")
     assert code == 4
-    assert "not repaired: it is not certain what is right where it has TF108" in err.splitlines()[-1]
+    assert "not repaired: the right content is not certain where it has TF108" in err.splitlines()[-1]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -129,7 +129,7 @@ def test_open_with_and_without_a_separator():
 
 
 def test_open_text():
-    with pytest.raises(OptionError, match="give tokenizer="):
+    with pytest.raises(OptionError, match="add tokenizer="):
         tokfmt.open(CORPUS)
     dataset = tokfmt.open(CORPUS, tokenizer=str(TOKENIZER))
     assert len(dataset) == len(CORPUS.read_bytes().splitlines())

@@ -460,8 +460,8 @@ def test_numbers_have_bounds(format_):
             literal = "Literal" in str(field.type)
             if not isinstance(field.default, int) or isinstance(field.default, bool) or literal:
                 continue
-            assert field.metadata["least"] is not None, f"{format_.name} {field.name}"
-            most = field.metadata["most"]
+            assert field.metadata["minimum"] is not None, f"{format_.name} {field.name}"
+            most = field.metadata["maximum"]
             for value in (0, -8, *([] if most is None else [most + 1])):
                 with pytest.raises(OptionError, match=rf"{field.name}: -?[\d,]+ is outside [\d,]+\.\.[\d,]*$"):
                     parse_options(kind, {field.name: value}, format_.name)
