@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import MissingDependencyError, OptionError, TokenRangeError
+from tokfmt.core.protocols import sequence_reader
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.reader import (
     INT64_MAX,
@@ -23,7 +24,6 @@ from tokfmt.core.reader import (
     batches,
     check_position,
     largest_id,
-    sequence_reader,
 )
 from tokfmt.core.seeds import check_seed
 from tokfmt.views.select import Concat, Picked, Shuffled, Slice

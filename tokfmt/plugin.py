@@ -92,7 +92,7 @@ from tokfmt.core.reader import (
 )
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, SkippedRecords, Spot
 from tokfmt.core.text_format import counted, printable
-from tokfmt.formats.flat import Cut, FlatFormat, FlatReader, FlatWriter
+from tokfmt.formats.flat import Cut, FlatFormat, FlatOptions, FlatReader, FlatWriter
 from tokfmt.formats.folders import inside, json_object, parsed_object, whole_number
 from tokfmt.views.memory import MemoryReader
 
@@ -122,6 +122,7 @@ __all__ = [
     "FileLayout",
     "Finding",
     "FlatFormat",
+    "FlatOptions",
     "FlatReader",
     "FlatWriter",
     "Format",

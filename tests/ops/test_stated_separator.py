@@ -10,8 +10,9 @@ import tokfmt
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.findings import Code
 from tokfmt.core.format import Confidence
+from tokfmt.core.protocols import sequence_reader
 from tokfmt.core.ragged import Ragged
-from tokfmt.core.reader import Separators, sequence_reader
+from tokfmt.core.reader import Separators
 from tokfmt.formats.flat import Columns, Cut, Extent, FileLayout, FlatFormat, FlatWriter, Struct
 from tokfmt.testing import write
 from tokfmt.views.memory import MemoryReader

@@ -245,7 +245,7 @@ class File:
         otherwise: Callable[[int], NDArray[np.unsignedinteger]],
         passed: Passed | None,
     ) -> Callable[[int], NDArray[np.unsignedinteger]]:
-        """Return a function that reads a sequence in as few steps as possible; see `reader.sequence_reader`.
+        """Return a function that reads a sequence in as few steps as possible; see `protocols.sequence_reader`.
 
         Args:
             begin: Byte offset of the first token ID.

@@ -2,32 +2,35 @@
 
 Every capability is optional: a plug-in without any can still be converted, counted, shown and browsed.
 
-    Capability of a reader                                                    used by
-        HasByteOffsets           finds the file and the byte offset of a token       browse, diff, show
-        RawCopyable       finds the bytes of uncompressed tokens, for a copy  convert
-        CountsPadding            counts padding removed and separators inserted      stats
-        HasLabels           has rows with loss masks and labels                 show, browse
-        HasMarks            has marks beside its tokens, such as loss masks     convert
-        HasDocumentStarts         finds where documents begin in its rows             show, browse
-        ReadsScattered         reads many sequences from anywhere at once          convert
-        ReadsIntervals            reads several intervals with few reads              all commands, on opening
-        MayContinue        detects that a sequence continues in the next file  commands with several sources
-        KnownReadable           knows from file sizes that all tokens are readable  convert --allow-partial
+    Capability of a reader                                                              used by
+        HasByteOffsets        finds the file and the byte offset of a token             browse, diff, show
+        RawCopyable           finds the bytes of uncompressed tokens, for a copy        convert
+        CountsPadding         counts padding removed and separators inserted            stats
+        HasLabels             has rows with loss masks and labels                       show, browse
+        HasMarks              has marks beside its tokens, such as loss masks           convert
+        HasDocumentStarts     finds where documents begin in its rows                   show, browse
+        ReadsScattered        reads many sequences from anywhere at once                convert
+        ReadsIntervals        reads several intervals with few reads                    all commands, on opening
+        ReadsSequences        has a fast function that reads one sequence               the API, training
+        ReadsClosedSequences  the same, without the separator                           the API, training
+        MayContinue           detects that a sequence continues in the next file        commands with several sources
+        KnownReadable         knows from file sizes that all tokens are readable        convert --allow-partial
     Capability of a view over readers
-        MappedView        maps its positions to those of the readers it is over
-        Restorable        removed separators, and has the axis with them
+        MappedView            maps its positions to those of the readers it is over
+        Restorable            removed separators, and has the axis with them
     Capability of a reader of records
-        HasRecordOffsets    finds the line of each record
-        PartlyCounted          finds the first records without counting all
-        CollectsInvalid        collects invalid records instead of raising
-        SkipsDamaged          skips damaged records, and finds them by reading    convert --allow-partial
-        Tabular           reads all columns of the rows that hold the texts   steps of datatrove
+        HasRecordOffsets      finds the line of each record
+        PartlyCounted         finds the first records without counting all
+        CollectsInvalid       collects invalid records instead of raising
+        SkipsDamaged          skips damaged records, and finds them by reading          convert --allow-partial
+        Tabular               reads all columns of the rows that hold the texts         steps of datatrove
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -37,7 +40,7 @@ from tokfmt.core.errors import TokfmtError
 from tokfmt.core.files import File
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import CachedProtocolMeta, Damage, TokenReader
+from tokfmt.core.reader import CachedProtocolMeta, Damage, Passed, TokenReader, between_offsets
 from tokfmt.core.records import Block, Spot
 
 
@@ -216,6 +219,63 @@ def read_scattered(reader: TokenReader, begins: Offsets, places: Offsets, length
         return
     for begin, place, length in zip(begins.tolist(), places.tolist(), lengths.tolist(), strict=True):
         out[place : place + length] = reader.tokens(begin, begin + length)
+
+
+@runtime_checkable
+class ReadsSequences(Protocol, metaclass=CachedProtocolMeta):
+    """A reader that makes a fast function of its own to read one sequence at a time."""
+
+    def sequence_reader(self) -> Callable[[int], Tokens]:
+        """Return a function that reads one sequence; see the function of this name."""
+
+
+def sequence_reader(reader: TokenReader) -> Callable[[int], Tokens]:
+    """Return a function that reads one sequence, given its number, 0 <= number < info.sequences.
+
+    A short read from the cache takes little longer than a call. The function of a `ReadsSequences` reader therefore
+    makes every decision that is the same for all sequences once. It holds caches and file descriptors of this process,
+    so it cannot be pickled.
+    """
+    return reader.sequence_reader() if isinstance(reader, ReadsSequences) else partial(between_offsets, reader)
+
+
+@runtime_checkable
+class ReadsClosedSequences(Protocol, metaclass=CachedProtocolMeta):
+    """A `ReadsSequences` reader whose function also removes the separator from the end of a sequence."""
+
+    def closed_reader(
+        self,
+        closing: int | None,
+        otherwise: Callable[[int], Tokens],
+        starts: Offsets | None = None,
+        passed: Passed | None = None,
+    ) -> Callable[[int], Tokens]:
+        """Return a function that reads one sequence; see the function of this name."""
+
+
+def closed_reader(
+    reader: TokenReader,
+    closing: int,
+    otherwise: Callable[[int], Tokens],
+    starts: Offsets | None = None,
+    passed: Passed | None = None,
+) -> Callable[[int], Tokens]:
+    """Return a `sequence_reader` that removes the ID `closing` from the end of each sequence.
+
+    It is that of a `ReadsClosedSequences` reader; for any other reader, it is `otherwise`.
+
+    Args:
+        reader: A stored axis.
+        closing: The token ID.
+        otherwise: Reads a sequence that does not end with `closing`, or needs more work.
+        starts: Offsets of sequences without separators, if the reader does not know them.
+        passed: Given together with `starts`.
+    """
+    return (
+        reader.closed_reader(closing, otherwise, starts, passed)
+        if isinstance(reader, ReadsClosedSequences)
+        else otherwise
+    )
 
 
 @runtime_checkable

@@ -234,41 +234,8 @@ def sequence_at(reader: TokenReader, position: int, shift: int = 0) -> int:
     return low
 
 
-def sequence_reader(reader: TokenReader) -> Callable[[int], Tokens]:
-    """Return a function that reads one sequence, given its number, 0 <= number < info.sequences.
-
-    A reader may define a method of this name that returns a faster function: a short read from the cache takes little
-    longer than the call itself. Such a method makes every decision that is the same for all sequences once. The
-    function holds caches and file descriptors of this process, so it cannot be pickled.
-    """
-    own: Callable[[], Callable[[int], Tokens]] | None = getattr(reader, "sequence_reader", None)
-    return own() if own else functools.partial(between_offsets, reader)
-
-
 Passed = Callable[[int], int] | int
 """Number of separators before sequence i that offsets do not count: a function of i, or an int k for k + i."""
-
-
-def closed_reader(
-    reader: TokenReader,
-    closing: int,
-    otherwise: Callable[[int], Tokens],
-    starts: Offsets | None = None,
-    passed: Passed | None = None,
-) -> Callable[[int], Tokens]:
-    """Return a `sequence_reader` that removes the ID `closing` from the end of each sequence.
-
-    It is that of the reader, if it defines a method of this name; else `otherwise`.
-
-    Args:
-        reader: A stored axis.
-        closing: The token ID.
-        otherwise: Reads a sequence that does not end with `closing`, or needs more work.
-        starts: Offsets of sequences without separators, if the reader does not know them.
-        passed: Given together with `starts`.
-    """
-    own: Callable[..., Callable[[int], Tokens]] | None = getattr(reader, "closed_reader", None)
-    return own(closing, otherwise, starts, passed) if own else otherwise
 
 
 def between_offsets(reader: TokenReader, number: int) -> Tokens:

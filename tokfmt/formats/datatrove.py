@@ -39,7 +39,16 @@ from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, windows
 from tokfmt.core.text_format import counted
 from tokfmt.core.widths import ends_alike, width_of_size
-from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatWriter, loss_mask, stated_tokens, whole_tokens
+from tokfmt.formats.flat import (
+    Extent,
+    FileLayout,
+    FlatFormat,
+    FlatOptions,
+    FlatWriter,
+    loss_mask,
+    stated_tokens,
+    whole_tokens,
+)
 from tokfmt.formats.index_ends import OTHER_INDEX
 
 _AT_ONCE = 1 << 16  # index entries per read or write
@@ -54,7 +63,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(FlatOptions):
     """Options for writing .ds files."""
 
     eos: Literal["always", "none"] = option("always", "separator after each document, or none")

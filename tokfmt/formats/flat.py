@@ -16,7 +16,7 @@ import itertools
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -61,7 +61,7 @@ from tokfmt.core.format import (
     everything_in,
     lost_nothing,
 )
-from tokfmt.core.messages import Option
+from tokfmt.core.messages import to_option
 from tokfmt.core.output import Output, copy_region, preallocate
 from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.protocols import ByteOffset, Piece, marks_of
@@ -93,6 +93,7 @@ __all__ = [
     "Extent",
     "FileLayout",
     "FlatFormat",
+    "FlatOptions",
     "FlatReader",
     "FlatWriter",
     "Pieces",
@@ -300,7 +301,7 @@ class FlatReader:
         starts: Offsets | None = None,
         passed: Passed | None = None,
     ) -> Callable[[int], Tokens]:
-        """See `reader.closed_reader`. If `closing` is None, all tokens of a sequence are returned."""
+        """See `protocols.ReadsClosedSequences`. If `closing` is None, all tokens of a sequence are returned."""
         starts = self._starts if starts is None else starts
         if starts is None or any(NATIVE[extent.dtype.itemsize] != self.info.dtype for extent in self.extents):
             return otherwise
@@ -318,7 +319,7 @@ class FlatReader:
         return lambda number: readers[bisect_right(cuts, number) - 1](number)
 
     def sequence_reader(self) -> Callable[[int], Tokens]:
-        """See `reader.sequence_reader`."""
+        """See `protocols.ReadsSequences`."""
         return self.closed_reader(None, partial(between_offsets, self))
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
@@ -388,20 +389,44 @@ class FlatReader:
             self._entries.close()
 
 
+class FlatOptions:
+    """The base of the write options of a flat format. Its attributes are the options that `FlatWriter` implements.
+
+    A subclass is a frozen dataclass. To offer one of these options, it defines a field of that name with `option`. The
+    values here hold for a format that does not offer it.
+
+    Attributes:
+        eos: "none" stores no separator. For `Separators.TRAILING`, where an index marks the sequences too.
+        width: Bytes per token; None: the first of `FlatWriter.dtypes` that holds the largest ID.
+        dtype: Name of the dtype of tokens; None: as for `width`.
+        shard_size: Tokens per file of a folder; None: one file holds all tokens.
+    """
+
+    eos: str = "always"
+    width: int | None = None
+    dtype: str | None = None
+    shard_size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _NoFlatOptions(FlatOptions):
+    """The write options of a flat format without options."""
+
+
 class FlatWriter(TokenWriter):
     """The base of writers of flat datasets. A subclass describes the files; this class writes regions and copies.
 
     Attributes that a format states:
         separators: Where the separator is stored. NONE: an index separates sequences. TRAILING: an index does, and each
-            sequence also ends with the separator unless the option `eos` is "none". AFTER, BETWEEN, BEFORE:
-            only the separator does.
+            sequence also ends with the separator unless `FlatOptions.eos` is "none". AFTER, BETWEEN, BEFORE: only the
+            separator does.
         scanned: True if readers of the format look for the separator despite an index, so no sequence may contain it.
         suffix: Suffix of a destination that is one file; a destination with another name is a folder.
         begin: Number of bytes before the tokens of a file; see `begins`.
         whole: True if files hold whole sequences. Each file then ends after the last sequence that fits.
         needs_max_id: True if `dtype` depends on the largest ID.
-        dtypes: Token dtypes, ascending. The first that holds the largest ID is used, unless the option `width` or
-            `dtype` is given.
+        dtypes: Token dtypes, ascending. The first that holds the largest ID is used, unless `FlatOptions.width` or
+            `FlatOptions.dtype` is given.
         names: Pattern of the names of files in a folder, from `number`, `stem` (of the folder) and `options`, such as
             "part-{number:05d}.npy". "" if a dataset is one file.
         limit: The largest ID that the format can store.
@@ -425,6 +450,7 @@ class FlatWriter(TokenWriter):
     masked: bool = False
 
     def __init__(self, path: Path, options: Any, target: Target) -> None:
+        """Make a writer of `path`; `options` is an object of the format's subclass of `FlatOptions`."""
         self.path, self.options, self.target = path, options, target
         self._cuts: list[Cut] | None = None
         self.separators = self.traits(options).separators
@@ -432,8 +458,7 @@ class FlatWriter(TokenWriter):
     @classmethod
     def traits(cls, options: Any) -> WriterTraits:
         """See `Format.writer_traits`."""
-        without = getattr(options, "eos", "") == "none"
-        separators = Separators.NONE if without else cls.separators
+        separators = Separators.NONE if options.eos == "none" else cls.separators
         return WriterTraits(
             separators,
             separated=separators.alone or cls.scanned,
@@ -447,14 +472,15 @@ class FlatWriter(TokenWriter):
 
     def dtype(self, top: int) -> np.dtype[Any]:
         """Return the dtype of stored tokens if the largest ID, with the separator, is `top` (-1: unknown)."""
-        if width := getattr(self.options, "width", None):
-            return np.dtype(f"<u{width}")
+        if self.options.width:
+            return np.dtype(f"<u{self.options.width}")
         fitting = (kind for kind in self.dtypes if top <= np.iinfo(kind).max)
-        return np.dtype(getattr(self.options, "dtype", None) or next(fitting, self.dtypes[-1]))
+        return np.dtype(self.options.dtype or next(fitting, self.dtypes[-1]))
 
     def file_tokens(self) -> int | None:
-        """Return the number of tokens per file: the option `shard_size`. None if one file holds all of them."""
-        return getattr(self.options, "shard_size", None) if self.folder else None
+        """Return the number of tokens per file; None if one file holds all of them."""
+        size: int | None = self.options.shard_size if self.folder else None
+        return size
 
     def file(self, number: int) -> Path:
         """Return the path of file `number`. If the destination is one file, that is the destination."""
@@ -583,13 +609,11 @@ class FlatWriter(TokenWriter):
     def remedy(self, dtype: np.dtype[Any]) -> str:
         """Return the remedy for an ID that does not fit `dtype`; "" if there is none."""
         widest = np.dtype(self.dtypes[-1])
-        maximum, words = min(self.limit, int(np.iinfo(widest).max)), {"width": widest.itemsize, "dtype": widest.name}
-        asked = next((f"{name}={word}" for name, word in words.items() if getattr(self.options, name, None)), "")
-        return (
-            f"{Option('to-opt', asked)} has room for IDs up to {maximum:,}"
-            if asked and np.iinfo(dtype).max < maximum
-            else ""
-        )
+        maximum = min(self.limit, int(np.iinfo(widest).max))
+        if np.iinfo(dtype).max >= maximum or not (self.options.width or self.options.dtype):
+            return ""
+        wider = to_option("width", widest.itemsize) if self.options.width else to_option("dtype", widest.name)
+        return f"{wider} has room for IDs up to {maximum:,}"
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:  # noqa: ARG002 - nothing in them
         stored, dtype = self.stored(source), self._dtype(source)
@@ -654,6 +678,7 @@ class FlatFormat(Format):
 
     Attributes that a format states besides those of `Format`:
         Writer: A subclass of `FlatWriter`.
+        write_options: A subclass of `FlatOptions`.
         pattern: Regular expression of the names of files in a folder (one name per PREFIX). Files are read in the
             natural order of its first group, or of the whole name if it has no group.
         member: Such a name for messages, such as "block_NNNN.bin".
@@ -677,6 +702,12 @@ class FlatFormat(Format):
     unreadable: ClassVar[str]
     masked: ClassVar[str] = ""
     other_index: ClassVar[str] = ""
+    write_options: ClassVar[type] = _NoFlatOptions
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if not issubclass(cls.write_options, FlatOptions):
+            raise TypeError(f"{cls.write_options.__qualname__}, write_options of a flat format, is not a FlatOptions")
 
     def recognize(self, probe: Probe) -> Confidence | None:  # noqa: ARG002 - a format may have its own `sniff`
         """Return how surely a file has this format, from its content first. Never raises."""

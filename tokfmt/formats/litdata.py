@@ -37,6 +37,7 @@ from tokfmt.core.options import option
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import TokenReader
+from tokfmt.formats.flat import FlatOptions
 from tokfmt.formats.folders import json_object, whole_number
 from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat, ShardWriter, Written, gathered
 
@@ -56,7 +57,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(FlatOptions):
     """Options for writing chunks."""
 
     eos: Literal["always", "none"] = option("always", "separator after each document, or none")

@@ -36,7 +36,17 @@ from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.options import option
 from tokfmt.core.place import Place
 from tokfmt.core.reader import Separators
-from tokfmt.formats.flat import Cut, Extent, FileLayout, FlatFormat, FlatWriter, Struct, numpy_extent, stated_tokens
+from tokfmt.formats.flat import (
+    Cut,
+    Extent,
+    FileLayout,
+    FlatFormat,
+    FlatOptions,
+    FlatWriter,
+    Struct,
+    numpy_extent,
+    stated_tokens,
+)
 
 HEADER = Struct(magic="<i4", version="<i4", tokens="<i4", width="<i4", unused="V1008")
 VARIANTS = {"gpt2": (20240520, 1, 2, 50256), "llama3": (20240801, 7, 4, 128000), "automodel": (278895051, 1, 0, None)}
@@ -55,7 +65,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(FlatOptions):
     """Options for writing shards."""
 
     variant: Literal["gpt2", "llama3", "automodel"] | None = option(

@@ -42,6 +42,7 @@ from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets
+from tokfmt.formats.flat import FlatOptions
 from tokfmt.formats.folders import begin_of, json_object, whole_number
 from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat, ShardWriter, Written, gathered
 
@@ -60,7 +61,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(FlatOptions):
     """Options for writing shards."""
 
     eos: Literal["always", "none"] = option("always", "separator after each document, or none")

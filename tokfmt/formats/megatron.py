@@ -50,7 +50,18 @@ from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import INT32_MAX, Damage, Separators, TokenReader, windows
 from tokfmt.core.resources import Recent
 from tokfmt.core.text_format import printable
-from tokfmt.formats.flat import Columns, Cut, Extent, FileLayout, FlatFormat, FlatWriter, Pieces, Struct, stated_tokens
+from tokfmt.formats.flat import (
+    Columns,
+    Cut,
+    Extent,
+    FileLayout,
+    FlatFormat,
+    FlatOptions,
+    FlatWriter,
+    Pieces,
+    Struct,
+    stated_tokens,
+)
 from tokfmt.formats.folders import json_object, parsed_object
 from tokfmt.formats.index_ends import OTHER_INDEX
 
@@ -88,7 +99,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(FlatOptions):
     """Options for writing indexed datasets."""
 
     eos: Literal["always", "none"] = option("always", "separator after each document, as with --append-eod, or none")

@@ -28,7 +28,7 @@ from tokfmt.core.messages import from_option, to_option
 from tokfmt.core.options import option
 from tokfmt.core.place import Place
 from tokfmt.core.reader import Separators
-from tokfmt.formats.flat import FileLayout, FlatFormat, FlatWriter, whole_tokens, written_tokens
+from tokfmt.formats.flat import FileLayout, FlatFormat, FlatOptions, FlatWriter, whole_tokens, written_tokens
 
 GPT2_EOS = 50256
 _LOOKED_AT = 1 << 15  # tokens at the beginning from which width and separator are inferred
@@ -43,7 +43,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(FlatOptions):
     """Options for writing raw tokens."""
 
     width: Literal[2, 4] = option(2, "bytes per token; nanoGPT itself reads only 2")

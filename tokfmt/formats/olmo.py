@@ -48,7 +48,7 @@ from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Layout, Separators, TokenReader, windows
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.widths import ends_alike, width_of_size
-from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatReader, FlatWriter, joined, loss_mask
+from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatOptions, FlatReader, FlatWriter, joined, loss_mask
 from tokfmt.formats.index_ends import OTHER_INDEX
 
 _ROWS = 1 << 20  # rows per gzip member that is written
@@ -68,7 +68,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(FlatOptions):
     """Options for writing raw tokens."""
 
     width: Literal[1, 2, 4, 8] | None = option(

@@ -32,7 +32,7 @@ def strangers_in(destination: Path) -> Objection:
         if not held or (written is not None and _extent(held) == written):
             return ""
         format_ = _format_of(path, manifest.content.get("format"))
-        found = held if format_ is None or not hasattr(format_, "files") else unrelated_files(format_, path)
+        found = held if format_ is None else unrelated_files(format_, path)
         if not found:
             return ""
         more = f" and {len(found) - 1:,} more, which belong" if len(found) > 1 else ", which belongs"

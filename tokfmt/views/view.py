@@ -18,7 +18,16 @@ from tokfmt.core.errors import ConversionError, CorruptError, IncompleteWriteErr
 from tokfmt.core.findings import ignore
 from tokfmt.core.messages import Option
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import ByteOffset, HasByteOffsets, MappedView, Piece, marks_of, pieces_of, restored
+from tokfmt.core.protocols import (
+    ByteOffset,
+    HasByteOffsets,
+    MappedView,
+    Piece,
+    closed_reader,
+    marks_of,
+    pieces_of,
+    restored,
+)
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import (
     U8,
@@ -30,7 +39,6 @@ from tokfmt.core.reader import (
     between_offsets,
     check_interval,
     check_position,
-    closed_reader,
     largest_id,
     sequence_at,
     smallest,
@@ -256,7 +264,7 @@ class WithoutTrailing(View):
         return None if found is None else unseparated(found, plain)[: stop - start]
 
     def sequence_reader(self) -> Callable[[int], Tokens]:
-        """See `reader.sequence_reader`."""
+        """See `protocols.ReadsSequences`."""
 
         def sequence(number: int) -> Tokens:
             found = between_offsets(self.source, number)
@@ -402,7 +410,7 @@ class SplitAt(Indexed):
         return np.concatenate(pieces)
 
     def sequence_reader(self) -> Callable[[int], Tokens]:
-        """See `reader.sequence_reader`. A separator follows each sequence but the last, whatever it means."""
+        """See `protocols.ReadsSequences`. A separator follows each sequence but the last, whatever it means."""
         at, surplus = self._step_at.data, np.concatenate((np.zeros(1, np.int64), self._step_to)).data
         passed: Passed = lambda number: number + surplus[bisect_right(at, number)]  # noqa: E731
         if not len(at) or (len(at) == 1 and not at[0]):  # The surplus is the same before all sequences.

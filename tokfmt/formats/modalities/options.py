@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tokfmt.core.options import option
+from tokfmt.formats.flat import FlatOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(FlatOptions):
     """Options for writing a pack."""
 
     layout: Literal["D", "A"] = option(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tokfmt.core.options import option
+from tokfmt.formats.flat import FlatOptions
 
 SAMPLE = 8192
 _LARGEST_SAMPLE = 1 << 24
@@ -24,7 +25,7 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(FlatOptions):
     """Options for writing stage-1 blocks."""
 
     seq_len: int = option(SAMPLE, "tokens in a sample", minimum=1, maximum=_LARGEST_SAMPLE)

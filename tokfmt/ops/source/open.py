@@ -340,7 +340,7 @@ def _with_partial(source: Source, found: Sequence[SourceFiles], request: SourceR
     if len(found) == 1 and not request.ignore_manifest:
         manifest = manifest_of(found[0])
         if manifest.eos_id == source.separator.eos_id and manifest.content.get("format") == source.format.name:
-            counts = manifest.counts(getattr(source.reader.info, "split", None))
+            counts = manifest.counts(source.reader.info.split)
     partial = partial_of(source.paths[0], len(source.paths) - 1, source.reader, source.damage, counts)
     return source if partial is None else source._replace(partial=partial, notes=(*source.notes, partial.sentence()))
 
