@@ -12,10 +12,15 @@ def program(*names: str) -> str:
         found = shutil.which(name)
         if found:
             return found
-    message = f"{names[0]} is not installed; tests/system.sh installs it"
+    return missing(names[0])
+
+
+def missing(name: str) -> str:
+    """Skip a test that needs a program that is not there, or fail it if all tests must run."""
+    message = f"{name} is not installed; tests/system.sh installs it"
     if os.environ.get("TOKFMT_ALL_TESTS"):
         pytest.fail(message)
-    pytest.skip(message)
+    return pytest.skip(message)
 
 
 def chromium() -> str:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What tests and benchmarks use beside what uv.lock has: PyTorch, a terminal multiplexer and a browser. Installed where the machine
-# allows it; tests that miss one say so, and fail where TOKFMT_ALL_TESTS is set (.ci/run sets it), but for PyTorch.
+# What tests and benchmarks use beside what uv.lock has: PyTorch, a terminal multiplexer, a browser, a web server and Azurite, a
+# server of Azure's protocol. Installed where the machine allows it; tests that miss one say so, and fail where TOKFMT_ALL_TESTS
+# is set (.ci/run sets it), but for PyTorch.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 # The build for processors only (200 MB), from where pip is set up to look (PIP_FIND_LINKS). It is not in the lock: what
@@ -13,10 +14,23 @@ fi
 missing=()
 command -v tmux >/dev/null || missing+=(tmux)
 command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium fonts-dejavu-core)
-[ ${#missing[@]} -eq 0 ] && exit 0
-command -v apt-get >/dev/null || { echo "tests/system.sh: install these for all tests: ${missing[*]}" >&2; exit 0; }
-root=()
-[ "$(id -u)" -eq 0 ] || root=(sudo -n)
-{ "${root[@]}" apt-get update -qq && DEBIAN_FRONTEND=noninteractive "${root[@]}" apt-get install -qq -y --no-install-recommends "${missing[@]}"; } >/dev/null 2>&1 \
-  || echo "tests/system.sh: could not install ${missing[*]}; tests that use them are skipped" >&2
+command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] || missing+=(nginx)
+command -v npm >/dev/null || missing+=(nodejs npm)
+if [ ${#missing[@]} -eq 0 ]; then
+  :
+elif command -v apt-get >/dev/null; then
+  root=()
+  [ "$(id -u)" -eq 0 ] || root=(sudo -n)
+  # Offline, systemd starts no server on port 80 of this machine.
+  { "${root[@]}" apt-get update -qq && "${root[@]}" env DEBIAN_FRONTEND=noninteractive SYSTEMD_OFFLINE=1 apt-get install -qq -y --no-install-recommends "${missing[@]}"; } >/dev/null 2>&1 \
+    || echo "tests/system.sh: could not install ${missing[*]}; tests that use them are skipped" >&2
+else
+  echo "tests/system.sh: install these for all tests: ${missing[*]}" >&2
+fi
+# 186 MB from npm: no registry of Python has a server of Azure's protocol.
+azurite="azurite@3.35.0"
+if [ ! -e .venv/azurite/.done ]; then
+  { npm install --prefix .venv/azurite --ignore-scripts --no-audit --no-fund "$azurite" && touch .venv/azurite/.done; } >/dev/null 2>&1 \
+    || echo "tests/system.sh: could not install $azurite; tests of Azure are skipped" >&2
+fi
 exit 0

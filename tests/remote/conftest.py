@@ -1,15 +1,19 @@
-"""A server for each test, with a bucket `bkt`; no test asks a server of another machine."""
+"""A server with faults for each test, with a bucket `bkt`, and servers of others that start when a test first needs one.
+
+No test asks a server of another machine.
+"""
 
 import os
 import time
 
 import numpy as np
 import pytest
-from remote.faulty import serving
+from paths import FIXTURES
+from remote import faulty, servers
 
 pytest.importorskip("obstore")
 
-from tokfmt.core.place import Url
+from tokfmt.core.place import Url, close_stores
 from tokfmt.remote import open_store
 
 VARIABLES = [
@@ -29,7 +33,7 @@ def server(tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
     monkeypatch.setenv("TOKFMT_RETRY_TIMEOUT", "1")
     (tmp_path / "served/bkt").mkdir(parents=True)
-    with serving(tmp_path / "served") as served:
+    with faulty.serving(tmp_path / "served") as served:
         monkeypatch.setenv("AWS_ENDPOINT_URL", served.endpoint)
         yield served
 
@@ -43,6 +47,50 @@ def bucket(server):
 @pytest.fixture
 def store(server):
     return open_store(Url.parse("s3://bkt"))
+
+
+@pytest.fixture(scope="session")
+def moto_server():
+    """An S3 that accepts all credentials."""
+    with servers.moto() as served:
+        yield served
+
+
+@pytest.fixture(scope="session")
+def azure_server():
+    """An Azure Blob Storage with one account."""
+    with servers.azurite() as served:
+        yield served
+
+
+@pytest.fixture(scope="session")
+def google_server():
+    """A Google Cloud Storage that accepts all requests."""
+    with servers.google() as served:
+        yield served
+
+
+@pytest.fixture(scope="session")
+def web_server(tmp_path_factory):
+    """A web server of the fixtures, which answers requests for ranges and lists nothing."""
+    with servers.nginx(FIXTURES, tmp_path_factory.mktemp("nginx")) as served:
+        yield served
+
+
+@pytest.fixture
+def use(monkeypatch):
+    """Let the addresses of this test lead to a server of the session."""
+
+    def use(served):
+        for name in VARIABLES:
+            monkeypatch.delenv(name, raising=False)
+        for name, value in served.variables.items():
+            monkeypatch.setenv(name, value)
+        close_stores()
+        return served
+
+    yield use
+    close_stores()
 
 
 def noise(count, seed=0):

@@ -389,7 +389,9 @@ class _ChangedError(Exception):
 
 def _identity(meta: Any) -> Identity:
     """Return the identity of an object: its ETag, or the time of its last change if it has none."""
-    return Identity(int(meta["size"]), meta["e_tag"] or f"modified {meta['last_modified'].isoformat()}")
+    tag = meta["e_tag"] or f"modified {meta['last_modified'].isoformat()}"
+    # Lists of Azure state ETags without the quotes that its headers and conditions have.
+    return Identity(int(meta["size"]), f'"{tag}"' if tag.isalnum() else tag)
 
 
 def _name(key: str) -> str:
