@@ -14,13 +14,24 @@ from remote import faulty, servers
 pytest.importorskip("obstore")
 
 from tokfmt.core.place import Url, close_stores
-from tokfmt.remote import open_store
+from tokfmt.remote import account, disk, open_store
+from tokfmt.remote.ahead import AHEAD
+from tokfmt.remote.ranges import BLOCKS
 
 VARIABLES = [
     *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION"),
     *("AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_WEB_IDENTITY_TOKEN_FILE"),
     *("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "TOKFMT_STORE_OPTIONS"),
 ]
+
+
+def forget():
+    """What this process knows of objects, as if it were another one. The cache on disk stays."""
+    disk.settle()
+    BLOCKS.clear()
+    AHEAD.clear()
+    disk._State.by = None
+    account.taken()
 
 
 @pytest.fixture
@@ -32,10 +43,13 @@ def server(tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
     monkeypatch.setenv("TOKFMT_RETRY_TIMEOUT", "1")
+    monkeypatch.setenv("TOKFMT_CACHE_DIR", str(tmp_path / "cache"))
+    forget()
     (tmp_path / "served/bkt").mkdir(parents=True)
     with faulty.serving(tmp_path / "served") as served:
         monkeypatch.setenv("AWS_ENDPOINT_URL", served.endpoint)
         yield served
+        disk.settle()
 
 
 @pytest.fixture

@@ -252,6 +252,8 @@ class Handler(BaseHTTPRequestHandler):
                    "Accept-Ranges": "bytes"}  # fmt: skip
         if fault == "no tag":
             del headers["ETag"]
+        if fault == "weak tag":
+            headers["ETag"] = f"W/{tag}"
         if status == 206:
             headers["Content-Range"] = f"bytes {first}-{last - 1}/{len(content)}"
         if fault == "short":

@@ -20,7 +20,7 @@ import tokfmt
 from tokfmt.cli.main import cli
 from tokfmt.core.errors import SourceChangedError, UnreachableError, UnsupportedError
 from tokfmt.core.place import close_stores
-from tokfmt.remote import blocks, objects
+from tokfmt.remote.ranges import BLOCKS
 
 PACK = "modalities/D_2byte_gpt2.pbin"
 DATASETS = [
@@ -31,9 +31,8 @@ DATASETS = [
 
 
 @pytest.fixture(autouse=True)
-def fresh(server, monkeypatch):
+def fresh(server):
     """Nothing is kept of another server."""
-    monkeypatch.setattr(objects, "_BLOCKS", blocks.Blocks(64 << 20))
     close_stores()
     yield
     close_stores()
@@ -108,7 +107,7 @@ def test_an_object_that_changes(bucket):
     content = bytearray((bucket / PACK).read_bytes())
     content[20] ^= 1
     (bucket / PACK).write_bytes(content)
-    objects._BLOCKS._blocks.clear()
+    BLOCKS.clear()
     with pytest.raises(SourceChangedError, match=f"^s3://bkt/{PACK}: changed while it was being read"):
         dataset[0]
 
@@ -150,7 +149,7 @@ def test_ctrl_c_ends_a_command_while_a_server_stalls(server, bucket, stalled):
 def test_a_forked_child_says_so_and_does_not_hang(bucket):
     shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
     dataset = tokfmt.open(f"s3://bkt/{PACK}")
-    objects._BLOCKS._blocks.clear()
+    BLOCKS.clear()
     reading, writing = os.pipe()
     child = os.fork()
     if not child:  # pragma: no cover -- in another process

@@ -8,7 +8,7 @@ import os
 import click
 
 from tokfmt.cli.console import Watcher, document
-from tokfmt.cli.parameters import PLACE, Command, common, examples
+from tokfmt.cli.parameters import PLACE, Command, common, examples, stores
 from tokfmt.core.place import place_of
 from tokfmt.core.text_format import counted, printable
 
@@ -21,6 +21,7 @@ from tokfmt.core.text_format import counted, printable
 @click.option("--skip-invalid", is_flag=True, help="Leave lines that are not JSON out of the index.")
 @click.option("--no-validate", is_flag=True, help="Find lines without parsing them.")
 @click.option("--overwrite", is_flag=True, help="Replace an index that exists.")
+@stores
 @common
 def command(
     source: str,

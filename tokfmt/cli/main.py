@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "show": ("tokfmt.cli.show", "Print sequences as text or token IDs."),
     "recipe": ("tokfmt.cli.recipe", "Write a recipe that mixes datasets, or explain one."),
     "index": ("tokfmt.cli.index", "Write the raw index of a JSON Lines file."),
+    "cache": ("tokfmt.cli.cache", "Print the size of the cache of objects, or clear it."),
     "formats": ("tokfmt.cli.formats", "List the formats, or the options and bytes of one."),
     "plugin": ("tokfmt.cli.plugin", "Write a package with a format of your own."),
     "completion": ("tokfmt.cli.completion", "Print the completion script of a shell."),

@@ -290,9 +290,33 @@ def _use_store_options(_context: click.Context, _parameter: click.Parameter, wor
         configure(StoreOptions.parse(words))
 
 
-def reading(function: F) -> F:
-    """Add the options that describe how to read a source to a command."""
+def _use_cache(_context: click.Context, parameter: click.Parameter, value: object) -> None:
+    """Pass an option of the cache of stores to this process and its workers."""
+    if value is not None:
+        import os
+
+        os.environ[f"TOKFMT_{parameter.name}".upper()] = str(value)
+
+
+def stores(function: F) -> F:
+    """Add the options of stores to a command that reads."""
     for option in (
+        source(
+            "--cache-size",
+            type=Count(0),
+            metavar="BYTES",
+            expose_value=False,
+            callback=_use_cache,
+            help="Largest size of the cache of objects in stores, such as 10Gi; 0 turns it off (default: 4Gi).",
+        ),
+        source(
+            "--cache-dir",
+            type=PLACE,
+            metavar="DIR",
+            expose_value=False,
+            callback=_use_cache,
+            help="Directory of the cache of objects in stores (default: ~/.cache/tokfmt).",
+        ),
         source(
             "--store-opt",
             multiple=True,
@@ -301,6 +325,15 @@ def reading(function: F) -> F:
             callback=_use_store_options,
             help="Option of stores: endpoint, region, profile, anonymous, requester_pays or allow_http; repeatable.",
         ),
+    ):
+        function = option(function)
+    return function
+
+
+def reading(function: F) -> F:
+    """Add the options that describe how to read a source to a command."""
+    function = stores(function)
+    for option in (
         source("--ignore-manifest", is_flag=True, help="Ignore a manifest that contradicts its dataset."),
         source("--recursive", is_flag=True, help="Read subdirectories too."),
         allow_loss("Loss to accept, of those below; repeatable.", group="Reading"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tokfmt.cli.console import document, note
-from tokfmt.cli.parameters import PLACE, Command, Count, Eos, Words, allow_loss, common, examples
+from tokfmt.cli.parameters import PLACE, Command, Count, Eos, Words, allow_loss, common, examples, stores
 
 if TYPE_CHECKING:
     from tokfmt.ops.source.draft import TextRecipe
@@ -66,6 +66,7 @@ _WRITTEN = (
 @click.option("--bos", type=Count(0), help="ID before each document, with --labels starts (default: 0).")
 @click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Tokenizer of texts and IDs, compared with manifests.")
 @allow_loss("Loss to accept with --explain, of those below; repeatable.")
+@stores
 @common
 def command(
     words: Sequence[str],

@@ -145,6 +145,14 @@ class File:
             if not left[of[number]]:
                 del held[of[number]]
 
+    def prefetch(self, ranges: Sequence[tuple[int, int]], *, keep: bool = False) -> None:
+        """Announce ranges that will be read, so that a store sends them side by side. Local files need no notice.
+
+        Args:
+            ranges: The first byte of each range, and the byte after its last. None is beyond the end.
+            keep: The ranges are an index or a footer, which the next command reads as well.
+        """
+
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fill `buffer` with bytes from `offset`."""
         fd = self._fd
@@ -369,24 +377,43 @@ class StoredFile(File):
         return otherwise
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
-        """Fill `buffer` with bytes from `offset`."""
+        """Fill `buffer` with bytes from `offset`. Of a long read, few pieces are in memory beside it."""
         view = buffer.cast("B")
-        (view[:],) = self.read_ranges([(offset, offset + len(view))])
+        ends = range(0, len(view), _TOGETHER)
+        ranges = [(offset + at, offset + min(at + _TOGETHER, len(view))) for at in ends]
+        for (start, stop), content in zip(ranges, self.read_ranges(ranges), strict=True):
+            view[start - offset : stop - offset] = content
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> Iterator[memoryview]:
         """See `File.read_ranges`. The store decides which ranges one request reads, and sends requests side by side."""
         for start, stop in ranges:
             self._bound(start, stop - start)
+        with self._asking():
+            for (start, stop), content in zip(
+                ranges, store_of(self.path).read_ranges(self.path.key, ranges, self.identity), strict=True
+            ):
+                if len(content) != stop - start:
+                    raise self._ends(start + len(content), stop - start - len(content))
+                yield memoryview(content)
+
+    def prefetch(self, ranges: Sequence[tuple[int, int]], *, keep: bool = False) -> None:
+        """See `File.prefetch`. A store without this method is asked when the ranges are read."""
+        for start, stop in ranges:
+            self._bound(start, stop - start)
+        ask = getattr(store_of(self.path), "prefetch", None)
+        if ask is not None:
+            with self._asking():
+                ask(self.path.key, ranges, self.identity, keep=keep)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Raise errors of the store with this address."""
         try:
-            found = store_of(self.path).read_ranges(self.path.key, ranges, self.identity)
+            yield
         except SourceChangedError as error:
             raise SourceChangedError(self.path, _CHANGED, remedy=_RUN_AGAIN) from error
         except OSError as error:
             raise reading_error(self.path, error) from error
-        for (start, stop), content in zip(ranges, found, strict=True):
-            if len(content) != stop - start:
-                raise self._ends(start + len(content), stop - start - len(content))
-            yield memoryview(content)
 
     @contextmanager
     def descriptor(self) -> Iterator[int]:

@@ -249,8 +249,12 @@ class Store(Protocol):
             OSError: If the key cannot be listed.
         """
 
-    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity) -> list[bytes]:
-        """Return the bytes of several ranges of a file.
+    def read_ranges(
+        self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity
+    ) -> Iterable[bytes | memoryview]:
+        """Return the bytes of several ranges of a file, in order. An iterator yields them as they arrive.
+
+        A store may also have a method `prefetch(key, ranges, identity, *, keep)`; see `files.File.prefetch`.
 
         Args:
             key: The file.

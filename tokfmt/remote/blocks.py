@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
+
+Buffer = bytes | memoryview
 
 SIZE = 1 << 16
 """Bytes of a block. At 30 ms a request, 64 KiB take as long as one byte."""
@@ -28,15 +30,22 @@ class Blocks:
         self._blocks: OrderedDict[tuple[Hashable, int], bytes] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, of: Hashable, number: int) -> bytes | None:
-        """Return a block: `SIZE` bytes, or fewer at the end of the object; None if it is not held."""
+    def get(self, of: Hashable, numbers: Iterable[int]) -> dict[int, bytes]:
+        """Return those blocks of an object that are held, by number: `SIZE` bytes each, or fewer at its end."""
+        found = {}
         with self._lock:
-            found = self._blocks.get((of, number))
-            if found is not None:
-                self._blocks.move_to_end((of, number))
-            return found
+            for number in numbers:
+                if (block := self._blocks.get((of, number))) is not None:
+                    self._blocks.move_to_end((of, number))
+                    found[number] = block
+        return found
 
-    def put(self, of: Hashable, start: int, content: bytes, size: int) -> None:
+    def holds(self, of: Hashable, numbers: Iterable[int]) -> set[int]:
+        """Return the numbers of those blocks that are held."""
+        with self._lock:
+            return {number for number in numbers if (of, number) in self._blocks}
+
+    def put(self, of: Hashable, start: int, content: Buffer, size: int) -> None:
         """Keep the complete blocks of a range.
 
         Args:
@@ -45,20 +54,43 @@ class Blocks:
             content: The bytes of the range.
             size: Size of the object: its last block may be shorter.
         """
+        blocks = [bytes(block) for block in complete(start, content, size)]
         with self._lock:
-            for at in range(0, len(content), SIZE):
-                block = content[at : at + SIZE]
-                if len(block) < SIZE and start + at + len(block) < size:
-                    break
-                place = of, (start + at) // SIZE
+            for number, block in enumerate(blocks, start // SIZE):
+                place = of, number
                 self.held += len(block) - len(self._blocks.get(place, b""))
                 self._blocks[place] = block
                 self._blocks.move_to_end(place)
             while self.held > self.capacity:
                 self.held -= len(self._blocks.popitem(last=False)[1])
 
+    def clear(self) -> None:
+        """Drop all blocks. A forked child does: another thread of its parent may have held the lock."""
+        self._lock = threading.Lock()
+        self._blocks, self.held = OrderedDict(), 0
 
-def joined(numbers: list[int]) -> list[tuple[int, int]]:
+
+def complete(start: int, content: Buffer, size: int) -> list[memoryview]:
+    """Return the complete blocks of a range that begins with a block.
+
+    Args:
+        start: First byte of the range, a multiple of `SIZE`.
+        content: The bytes of the range.
+        size: Size of the object: its last block may be shorter.
+    """
+    view = memoryview(content)
+    blocks = [view[at : at + SIZE] for at in range(0, len(view), SIZE)]
+    if blocks and len(blocks[-1]) < SIZE and start + len(view) < size:
+        blocks.pop()
+    return blocks
+
+
+def numbers_of(start: int, stop: int) -> range:
+    """Return the numbers of the blocks that hold a range."""
+    return range(start // SIZE, -(-stop // SIZE)) if start < stop else range(0)
+
+
+def joined(numbers: Iterable[int]) -> list[tuple[int, int]]:
     """Join blocks to ranges that one request reads each.
 
     Args:

@@ -2,12 +2,13 @@
 
 Every request for bytes of an object that was seen before carries `If-Match` with its ETag, so that the bytes of two
 versions are never mixed. The first look at an object is a request for its first block, which also states its size and
-ETag. Reads of less than `blocks.STREAMED` bytes keep their blocks in memory.
+ETag. `ranges` decides what is requested, and what is kept of it.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import threading
@@ -19,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from tokfmt.core.errors import FormatError, MissingDependencyError, UnreachableError
 from tokfmt.core.place import IF_ABSENT, IF_MATCH, Entry, Identity, Kind, Status, Url
-from tokfmt.remote import credentials
-from tokfmt.remote.blocks import LARGEST, SIZE, STREAMED, Blocks, joined
+from tokfmt.remote import account, credentials
+from tokfmt.remote.blocks import SIZE, Buffer
 from tokfmt.remote.failures import (
     Asked,
     failure,
@@ -31,8 +32,9 @@ from tokfmt.remote.failures import (
     write_failure,
 )
 from tokfmt.remote.options import StoreOptions, configured
-from tokfmt.remote.requests import completed, request, requests
-from tokfmt.remote.upload import MOST_HELD, Stopped, at_once, held_by, same, send, size_of
+from tokfmt.remote.ranges import BLOCKS, Version, prefetch, read
+from tokfmt.remote.requests import completed, request
+from tokfmt.remote.upload import MOST_HELD, Stopped, at_once, held_by, requests_of, same, send, size_of
 
 if TYPE_CHECKING:
     from obstore import GetOptions, PutMode
@@ -40,9 +42,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_BLOCKS = Blocks(256 << 20)
 _DELETED = 1000  # Keys that one request deletes.
 _CONFLICTS = 3  # Conditional writes that a server refuses because another request for the object is under way.
+_PAGE = 1000  # Keys of a list.
 _REGION_IN_BODY = re.compile(r"<Region>([a-z0-9-]{1,40})</Region>")
 
 
@@ -110,18 +112,27 @@ class ObjectStore:
         url = self._url(key)
         if not self._lists:
             raise FormatError(url, "is on a web server, which lists no files")
-        found = self._ask(url, lambda client: obstore.list_with_delimiter(client, key or None))
+
+        def listed(client: Any) -> Any:
+            with account.counted("list"):
+                return obstore.list_with_delimiter(client, key or None)
+
+        found = self._ask(url, listed)
+        account.count(lists=max(0, len(found["objects"]) + len(found["common_prefixes"]) - 1) // _PAGE)
         folders = [Entry(_name(prefix), Kind.DIRECTORY) for prefix in found["common_prefixes"]]
+        quotes = '"' if self.root.scheme == "az" else ""  # Lists of Azure state ETags without their quotes.
         objects = [
-            Entry(_name(one["path"]), Kind.FILE, _identity(one)) for one in found["objects"] if one["path"] != key
+            Entry(_name(one["path"]), Kind.FILE, _identity(one, quotes))
+            for one in found["objects"]
+            if one["path"] != key
         ]
         if key and not folders and not objects:
             raise FileNotFoundError(errno.ENOENT, "no such object", str(url))
         yield from folders
         yield from objects
 
-    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity) -> list[bytes]:
-        """Return the bytes of several ranges of an object, which are requested side by side.
+    def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity) -> Iterator[Buffer]:
+        """Yield the bytes of several ranges of an object, in order, as they arrive; see `ranges.read`.
 
         Args:
             key: The object.
@@ -133,21 +144,7 @@ class ObjectStore:
             SourceChangedError: If it has another identity now.
             FormatError: If it cannot be read.
         """
-        key = self._key(key)
-        if sum(stop - start for start, stop in ranges) >= STREAMED or not _is_strong(identity):
-            return list(self._streamed(key, ranges, identity))
-        of = (self.root, key, identity)
-        wanted = sorted({n for start, stop in ranges for n in range(start // SIZE, -(-stop // SIZE))})
-        held = {number: block for number in wanted if (block := _BLOCKS.get(of, number)) is not None}
-        missing = [
-            (first * SIZE, min(last * SIZE, identity.size))
-            for first, last in joined([number for number in wanted if number not in held])
-        ]
-        for (start, _), content in zip(missing, self._fetch(key, missing, identity), strict=True):
-            _BLOCKS.put(of, start, content, identity.size)
-            for at in range(0, len(content), SIZE):
-                held[(start + at) // SIZE] = content[at : at + SIZE]
-        return [_cut(held, start, stop) for start, stop in ranges]
+        return read(self._version(self._key(key), identity), ranges)
 
     def put(
         self, key: str, content: bytes | Path, *, if_absent: bool = False, if_match: Identity | None = None
@@ -214,7 +211,8 @@ class ObjectStore:
 
         def call(some: list[str]) -> None:
             try:
-                obstore.delete(self._client, some)
+                with account.counted("delete"):
+                    obstore.delete(self._client, some)
             except FileNotFoundError as error:
                 if not is_absent(error):
                     raise
@@ -238,7 +236,8 @@ class ObjectStore:
             return "create" if if_absent else "overwrite"
         url = self._url(key)
         try:
-            meta = self._tried(url, lambda: obstore.head(self._client, key), again=self._moved)
+            with account.counted("head"):
+                meta = self._tried(url, lambda: obstore.head(self._client, key), again=self._moved)
         except FileNotFoundError:
             meta = None
         if (if_absent and meta is not None) or (if_match is not None and (not meta or _identity(meta) != if_match)):
@@ -254,7 +253,11 @@ class ObjectStore:
         def call() -> Identity:
             if self._writer is None:
                 self._writer = self._connect(self._region, writes=True)
-            return Identity(*send(self._writer, key, content, mode, stop))
+            size = size_of(content)
+            with account.counted("put", requests_of(size)):
+                found = Identity(*send(self._writer, key, content, mode, stop))
+            account.count(written=size)
+            return found
 
         worded = partial(write_failure, conditional=mode != "overwrite")
         found = self._tried(url, call, again=self._moved, worded=worded)
@@ -265,7 +268,10 @@ class ObjectStore:
         import obstore
 
         try:
-            return _identity(self._tried(self._url(key), lambda: obstore.head(self._client, key), again=self._moved))
+            with account.counted("head"):
+                return _identity(
+                    self._tried(self._url(key), lambda: obstore.head(self._client, key), again=self._moved)
+                )
         except FileNotFoundError:
             return None
 
@@ -279,13 +285,28 @@ class ObjectStore:
         url = self._url(key)
         return self._tried(url, lambda: bytes(obstore.get(self._client, key).bytes()), again=self._moved) == wanted
 
-    def _streamed(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity) -> Iterator[bytes]:
-        """Yield the bytes of ranges that are too large to keep."""
-        pieces = [_pieces(start, stop) for start, stop in ranges]
-        contents = iter(self._fetch(key, [piece for one in pieces for piece in one], identity))
-        for one in pieces:
-            parts = [next(contents) for _ in one]
-            yield parts[0] if len(parts) == 1 else b"".join(parts)
+    def prefetch(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity, *, keep: bool) -> None:
+        """Request ranges that `read_ranges` will read; see `ranges.prefetch`.
+
+        Args:
+            key: The object.
+            ranges: As for `read_ranges`.
+            identity: As for `read_ranges`.
+            keep: Wait for them, and keep them on disk, whatever their size.
+
+        Raises:
+            FileNotFoundError: As `read_ranges`.
+            SourceChangedError: As `read_ranges`.
+            FormatError: As `read_ranges`.
+        """
+        prefetch(self._version(self._key(key), identity), ranges, keep=keep)
+
+    def _version(self, key: str, identity: Identity) -> Version:
+        strong = _is_strong(identity)
+        words = (self._endpoint, self.root.address, key, str(identity.size), identity.tag)
+        name = hashlib.blake2b("\0".join(words).encode(), digest_size=16).hexdigest() if strong else ""
+        of = self.root, key, identity
+        return Version(of, self._url(key), identity.size, name, strong, partial(self._fetch, key, identity))
 
     def _look(self, key: str) -> Identity:
         """Return the identity of an object at the first contact: the first block is read with it."""
@@ -295,47 +316,53 @@ class ObjectStore:
 
         def first(client: Any) -> tuple[Identity, bytes]:
             try:
-                got = obstore.get(client, key, options={"range": (0, SIZE)})
-                return _identity(got.meta), bytes(got.bytes())
+                with account.counted("get"):
+                    got = obstore.get(client, key, options={"range": (0, SIZE)})
+                    content = bytes(got.bytes())
+                account.count(read=len(content))
+                return _identity(got.meta), content
             except Exception as error:
                 if not is_beyond_the_end(error):
                     raise
-                return _identity(obstore.head(client, key)), b""
+                with account.counted("head"):
+                    return _identity(obstore.head(client, key)), b""
 
         identity, content = self._ask(url, first)
         if len(content) != min(SIZE, identity.size):
             raise UnreachableError(url, "the server ends the body too early", found=len(content))
         if _is_strong(identity):
-            _BLOCKS.put((self.root, key, identity), 0, content, identity.size)
+            BLOCKS.put((self.root, key, identity), 0, content, identity.size)
         return identity
 
-    def _fetch(self, key: str, ranges: list[tuple[int, int]], identity: Identity) -> list[bytes]:
-        """Request ranges side by side, each at most `LARGEST` bytes."""
+    def _fetch(self, key: str, identity: Identity, start: int, stop: int) -> Buffer:
+        """Request a range of at most `LARGEST` bytes."""
         import obstore
 
         url = self._url(key)
         version: GetOptions = {"if_match": identity.tag} if _is_strong(identity) else {}
 
-        def one(start: int, stop: int) -> bytes:
-            if start == stop:
-                return b""
-            got = obstore.get(self._client, key, options={"range": (start, stop), **version})
-            content = bytes(got.bytes())
+        def once() -> Buffer:
+            with account.counted("get"):
+                got = obstore.get(self._client, key, options={"range": (start, stop), **version})
+                content = memoryview(got.bytes())
+            account.count(read=len(content))
             if len(content) != stop - start or _identity(got.meta) != identity:
                 raise failure(url, _ChangedError("status code: 412"), self._asked)
             return content
 
-        def checked(start: int, stop: int) -> bytes:
-            return self._tried(url, lambda: one(start, stop), again=is_of_another_range)
-
-        return requests(url, [partial(checked, start, stop) for start, stop in ranges])
+        return self._tried(url, once, again=is_of_another_range)
 
     def _has_objects(self, key: str) -> bool:
         """Return whether there are objects below a key."""
         import obstore
 
         prefix = f"{key}/" if key else None
-        return self._ask(self._url(key), lambda client: any(map(bool, obstore.list(client, prefix, chunk_size=1))))
+
+        def found(client: Any) -> bool:
+            with account.counted("list"):
+                return any(map(bool, obstore.list(client, prefix, chunk_size=1)))
+
+        return self._ask(self._url(key), found)
 
     def _ask(self, url: Url, call: Callable[[Any], T]) -> T:
         """Send a request, and once more to the region that the server names."""
@@ -356,6 +383,7 @@ class ObjectStore:
                 raise
             except Exception as error:  # noqa: BLE001 -- reported in our own words
                 if retries and again(error):
+                    account.count(retries=1)
                     continue
                 failed = worded(url, error, self._asked)
             break
@@ -387,11 +415,15 @@ class _ChangedError(Exception):
     """Stands for the answer of a server that ignores `If-Match`."""
 
 
-def _identity(meta: Any) -> Identity:
-    """Return the identity of an object: its ETag, or the time of its last change if it has none."""
-    tag = meta["e_tag"] or f"modified {meta['last_modified'].isoformat()}"
-    # Lists of Azure state ETags without the quotes that its headers and conditions have.
-    return Identity(int(meta["size"]), f'"{tag}"' if tag.isalnum() else tag)
+def _identity(meta: Any, quotes: str = "") -> Identity:
+    """Return the identity of an object: its ETag, or the time of its last change if it has none.
+
+    Args:
+        meta: What obstore knows of it.
+        quotes: Quotes that the ETag lacks.
+    """
+    tag = f"{quotes}{meta['e_tag']}{quotes}" if meta["e_tag"] else f"modified {meta['last_modified'].isoformat()}"
+    return Identity(int(meta["size"]), tag)
 
 
 def _name(key: str) -> str:
@@ -401,21 +433,6 @@ def _name(key: str) -> str:
 def _is_strong(identity: Identity) -> bool:
     """Return whether a tag changes with every byte of the content."""
     return not identity.tag.startswith(("W/", "modified "))
-
-
-def _pieces(start: int, stop: int) -> list[tuple[int, int]]:
-    return [(at, min(at + LARGEST, stop)) for at in range(start, stop, LARGEST)] or [(start, start)]
-
-
-def _cut(held: dict[int, bytes], start: int, stop: int) -> bytes:
-    """Return the bytes of a range from the blocks that hold it."""
-    if start >= stop:
-        return b""
-    first, last = start // SIZE, (stop - 1) // SIZE
-    if first == last:
-        return held[first][start - first * SIZE : stop - first * SIZE]
-    together = b"".join([held[number] for number in range(first, last + 1)])
-    return together[start - first * SIZE : stop - first * SIZE]
 
 
 def open_store(url: Url) -> ObjectStore:

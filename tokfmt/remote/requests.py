@@ -9,7 +9,8 @@ import os
 import queue
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, wait
 from functools import partial
 from typing import TypeVar
@@ -23,23 +24,32 @@ AT_ONCE = 16
 """Requests that a process has in flight. S3 serves a prefix at 5,500 a second, so a cluster may use many processes."""
 
 
+_Calls = queue.SimpleQueue[tuple[Future[object], Callable[[], object]]]
+
+
 class _Threads:
-    """Daemon threads that are started as they are needed, and the calls that wait for one."""
+    """Daemon threads that are started as they are needed, and the calls that wait for one.
+
+    Calls that somebody waits for run before those that read ahead.
+    """
 
     def __init__(self) -> None:
-        self.waiting: queue.SimpleQueue[tuple[Future[object], Callable[[], object]]] = queue.SimpleQueue()
+        self.urgent: _Calls = queue.SimpleQueue()
+        self.later: _Calls = queue.SimpleQueue()
+        self.submitted: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.started, self.idle = 0, 0
         self.lock = threading.Lock()
         self.process = os.getpid()
 
-    def submit(self, call: Callable[[], T]) -> Future[T]:
+    def submit(self, call: Callable[[], T], *, urgent: bool) -> Future[T]:
         future: Future[T] = Future()
         with self.lock:
             if self.idle:
                 self.idle -= 1
             elif self.started < AT_ONCE:
                 self._start()
-        self.waiting.put((future, call))  # type: ignore[arg-type]
+        (self.urgent if urgent else self.later).put((future, call))  # type: ignore[arg-type]
+        self.submitted.put(None)
         return future
 
     def _start(self) -> None:
@@ -53,7 +63,8 @@ class _Threads:
 
     def _work(self) -> None:
         while True:
-            future, call = self.waiting.get()
+            self.submitted.get()
+            future, call = self._next()
             if future.set_running_or_notify_cancel():
                 try:
                     found = call()
@@ -64,6 +75,13 @@ class _Threads:
             del future, call  # What they hold is not kept while this thread waits.
             with self.lock:
                 self.idle += 1
+
+    def _next(self) -> tuple[Future[object], Callable[[], object]]:
+        """Return a call that was submitted. There is one, as this thread has taken one of `submitted`."""
+        try:
+            return self.urgent.get_nowait()
+        except queue.Empty:
+            return self.later.get()
 
 
 _THREADS: list[_Threads] = []
@@ -87,21 +105,44 @@ def request(url: Url, call: Callable[[], T]) -> T:
     Raises:
         UnsupportedError: If this process was forked from one that has sent requests: obstore would hang.
     """
-    return _threads(url).submit(call).result()
+    return submit(url, call).result()
 
 
-def requests(url: Url, calls: Sequence[Callable[[], T]]) -> list[T]:
-    """Call functions side by side, at most `AT_ONCE` of all callers, and return what they return, in order.
+def submit(url: Url, call: Callable[[], T], *, urgent: bool = True) -> Future[T]:
+    """Call a function in a thread, and return the future of what it returns.
+
+    Args:
+        url: The address that is asked, for messages.
+        call: The function.
+        urgent: Somebody waits for it. Other calls wait until no urgent one does.
 
     Raises:
         UnsupportedError: As `request`.
     """
-    threads = _threads(url)
-    futures = [threads.submit(call) for call in calls]
+    return _threads(url).submit(call, urgent=urgent)
+
+
+def in_order(url: Url, calls: Iterable[Callable[[], T]], at_once: int = AT_ONCE) -> Iterator[T]:
+    """Call functions side by side and yield what they return, in order. The rest is cancelled if the caller leaves.
+
+    Args:
+        url: The address that is asked, for messages.
+        calls: The functions.
+        at_once: The number of results that are under way or wait for the caller, which bounds the memory.
+
+    Raises:
+        UnsupportedError: As `request`.
+    """
+    left, under_way = iter(calls), deque[Future[T]]()
     try:
-        return [future.result() for future in futures]
+        for call in left:
+            under_way.append(submit(url, call))
+            if len(under_way) >= at_once:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
     finally:
-        for future in futures:
+        for future in under_way:
             future.cancel()
 
 
@@ -133,7 +174,7 @@ def completed(url: Url, calls: Iterable[tuple[int, Stoppable[T]]], most: int) ->
         while waiting is not None or running:
             while waiting is not None and (not running or sum(running.values()) + waiting[0] <= most):
                 weight, call = waiting
-                future = threads.submit(partial(call, stop))
+                future = threads.submit(partial(call, stop), urgent=True)
                 running[future] = weight
                 future.add_done_callback(ended.put)
                 waiting = next(left, None)

@@ -44,6 +44,11 @@ def held_by(size: int) -> int:
     return size if size <= PUT_AT_ONCE else (_AT_ONCE + 1) * part_of(size)
 
 
+def requests_of(size: int) -> int:
+    """Return the number of requests that write `size` bytes: one, or a beginning, the parts and an end."""
+    return 1 if size <= PUT_AT_ONCE else 2 + -(-size // part_of(size))
+
+
 def send(
     client: Any, key: str, content: bytes | Path, mode: PutMode, stop: threading.Event | None = None
 ) -> tuple[int, str]:

@@ -1,0 +1,92 @@
+"""Count what this process asks of stores: requests by kind, bytes, repeats, and the slowest request.
+
+A worker process counts for itself. `run.execute` returns its counts with the result of each task.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["get", "head", "list", "put", "delete"]
+
+
+@dataclass
+class Transfer:
+    """What stores were asked.
+
+    Attributes:
+        requests: Number of requests of each kind. A list of more than 1,000 keys takes several.
+        read: Bytes that stores sent.
+        written: Bytes that stores received.
+        cached: Bytes that the cache on disk had, so that no store sent them.
+        retries: Requests that tokfmt repeated. Those that the library repeats within a request are not counted.
+        slowest: Seconds of the slowest request.
+    """
+
+    requests: dict[Kind, int] = field(
+        default_factory=lambda: dict.fromkeys(("get", "head", "list", "put", "delete"), 0)
+    )
+    read: int = 0
+    written: int = 0
+    cached: int = 0
+    retries: int = 0
+    slowest: float = 0.0
+
+    def __bool__(self) -> bool:
+        return any(self.requests.values()) or self.cached > 0
+
+    def add(self, other: Transfer) -> None:
+        """Add what another process counted."""
+        for kind, count in other.requests.items():
+            self.requests[kind] += count
+        self.read += other.read
+        self.written += other.written
+        self.cached += other.cached
+        self.retries += other.retries
+        self.slowest = max(self.slowest, other.slowest)
+
+
+_LOCK = threading.Lock()
+_COUNTED = [Transfer()]
+
+
+@contextmanager
+def counted(kind: Kind, requests: int = 1) -> Iterator[None]:
+    """Count a request, and measure its time."""
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        took = time.monotonic() - began
+        with _LOCK:
+            _COUNTED[0].requests[kind] += requests
+            _COUNTED[0].slowest = max(_COUNTED[0].slowest, took)
+
+
+def count(*, read: int = 0, written: int = 0, cached: int = 0, retries: int = 0, lists: int = 0) -> None:
+    """Add to the counts."""
+    with _LOCK:
+        now = _COUNTED[0]
+        now.read += read
+        now.written += written
+        now.cached += cached
+        now.retries += retries
+        now.requests["list"] += lists
+
+
+def taken() -> Transfer:
+    """Return the counts since the last call, and count from zero again."""
+    with _LOCK:
+        found, _COUNTED[0] = _COUNTED[0], Transfer()
+    return found
+
+
+def add(other: Transfer) -> None:
+    """Add the counts of another process."""
+    with _LOCK:
+        _COUNTED[0].add(other)
