@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import operator
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
@@ -14,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import MissingDependencyError, OptionError, TokenRangeError
+from tokfmt.core.place import PlaceLike, destination_of
 from tokfmt.core.protocols import sequence_reader
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.reader import (
@@ -236,7 +235,7 @@ class Dataset:
     @spoken
     def save(
         self,
-        destination: str | os.PathLike[str],
+        destination: PlaceLike,
         *,
         to_format: str | None = None,
         to_options: Options = (),
@@ -256,7 +255,7 @@ class Dataset:
         constant memory, and the manifest records the seed.
 
         Args:
-            destination: A path.
+            destination: A path, or an address (s3, gs, az).
             to_format: Name of the destination's format (default: it follows from the name of the destination).
             to_options: Write options of the format, such as {"chunk": 64} or ["chunk=64"].
             tokenizer: Name, directory or path of a tokenizer.json, for formats that store text.
@@ -292,7 +291,7 @@ class Dataset:
         paths = tuple(path for source in self.origin for path in source.paths)
         request = Request(
             source=SourceRequest.of(paths, eos=eos, allow_loss=allow_loss),
-            destination=Path(destination),
+            destination=destination_of(destination),
             to=to_format,
             to_options=given_options(to_options),
             tokenizer=tokenizer,

@@ -25,7 +25,7 @@ from tokfmt.core.files import reading_error
 from tokfmt.core.format import Confidence, Format, Probe, Signature, look
 from tokfmt.core.messages import Option
 from tokfmt.core.options import nearest
-from tokfmt.core.place import AnyPlace, Place, PlaceLike
+from tokfmt.core.place import AnyPlace, Place, PlaceLike, Url
 from tokfmt.core.text_format import printable
 
 GROUP = "tokfmt.formats"
@@ -305,7 +305,7 @@ def _describe(probe: Probe) -> str:
     return "an empty file" if not probe.size else "no format recognizes its content"
 
 
-def for_destination(path: str | os.PathLike[str]) -> Format:
+def for_destination(path: PlaceLike) -> Format:
     """Return the format that the name of a destination implies.
 
     If several fit, the format with the longest suffix or pattern wins.
@@ -313,7 +313,7 @@ def for_destination(path: str | os.PathLike[str]) -> Format:
     Raises:
         OptionError: If the name implies no format, or several.
     """
-    name = os.path.basename(os.path.normpath(path))
+    name = path.name if isinstance(path, Url) else os.path.basename(os.path.normpath(path))
     fitting = _named(name)
     if not fitting:
         known = ", ".join(f"{format_.extensions[0]} ({format_.name})" for format_ in formats() if format_.extensions)

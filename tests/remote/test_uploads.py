@@ -102,7 +102,8 @@ def test_many_files_side_by_side(server, bucket, store, tmp_path):
     files = [(f"d/{number}", tmp_path / f"f{number}") for number in range(50)]
     for number, (_, path) in enumerate(files):
         path.write_bytes(noise(number, seed=number))
-    found = dict(store.upload(files))
+    found = dict[str, place.Identity]()
+    store.upload(files, found.__setitem__)
     assert {key: (bucket / key).read_bytes() for key in found} == {key: path.read_bytes() for key, path in files}
     assert all(found[key] == store.identity(key) for key, _ in files)
 
@@ -151,7 +152,7 @@ def test_a_lost_answer_of_a_conditional_write(server, bucket, store):
 
 def test_access_is_denied_without_a_secret(server, bucket, store):
     server.refused = True
-    for call in (lambda: store.put("x", b"one"), lambda: store.delete(["x"]), lambda: list(store.upload([]))):
+    for call in (lambda: store.put("x", b"one"), lambda: store.delete(["x"]), lambda: store.upload([], print)):
         try:
             call()
         except OutageError as error:
@@ -166,7 +167,7 @@ def test_one_failure_stops_the_others(server, bucket, store, tmp_path, large, pa
     server.forever["PUT bkt/bad"] = "400"
     server.delay = 0.05
     with pytest.raises(OutageError):
-        list(store.upload([("large", large), ("bad", tmp_path / "small")]))
+        store.upload([("large", large), ("bad", tmp_path / "small")], print)
     assert not (bucket / "large").exists() and not server.parts
 
 
@@ -177,13 +178,12 @@ def test_an_interrupted_wait_stops_the_upload(server, bucket, store, large, part
     class Stop(BaseException):
         pass
 
-    def stop():
-        for _ in store.upload([("small", large.with_name("small")), ("large", large)]):
-            raise Stop
+    def stop(key, identity):
+        raise Stop
 
     large.with_name("small").write_bytes(b"small")
     with pytest.raises(Stop):
-        stop()
+        store.upload([("small", large.with_name("small")), ("large", large)], stop)
     assert not (bucket / "large").exists() and not server.parts
 
 

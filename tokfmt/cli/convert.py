@@ -92,6 +92,7 @@ _EPILOG = examples(
 @click.option("--rejects", type=PLACE, metavar="FILE.jsonl", help="Write the texts that a recipe leaves out, and why.")
 @click.option("--ledger", is_flag=True, help="Write DST.ledger: the origin of each sequence.")
 @click.option("--overwrite", is_flag=True, help="Replace DST once the new one is complete.")
+@running("--spool", type=PLACE, metavar="DIR", help="Where a DST in a store is built (default: $TMPDIR).")
 @click.option("--verify", is_flag=True, help="Compare the result with the source before DST appears.")
 @click.option("--dry-run", is_flag=True, help="Print the plan; write nothing.")
 @click.option("--allow-partial", is_flag=True, help="Save the complete sequences of a damaged SRC.")
@@ -150,7 +151,7 @@ def _finish(context: click.Context, sources: tuple[str, ...], given: dict[str, A
 
     if sources:
         context.fail("--finish takes DST alone, because the tasks hold the sources. Leave SRC out")
-    for name in set(given) - {"jobs", "executor", "overwrite", "verify", "manifest", "checksums"}:
+    for name in set(given) - {"jobs", "executor", "overwrite", "verify", "manifest", "checksums", "spool"}:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = name.removesuffix("_options").replace("_", "-")
             context.fail(f"--finish takes no --{option}, because the tasks hold it. Leave it out")
@@ -191,6 +192,7 @@ def _plan(done: Any) -> str:
         f"separator    {known}{', inferred' if separator['inferred'] else ''}",
         f"tasks        {done.plan['tasks'] if done.sequences is not None else 'planned when they are counted'}",
         *_room(done.plan),
+        *_upload(done.plan),
         f"runs in      {done.plan['jobs']} {done.plan['executor']}",
         *_splits(done),
         *(f"loses        {name}: {what}" for name, what in done.losses.items()),
@@ -207,6 +209,21 @@ def _room(plan: Mapping[str, Any]) -> list[str]:
     free = "" if plan["free_bytes"] is None else f"{sized(plan['free_bytes'])} free"
     least = "" if plan["minimum_bytes"] is None else f"at least {sized(plan['minimum_bytes'])}"
     return [f"space        {', '.join(filter(None, (least, free)))}"] if least or free else []
+
+
+def _upload(plan: Mapping[str, Any]) -> list[str]:
+    """Return the lines about the spool and the upload of a destination in a store."""
+    from tokfmt.core.text_format import human_bytes
+
+    if "upload" not in plan:
+        return []
+    upload = plan["upload"]
+    size = "" if upload["minimum_bytes"] is None else f"at least {human_bytes(upload['minimum_bytes'])} in "
+    requests = counted(upload["minimum_requests"], "request")
+    return [
+        f"upload       {size}{requests if size else f'at least {requests}'}",
+        f"spool        {printable(plan['spool'])}",
+    ]
 
 
 def _prepared(report: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -47,6 +47,7 @@ from tokfmt.core.locks import (
 )
 from tokfmt.core.messages import Message
 from tokfmt.core.output import ANYBODY, Objection, inherit, no_directory, obstacle, remove, resolve_link, restrict
+from tokfmt.core.place import Place, PlaceLike, Url
 from tokfmt.core.text_format import printable
 
 _OLD, _DRAFT = ".old", ".draft"
@@ -62,7 +63,7 @@ Beside = Mapping[str, bytes | Path | None]
 Belonging = Mapping[Path, Path | None]
 KEPT = ("resume", "tasks")
 """Siblings that may outlive their process."""
-finished: deque[str | os.PathLike[str]] = deque(maxlen=1000)
+finished: deque[PlaceLike] = deque(maxlen=1000)
 """The last destinations of this process. A signal handler that runs after the work reports that they are complete."""
 
 
@@ -91,6 +92,7 @@ class Staging:
         shared: bool = False,
         companions: Sequence[str] = (),
         by_name: bool = False,
+        given: Place | None = None,
     ) -> None:
         """Choose a hidden sibling of `destination`. Creates no file yet.
 
@@ -105,11 +107,13 @@ class Staging:
             companions: Names of files that belong to the destination, and appear after it if they were built. If one
                 was not built, an existing file of that name is removed.
             by_name: Processes on other machines work in the sibling, and know only its name.
+            given: The destination for messages (default: `destination`).
 
         Raises:
             ConversionError: If the destination is a link that must not be followed.
         """
-        self.destination, self.given = resolve_link(destination), destination
+        self.destination = resolve_link(destination)
+        self.given: PlaceLike = destination if given is None else given
         self.overwrite, self.objection, self.readable = overwrite, objection, readable
         self.keep, self._sealed = bool(kept), False
         self._inode, self._replaced, self._published = _UNKNOWN, _ABSENT, False
@@ -270,7 +274,8 @@ class Staging:
         if isinstance(error, TokfmtError):
             replace_paths(error, self._built(), self.given)
             for name in self.companions:
-                replace_paths(error, self._built().with_name(name), Path(self.given).with_name(name))
+                shown_as = self.given if isinstance(self.given, Url) else Path(self.given)
+                replace_paths(error, self._built().with_name(name), shown_as.with_name(name))
             scratch = rf"{re.escape(printable(self.scratch))}/[^\s:]+"  # Names of scratch files mean nothing to users.
 
             def shown(text: str) -> str:
@@ -541,7 +546,7 @@ class Staging:
                 os.rename(old, self.destination.with_name(f"{self.destination.name}.old-{os.urandom(4).hex()}"))
 
 
-def is_whole(destination: str | os.PathLike[str]) -> str:
+def is_whole(destination: PlaceLike) -> str:
     """Return the note that a destination is complete, for an error after it was published."""
     return f"{printable(destination)} is complete"
 

@@ -547,7 +547,7 @@ def reading_error(path: PlaceLike, error: OSError) -> FormatError:
 
 
 @contextmanager
-def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+def writing(path: PlaceLike) -> Iterator[None]:
     """Raise an OSError inside the context as `write_error`."""
     try:
         yield
@@ -555,10 +555,12 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
         raise write_error(path, error) from error
 
 
-def write_error(path: str | os.PathLike[str], error: OSError) -> OutageError:
+def write_error(path: PlaceLike, error: OSError) -> OutageError:
     """Return the error for an OSError of a write, with the notes of the OSError."""
     reason = write_reason(error)
-    if error.errno == errno.ENOENT and Path(path).parent.is_dir():  # Such as a directory in /proc.
+    if (
+        error.errno == errno.ENOENT and not isinstance(path, Url) and Path(path).parent.is_dir()
+    ):  # Such as a directory in /proc.
         reason = "its directory does not allow new files"
     outage = OutageError(f"{printable(path)}: cannot be written: {reason}")
     for note in getattr(error, "__notes__", ()):

@@ -370,6 +370,8 @@ class Format(ABC):
         is_computed: A dataset is computed from other datasets, to which its files refer.
         read_only: tokfmt does not write this format.
         may_hold_text: A dataset may hold text instead of token IDs. Only opening it shows which.
+        entries: Patterns of the names of files without which no reader opens the dataset, in the order in which they
+            appear in a store, after all other files.
         takes_lines: It stores JSON lines. Lines of a source are copied with all their fields.
         stores_rows: It can store the rows of a recipe of samples; see `row_writer`.
         packages: Packages that a reader needs in addition to numpy, by their pip names.
@@ -391,6 +393,7 @@ class Format(ABC):
     is_computed: ClassVar[bool] = False
     read_only: ClassVar[bool] = False
     may_hold_text: ClassVar[bool] = False
+    entries: ClassVar[tuple[str, ...]] = ()
     takes_lines: ClassVar[bool] = False
     stores_rows: ClassVar[bool] = False
     packages: ClassVar[tuple[str, ...]] = ()
@@ -427,7 +430,7 @@ class Format(ABC):
         """Return the canonical path of a dataset that has several: `x.bin` for `x.bin`, `x.idx` and the prefix `x`."""
         return path
 
-    def destination(self, path: Path, options: Any) -> Path:
+    def destination(self, path: AnyPlace, options: Any) -> AnyPlace:
         """Return the canonical path of a destination. The options may decide whether it is a file or a directory.
 
         Raises:

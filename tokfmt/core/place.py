@@ -298,13 +298,14 @@ class WritableStore(Store, Protocol):
             OutageError: If the object cannot be written.
         """
 
-    def upload(self, files: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, Identity]]:
-        """Write files side by side, and yield the key and the identity of each object as it is complete.
+    def upload(self, files: Iterable[tuple[str, Path]], done: Callable[[str, Identity], None]) -> None:
+        """Write files side by side.
 
-        If the caller stops, or a file fails, the others end without an object.
+        If a file fails, or a signal comes, the uploads that are under way end with their object or without it.
 
         Args:
             files: The key and the local path of each.
+            done: Called with the key and the identity of each object that is complete, also after a failure.
 
         Raises:
             OutageError: If an object cannot be written.

@@ -100,6 +100,7 @@ class Datatrove(FlatFormat):
     pattern = r"([^.].*\.ds)(?:\.index|\.loss)?"
     unreadable, masked, other_index, runs_on = "TF721", "TF725", "TF726", False
     suffixes, member = (".ds", ".ds.index", ".ds.metadata", ".ds.loss"), "X.ds"
+    entries = ("*.ds.index", "*.ds.metadata")
     meanings = {
         "TF721": Code(
             "not a token file of datatrove",

@@ -19,7 +19,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -33,7 +32,7 @@ from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
-from tokfmt.core.place import Place
+from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import Damage, Separators, check_position
@@ -149,7 +148,7 @@ class Levanter(FlatFormat):
     def sniff(self, probe: Probe) -> Confidence | None:
         return Confidence.CERTAIN if {LEDGER, _BUILD} & set(probe.entries) else None
 
-    def destination(self, path: Path, options: Any) -> Path:  # noqa: ARG002 - none
+    def destination(self, path: AnyPlace, options: Any) -> AnyPlace:  # noqa: ARG002 - none
         raise OptionError(f"{path}: tokfmt cannot write Levanter's caches. Write jsonl or parquet, and build a cache")
 
     def open(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Reader:

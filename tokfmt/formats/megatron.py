@@ -169,6 +169,7 @@ class Megatron(FlatFormat):
     cannot_store = "IDs above 2^31-1; documents of 2^31 tokens and more"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     suffixes, prefix, counted, runs_on = (".bin", ".idx"), ".idx", "prefixes", False
+    entries = ("*.idx",)
     pattern, unreadable, other_index = r".+\.idx", "TF601", "TF608"
     meanings = {
         "TF601": Code(
@@ -226,7 +227,7 @@ class Megatron(FlatFormat):
     def canonical(self, path: AnyPlace) -> AnyPlace:
         return path if self._is_list(path) else super().canonical(path)
 
-    def destination(self, path: Path, options: WriteOptions) -> Path:
+    def destination(self, path: AnyPlace, options: WriteOptions) -> AnyPlace:
         if options.shard_size is None or listing.is_dir(path):
             return self.canonical(path)
         if path.suffix in self.suffixes:

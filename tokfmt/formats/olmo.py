@@ -124,6 +124,7 @@ class Olmo(FlatFormat):
     pattern, unreadable, masked = r"(?!labels_mask|[._]).+\.npy", "TF701", "TF706"
     other_index = "TF707"
     suffixes, member = (".npy", ".csv.gz"), "X.npy with raw tokens"
+    entries = ("*.csv.gz",)
     meanings = {
         "TF701": Code(
             "not raw tokens of OLMo",

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import Confidence, Format, Hints, Probe
-from tokfmt.core.place import Place, local_path
+from tokfmt.core.place import AnyPlace, Place, local_path
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.recipes.language import is_recipe, read_recipe
@@ -56,7 +55,7 @@ class RecipeFormat(Format):
             raise OptionError(f"{paths[0]}: a recipe needs all formats to open its sources. Use tokfmt.open")
         return hints.open_recipe(read_recipe(local_path(paths[0], "a recipe")), hints)
 
-    def destination(self, path: Path, options: Any) -> Path:
+    def destination(self, path: AnyPlace, options: Any) -> AnyPlace:
         del options
         raise OptionError(
             f"{path}: recipes are not written from data. tokfmt recipe NAME=PATH:WEIGHT ... -o {path.name} writes one"

@@ -201,6 +201,7 @@ class ShardFormat(FlatFormat):
     """
 
     member = INDEX
+    entries = (INDEX,)
     shard: ClassVar[str]
     item: ClassVar[str]
     wrong_name: ClassVar[str]

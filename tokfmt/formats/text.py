@@ -20,7 +20,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,7 @@ from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import Confidence, Format, Hints, Probe
 from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
-from tokfmt.core.place import Place
+from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.protocols import ByteOffset, Line
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import Damage, check_interval
@@ -434,7 +433,7 @@ class TextFormat(Format):
     def open(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> TextReader:
         return TextReader(paths, options, hints)
 
-    def destination(self, path: Path, options: Any) -> Path:
+    def destination(self, path: AnyPlace, options: Any) -> AnyPlace:
         del options
         raise OptionError(f"{path}: tokfmt does not write text files. Write x.jsonl, which holds one text per line")
 

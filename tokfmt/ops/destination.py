@@ -9,10 +9,12 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tokfmt import registry
+from tokfmt.core import listing
 from tokfmt.core.errors import ConversionError, DetectionError, OptionError
+from tokfmt.core.files import open_file
 from tokfmt.core.format import Confidence, Format, everything_in, look, unrelated_files
 from tokfmt.core.output import Objection, resolve_link
-from tokfmt.core.place import PlaceLike, place_of
+from tokfmt.core.place import Place, PlaceLike, Url, place_of, relative, writable_store
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import SCHEMA, ledger_paths, manifest_path, read_manifest
 from tokfmt.ops.source.request import SourceFiles
@@ -41,6 +43,26 @@ def strangers_in(destination: Path) -> Objection:
     return objection
 
 
+def strangers_in_store(destination: Place, stated: str) -> str:
+    """Return the reason not to replace what is at an address: the first object that does not belong to the dataset.
+
+    Args:
+        destination: The address.
+        stated: The format that the claim of an earlier run states; "" if there is none.
+    """
+    if not listing.is_dir(destination):
+        return ""
+    manifest = read_manifest(destination)
+    format_ = _format_of(destination, manifest.content.get("format") or stated or None)
+    own = {str(one.get("key")) for one in manifest.objects}
+    found = everything_in(destination) if format_ is None else unrelated_files(format_, destination)
+    found = [file for file in found if isinstance(file, Url) and file.key not in own]
+    if not found:
+        return ""
+    more = f" and {len(found) - 1:,} more, which belong" if len(found) > 1 else ", which belongs"
+    return f"it holds {printable(relative(found[0], destination))}{more} to no dataset there"
+
+
 def _extent(files: Iterable[Path]) -> tuple[int, int] | None:
     """Return the number of files and their bytes; None if one of them is not a regular file."""
     count = size = 0
@@ -52,7 +74,7 @@ def _extent(files: Iterable[Path]) -> tuple[int, int] | None:
     return count, size
 
 
-def _format_of(directory: Path, stated: object) -> Format | None:
+def _format_of(directory: Place, stated: object) -> Format | None:
     """Return the format that the manifest states, or that the content of a directory shows; None if neither does.
 
     File names alone are not enough evidence to remove a directory.
@@ -66,7 +88,7 @@ def _format_of(directory: Path, stated: object) -> Format | None:
     return format_ if registry.candidates(look(directory))[format_.name] > Confidence.PLAUSIBLE else None
 
 
-def guard(destination: Path, paths: Iterable[PlaceLike], found: Iterable[SourceFiles] = ()) -> None:
+def guard(destination: Place, paths: Iterable[PlaceLike], found: Iterable[SourceFiles] = ()) -> None:
     """Refuse a destination that is a source, is inside or around one, or whose manifest would replace one.
 
     Args:
@@ -77,6 +99,9 @@ def guard(destination: Path, paths: Iterable[PlaceLike], found: Iterable[SourceF
     Raises:
         ConversionError: The destination or its manifest would replace a source.
     """
+    if isinstance(destination, Url):
+        _guard_address(destination, (*(file for one in found for file in one.files), *paths))
+        return
     real = os.path.realpath(resolve_link(destination))
     manifest, above, beneath = str(manifest_path(Path(real))), set(map(str, Path(real).parents)), os.path.join(real, "")
     given_places = (place_of(given) for given in (*(file for one in found for file in one.files), *paths))
@@ -89,6 +114,24 @@ def guard(destination: Path, paths: Iterable[PlaceLike], found: Iterable[SourceF
             raise ConversionError(_is_source(destination, given))
         if ours and _identity(source) in ours:
             raise ConversionError(_is_source(destination, given))
+
+
+def _guard_address(destination: Url, sources: Iterable[PlaceLike]) -> None:
+    """Refuse an address that is a source, is below or above one, or whose manifest would replace one."""
+    for given in map(place_of, sources):
+        if not isinstance(given, Url):
+            continue
+        if given == destination:
+            raise ConversionError(f"{printable(destination)}: is also a source. Choose another destination")
+        if (
+            destination.is_relative_to(given)
+            or given.is_relative_to(destination)
+            or given == manifest_path(destination)
+        ):
+            where = "is below" if destination.is_relative_to(given) else "would replace a part of"
+            raise ConversionError(
+                f"{printable(destination)}: {where} {printable(given)}, which is a source. Choose another destination"
+            )
 
 
 def _real(path: str, parents: dict[str, str]) -> str:
@@ -116,25 +159,35 @@ def _identity(path: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def refuse_foreign(destination: Path) -> None:
+def refuse_foreign(destination: Place) -> None:
     """Refuse a destination if a file that tokfmt did not write has the name of its manifest or ledger.
 
     Raises:
         ConversionError: There is such a file.
     """
-    place = resolve_link(destination)
+    place: Place = destination if isinstance(destination, Url) else resolve_link(destination)
     rows, about = ledger_paths(place)
     for path, what, words in (
         (manifest_path(place), "manifest", SCHEMA),
         (about, "ledger", "tokfmt.ledger/"),
         (rows, "ledger", "'record'"),
     ):
-        if words not in (_beginning(path) or words):
-            shown = path if os.path.islink(destination) else Path(destination).with_name(path.name)
+        beginning = _beginning_of_object(path) if isinstance(path, Url) else _beginning(path)
+        if words not in (beginning or words):
+            linked = isinstance(destination, Path) and os.path.islink(destination)
+            shown = path if linked else destination.with_name(path.name)
             raise ConversionError(
                 f"{printable(shown)}: has the name of the {what}, and is not one. Move it away, or choose another "
                 "destination"
             )
+
+
+def _beginning_of_object(path: Url) -> str:
+    """Return the first 4 KiB of an object as text; "" if there is none."""
+    if writable_store(path).identity(path.key) is None:
+        return ""
+    file = open_file(path)
+    return file.read(0, min(file.size, 1 << 12)).decode("utf-8", "replace") or " "
 
 
 def _beginning(path: Path) -> str:
@@ -159,16 +212,20 @@ def _beginning(path: Path) -> str:
         return " "
 
 
-def remove_manifest_of_link(destination: Path) -> None:
+def remove_manifest_of_link(destination: Place) -> None:
     """If the destination is a link, remove an older manifest beside the link: the new one is beside its target."""
+    if isinstance(destination, Url):
+        return
     place = manifest_path(Path(os.path.abspath(destination)))
     if os.path.islink(destination) and SCHEMA in _beginning(place):
         with contextlib.suppress(OSError):
             place.unlink()
 
 
-def replaced(destination: Path) -> str:
+def replaced(destination: Place) -> str:
     """Describe the file or directory that a destination would replace; "" if there is none."""
+    if isinstance(destination, Url):
+        return _replaced_objects(destination)
     place = resolve_link(destination)
     if not os.path.lexists(place):
         return ""
@@ -180,3 +237,17 @@ def replaced(destination: Path) -> str:
         what += f"{sum(os.lstat(path).st_size for path in held):,} bytes"
     what += f", at {printable(place)}" if place != Path(os.path.abspath(destination)) else ""
     return what + (", and its manifest" if manifest_path(place).exists() else "")
+
+
+def _replaced_objects(destination: Url) -> str:
+    if not listing.is_there(destination):
+        return ""
+    if not listing.is_dir(destination):
+        what = f"an object of {listing.status(destination).size:,} bytes"
+    else:
+        held = everything_in(destination)
+        what = f"{len(held):,} object{'s' * (len(held) != 1)}, "
+        what += (
+            f"{sum(listing.status(path).size for path in held):,} bytes. Until the new ones are complete, there is none"
+        )
+    return what + (", and its manifest" if listing.is_there(manifest_path(destination)) else "")

@@ -9,7 +9,7 @@ A row states that a sequence holds positions `start <= p < stop` of a record of 
 of text, or a dataset of token IDs. Position len(record) is the separator; padding has no row.
 
 - "unit" is "samples" if samples of a recipe are stored as they are. Otherwise sequences are counted as `show` does.
-- Paths are relative to the directory of the dataset.
+- Paths are relative to the directory of the dataset. In a store, paths of local files are absolute.
 - "dataset" identifies the dataset that the ledger was written beside.
 """
 
@@ -293,7 +293,8 @@ def built(
     content: dict[str, Any] = json.loads(manifest) if manifest else {}
     output = content["output"] if manifest else extent(written_files(format_, staging.path))
     digests = {one["path"]: one["xxh3_128"] for one in content.get("sources", ())}
-    home, sources = os.path.realpath(staging.destination.parent), list[dict[str, Any]]()
+    in_store = isinstance(staging.given, Url)
+    home, sources = "" if in_store else os.path.realpath(staging.destination.parent), list[dict[str, Any]]()
     for one in ledger["sources"]:
         (path, *_), digest = one["paths"], one["xxh3_128"]
         if one["kind"] == "text" and any(digests.values()):  # the manifest may have the directory, not the file
@@ -318,11 +319,15 @@ def _digest_of(path: Place, format_: Format) -> Any:
 
 
 def _relative(path: str, home: str) -> str:
-    """Return a path relative to a directory, or a URL; resolve links only if removing `..` would name another file."""
+    """Return a path relative to a directory, or a URL; resolve links only if removing `..` would name another file.
+
+    If `home` is "", because the ledger is in a store, the path is absolute.
+    """
     if isinstance(place_of(path), Url):
         return path
     short = os.path.abspath(path)
-    return os.path.relpath(short if os.path.samefile(short, path) else os.path.realpath(path), home)
+    found = short if os.path.samefile(short, path) else os.path.realpath(path)
+    return os.path.relpath(found, home) if home else found
 
 
 # Reading a ledger.

@@ -33,7 +33,7 @@ from tokfmt.remote.failures import (
 )
 from tokfmt.remote.options import StoreOptions, configured
 from tokfmt.remote.ranges import BLOCKS, Version, prefetch, read
-from tokfmt.remote.requests import completed, request
+from tokfmt.remote.requests import request, side_by_side
 from tokfmt.remote.upload import MOST_HELD, Stopped, at_once, held_by, requests_of, same, send, size_of
 
 if TYPE_CHECKING:
@@ -174,10 +174,11 @@ class ObjectStore:
                         raise
             raise AssertionError("unreachable")
 
-        (found,) = completed(url, [(0, once)], MOST_HELD)
-        return found
+        found = list[Identity]()
+        side_by_side(url, [(0, once)], MOST_HELD, found.append)
+        return found[-1]
 
-    def upload(self, files: Iterable[tuple[str, Path]]) -> Iterator[tuple[str, Identity]]:
+    def upload(self, files: Iterable[tuple[str, Path]], done: Callable[[str, Identity], None]) -> None:
         """Write files side by side; see `core.place.WritableStore.upload`.
 
         Raises:
@@ -188,7 +189,7 @@ class ObjectStore:
             return key, self._send(key, path, "overwrite", stop)
 
         calls = ((held_by(os.stat(path).st_size), partial(one, key, path)) for key, path in files)
-        return completed(self.root, calls, MOST_HELD)
+        side_by_side(self.root, calls, MOST_HELD, lambda found: done(*found))
 
     def identity(self, key: str) -> Identity | None:
         """Return the identity of an object by a request without a body; None if there is none.
@@ -221,8 +222,7 @@ class ObjectStore:
             self._tried(self._url(some[0]), partial(call, some), again=self._moved, worded=write_failure)
 
         batches = [left[k : k + together] for k in range(0, len(left), together)]
-        for _ in completed(self.root, ((0, partial(one, some)) for some in batches), MOST_HELD):
-            pass
+        side_by_side(self.root, ((0, partial(one, some)) for some in batches), MOST_HELD, lambda _: None)
 
     def _mode(self, key: str, content: bytes | Path, *, if_absent: bool, if_match: Identity | None) -> PutMode:
         """Return the condition of a write.
@@ -232,7 +232,7 @@ class ObjectStore:
         """
         import obstore
 
-        if if_match is None and at_once(content):
+        if if_match is None and (at_once(content) or not if_absent):
             return "create" if if_absent else "overwrite"
         url = self._url(key)
         try:

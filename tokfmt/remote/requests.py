@@ -152,15 +152,17 @@ Stoppable = Callable[[threading.Event], T]
 """A call that gives up as soon as it can once the event is set. Ctrl-C waits for it, but not for ever."""
 
 
-def completed(url: Url, calls: Iterable[tuple[int, Stoppable[T]]], most: int) -> Iterator[T]:
-    """Call functions side by side, and yield what they return as they end.
+def side_by_side(url: Url, calls: Iterable[tuple[int, Stoppable[T]]], most: int, done: Callable[[T], None]) -> None:
+    """Call functions side by side, and report what each returns.
 
-    If one of them raises, or the caller stops, those that run are stopped, and the others do not start.
+    If one of them raises, or the caller stops, those that run are stopped, and the others do not start. What they have
+    done by then is reported as well.
 
     Args:
         url: An address of the store.
         calls: The weight of each call, such as the bytes that it holds in memory, and the call.
         most: Weight of the calls that run at once. One call always runs.
+        done: Called in this thread with each result.
 
     Raises:
         UnsupportedError: As `request`.
@@ -179,8 +181,12 @@ def completed(url: Url, calls: Iterable[tuple[int, Stoppable[T]]], most: int) ->
                 future.add_done_callback(ended.put)
                 waiting = next(left, None)
             future = ended.get()
+            if future.exception() is None:
+                done(future.result())
             del running[future]
-            yield future.result()
+            future.result()
     finally:
         stop.set()
-        wait([future for future in running if not future.cancel()], _PATIENCE)
+        for future in wait([future for future in running if not future.cancel()], _PATIENCE).done:
+            if future.exception() is None:
+                done(future.result())

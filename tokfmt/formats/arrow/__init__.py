@@ -159,6 +159,7 @@ class Arrow(Columnar):
     name = "arrow"
     title = "Arrow IPC, and datasets that Hugging Face saved to disk"
     extensions = (".arrow",)
+    entries = ("state.json", "dataset_info.json", "dataset_dict.json")
     hundred = 680
     Container = LazyAttribute("tokfmt.formats.arrow.container", "ArrowContainer")
     Writer = LazyAttribute("tokfmt.formats.arrow.writer", "ArrowWriter")

@@ -55,6 +55,7 @@ class FlatTokens(Format):
     name = "flat-tokens"
     title = "seqax flat-tokens: a zarr store with splits"
     extensions = (".zarr",)
+    entries = (".zgroup", ".zattrs", ".zarray", "zarr.json")
     stores = "sequences in order, empty ones too; IDs up to 2^31-1"
     cannot_store = "IDs above 2^31-1"
 

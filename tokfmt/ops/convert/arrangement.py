@@ -23,6 +23,7 @@ from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Format
 from tokfmt.core.messages import Option, to_option
 from tokfmt.core.options import parse_options
+from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.protocols import marks_of
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.seeds import SPLIT, check_seed, draws
@@ -104,7 +105,7 @@ class SplitTarget:
 
     number: int
     split: str | None
-    destination: Path
+    destination: Place
     options: Any
 
 
@@ -150,7 +151,7 @@ def _parsed(text: str) -> tuple[tuple[str, ...], tuple[Fraction, ...]]:
 
 
 def portions(
-    arrangement: Arrangement, destination: Path, format_: Format, given: Mapping[str, object]
+    arrangement: Arrangement, destination: Place, format_: Format, given: Mapping[str, object]
 ) -> list[SplitTarget]:
     """Return one portion per split; they share the destination if its format stores several splits.
 
@@ -183,7 +184,7 @@ def portions(
     ]
 
 
-def split_path(destination: Path, format_: Format, split: str) -> Path:
+def split_path(destination: AnyPlace, format_: Format, split: str) -> AnyPlace:
     """Insert the split into a name: `out.train.pbin` from `out.pbin`, `out.train` without a suffix of the format."""
     name = destination.name
     suffixes = [e if e.startswith(".") else Path(e).suffix for e in format_.extensions]

@@ -20,7 +20,7 @@ from tokfmt.core.locks import Scratch
 from tokfmt.core.messages import Option
 from tokfmt.core.once import OpenedOnce
 from tokfmt.core.options import given_options
-from tokfmt.core.place import PlaceLike, absolute, place_of
+from tokfmt.core.place import PlaceLike, absolute, destination_of, place_of
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.arrangement import arrangement_of
 from tokfmt.ops.convert.dry_run import dry_run
@@ -50,7 +50,7 @@ from tokfmt.run.execute import NullProgress, Progress, is_cluster, worker_count
 
 def convert(
     sources: PlaceLike | Sequence[PlaceLike],
-    destination: str | os.PathLike[str],
+    destination: PlaceLike,
     *,
     format: str | None = None,  # noqa: A002 - the word users know
     to_format: str | None = None,
@@ -79,8 +79,9 @@ def convert(
     allow_partial: bool = False,
     resume: bool = False,
     task: tuple[int, int] | None = None,
-    rejects: str | os.PathLike[str] | None = None,
+    rejects: PlaceLike | None = None,
     ledger: bool = False,
+    spool: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Conversion:
     """Convert one or more datasets to one dataset of any format, and return what was done.
@@ -88,8 +89,8 @@ def convert(
     Args:
         sources: One path, or several that are concatenated in order. A pattern (`part-*.jsonl`) names all files that
             it matches, in natural order (part-2 before part-10). `-` is standard input. Pipes carry JSON Lines.
-        destination: The path to write. It is complete, or not written. `-` is standard output, for jsonl (the default)
-            and stage1.
+        destination: The path or the address (s3, gs, az) to write. It is complete, or not written. `-` is standard
+            output, for jsonl (the default) and stage1.
         format: Format of the sources (default: detected from content).
         to_format: Format of the destination (default: by its name).
         options: Options of the source format, as a mapping or `key=value` words.
@@ -123,6 +124,7 @@ def convert(
         rejects: A JSON Lines file for the texts that a recipe leaves out. It states where each text is, why it is left
             out, and the equal text that is kept.
         ledger: Write `DST.ledger`: the file and the record that each sequence of a recipe comes from.
+        spool: A directory in which a destination in a store is built (default: TOKFMT_SPOOL, or $TMPDIR).
         progress: Receives phases, counts and notes while the conversion runs.
 
     Returns:
@@ -138,7 +140,7 @@ def convert(
     )
     request = Request(
         source=source,
-        destination=Path(destination),
+        destination=destination_of(destination),
         to=to_format,
         to_options=given_options(to_options),
         tokenizer=tokenizer,
@@ -157,13 +159,14 @@ def convert(
         resume=resume,
         ledger=ledger,
         task=None if task is None else task_of(task),
-        rejects=None if rejects is None else Path(rejects),
+        rejects=None if rejects is None else destination_of(rejects),
+        spool=None if spool is None else Path(spool),
     )
     return _convert(request, progress or NullProgress())
 
 
 def _convert(request: Request, progress: Progress) -> Conversion:
-    if os.fspath(request.destination) == STREAM:
+    if request.destination == Path(STREAM):
         if request.ledger:
             raise OptionError(
                 f"{Option('ledger')} is written beside DST, and standard output has nothing beside it. Name a file"
@@ -228,7 +231,7 @@ def carry_out(
 
 
 def finish(
-    destination: str | os.PathLike[str],
+    destination: PlaceLike,
     *,
     jobs: int | None = None,
     executor: str = "auto",
@@ -236,6 +239,7 @@ def finish(
     verify: bool = False,
     manifest: bool = True,
     checksums: bool = False,
+    spool: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Conversion:
     """Publish a destination whose tasks (`convert(..., task=(i, n))`) are all complete.
@@ -250,6 +254,7 @@ def finish(
         verify: Read the destination back and compare it before it appears.
         manifest: Write `DST.tokfmt.json`.
         checksums: Compute checksums of large sources too.
+        spool: The directory of the tasks of a destination in a store.
         progress: Receives phases, counts and notes while this runs.
 
     Returns:
@@ -260,7 +265,7 @@ def finish(
         TokfmtError: As for `convert`. The work of the tasks is kept.
     """
     request = replace(
-        request_of_tasks(destination),
+        request_of_tasks(destination_of(destination), None if spool is None else Path(spool)),
         jobs=worker_count(jobs),
         executor=executor,
         overwrite=overwrite,

@@ -12,6 +12,7 @@ from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
 from tokfmt.core.messages import Option
 from tokfmt.core.options import parse_options
+from tokfmt.core.place import Place
 from tokfmt.ops.convert.arrangement import SplitTarget, portions
 from tokfmt.ops.convert.request import Request
 
@@ -34,7 +35,7 @@ class Destination:
         packed: The same samples without padding, for formats that pack them.
     """
 
-    path: Path
+    path: Place
     format: Format
     given: Mapping[str, object]
     portions: tuple[SplitTarget, ...]
@@ -58,7 +59,7 @@ class Destination:
         return Destination(path, format_, given, found, found[0].options, format_.writer_traits(found[0].options))
 
     @property
-    def paths(self) -> list[Path]:
+    def paths(self) -> list[Place]:
         """The path of each dataset that is written, without duplicates."""
         return list(dict.fromkeys(portion.destination for portion in self.portions))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tokfmt.core.format import Target
 from tokfmt.core.output import resolve_link
+from tokfmt.core.place import Url
 from tokfmt.core.reader import TokenReader
 from tokfmt.ops.convert.arrangement import SplitTarget, portion_of
 from tokfmt.ops.convert.axis import token_axis
@@ -31,10 +32,16 @@ def dry_run(resolved: Resolved, notes: Notes) -> Conversion:
     destination = resolved.destination
     written = _of_records(resolved) if resolved.holds_records else _of_tokens(resolved, notes)
     result = result_of(resolved, written, notes)
-    stay = [path for path in destination.paths if resolve_link(path) not in resolved.freed]
+    stay = [path for path in destination.paths if isinstance(path, Url) or resolve_link(path) not in resolved.freed]
     goes = {str(path): what for path in stay if (what := replaced(path))}
     minimum_bytes = total_of(one.minimum_bytes for one in written.portions)
-    plan = {**result.plan, "minimum_bytes": minimum_bytes, "free_bytes": free_bytes(destination.path)}
+    built_at = _built_at(resolved, destination.portions[0])
+    plan = {**result.plan, "minimum_bytes": minimum_bytes, "free_bytes": free_bytes(built_at)}
+    if isinstance(destination.path, Url):
+        from tokfmt.core.spool import minimum_requests, spool_parent
+
+        plan["spool"] = str(spool_parent(resolved.request.spool))
+        plan["upload"] = {"minimum_bytes": minimum_bytes, "minimum_requests": minimum_requests(minimum_bytes or 0)}
     return replace(result, dry_run=True, verified=False, replaces=goes, plan=plan)
 
 
@@ -58,10 +65,17 @@ def _of_tokens(resolved: Resolved, notes: Notes) -> Written:
     return Written(destination, counts, accepted, {}, reading.report, reading.padded)
 
 
+def _built_at(resolved: Resolved, portion: SplitTarget) -> Path:
+    """Return the path where a portion would be built: the destination, or a path in the spool."""
+    place = portion.destination
+    return resolved.stagings[place].path if isinstance(place, Url) else place
+
+
 def _would_write(resolved: Resolved, axis: TokenReader, portion: SplitTarget, target: Target) -> PortionCounts:
     view = portion_of(axis, resolved.request.arrangement, portion)
-    writer = resolved.destination.writer(portion.destination, portion, target)
+    built_at = _built_at(resolved, portion)
+    writer = resolved.destination.writer(built_at, portion, target)
     minimum_bytes = writer.minimum_bytes(view)
-    need_room(portion.destination, portion.destination, minimum_bytes)
+    need_room(portion.destination, built_at, minimum_bytes)
     info, tasks = view.info, len(writer.regions(view, resolved.request.region))
     return PortionCounts(portion, info.sequences, info.tokens, info.max_id, tasks, minimum_bytes=minimum_bytes)

@@ -6,10 +6,11 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokfmt import registry
+from tokfmt.core.format import Format
+from tokfmt.core.place import Place, Url
 from tokfmt.core.version import __version__
 from tokfmt.ops.convert.request import Conversion
 from tokfmt.ops.source.manifest import LITTLE, SCHEMA, extent, fingerprint, written_files
@@ -25,13 +26,14 @@ _LISTED = 20_000  # sources listed one by one: tokfmt reads a manifest of at mos
 def manifests(
     done: Conversion,
     sources: Sequence[SourceFiles],
-    stagings: Mapping[Path, Staging],
+    stagings: Mapping[Place, Staging],
     given: Mapping[str, object],
     progress: Progress,
     jobs: int,
     *,
     checksums: bool = False,
-) -> dict[Path, bytes]:
+    outputs: Mapping[Place, Mapping[str, Any]] | None = None,
+) -> dict[Place, bytes]:
     """Return the manifest of each destination, as bytes by path.
 
     Args:
@@ -43,13 +45,10 @@ def manifests(
         jobs: Number of files that are read at a time for checksums.
         checksums: Read large sources again for their checksums. Without it, tokfmt reads at most 64 MiB of sources in
             all, because sources may take terabytes.
+        outputs: The size, number and checksum of the files of each destination (default: they are read).
     """
     progress.phase("checksums", len(sources) + len(stagings), "files")
-    format_ = registry.get(done.format)
-    outputs = {
-        path: fingerprint(staging.path, written_files(format_, staging.path), jobs)
-        for path, staging in stagings.items()
-    }
+    outputs = outputs or outputs_of(stagings, registry.get(done.format), jobs)
     read = checksums or sum(extent(one.files)["bytes"] for one in sources) <= LITTLE
     described = _described(sources, progress, jobs if read else 0)
     found = {}
@@ -58,6 +57,22 @@ def manifests(
         found[path] = _manifest(part, path.parent, {**described, "output": outputs[path], **given})
         progress.advance(1)
     return found
+
+
+def outputs_of(stagings: Mapping[Place, Staging], format_: Format, jobs: int) -> dict[Place, Mapping[str, Any]]:
+    """Return the size, number and checksum of the files of each destination that was built."""
+    return {
+        path: fingerprint(staging.path, written_files(format_, staging.path), jobs)
+        for path, staging in stagings.items()
+    }
+
+
+def with_objects(manifest: bytes, objects: Sequence[Mapping[str, Any]]) -> bytes:
+    """Return a manifest whose output lists its objects in a store, unless there are too many for a manifest."""
+    content = json.loads(manifest)
+    if len(objects) <= _LISTED:
+        content["output"]["objects"] = list(objects)
+    return _text(content)
 
 
 def _described(sources: Sequence[SourceFiles], progress: Progress, jobs: int) -> dict[str, object]:
@@ -86,24 +101,24 @@ def _described(sources: Sequence[SourceFiles], progress: Progress, jobs: int) ->
     return found
 
 
-def _part(done: Conversion, destination: Path) -> Conversion:
+def _part(done: Conversion, destination: Place) -> Conversion:
     """Return the result of one of several destinations."""
     splits = {name: split for name, split in done.splits.items() if split["destination"] == str(destination)}
     facts: Any = next(iter(splits.values()))
     return replace(done, **facts, splits=splits)
 
 
-def _portable(made: Mapping[str, Any] | None, home: Path) -> Mapping[str, Any] | None:
+def _portable(made: Mapping[str, Any] | None, home: Place) -> Mapping[str, Any] | None:
     """Return a tokenizer as a manifest in `home` names it: a local file also has its path, relative to `home`."""
     if made is None:
         return None
     place, rest = made.get("path", made.get("name")), {key: value for key, value in made.items() if key != "path"}
-    if not isinstance(place, str) or not os.path.exists(place):
+    if not isinstance(place, str) or isinstance(home, Url) or not os.path.exists(place):
         return rest
     return {**rest, "path": os.path.relpath(os.path.realpath(place), os.path.realpath(home))}
 
 
-def _manifest(done: Conversion, home: Path, facts: Mapping[str, object]) -> bytes:
+def _manifest(done: Conversion, home: Place, facts: Mapping[str, object]) -> bytes:
     content = {
         "schema": SCHEMA,
         "tokfmt": __version__,
@@ -124,4 +139,8 @@ def _manifest(done: Conversion, home: Path, facts: Mapping[str, object]) -> byte
         **({"partial": done.partial} if done.partial else {}),
         **facts,
     }
+    return _text(content)
+
+
+def _text(content: Mapping[str, object]) -> bytes:
     return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")

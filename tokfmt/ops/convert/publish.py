@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from tokfmt.core.atomic_output import Beside, Staging
+from tokfmt.core.place import Place, Url
+from tokfmt.core.spool import put_small
 from tokfmt.core.together import publish_together
-from tokfmt.ops.convert.manifests import manifests
+from tokfmt.ops.convert.manifests import manifests, with_objects
 from tokfmt.ops.convert.notes import Notes
-from tokfmt.ops.convert.request import Conversion
+from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.convert.resolve import Resolved
 from tokfmt.ops.convert.results import result_of
-from tokfmt.ops.convert.resume import digest_of
+from tokfmt.ops.convert.resume import digest_of, digest_of_sources
 from tokfmt.ops.convert.workplace import Workplace
 from tokfmt.ops.convert.write import Written
 from tokfmt.ops.destination import remove_manifest_of_link
@@ -39,12 +42,11 @@ def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes
     if request.task is not None:
         check_unchanged(resolved.before, resolved.files)
         return done
+    if any(isinstance(path, Url) for path in place.stagings):
+        return _published_in_stores(resolved, written, place, done, notes, prove)
     texts = _manifests(resolved, written, place, done, notes) if request.manifest else {}
     check_unchanged(resolved.before, resolved.files)
-    if request.rejects is not None:
-        from tokfmt.formats.jsonl.lines import join
-
-        join([place.first.scratch / "rejects"], request.rejects, request.jobs)
+    _write_rejects(request, place)
     files: dict[Staging, Beside] = {}
     for path, staging in place.stagings.items():
         manifest = texts.get(path)
@@ -57,6 +59,46 @@ def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes
     return done
 
 
+def _published_in_stores(
+    resolved: Resolved, written: Written, place: Workplace, done: Conversion, notes: Notes, prove: Proof | None
+) -> Conversion:
+    """Upload the destinations, and return the result."""
+    from tokfmt.ops.convert.upload import Output, objects_of, outputs_in_stores, publish_in_stores
+
+    request = resolved.request
+    outputs = outputs_in_stores(place.stagings, written.destination.format, place.journals)
+    for one in outputs.values():
+        one.measure(request.jobs)
+    sums: dict[Place, Mapping[str, Any]] = {path: one.summary() for path, one in outputs.items()}
+    texts = _manifests(resolved, written, place, done, notes, sums) if request.manifest else {}
+    check_unchanged(resolved.before, resolved.files)
+
+    def beside(one: Output) -> Beside:
+        return {**_ledger(written, one.staging, texts.get(one.url)), **({} if prove is None else prove(one.staging))}
+
+    def manifest(one: Output) -> bytes | None:
+        return with_objects(texts[one.url], objects_of(one)) if texts else None
+
+    _write_rejects(request, place)
+    publish_in_stores(list(outputs.values()), beside, manifest, notes.progress)
+    return done
+
+
+def _write_rejects(request: Request, place: Workplace) -> None:
+    """Write the file of rejects, if one is asked for."""
+    if request.rejects is None:
+        return
+    from tokfmt.formats.jsonl.lines import join
+
+    made, to = place.first.scratch / "rejects", request.rejects
+    if not isinstance(to, Url):
+        join([made], to, request.jobs)
+        return
+    copy = place.first.scratch / f"copy-of-{to.name}"
+    join([made], copy, request.jobs)
+    put_small(to, copy, overwrite=request.overwrite)
+
+
 def _ledger(written: Written, staging: Staging, manifest: bytes | None) -> Beside:
     """Return the files of the ledger by name; without a ledger, None for each, which removes that of a predecessor."""
     if written.ledger is None:
@@ -67,19 +109,33 @@ def _ledger(written: Written, staging: Staging, manifest: bytes | None) -> Besid
 
 
 def _manifests(
-    resolved: Resolved, written: Written, place: Workplace, done: Conversion, notes: Notes
-) -> dict[Path, bytes]:
+    resolved: Resolved,
+    written: Written,
+    place: Workplace,
+    done: Conversion,
+    notes: Notes,
+    outputs: Mapping[Place, Mapping[str, Any]] | None = None,
+) -> dict[Place, bytes]:
     request, shares = resolved.request, resolved.request.arrangement.shares
-    given: dict[str, object] = {
+    given: dict[str, Any] = {
         "options": {"from": words_of(request.source.options), "to": words_of(written.destination.given)},
         "select": request.select,
         "split": shares.described() if shares else None,
     }
     if request.resume:
         given["request"] = {"digest": digest_of(place.facts), "verified": request.verify}
+        if any(isinstance(path, Url) for path in place.stagings):  # a store does not tell when a source has changed
+            given["request"] = {**given["request"], "sources": digest_of_sources(place.facts)}
     if written.ledger is not None:
         given["ledger"] = {"unit": written.ledger["unit"], "rows": written.ledger["rows"]}
     made = manifests(
-        done, resolved.files, place.stagings, given, notes.progress, request.jobs, checksums=request.checksums
+        done,
+        resolved.files,
+        place.stagings,
+        given,
+        notes.progress,
+        request.jobs,
+        checksums=request.checksums,
+        outputs=outputs,
     )
     return {path: notes.named(text.decode()).encode() if request.piped else text for path, text in made.items()}

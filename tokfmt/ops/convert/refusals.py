@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from tokfmt.core.errors import DestinationExistsError, OptionError
 from tokfmt.core.format import Format, WriterTraits
 from tokfmt.core.messages import Option
+from tokfmt.core.place import Place, Url, writable_store
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.convert.arrangement import SplitTarget
@@ -124,7 +124,7 @@ def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
         raise OptionError(f"{what} does not go with {Option('ledger')}. Set it in the recipe")
 
 
-def refuse_rejects(request: Request, path: Path, sources: Sequence[Source], read: Sequence[SourceFiles]) -> None:
+def refuse_rejects(request: Request, path: Place, sources: Sequence[Source], read: Sequence[SourceFiles]) -> None:
     """Refuse a file of rejects that stays empty, that would replace another file, or that overwrites a source.
 
     Raises:
@@ -137,5 +137,10 @@ def refuse_rejects(request: Request, path: Path, sources: Sequence[Source], read
             f"{Option('rejects')} lists the texts that a recipe leaves out, and no source is a recipe of text"
         )
     guard(path, (*request.source.paths, request.destination), read)
-    if os.path.lexists(path) and not (request.overwrite and path.is_file()):
+    if isinstance(path, Url):
+        there = writable_store(path).identity(path.key) is not None
+        replaced = request.overwrite
+    else:
+        there, replaced = os.path.lexists(path), request.overwrite and path.is_file()
+    if there and not replaced:
         raise DestinationExistsError(path)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import REGION, Format
 from tokfmt.core.messages import Option
+from tokfmt.core.place import Place
 from tokfmt.ops.convert.arrangement import AS_IT_IS, Arrangement
 from tokfmt.ops.source.request import SourceRequest, option_names
 from tokfmt.run.plan import Task
@@ -29,7 +30,7 @@ class Request:
     """
 
     source: SourceRequest
-    destination: Path
+    destination: Place
     to: str | None = None
     to_options: Mapping[str, object] = field(default_factory=dict)
     tokenizer: str | None = None
@@ -49,8 +50,9 @@ class Request:
     resume: bool = False
     task: Task | None = None
     finish: int = 0
-    rejects: Path | None = None
+    rejects: Place | None = None
     ledger: bool = False
+    spool: Path | None = None
     piped: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokfmt.core import listing
@@ -16,10 +15,11 @@ from tokfmt.core.files import writing
 from tokfmt.core.messages import Option, marked, to_option
 from tokfmt.core.options import choices
 from tokfmt.core.output import readable_by, resolve_link
-from tokfmt.core.place import Identity, Place
+from tokfmt.core.place import Identity, Place, Url
 from tokfmt.core.protocols import HasLabels
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
+from tokfmt.core.spool import StoreStaging
 from tokfmt.core.text_format import printable
 from tokfmt.core.together import foreseen, settle
 from tokfmt.ops.convert.destination import Destination
@@ -35,7 +35,7 @@ from tokfmt.ops.convert.refusals import (
     refuse_undealt,
 )
 from tokfmt.ops.convert.request import Request
-from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
+from tokfmt.ops.destination import guard, refuse_foreign, strangers_in, strangers_in_store
 from tokfmt.ops.source.discover import find_sources, snapshot
 from tokfmt.ops.source.ingest import first_look
 from tokfmt.ops.source.open import open_sources, text_recipe_of, with_named
@@ -86,8 +86,8 @@ class Resolved:
 
     request: Request
     destination: Destination
-    stagings: Mapping[Path, Staging]
-    freed: frozenset[Path]
+    stagings: Mapping[Place, Staging]
+    freed: frozenset[Place]
     tokenizer: TokenizerHandle | None
     files: tuple[SourceFiles, ...]
     before: Mapping[Place, Identity]
@@ -145,7 +145,7 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
         guard(path, request.source.paths, files)
     before = snapshot(files)
     freed = _foreseen(request, destination, notes)
-    stagings = _stagings(request, destination, before, freed)
+    stagings = _stagings(request, destination, before, freed, notes)
     with listing.kept(answers):
         sources = given[0] if given else _opened(request, destination, tokenizer, found, notes)
     read = [sources[0]._replace(reader=given[1])] if given else sources
@@ -203,7 +203,7 @@ def _checked(resolved: Resolved, notes: Notes) -> Resolved:
     return resolved
 
 
-def _foreseen(request: Request, destination: Destination, notes: Notes) -> frozenset[Path]:
+def _foreseen(request: Request, destination: Destination, notes: Notes) -> frozenset[Place]:
     """Undo or finish the publication of several destinations that a killed run began; a dry run only reports it.
 
     If the request keeps its work, `resumed` does this instead.
@@ -211,8 +211,10 @@ def _foreseen(request: Request, destination: Destination, notes: Notes) -> froze
     Returns:
         The paths that a run would free. A dry run leaves them alone.
     """
-    reported, freed = dict[str, None](), frozenset[Path]()
+    reported, freed = dict[str, None](), frozenset[Place]()
     for path in destination.paths if not request.kept else ():
+        if isinstance(path, Url):  # A run that was killed left its claim there.
+            continue
         if request.dry_run:
             found, free = foreseen(path)
             freed |= free
@@ -227,8 +229,12 @@ def _foreseen(request: Request, destination: Destination, notes: Notes) -> froze
 
 
 def _stagings(
-    request: Request, destination: Destination, before: Mapping[Place, Identity], freed: frozenset[Path]
-) -> dict[Path, Staging]:
+    request: Request,
+    destination: Destination,
+    before: Mapping[Place, Identity],
+    freed: frozenset[Place],
+    notes: Notes,
+) -> dict[Place, Staging]:
     """Return the hidden directory of each destination, after a check that the destination may be replaced.
 
     If the request keeps its work, `resumed` makes that check instead.
@@ -238,23 +244,38 @@ def _stagings(
         destination: The destination with its portions.
         before: The identity of each source file; a destination gets no permissions that a source file lacks.
         freed: Paths that a run will have removed by then.
+        notes: Receives notes on destinations in stores.
     """
-    stagings = {
-        path: Staging(
+    stagings = dict[Place, Staging]()
+    for path in destination.paths:
+        companions = destination.format.companions(path)
+        if isinstance(path, Url):
+            stagings[path] = StoreStaging(
+                path,
+                spool=request.spool,
+                overwrite=request.overwrite,
+                objection=strangers_in_store,
+                kept=request.kept,
+                shared=request.task is not None,
+                companions=[companion for companion in companions if isinstance(companion, Url)],
+                by_name=is_cluster(request.executor),
+                format_name=destination.format.name,
+                note=notes.report,
+            )
+            continue
+        stagings[path] = Staging(
             path,
             overwrite=request.overwrite,
             objection=strangers_in(path),
             readable=readable_by(before),
             kept=request.kept,
             shared=request.task is not None,
-            companions=[companion.name for companion in destination.format.companions(path)],
+            companions=[companion.name for companion in companions],
             by_name=is_cluster(request.executor),
         )
-        for path in destination.paths
-    }
     for path, staging in stagings.items():
         refuse_foreign(path)
-        if (not request.kept or request.dry_run) and resolve_link(path) not in freed:
+        if (not request.kept or request.dry_run) and (isinstance(path, Url) or resolve_link(path) not in freed):
             staging.check_replaceable()
     return stagings
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from tokfmt.core.errors import TokenizerMismatchError
@@ -11,7 +12,7 @@ from tokfmt.core.messages import Option
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.request import Conversion
 from tokfmt.ops.convert.resolve import Resolved
-from tokfmt.ops.convert.resume import Facts, digest_of, finished
+from tokfmt.ops.convert.resume import Facts, digest_of, finished, finished_in_stores
 from tokfmt.ops.convert.write import PortionCounts, Written
 
 
@@ -113,7 +114,11 @@ def _made_by(resolved: Resolved, counts: Sequence[PortionCounts]) -> tuple[Mappi
 def finished_before(resolved: Resolved, facts: Facts, notes: Notes) -> Conversion | None:
     """Return the result of an earlier run with --resume of the same request; None if there is something to do."""
     request, destination = resolved.request, resolved.destination
-    found = finished(destination.paths, destination.format, digest_of(facts), resolved.files, verified=request.verify)
+    local = [path for path in destination.paths if isinstance(path, Path)]
+    if local:
+        found = finished(local, destination.format, digest_of(facts), resolved.files, verified=request.verify)
+    else:
+        found = finished_in_stores(destination.paths, destination.format, facts, verified=request.verify)
     if not found:
         return None
     contents = [manifest.content for manifest in found]

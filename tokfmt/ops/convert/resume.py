@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tokfmt import registry
+from tokfmt.core import listing
 from tokfmt.core.atomic_output import Staging, hidden_sibling, remove_leftovers, write_whole
 from tokfmt.core.errors import (
     ConversionError,
@@ -40,6 +41,7 @@ from tokfmt.core.messages import Message, Option
 from tokfmt.core.options import given_options
 from tokfmt.core.output import resolve_link
 from tokfmt.core.place import Identity, Place, Url, absolute, local_path, place_of, text_of
+from tokfmt.core.spool import spool_of
 from tokfmt.core.text_format import printable
 from tokfmt.core.version import __version__
 from tokfmt.ops.convert.arrangement import AS_IT_IS
@@ -59,6 +61,7 @@ _FREE = {
     "overwrite",
     "verify",
     "dry_run",
+    "spool",
     "manifest",
     "checksums",
     "resume",
@@ -121,6 +124,33 @@ def digest_of(facts: Facts) -> str:
     asked = {key: _nameless(value) for key, value in facts.items() if not key.startswith("the source ")}
     asked.pop(_NAMES["source.paths"], None)
     return xxh3_128_hexdigest(json.dumps(asked, sort_keys=True).encode())
+
+
+def digest_of_sources(facts: Facts) -> str:
+    """Return a digest of the identities of the sources."""
+    from xxhash import xxh3_128_hexdigest
+
+    sources = {key: value for key, value in facts.items() if key.startswith("the source ")}
+    return xxh3_128_hexdigest(json.dumps(sources, sort_keys=True).encode())
+
+
+def finished_in_stores(
+    destinations: Sequence[Place], format_: Format, facts: Facts, *, verified: bool
+) -> list[Manifest]:
+    """Return `finished` for destinations in stores. Their manifests have a digest of the identities of the sources."""
+    found, wanted = [], {"digest": digest_of(facts), "sources": digest_of_sources(facts)}
+    for destination in destinations:
+        manifest = read_manifest(destination)
+        made = manifest.content.get("request")
+        if not isinstance(made, Mapping) or (verified and not made.get("verified")):
+            return []
+        if any(made.get(key) != digest for key, digest in wanted.items()) or not listing.is_there(destination):
+            return []
+        here = SourceFiles(destination, format_, tuple(format_.files(destination)))
+        if any(file_differences(here, manifest)):
+            return []
+        found.append(manifest)
+    return found
 
 
 def finished(
@@ -192,7 +222,7 @@ def _absolute(request: Request) -> dict[str, Any]:
     content: dict[str, Any] = plain(request)
     content["source"]["paths"] = [text_of(absolute(place_of(path))) for path in content["source"]["paths"]]
     if request.rejects is not None:
-        content["rejects"] = os.path.abspath(request.rejects)
+        content["rejects"] = text_of(absolute(request.rejects))
     if request.tokenizer is not None and os.path.exists(request.tokenizer):
         content["tokenizer"] = os.path.abspath(request.tokenizer)
     return content
@@ -353,16 +383,17 @@ def read_conversion(path: Path) -> dict[str, Any] | None:
     return content if ours else None
 
 
-def request_of_tasks(destination: str | os.PathLike[str]) -> Request:
+def request_of_tasks(destination: Place, spool: Path | None) -> Request:
     """Return the request that all tasks of a destination share, after a check that all are complete.
 
     Raises:
         ConversionError: There are no tasks, another version of tokfmt wrote them, or some are missing (the message
             names them).
     """
-    by_prefix = (one.canonical(Path(destination)) for one in registry.formats() if one.prefix)
-    for place in itertools.chain([Path(destination)], by_prefix):
-        home = hidden_sibling(resolve_link(place), "tasks")
+    by_prefix = (one.canonical(destination) for one in registry.formats() if one.prefix)
+    for place in itertools.chain([destination], by_prefix):
+        built = spool_of(place, spool) / place.name if isinstance(place, Url) else resolve_link(place)
+        home = hidden_sibling(built, "tasks")
         if os.path.lexists(home):
             check_private(home)
             break
@@ -377,7 +408,7 @@ def request_of_tasks(destination: str | os.PathLike[str]) -> Request:
             f"{printable(destination)}: its tasks were written by tokfmt {version}, this is {__version__}"
         )
     named = "given" if kept.get("here") == _here() else "request"  # messages then name paths as the user gave them
-    request = replace(_rebuilt(kept[named]), destination=Path(destination))
+    request = replace(_rebuilt(kept[named]), destination=destination, spool=spool)
     _need_all(home, request.destination, request.finish)
     return request
 
@@ -394,14 +425,15 @@ def _rebuilt(stored: Mapping[str, Any]) -> Request:
             "to_options": given_options(stored["to_options"]),
             "arrangement": AS_IT_IS,
             "task": None,
-            "rejects": None if stored["rejects"] is None else Path(stored["rejects"]),
+            "rejects": None if stored["rejects"] is None else place_of(stored["rejects"]),
+            "spool": None,
             "piped": {},
             "finish": int(stored["task"]["count"]),
         }
     )
 
 
-def _need_all(home: Path, destination: Path, count: int) -> None:
+def _need_all(home: Path, destination: Place, count: int) -> None:
     missing = [task for task in (Task(k, count) for k in range(count)) if not _written(home, task)]
     if not missing:
         return

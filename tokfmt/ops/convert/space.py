@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tokfmt.core.errors import ConversionError
+from tokfmt.core.errors import ConversionError, OutageError
+from tokfmt.core.messages import Option
+from tokfmt.core.place import Place, Url
 from tokfmt.core.text_format import printable
 
 
@@ -26,7 +28,7 @@ def taken_bytes(place: Path) -> int:
     return sum(os.lstat(one).st_blocks * 512 for one in places if os.path.lexists(one))
 
 
-def need_room(destination: Path, built: Path, minimum_bytes: int | None) -> None:
+def need_room(destination: Place, built: Path, minimum_bytes: int | None) -> None:
     """Refuse a destination that does not fit on its file system.
 
     Args:
@@ -36,10 +38,16 @@ def need_room(destination: Path, built: Path, minimum_bytes: int | None) -> None
 
     Raises:
         ConversionError: The file system has less free space.
+        OutageError: The spool of a destination in a store has less.
     """
     free = None if minimum_bytes is None else free_bytes(built)
     if minimum_bytes is None or free is None or minimum_bytes <= free:
         return
+    if minimum_bytes > free + taken_bytes(built) and isinstance(destination, Url):
+        raise OutageError(
+            f"{printable(destination)}: needs at least {sized(minimum_bytes)} in the spool {printable(built.parent)}, "
+            f"which has {sized(free)} free. Name another directory with {Option('spool', 'DIR')}"
+        )
     if minimum_bytes > free + taken_bytes(built):
         raise ConversionError(
             f"{printable(destination)}: does not fit on its file system (expected at least {sized(minimum_bytes)}, "

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tokfmt.core.atomic_output import Staging
 from tokfmt.core.messages import Option
+from tokfmt.core.place import Place
 from tokfmt.ops.convert.arrangement import SplitTarget
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.request import Request
@@ -29,8 +30,8 @@ class Workplace:
         facts: The facts that a run has to repeat to continue this one; empty if no run can continue it.
     """
 
-    stagings: Mapping[Path, Staging]
-    journals: Mapping[Path, NullJournal]
+    stagings: Mapping[Place, Staging]
+    journals: Mapping[Place, NullJournal]
     first: Staging
     facts: Facts
 

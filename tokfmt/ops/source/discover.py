@@ -18,6 +18,7 @@ from tokfmt.ops.source.request import Found, SourceFiles, SourceRequest, expande
 _HARMLESS = r"""(?xi)
     \..*                                            # hidden: .git, .gitattributes, .DS_Store
     | .*\.tokfmt\.json | .*\.ledger(\.json)?       # manifests and ledgers
+    | .*\.tokfmt-(writing|tasks)                   # claims, and the work of tasks, of destinations in stores
     | .*\.idx                                      # indexes
     | data_params\.json | _SUCCESS | .*\.crc        # files that upstream's writers leave beside their data
     | cache-[0-9a-f]+\.arrow | packed_metadata.*\.json

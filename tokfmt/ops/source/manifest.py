@@ -13,6 +13,8 @@
 - `sources` lists a recipe, and then the datasets that it names.
 - `tokenizer` has the `name` that the user gave. A tokenizer of this machine also has its `path`, relative to the
   manifest.
+- `output` of a dataset in a store also has `objects`: the key, bytes, ETag and xxh3_128 of each, if they are at most
+  20,000.
 - `partial` exists if a source is damaged. It has what was saved of each; see `tokfmt.ops.source.partial`.
 - `ledger` exists if one was written: {"unit", "rows"}; see `tokfmt.ops.provenance`.
 - `more_sources` exists if there are more than 20,000 sources. Its hash is over lines `path size digest` of the sources
@@ -141,6 +143,12 @@ class Manifest(NamedTuple):
         """The `bytes`, `files` and `xxh3_128` of the dataset; empty if the manifest does not state them."""
         found = self.content.get("output")
         return found if isinstance(found, dict) else {}
+
+    @property
+    def objects(self) -> Sequence[Mapping[str, Any]]:
+        """The objects of the dataset in a store, each with its `key`; empty if the manifest does not state them."""
+        found = self.output.get("objects")
+        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
     @property
     def options(self) -> Mapping[str, object]:
@@ -493,25 +501,54 @@ def extent(files: Iterable[Place]) -> dict[str, Any]:
     return {"bytes": total, "files": count, "xxh3_128": None}
 
 
+class Measured(NamedTuple):
+    """A file of a dataset.
+
+    Attributes:
+        name: Its path relative to the directory of the dataset, or to the directory of the file that was named.
+        size: Its size in bytes.
+        digest: Its XXH3-128 in hexadecimal.
+    """
+
+    name: str
+    size: int
+    digest: str
+
+
 def fingerprint(path: Place, files: Sequence[Place], jobs: int = 1) -> dict[str, Any]:
     """Return the size, number and checksum of the files of a dataset, reading `jobs` files at a time."""
+    return combined(measured(path, files, jobs), single=list(files) == [path])
+
+
+def measured(path: Place, files: Sequence[Place], jobs: int = 1) -> list[Measured]:
+    """Return the size and the checksum of each file of a dataset, sorted by name, reading `jobs` files at a time."""
     from concurrent.futures import ThreadPoolExecutor
 
-    import xxhash
-
-    if list(files) == [path]:
-        size, digest = _digest(path)
-        return {"bytes": size, "files": 1, "xxh3_128": digest}
-    base = path if listing.is_dir(path) else path.parent
+    base = path if list(files) != [path] and listing.is_dir(path) else path.parent
     below = ((relative(file, base), file) for file in files)
     named = [(file.name if names is None else names.as_posix(), file) for names, file in below]
-    total, tree = 0, xxhash.xxh3_128()
     named.sort(key=lambda one: (one[0], one[1].parts))
     with ThreadPoolExecutor(jobs) as pool:
-        for (name, _), (size, digest) in zip(named, pool.map(_digest, [file for _, file in named]), strict=True):
-            total += size
-            tree.update(f"{name} {size} {digest}\n".encode("utf-8", "surrogateescape"))
-    return {"bytes": total, "files": len(named), "xxh3_128": tree.hexdigest()}
+        digests = pool.map(_digest, [file for _, file in named])
+        return [Measured(name, *found) for (name, _), found in zip(named, digests, strict=True)]
+
+
+def combined(files: Sequence[Measured], *, single: bool) -> dict[str, Any]:
+    """Return the size, number and checksum of a dataset of these files, sorted by name.
+
+    Args:
+        files: The files.
+        single: The dataset is one file, whose checksum is that of its content.
+    """
+    import xxhash
+
+    if single:
+        return {"bytes": files[0].size, "files": 1, "xxh3_128": files[0].digest}
+    total, tree = 0, xxhash.xxh3_128()
+    for name, size, digest in files:
+        total += size
+        tree.update(f"{name} {size} {digest}\n".encode("utf-8", "surrogateescape"))
+    return {"bytes": total, "files": len(files), "xxh3_128": tree.hexdigest()}
 
 
 def _digest(path: Place) -> tuple[int, str]:

@@ -1,0 +1,493 @@
+"""Conversions to a bucket: the bytes of a local conversion, complete or absent, whatever fails at whatever step."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import forkserver
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from paths import CORPUS, FIXTURES, ROOT, TOKENIZER
+
+import tokfmt
+from tokfmt.cli.main import cli
+from tokfmt.core.claims import SCHEMA
+from tokfmt.core.errors import ConversionError, DestinationExistsError, OptionError, OutageError, TokfmtError
+from tokfmt.core.place import close_stores
+from tokfmt.remote import blocks, objects, requests
+
+PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
+EOS = 50256
+FORMATS = {
+    "out.pbin": {},
+    "out.zarr": {"to_options": {"chunk": 256}},
+    "v3.zarr": {"to_options": {"zarr_format": 3, "chunk": 512}},
+    "out_document.bin": {"to_format": "megatron"},
+    "shards": {"to_format": "megatron", "to_options": {"shard_size": 500}},
+    "out.parquet": {},
+    "parts": {"to_format": "parquet", "to_options": {"shard_size": 600}},
+    "saved": {"to_format": "arrow"},
+    "mds": {"to_format": "mds", "to_options": {"shard_size": 600}},
+    "litdata": {"to_format": "litdata", "to_options": {"shard_size": 600}},
+    "out.ds": {},
+    "olmo": {"to_format": "olmo", "to_options": {"shard_size": 600}},
+    "llmc": {"to_format": "llmc", "to_options": {"shard_size": 600}},
+    "train.bin": {"to_format": "nanogpt"},
+    "stage1": {"to_format": "stage1"},
+    "samples.h5": {"seq_len": 128},
+    "ids.jsonl": {},
+    "ids.jsonl.gz": {},
+}
+
+
+@pytest.fixture(autouse=True)
+def fresh(server, tmp_path, monkeypatch):
+    """Nothing is kept of another server, and spools are of the test."""
+    monkeypatch.setattr(objects, "_BLOCKS", blocks.Blocks(64 << 20))
+    (tmp_path / "spool").mkdir()
+    monkeypatch.setenv("TOKFMT_SPOOL", str(tmp_path / "spool"))
+    close_stores()
+    yield
+    close_stores()
+
+
+@pytest.fixture
+def spool(tmp_path):
+    return tmp_path / "spool"
+
+
+def tree(place):
+    """The bytes of all files at or below a path, by their names."""
+    files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.is_file())
+    return {path.relative_to(place.parent).as_posix(): path.read_bytes() for path in files}
+
+
+def everything(bucket):
+    return {path.relative_to(bucket).as_posix(): path.read_bytes() for path in bucket.rglob("*") if path.is_file()}
+
+
+def manifest_of(path):
+    return json.loads(path.with_name(f"{path.name}.tokfmt.json").read_bytes())
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_bucket_gets_the_bytes_of_a_local_conversion(server, bucket, tmp_path, spool, name):
+    how = {"eos": EOS, "allow_loss": ["empty-sequences", "embedded-separators"], **FORMATS[name]}
+    done = tokfmt.convert(PACK, f"s3://bkt/a/{name}", **how)
+    local = tokfmt.convert(PACK, tmp_path / name, **how)
+    assert (done.destination, done.sequences) == (f"s3://bkt/a/{name}", local.sequences)
+    written, wanted = everything(bucket), {}
+    for path in tmp_path.glob(f"{name.removesuffix('.bin')}*"):
+        wanted |= tree(path)
+    texts = [text.pop(f"{at}{name}.tokfmt.json") for text, at in ((written, "a/"), (wanted, ""))]
+    assert {key.removeprefix("a/"): content for key, content in written.items()} == wanted
+    stored, there = map(json.loads, texts)
+    listed = stored["output"].pop("objects")
+    assert [one["key"] for one in listed] == sorted(written)
+    assert all(
+        one["etag"] == objects.open_store(objects.Url.parse("s3://bkt")).identity(one["key"]).tag for one in listed
+    )
+    assert sum(one["bytes"] for one in listed) == stored["output"]["bytes"]
+    for about in (stored, there):
+        about.pop("splits"), about.pop("sources")
+    assert stored == there
+    assert not any(spool.iterdir()) and not server.parts
+
+
+def order(server):
+    return [one.key.removeprefix("bkt/") for one in server.seen if one.method in ("PUT", "COMPLETE")]
+
+
+def test_entries_follow_the_data_and_the_manifest_is_last(server, bucket):
+    tokfmt.convert(PACK, "s3://bkt/out_document", to_format="megatron", eos=EOS)
+    tokfmt.convert(PACK, "s3://bkt/mds", to_format="mds", eos=EOS, to_options={"shard_size": 600})
+    first, second = order(server)[:4], order(server)[4:]
+    assert first == [f"out_document.{name}" for name in ("bin.tokfmt-writing", "bin", "idx", "bin.tokfmt.json")]
+    assert second[0] == "mds.tokfmt-writing" and second[-2:] == ["mds/index.json", "mds.tokfmt.json"]
+    puts = [one for one in server.seen if one.method == "PUT" and not one.key.endswith(".mds")]
+    assert all(one.headers["if-none-match"] == "*" for one in puts), "no other writer is overwritten"
+
+
+def test_a_local_file_of_that_name_is_no_bucket(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s3:/bkt").mkdir(parents=True)
+    with pytest.raises(OptionError, match="a Path cannot hold an address"):
+        tokfmt.convert(PACK, tmp_path.__class__("s3://bkt/out.pbin"))
+    tokfmt.convert(PACK, "s3://bkt/out.pbin")
+    assert not any((tmp_path / "s3:/bkt").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "words"),
+    [
+        ("https://host/out.pbin?sig=planted", OptionError, "https://host/out.pbin: the scheme https is not written"),
+        ("hf://datasets/a/out.pbin", OptionError, "run huggingface-cli upload"),
+        ("s3://bkt", OptionError, "s3://bkt: is a whole bucket"),
+        ("s3://nobody/out.pbin", TokfmtError, "bucket nobody does not exist"),
+        ("s3://bkt/a//out.pbin", OptionError, "an empty part in a key"),
+    ],
+)
+def test_destinations_that_are_refused(server, bucket, address, error, words):
+    with pytest.raises(error) as caught:
+        tokfmt.convert(PACK, address, to_format="modalities")
+    assert words in str(caught.value) and "planted" not in f"{caught.value!r}"
+    assert not everything(bucket)
+
+
+def test_a_destination_that_exists_is_refused_before_any_work(server, bucket, spool):
+    (bucket / "out.pbin").write_bytes(b"here")
+    (bucket / "two.zarr").mkdir()
+    (bucket / "two.zarr/x").write_bytes(b"here")
+    (bucket / "pair_document.idx").write_bytes(b"here")
+    for name, at in (("out.pbin", "out.pbin"), ("two.zarr", "two.zarr"), ("pair_document.bin", "pair_document.idx")):
+        with pytest.raises(DestinationExistsError, match=f"^s3://bkt/{at}: already exists. overwrite=True") as caught:
+            tokfmt.convert(PACK, f"s3://bkt/{name}", eos=EOS)
+        assert caught.value.exit_code == 4
+    with pytest.raises(ConversionError, match="holds x, which belongs to no dataset there"):
+        tokfmt.convert(PACK, "s3://bkt/two.zarr", eos=EOS, overwrite=True)
+    assert not [one for one in server.seen if one.method in ("PUT", "DELETE")] and not any(spool.iterdir())
+
+
+def test_a_source_is_not_overwritten(bucket):
+    shutil.copy(PACK, bucket / "x.pbin")
+    shutil.copytree(FIXTURES / "mds/ndarray_uint32_zstd", bucket / "mds")
+    with pytest.raises(ConversionError, match="^s3://bkt/x.pbin: is also a source"):
+        tokfmt.convert("s3://bkt/x.pbin", "s3://bkt/x.pbin", overwrite=True)
+    with pytest.raises(ConversionError, match="^s3://bkt/mds/x.pbin: is below s3://bkt/mds, which is a source"):
+        tokfmt.convert("s3://bkt/mds", "s3://bkt/mds/x.pbin", overwrite=True)
+
+
+def test_overwrite_replaces_only_the_old_dataset(server, bucket, tmp_path):
+    how = {"eos": EOS, "overwrite": True}
+    tokfmt.convert(PACK, "s3://bkt/out.zarr", to_options={"chunk": 100}, **how)
+    before = set(everything(bucket))
+    (bucket / "out.zarr.notes").write_bytes(b"mine")
+    del server.seen[:]
+    tokfmt.convert(PACK, "s3://bkt/out.zarr", to_options={"chunk": 1000}, **how)
+    tokfmt.convert(PACK, tmp_path / "out.zarr", eos=EOS, to_options={"chunk": 1000})
+    assert tree(bucket / "out.zarr") == tree(tmp_path / "out.zarr")
+    assert (bucket / "out.zarr.notes").read_bytes() == b"mine" and len(before) > len(everything(bucket))
+    kinds = ["D" if one.method == "DELETE" else "P" for one in server.seen if one.method in ("DELETE", "PUT")]
+    first = next(k for k, one in enumerate(server.seen) if one.method == "DELETE")
+    assert server.seen[first].key == "bkt/out.zarr.tokfmt.json", "no reader sees parts of both"
+    assert "".join(kinds).startswith("PDDDDDD"), "the claim, then what makes the old dataset readable"
+
+
+def test_overwrite_by_another_format(bucket, tmp_path):
+    tokfmt.convert(PACK, "s3://bkt/out", to_format="mds", eos=EOS)
+    tokfmt.convert(PACK, "s3://bkt/out", to_format="litdata", eos=EOS, overwrite=True)
+    tokfmt.convert(PACK, tmp_path / "out", to_format="litdata", eos=EOS)
+    assert tree(bucket / "out") == tree(tmp_path / "out")
+
+
+def claim(bucket, name, **stated):
+    facts = {"schema": SCHEMA, "run": "other", "host": "node7", "pid": 4711, "since": "2026-11-25 12:03 UTC"}
+    (bucket / f"{name}.tokfmt-writing").write_text(json.dumps({**facts, **stated}))
+
+
+def test_a_claim_of_another_run(bucket):
+    claim(bucket, "out.pbin")
+    words = r"^s3://bkt/out.pbin: another tokfmt is writing it \(process 4711 on node7, since 2026-11-25 12:03 UTC\)"
+    for how in ({}, {"resume": True}):
+        with pytest.raises(ConversionError, match=words) as caught:
+            tokfmt.convert(PACK, "s3://bkt/out.pbin", **how)
+        assert caught.value.exit_code == 4
+    tokfmt.convert(PACK, "s3://bkt/out.pbin", overwrite=True)
+    assert sorted(everything(bucket)) == ["out.pbin", "out.pbin.tokfmt.json"]
+    (bucket / "out.pbin.tokfmt-writing").write_text("not ours")
+    with pytest.raises(ConversionError, match="has the name of a claim, and is not one"):
+        tokfmt.convert(PACK, "s3://bkt/out.pbin", overwrite=True)
+
+
+def test_a_killed_run_is_started_over(bucket, tmp_path):
+    """Its data lie there without what makes them readable; the claim says of which format they are."""
+    tokfmt.convert(PACK, "s3://bkt/out.zarr", eos=EOS, to_options={"chunk": 100})
+    for path in (bucket / "out.zarr").rglob(".z*"):
+        path.unlink()
+    (bucket / "out.zarr.tokfmt.json").unlink()
+    claim(bucket, "out.zarr", format="flat-tokens")
+    tokfmt.convert(PACK, "s3://bkt/out.zarr", eos=EOS, to_options={"chunk": 1000}, overwrite=True)
+    tokfmt.convert(PACK, tmp_path / "out.zarr", eos=EOS, to_options={"chunk": 1000})
+    assert tree(bucket / "out.zarr") == tree(tmp_path / "out.zarr")
+
+
+def when(server, method, name, act):
+    """Call a function once, before the first write of that method to a key."""
+    left = [act]
+
+    def before(got, key):
+        if (got, key) == (method, f"bkt/{name}") and left:
+            left.pop()()
+
+    server.before = before
+
+
+def test_a_run_that_lost_its_claim_publishes_nothing(server, bucket):
+    when(server, "PUT", "mds/shard.00000.mds", lambda: claim(bucket, "mds"))
+    with pytest.raises(ConversionError, match=r"the claim of this run is now of process 4711 on node7"):
+        tokfmt.convert(PACK, "s3://bkt/mds", to_format="mds", eos=EOS)
+    assert list(everything(bucket)) == ["mds.tokfmt-writing"], "the claim of the other, and nothing of ours"
+
+
+@pytest.mark.parametrize(
+    ("at", "foreign"),
+    [
+        ("out_document.bin", "out_document.bin"),
+        ("out_document.idx", "out_document.idx"),
+        ("out_document.bin.tokfmt.json", "out_document.bin.tokfmt.json"),
+    ],
+)
+def test_a_foreign_writer_at_each_step(server, bucket, at, foreign):
+    when(server, "PUT", at, lambda: (bucket / foreign).write_bytes(b"foreign"))
+    with pytest.raises(ConversionError, match="already exists|another writer") as caught:
+        tokfmt.convert(PACK, "s3://bkt/out_document", to_format="megatron", eos=EOS)
+    assert caught.value.exit_code == 4
+    assert everything(bucket) == {foreign: b"foreign"}
+
+
+def test_a_foreign_writer_of_what_was_uploaded(server, bucket):
+    def foreign():
+        (bucket / "mds/shard.00000.mds").write_bytes(b"foreign")
+
+    when(server, "PUT", "mds/shard.00001.mds", lambda: None)
+    seen = []
+
+    def before(method, key):
+        seen.append(key)
+        if key.endswith("shard.00003.mds"):
+            foreign()
+
+    server.before = before
+    with pytest.raises(ConversionError, match="shard.00000.mds: another writer has changed it since it was uploaded"):
+        tokfmt.convert(PACK, "s3://bkt/mds", to_format="mds", eos=EOS, to_options={"shard_size": 300})
+    assert everything(bucket) == {"mds/shard.00000.mds": b"foreign"} and "bkt/mds/index.json" not in seen
+
+
+STEPS = ["PUT m.tokfmt-writing", "PUT m/shard.00000.mds", "PUT m/shard.00002.mds", "PUT m/index.json",
+         "PUT m.tokfmt.json", "DELETE m.tokfmt-writing"]  # fmt: skip
+MDS = {"to_format": "mds", "eos": EOS, "to_options": {"shard_size": 600}}
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+    """The same dataset, converted locally."""
+    place = tmp_path_factory.mktemp("local") / "m"
+    tokfmt.convert(PACK, place, **MDS)
+    return tree(place)
+
+
+def is_absent_or_complete(bucket, local, *, complete):
+    """Whether no reader opens the dataset, or all of it is there."""
+    if not complete:
+        with pytest.raises(TokfmtError):
+            tokfmt.open("s3://bkt/m")
+    else:
+        assert tree(bucket / "m") == local
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_fault_at_each_step(server, bucket, local, spool, step, resume):
+    method, _, name = step.partition(" ")
+    server.forever[f"{method} bkt/{name}"] = "400"
+    notes = []
+    try:
+        tokfmt.convert(PACK, "s3://bkt/m", resume=resume, progress=Listening(notes), **MDS)
+    except OutageError as error:
+        assert str(error).startswith(f"s3://bkt/{name}: cannot be written: 400") and method == "PUT"
+        is_absent_or_complete(bucket, local, complete=resume and name.endswith(".json") and "index" not in name)
+        if not resume:
+            assert not everything(bucket) and not any(spool.iterdir())
+    else:
+        assert method == "DELETE" and "not cleaned up" in notes[-1], "the dataset is complete, and its claim remains"
+        is_absent_or_complete(bucket, local, complete=True)
+    server.forever.clear()
+    if method == "DELETE":
+        return
+    tokfmt.convert(PACK, "s3://bkt/m", resume=resume, **MDS)
+    assert tree(bucket / "m") == local and not any(spool.iterdir())
+    assert not list(bucket.glob("*.tokfmt-writing"))
+
+
+class Listening:
+    """A progress that keeps notes."""
+
+    def __init__(self, notes):
+        self.notes = notes
+
+    def phase(self, *_):
+        pass
+
+    def advance(self, *_):
+        pass
+
+    def note(self, text):
+        self.notes.append(text)
+
+
+def test_resume_uploads_only_what_is_missing(server, bucket, local):
+    server.forever["PUT bkt/m/shard.00002.mds"] = "400"
+    with pytest.raises(OutageError) as caught:
+        tokfmt.convert(PACK, "s3://bkt/m", resume=True, **MDS)
+    assert any("s3://bkt/m is absent; " in note and "objects are uploaded" in note for note in caught.value.__notes__)
+    server.forever.clear()
+    there = set(everything(bucket))
+    (bucket / "m/shard.00000.mds").write_bytes(b"changed")
+    del server.seen[:]
+    tokfmt.convert(PACK, "s3://bkt/m", resume=True, **MDS)
+    again = set(order(server)) - {"m.tokfmt-writing"}
+    assert again & there <= {"m/shard.00000.mds"}, "what changed meanwhile is uploaded again, and nothing else"
+    assert tree(bucket / "m") == local
+    del server.seen[:]
+    done = tokfmt.convert(PACK, "s3://bkt/m", resume=True, **MDS)
+    assert not order(server) and "complete already" in done.notes[-1]
+
+
+def run(*words, **environment):
+    words = [sys.executable, "-m", "tokfmt", *map(str, words)]
+    env = {**os.environ, **environment}
+    return forkserver.Popen(words, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+WORDS = ["convert", PACK, "s3://bkt/m", "--to", "mds", "--eos", EOS, "--to-opt", "shard_size=600"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_signal_at_each_step(server, bucket, local, spool, step, number):
+    method, _, name = step.partition(" ")
+    process = []
+    when(server, method, name, lambda: (time.sleep(0.02), process[0].send_signal(number)))
+    server.delay = 0.02
+    process.append(run(*WORDS, "--resume"))
+    _, error = process[0].communicate(timeout=60)
+    if number == signal.SIGINT:
+        assert process[0].returncode in (130, 0) and "Traceback" not in error, error
+    complete = (bucket / "m.tokfmt.json").exists()
+    is_absent_or_complete(bucket, local, complete=complete or (bucket / "m/index.json").exists())
+    if number == signal.SIGINT:
+        assert not server.parts
+    server.before, server.delay = (lambda *_: None), 0.0
+    tokfmt.convert(PACK, "s3://bkt/m", resume=True, **MDS)
+    assert tree(bucket / "m") == local and manifest_of(bucket / "m")["output"]["objects"]
+
+
+def test_two_writers_at_once(server, bucket, local):
+    server.delay = 0.01
+    both = [run(*WORDS) for _ in range(2)]
+    ended = [process.communicate(timeout=60)[1] for process in both]
+    assert sorted(process.returncode for process in both) == [0, 4], ended
+    refused = next(text for text, process in zip(ended, both, strict=True) if process.returncode)
+    assert "another tokfmt is writing it (process" in refused or "already exists" in refused
+    assert tree(bucket / "m") == local and not list(bucket.glob("*.tokfmt-writing"))
+
+
+def test_a_full_spool(bucket, tmp_path, monkeypatch):
+    from tokfmt.ops.convert import space
+
+    monkeypatch.setattr(space, "free_bytes", lambda _: 100)
+    with pytest.raises(
+        OutageError, match=r"^s3://bkt/m: needs at least .* in the spool .* has 100 bytes free"
+    ) as caught:
+        tokfmt.convert(PACK, "s3://bkt/m", **MDS)
+    assert 'spool="DIR"' in str(caught.value).replace("spool=DIR", 'spool="DIR"') and not everything(bucket)
+    with pytest.raises(OutageError, match="cannot be written: the directory it should go to does not exist"):
+        tokfmt.convert(PACK, "s3://bkt/m", spool=tmp_path / "none", **MDS)
+
+
+def test_a_server_without_conditions(server, bucket, local):
+    server.conditions = False
+    notes = []
+    tokfmt.convert(PACK, "s3://bkt/m", progress=Listening(notes), **MDS)
+    assert tree(bucket / "m") == local and any("knows no conditional writes" in note for note in notes)
+    with pytest.raises(DestinationExistsError):
+        tokfmt.convert(PACK, "s3://bkt/m", **MDS)
+
+
+def test_splits_appear_together(server, bucket, tmp_path):
+    how = {"eos": EOS, "split": "train=0.7,validation=0.3", "to_format": "megatron", "seed": 1}
+    tokfmt.convert(PACK, tmp_path / "out_document", **how)
+    server.forever["PUT bkt/out_document.validation.idx"] = "400"
+    with pytest.raises(OutageError):
+        tokfmt.convert(PACK, "s3://bkt/out_document", **how)
+    assert not everything(bucket)
+    server.forever.clear()
+    del server.seen[:]
+    tokfmt.convert(PACK, "s3://bkt/out_document", **how)
+    for name in ("train", "validation"):
+        for suffix in (".bin", ".idx"):
+            wanted = next(tmp_path.glob(f"out_document*{name}*{suffix}"))
+            assert (bucket / wanted.name).read_bytes() == wanted.read_bytes()
+    written = [name for name in order(server) if not name.endswith("writing")]
+    kinds = [name.rpartition(".")[2] for name in written]
+    assert kinds == sorted(kinds, key=["bin", "idx", "json"].index), "all data, then all entries, then manifests"
+
+
+def test_text_is_tokenized_into_a_bucket(bucket, tmp_path):
+    how = {"tokenizer": str(TOKENIZER), "verify": True}
+    tokfmt.convert(CORPUS, "s3://bkt/out.pbin", **how)
+    tokfmt.convert(CORPUS, tmp_path / "out.pbin", **how)
+    assert (bucket / "out.pbin").read_bytes() == (tmp_path / "out.pbin").read_bytes()
+    assert manifest_of(bucket / "out.pbin")["output"]["objects"][0]["key"] == "out.pbin"
+    assert np.array_equal(tokfmt.open("s3://bkt/out.pbin")[3], tokfmt.open(tmp_path / "out.pbin")[3])
+
+
+def test_ledger_and_save(bucket, tmp_path):
+    recipe = tmp_path / "mix.toml"
+    recipe.write_text(f'tokfmt = 1\neos = {EOS}\n[[source]]\npath = "{PACK}"\n')
+    tokfmt.convert(recipe, "s3://bkt/out.zarr", ledger=True)
+    tokfmt.convert(recipe, tmp_path / "out.zarr", ledger=True)
+    assert (bucket / "out.zarr.ledger").read_bytes() == (tmp_path / "out.zarr.ledger").read_bytes()
+    about = json.loads((bucket / "out.zarr.ledger.json").read_bytes())
+    assert about["sources"][0]["paths"] == [str(PACK)], "a path relative to a bucket leads nowhere"
+    tokfmt.open(PACK).select(range(5)).save("s3://bkt/five.pbin", eos=EOS)
+    assert len(tokfmt.open("s3://bkt/five.pbin")) == 5
+
+
+def test_no_secret_is_written(server, bucket, monkeypatch, spool):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "PLANTEDKEY")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted-secret")
+    server.refused = True
+    with pytest.raises(TokfmtError) as caught:
+        tokfmt.convert(PACK, "s3://bkt/m", **MDS)
+    assert (
+        "access denied" in str(caught.value)
+        and "lanted" not in f"{caught.value!r} {getattr(caught.value, '__notes__', '')!r}"
+    )
+    server.refused = False
+    server.forever["PUT bkt/m/index.json"] = "400"
+    with pytest.raises(OutageError):
+        tokfmt.convert(PACK, "s3://bkt/m", resume=True, **MDS)
+    kept = b"".join(path.read_bytes() for path in spool.rglob("*") if path.is_file())
+    assert kept and b"lanted" not in kept and b"PLANTED" not in kept
+    server.forever.clear()
+    tokfmt.convert(PACK, "s3://bkt/m", resume=True, **MDS)
+    assert not any(b"lanted" in content or b"PLANTED" in content for content in everything(bucket).values())
+
+
+def test_the_plan_of_a_dry_run(server, bucket, spool):
+    done = CliRunner().invoke(cli, [*map(str, WORDS), "--dry-run"])
+    assert done.exit_code == 0, done.output
+    assert "upload       at least 4.0 kB in 9 requests" in done.output
+    assert f"spool        {spool}" in done.output
+    assert not [one for one in server.seen if one.method in ("PUT", "DELETE")] and not any(spool.iterdir())
+
+
+def test_ctrl_c_while_a_server_stalls(server, bucket, spool, monkeypatch):
+    monkeypatch.setattr(requests, "_PATIENCE", 5)
+    server.forever["PUT bkt/m/shard.00000.mds"] = "stalled"
+    process = run(*WORDS)
+    while not any(one.key.endswith("shard.00000.mds") for one in server.seen):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=30)
+    assert process.returncode == 130 and "Traceback" not in error
+    assert time.monotonic() - began < 20
+    assert not [name for name in everything(bucket) if name.endswith("json")] and not any(spool.iterdir())

@@ -1,0 +1,202 @@
+"""Claims of destinations in stores: `DST.tokfmt-writing` states who writes a destination, as a lock of a file does.
+
+    {"schema": "tokfmt.claim/1", "run": ..., "host": ..., "pid": ..., "since": ..., "format": ...}
+
+A claim is written if there is none, and deleted at the end. There is no heartbeat and no expiry: a killed run leaves
+its claim. A run with the same `run` goes on with it (--resume); --overwrite replaces it. A run reads its claim again
+before the dataset becomes readable, and publishes nothing if another run has replaced it.
+
+A store without conditional writes has no claims. Two runs that write one destination there are not noticed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tokfmt.core.errors import ConversionError, FormatError, UnsupportedError
+from tokfmt.core.messages import Option
+from tokfmt.core.place import IF_ABSENT, IF_MATCH, Identity, Url, WritableStore
+from tokfmt.core.text_format import printable
+
+SCHEMA = "tokfmt.claim/1"
+_SUFFIX = ".tokfmt-writing"
+_LARGEST = 1 << 12
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A claim that is in a store.
+
+    Attributes:
+        content: What it states.
+        identity: The identity of its object.
+    """
+
+    content: Mapping[str, Any]
+    identity: Identity
+
+    @property
+    def run(self) -> str:
+        """The run that it belongs to."""
+        return str(self.content.get("run", ""))
+
+    @property
+    def format(self) -> str:
+        """The format that the run writes."""
+        return str(self.content.get("format", ""))
+
+    def owner(self) -> str:
+        """Return who wrote it and when: `process 4711 on node7, since 2026-11-25 12:03 UTC`."""
+        pid, host, since = (printable(self.content.get(key, "?"))[:80] for key in ("pid", "host", "since"))
+        return f"process {pid} on {host}, since {since}"
+
+
+def claim_url(destination: Url) -> Url:
+    """Return the address of the claim of a destination."""
+    return destination.with_name(f"{destination.name}{_SUFFIX}")
+
+
+def read_claim(store: WritableStore, destination: Url) -> Claimed | None:
+    """Return the claim of a destination; None if there is none.
+
+    Raises:
+        ConversionError: If another object has its name.
+        FormatError: If the store cannot be asked.
+    """
+    place = claim_url(destination)
+    for _ in range(_TRIES):
+        if (identity := store.identity(place.key)) is None:
+            return None
+        if identity.size > _LARGEST:
+            break
+        try:
+            (text,) = store.read_ranges(place.key, [(0, identity.size)], identity)
+        except (FileNotFoundError, FormatError):  # It was deleted or replaced since.
+            continue
+        try:
+            content = json.loads(text)
+        except ValueError:
+            break
+        if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+            break
+        return Claimed(content, identity)
+    raise ConversionError(f"{printable(place)}: has the name of a claim, and is not one. Move it away")
+
+
+class Claim:
+    """The claim of this run on a destination.
+
+    Attributes:
+        taken: True while the store holds it.
+        replaced: The claim of another run that this one replaced; None if there was none.
+    """
+
+    def __init__(self, store: WritableStore, destination: Url, run: str, format_name: str) -> None:
+        """Prepare a claim; `take` writes it.
+
+        Args:
+            store: The store.
+            destination: The destination.
+            run: The run, which may be continued by another process.
+            format_name: The format that is written.
+        """
+        self.destination, self.run, self.taken = destination, run, False
+        self.replaced: Claimed | None = None
+        self._store, self._format = store, format_name
+
+    def take(self, *, overwrite: bool, note: Callable[[str], None]) -> None:
+        """Write the claim, or go on with that of the same run.
+
+        Args:
+            overwrite: Replace the claim of another run.
+            note: Receives a note if the store knows no conditional writes.
+
+        Raises:
+            ConversionError: If another run has a claim.
+            OutageError: If the store cannot be written.
+        """
+        key = claim_url(self.destination).key
+        if not self._store.can or not {IF_ABSENT, IF_MATCH} <= self._store.can:
+            self._unknown(note)
+            return
+        try:
+            for _ in range(_TRIES):
+                self.taken = True  # Before it is: a signal may come directly after.
+                try:
+                    self._store.put(key, self._content(), if_absent=True)
+                except FileExistsError:
+                    self.taken = False
+                    found = read_claim(self._store, self.destination)
+                else:
+                    return
+                if found is not None and self._replaces(found, key, overwrite=overwrite):
+                    return
+        except UnsupportedError:
+            self.taken = False
+            self._unknown(note)
+            return
+        raise ConversionError(f"{printable(self.destination)}: other runs write it at the same time. Run again later")
+
+    def _replaces(self, found: Claimed, key: str, *, overwrite: bool) -> bool:
+        """Return True if the claim is ours, or is now."""
+        if found.run != self.run:
+            if not overwrite:
+                raise refused(self.destination, found)
+            self.replaced = found
+        self.taken = True
+        try:
+            self._store.put(key, self._content(), if_match=found.identity)
+        except FileExistsError:
+            self.taken = False
+        return self.taken
+
+    def check(self) -> None:
+        """Read the claim again.
+
+        Raises:
+            ConversionError: If another run has replaced or deleted it.
+        """
+        if not self.taken:
+            return
+        found = read_claim(self._store, self.destination)
+        if found is None or found.run != self.run:
+            self.taken = False
+            who = "was deleted" if found is None else f"is now of {found.owner()}"
+            raise ConversionError(
+                f"{printable(self.destination)}: the claim of this run {who}, so it publishes nothing. "
+                "Run again when no other run writes it"
+            )
+
+    def release(self) -> None:
+        """Delete the claim, if it is still ours."""
+        if not self.taken:
+            return
+        found = read_claim(self._store, self.destination)
+        if found is not None and found.run == self.run:
+            self._store.delete([claim_url(self.destination).key])
+        self.taken = False
+
+    def _content(self) -> bytes:
+        since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+        stated = {"run": self.run, "host": os.uname().nodename, "pid": os.getpid(), "since": since}
+        return json.dumps({"schema": SCHEMA, **stated, "format": self._format}).encode()
+
+    def _unknown(self, note: Callable[[str], None]) -> None:
+        note(
+            f"{self.destination}: the store knows no conditional writes, so two runs that write it at the same time "
+            "are not noticed"
+        )
+
+
+def refused(destination: Url, found: Claimed) -> ConversionError:
+    """Return the error for a destination that another run has claimed."""
+    return ConversionError(
+        f"{printable(destination)}: another tokfmt is writing it ({found.owner()}). If that run was killed, "
+        f"{Option('resume')} on that machine continues it, and {Option('overwrite')} starts over"
+    )

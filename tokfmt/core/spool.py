@@ -1,0 +1,302 @@
+"""Build a destination in a store: first in a private local directory, the spool, and then by uploads.
+
+    SPOOL/tokfmt-spool-16hexdigits/      of one address and one user, 0700
+        .DST.tokfmt-8hexdigits/          as for a local destination: see `core.atomic_output`
+            build/DST
+            run                          the run that the claim names, if it may be continued
+
+The spool is named by --spool, TOKFMT_SPOOL or $TMPDIR. No local destination ever appears in it.
+
+An object is complete, or does not exist. A dataset of several objects becomes readable when its entries are uploaded,
+and is complete with its manifest, which is the last. A run that fails deletes the objects that it has uploaded, unless
+it can be continued.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tokfmt.core import listing
+from tokfmt.core.atomic_output import Staging
+from tokfmt.core.claims import Claim, Claimed, read_claim, refused
+from tokfmt.core.errors import DestinationExistsError, OutageError, TokfmtError, UnsupportedError
+from tokfmt.core.files import writing
+from tokfmt.core.locks import make_private
+from tokfmt.core.messages import Option
+from tokfmt.core.place import IF_ABSENT, PUT_AT_ONCE, Identity, Place, Url, writable_store
+from tokfmt.core.text_format import printable
+
+VARIABLE = "TOKFMT_SPOOL"
+_MEANWHILE = "another writer has written it meanwhile"
+_OF_CLAIM = 7  # It is looked for, written, read before two steps, and deleted.
+Objection = Callable[[Place, str], str]
+"""Returns the reason not to replace a dataset, given the format that a claim states ("": none); "" if it may be."""
+
+
+class Uploaded(NamedTuple):
+    """An object that this run, or the run that it continues, has written.
+
+    Attributes:
+        size, tag: The identity that the store states.
+        digest: XXH3-128 of its content, in hexadecimal; "" if it was not computed.
+    """
+
+    size: int
+    tag: str
+    digest: str
+
+    @property
+    def identity(self) -> Identity:
+        """The identity that the store states."""
+        return Identity(self.size, self.tag)
+
+
+def spool_parent(given: Path | None) -> Path:
+    """Return the directory of spools: the given one, TOKFMT_SPOOL or $TMPDIR."""
+    return Path(os.path.abspath(given or os.environ.get(VARIABLE) or tempfile.gettempdir()))
+
+
+def is_named(given: Path | None) -> bool:
+    """Return whether the user names the directory of spools, which several machines may then share."""
+    return bool(given or os.environ.get(VARIABLE))
+
+
+def spool_of(destination: Url, given: Path | None) -> Path:
+    """Return the spool of a destination. The same user finds it again."""
+    named = f"{os.geteuid()} {destination.as_posix()}".encode()
+    return spool_parent(given) / f"tokfmt-spool-{hashlib.blake2b(named, digest_size=8).hexdigest()}"
+
+
+def no_objection(place: Place, stated: str) -> str:  # noqa: ARG001
+    """Accept the replacement of an object, and object to that of a directory."""
+    return "it is a directory" if listing.is_dir(place) else ""
+
+
+class StoreStaging(Staging):
+    """Build a destination in a store. Without `complete`, it leaves no object behind.
+
+    Attributes:
+        url: The destination.
+        store: Its store.
+        spool: The local directory in which it is built.
+        claim: The claim of this run.
+        uploaded: What was uploaded, by key.
+        total: Number of objects to upload, for messages; 0 if it is not known yet.
+        begun: True once objects of the old dataset were deleted.
+    """
+
+    def __init__(
+        self,
+        url: Url,
+        *,
+        spool: Path | None = None,
+        overwrite: bool = False,
+        objection: Objection = no_objection,
+        kept: str = "",
+        shared: bool = False,
+        companions: Sequence[Url] = (),
+        by_name: bool = False,
+        format_name: str = "",
+        note: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Choose a hidden directory in the spool. Creates no file, and sends no request yet.
+
+        Args:
+            url: The destination.
+            spool: Directory of spools.
+            overwrite: Allow the replacement of an existing dataset.
+            objection: Returns the reason not to replace an existing one.
+            kept: As for `Staging`.
+            shared: As for `Staging`.
+            companions: Other objects of the dataset at the same level.
+            by_name: As for `Staging`.
+            format_name: The format that is written, for the claim.
+            note: Receives notes.
+
+        Raises:
+            OptionError: If the address cannot be written.
+        """
+        self.url, self.store, self.spool = url, writable_store(url), spool_of(url, spool)
+        self._objects_to, self._beside, self._note = objection, tuple(companions), note
+        self._continues = False
+        self._done = False
+        self.claim = Claim(self.store, url, os.urandom(8).hex(), format_name)
+        self.uploaded: dict[str, Uploaded] = {}
+        self.total, self.begun = 0, False
+        super().__init__(
+            self.spool / url.name, overwrite=overwrite, kept=kept, shared=shared, by_name=by_name, given=url
+        )
+
+    def _entered(self) -> Staging:
+        with writing(self.spool):
+            make_private(self.spool, taken_over=True)
+        super()._entered()
+        try:
+            if self._kept:
+                self._note_run()
+            self.claim.take(overwrite=self.overwrite, note=self._note)
+            if self.claim.replaced is None and not self._continues:
+                self.check_replaceable()  # Another run may have written it since, and released its claim.
+        except BaseException:
+            self.keep = self.keep and (self.home / "conversion.json").exists()
+            self._leave()
+            raise
+        return self
+
+    def check_replaceable(self) -> None:
+        """Raise an error for a destination that another run writes, or that must not be replaced.
+
+        Raises:
+            ConversionError: If another run writes it, or strangers are in it.
+            DestinationExistsError: If it exists, and `overwrite` is False.
+        """
+        self._recall_run()
+        found = read_claim(self.store, self.url)
+        self._continues = found is not None and found.run == self.claim.run
+        if self._continues:
+            return
+        if found is not None and not self.overwrite:
+            raise refused(self.url, found)
+        self._check_dataset(found)
+
+    @listing.kept()
+    def _check_dataset(self, found: Claimed | None) -> None:
+        for place in (self.url, *self._beside):
+            if not listing.is_there(place):
+                continue
+            why = self._objects_to(place, found.format if found else "") if place == self.url else ""
+            if not self.overwrite:
+                raise DestinationExistsError(place, why)
+            if why:
+                raise self._not_replaced(why)
+
+    def _recall_run(self) -> None:
+        """Take over the run of an earlier process, whose claim then is ours."""
+        if not self._kept:
+            return
+        with contextlib.suppress(OSError):
+            self.claim.run = (self.sibling / "run").read_text("ascii") or self.claim.run
+
+    def _note_run(self) -> None:
+        """Record the run, so that another process can go on with the claim. Of several at once, the first decides."""
+        place = self.home / "run"
+        draft = self.home / f"run.{os.urandom(4).hex()}"
+        with writing(self.spool):
+            draft.write_text(self.claim.run, "ascii")
+            try:
+                os.link(draft, place)
+            except FileExistsError:
+                pass
+            finally:
+                draft.unlink()
+        self.claim.run = place.read_text("ascii")
+
+    @property
+    def published(self) -> bool:
+        """True once the dataset in the store is complete."""
+        return self._done
+
+    def complete(self) -> None:
+        """Record that the dataset is complete. Objects stay from now on, whatever happens."""
+        self._done = True
+
+    def address(self, name: str) -> Url:
+        """Return the address of a file of the dataset, or beside it, by its path below the directory of the dataset."""
+        return self.url.parent / name
+
+    def put(self, name: str, content: bytes | Path, *, digest: str = "", if_absent: bool = True) -> Uploaded:
+        """Upload one object.
+
+        Args:
+            name: Its name, as for `address`.
+            content: Its content.
+            digest: XXH3-128 of the content.
+            if_absent: Do not replace an object, as far as the store can.
+
+        Raises:
+            DestinationExistsError: If another writer has written an object of that name meanwhile.
+            OutageError: If it cannot be written.
+        """
+        place, conditional = self.address(name), if_absent and self.claim.taken
+        if if_absent and not conditional and self.store.identity(place.key) is not None:
+            raise DestinationExistsError(place, _MEANWHILE)
+        try:
+            found = self.store.put(place.key, content, if_absent=conditional)
+        except FileExistsError as error:
+            raise DestinationExistsError(place, _MEANWHILE) from error
+        self.uploaded[place.key] = Uploaded(*found, digest)
+        return self.uploaded[place.key]
+
+    def _leave(self) -> None:
+        if self._done or not (self.keep and self.uploaded):
+            self._clean_up()
+        super()._leave()
+        with contextlib.suppress(OSError):
+            self.spool.rmdir()
+
+    def _clean_up(self) -> None:
+        """Delete the claim, and before it the objects of a run that fails, if they are still ours."""
+        try:
+            if not self._done:
+                keys = [key for key, one in self.uploaded.items() if self.store.identity(key) == one.identity]
+                if keys:
+                    self.store.delete(keys)
+                self.uploaded.clear()
+            if not self._shared:
+                self.claim.release()
+        except (TokfmtError, OSError) as error:
+            self._note(f"{printable(self.url)}: not cleaned up: {error}")
+
+    def _old(self) -> Path | None:
+        return None  # Nothing is replaced locally.
+
+    def _note_state(self, error: BaseException) -> None:
+        super()._note_state(error)
+        if isinstance(error, OutageError) and isinstance(error.__cause__, OSError):
+            error.add_note(
+                f"It is built in {printable(self.spool.parent)}; {Option('spool', 'DIR')} names another place"
+            )
+        if self.published:
+            return
+        if self.begun:
+            error.add_note(f"{printable(self.url)}: the dataset that was to be replaced is deleted")
+        if self.uploaded:
+            of = f" of {self.total:,}" if self.total else ""
+            error.add_note(
+                f"{printable(self.url)} is absent; {len(self.uploaded):,}{of} objects are uploaded. A killed upload of "
+                "a large object may leave parts, which a lifecycle rule of the bucket removes"
+            )
+
+
+def put_small(url: Url, content: bytes | Path, *, overwrite: bool = False) -> None:
+    """Write one object, such as a page or a list.
+
+    Args:
+        url: Its address.
+        content: Its content.
+        overwrite: Replace an existing object.
+
+    Raises:
+        DestinationExistsError: If it exists, and `overwrite` is False.
+        OutageError: If it cannot be written.
+    """
+    store = writable_store(url)
+    if not overwrite and store.identity(url.key) is not None:
+        raise DestinationExistsError(url)
+    try:
+        store.put(url.key, content, if_absent=not overwrite and IF_ABSENT in (store.can or ()))
+    except UnsupportedError:  # The server does not know the condition. No other object was there a moment ago.
+        store.put(url.key, content)
+    except FileExistsError as error:
+        raise DestinationExistsError(url) from error
+
+
+def minimum_requests(size: int) -> int:
+    """Return the least number of requests that write a dataset of so many bytes: parts, a manifest and the claim."""
+    return max(1, -(-size // PUT_AT_ONCE)) + 1 + _OF_CLAIM
