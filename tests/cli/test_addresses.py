@@ -21,8 +21,6 @@ filter = "garbage"
 DESTINATIONS = {
     "convert": ["convert", PACK, "{}out.pbin"],
     "convert --dry-run": ["convert", PACK, "{}out.pbin", "--dry-run"],
-    "convert --resume": ["convert", PACK, "{}out.pbin", "--resume"],
-    "convert --overwrite": ["convert", PACK, "{}out.pbin", "--overwrite"],
     "convert --task": ["convert", PACK, "{}out.pbin", "--task", "0/2"],
     "convert --finish": ["convert", "--finish", "{}out.pbin"],
     "convert --split": ["convert", PACK, "{}out.pbin", "--split", "train=0.5,validation=0.5", "--eos", "50256"],
@@ -31,7 +29,6 @@ DESTINATIONS = {
     "check --fix": ["check", MERGED, "--fix", "{}out.pbin"],
     "stats --html": ["stats", PACK, "--html", "{}page.html"],
     "index -o": ["index", "text.jsonl", "-o", "{}text.idx"],
-    "recipe -o": ["recipe", PACK, "-o", "{}mix.toml"],
     "browse --screenshot": ["browse", PACK, "--screenshot", "{}screen.svg"],
 }  # fmt: skip
 SOURCES = {
@@ -47,6 +44,7 @@ SOURCES = {
 }  # fmt: skip
 STORES = ["s3://bucket/", "gs://bucket/", "hf://datasets/org/", "https://host/"]
 UNKNOWN = ["ftp://host/", "oci://bucket/"]
+READ_ONLY = ["hf://datasets/org/", "https://host/", "ftp://host/"]
 
 
 @pytest.fixture
@@ -72,7 +70,14 @@ def refusals(commands, home, stores, words):
 
 def test_destinations(home):
     """Also where a directory of that name is, which an absolute path means."""
-    refusals(DESTINATIONS, home, STORES, "only local paths are written. Write a file and upload it, or mount it")
+    for store, remedy in zip(
+        READ_ONLY, (", then run huggingface-cli upload", ", and upload it", ", and upload it"), strict=True
+    ):
+        words = f"the scheme {{scheme}} is not written (expected s3, gs or az). Write to a local path{remedy}"
+        some = dict(list(DESTINATIONS.items())[READ_ONLY.index(store) :: 3])
+        refusals(some, home, [store], words)
+    local = {"recipe -o": ["recipe", PACK, "-o", "{}mix.toml"]}
+    refusals(local, home, STORES[:1], "only local paths are written. Write a file and upload it, or mount it")
     words = [sys.executable, "-m", "tokfmt", "convert", str(PACK), f"{home}/s3:/bucket/out.pbin"]
     assert forkserver.run(words, cwd=home, capture_output=True, timeout=60).returncode == 0
     assert (home / "s3:" / "bucket" / "out.pbin").is_file()
@@ -86,9 +91,9 @@ def test_sources(home):
 
 def test_in_python(home, monkeypatch):
     monkeypatch.chdir(home)
-    with pytest.raises(OptionError, match="^s3://bucket/out.pbin: only local paths are written"):
-        tokfmt.convert(PACK, "s3://bucket/out.pbin")
-    with pytest.raises(OptionError, match="^s3://bucket/x.idx: only local paths are written"):
-        write_index(home / "text.jsonl", "s3://bucket/x.idx")
+    with pytest.raises(OptionError, match="^hf://bucket/out.pbin: the scheme hf is not written"):
+        tokfmt.convert(PACK, "hf://bucket/out.pbin")
+    with pytest.raises(OptionError, match="^oci://bucket/x.idx: the scheme oci is not written"):
+        write_index(home / "text.jsonl", "oci://bucket/x.idx")
     with pytest.raises(OptionError, match="^oci://bucket/x.pbin: the scheme oci is not read"):
         tokfmt.open("oci://bucket/x.pbin")

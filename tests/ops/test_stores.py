@@ -226,7 +226,7 @@ def test_destinations_are_refused(bucket, tmp_path):
         source.write_text('{"input_ids": [1]}\n')
         named = [str(source) if word == "x" else word.replace("{}", "mem://bucket/out.pbin") for word in words]
         code, _, error = run(*named)
-        wanted = "mem://bucket/out.pbin: only local paths are written. Write a file and upload it, or mount it"
+        wanted = "mem://bucket/out.pbin: the scheme mem is not written (expected s3, gs or az). Write to a local path, and upload it"
         assert (code, error) == (2, f"tokfmt: error: {wanted}\n")
     assert requests(bucket)["read"] == 0
 

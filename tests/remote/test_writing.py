@@ -491,3 +491,23 @@ def test_ctrl_c_while_a_server_stalls(server, bucket, spool, monkeypatch):
     assert process.returncode == 130 and "Traceback" not in error
     assert time.monotonic() - began < 20
     assert not [name for name in everything(bucket) if name.endswith("json")] and not any(spool.iterdir())
+
+
+def test_small_outputs(server, bucket, tmp_path):
+    (tmp_path / "text.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n')
+    merged = FIXTURES / "modalities/E_D_2byte_gpt2.pbin"
+    commands = {
+        "page.html": ["stats", PACK, "--html"],
+        "text.idx": ["index", tmp_path / "text.jsonl", "-o"],
+        "fixed.pbin": ["check", merged, "--eos", EOS, "--fix"],
+    }
+    for name, words in commands.items():
+        for address in (f"s3://bkt/{name}", tmp_path / name):
+            done = CliRunner().invoke(cli, [*map(str, words), str(address)])
+            assert done.exit_code in (0, 1), (name, done.output, done.exception)
+        assert (bucket / name).read_bytes() == (tmp_path / name).read_bytes() or name == "page.html"
+    done = CliRunner().invoke(cli, ["index", str(tmp_path / "text.jsonl"), "-o", "s3://bkt/text.idx"])
+    assert str(done.exception).startswith("s3://bkt/text.idx: already exists")
+    (bucket / "page.html").write_bytes(b"mine")
+    done = CliRunner().invoke(cli, ["stats", str(PACK), "--html", "s3://bkt/page.html"])
+    assert "it is not a page of tokfmt stats" in str(done.exception)

@@ -216,8 +216,8 @@ def _serve(host: str, port: int) -> None:
 
 
 def _draw(app: Any, out: str, keys: list[str], size: tuple[int, int]) -> None:
-    from tokfmt.core.atomic_output import publish_text
     from tokfmt.core.output import begins_with
+    from tokfmt.core.spool import publish_text
     from tokfmt.tui.app import screenshot
 
     drawn = _run_until_closed(app, lambda: screenshot(app, keys, size))

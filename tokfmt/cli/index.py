@@ -38,23 +38,21 @@ def command(
 
     Modalities reads this index (.idx). It holds the byte offset and the length of each line.
     """
-    from pathlib import Path
-
+    from tokfmt.core.place import Place
     from tokfmt.formats.jsonl.index import write_index
 
-    destination = Path(output) if output else None
     with Watcher(quiet=quiet) as watcher:
         watcher.phase("indexing", os.path.getsize(source) if os.path.isfile(source) else 0, "bytes")
         report = write_index(
             place_of(source),
-            destination,
+            output,
             validate=not no_validate,
             skip_invalid=skip_invalid,
             overwrite=overwrite,
             advance=watcher.advance,
         )
     if as_json:
-        facts = {k: str(v) if isinstance(v, Path) else v for k, v in dataclasses.asdict(report).items()}
+        facts = {k: str(v) if isinstance(v, Place) else v for k, v in dataclasses.asdict(report).items()}
         document("index", facts)
     elif not quiet:
         left_out = f", {counted(report.skipped, 'invalid line')} left out" if report.skipped else ""

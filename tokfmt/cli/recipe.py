@@ -84,8 +84,9 @@ def command(
 
     Every command reads a recipe as one dataset.
     """
-    from tokfmt.core.atomic_output import publish_text
     from tokfmt.core.errors import OptionError
+    from tokfmt.core.place import refuse_address
+    from tokfmt.core.spool import publish_text
     from tokfmt.recipes.language import written
 
     keys = {key: given_keys[key] for key in _WRITTEN if given_keys[key] is not None}
@@ -102,6 +103,7 @@ def command(
             "--allow-loss has no effect without --explain. Add --explain, or use it when you read the recipe"
         )
     if output is not None:
+        refuse_address(output, "written")  # Its paths are relative to it.
         publish_text(output, written(file), overwrite=overwrite)
         if not quiet:
             click.echo(f"{output}: {len(file.sources)} source{'s' * (len(file.sources) != 1)}", err=True)

@@ -159,10 +159,10 @@ def _page_place(path: str | None) -> Any:
     if path is None:
         return nullcontext()
     from tokfmt.cli.page import BEGINNING
-    from tokfmt.core.atomic_output import Staging
     from tokfmt.core.output import begins_with
+    from tokfmt.core.spool import staging_for
 
-    return Staging(path, overwrite=True, objection=begins_with("page of tokfmt stats", BEGINNING))
+    return staging_for(path, overwrite=True, objection=begins_with("page of tokfmt stats", BEGINNING))
 
 
 def _write_page(report: StatsReport, place: Staging, request: StatsRequest, watcher: Watcher) -> None:

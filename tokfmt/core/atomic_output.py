@@ -551,31 +551,6 @@ def is_whole(destination: PlaceLike) -> str:
     return f"{printable(destination)} is complete"
 
 
-def publish_text(
-    destination: str | os.PathLike[str], text: str, *, overwrite: bool = False, objection: Objection = no_directory
-) -> Path:
-    """Write a text file as a destination: complete, or not written, and with the same checks of what it replaces.
-
-    Args:
-        destination: The file.
-        text: Its content, written as UTF-8.
-        overwrite: Allow the replacement of an existing file.
-        objection: Returns the reason not to replace an existing one.
-
-    Returns:
-        The path of the file; links are followed.
-
-    Raises:
-        DestinationExistsError: If it exists, and `overwrite` is False.
-        ConversionError: If it cannot be written, or an existing path is of a kind that is never replaced.
-    """
-    with Staging(destination, overwrite=overwrite, objection=objection) as staging:
-        with writing(destination):
-            staging.path.write_text(text, "utf-8")
-        staging.publish()
-    return staging.destination
-
-
 def take_back(built: Path, destination: Path) -> None:
     """Undo a publication: `built` gets its hidden name again, and what it replaced is the destination."""
     if os.path.lexists(built):

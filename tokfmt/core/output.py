@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core import listing
 from tokfmt.core.errors import ConversionError
-from tokfmt.core.files import File, walk, writing
+from tokfmt.core.files import File, open_file, walk, writing
 from tokfmt.core.format import Receipt, Region
 from tokfmt.core.place import Place, refuse_address
 from tokfmt.core.protocols import pieces_of
@@ -216,7 +217,7 @@ def _by_kernel(source: int, out: int, begin: int, at: int, length: int) -> int:
     return done
 
 
-Objection = Callable[[Path], str]
+Objection = Callable[[Place], str]
 """Returns the reason not to replace a file or directory, such as "it is a directory"; "" if it may be replaced."""
 
 ANYBODY = 0o777
@@ -268,19 +269,20 @@ def resolve_link(path: str | os.PathLike[str]) -> Path:
     raise ConversionError(f"{printable(path)}: a loop of symbolic links. Choose another destination")
 
 
-def no_directory(path: Path) -> str:
+def no_directory(path: Place) -> str:
     """Object to the replacement of a directory."""
-    return "it is a directory" if path.is_dir() else ""
+    return "it is a directory" if listing.is_dir(path) else ""
 
 
 def begins_with(kind: str, *beginnings: bytes) -> Objection:
     """Return an objection to a directory, and to a non-empty file that does not begin like a file of a kind."""
 
-    def objection(path: Path) -> str:
-        if path.is_dir():
+    def objection(path: Place) -> str:
+        if listing.is_dir(path):
             return no_directory(path)
-        with open(path, "rb") as file:
-            head = file.read(64).lstrip()
+        file = open_file(path)
+        head = file.read(0, min(64, file.size)).lstrip()
+        file.close()
         return "" if not head or head.startswith(beginnings) else f"it is not a {kind}"
 
     return objection

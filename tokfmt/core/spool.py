@@ -15,27 +15,37 @@ it can be continued.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from tokfmt.core import listing
-from tokfmt.core.atomic_output import Staging
+from tokfmt.core.atomic_output import Beside, Staging
 from tokfmt.core.claims import Claim, Claimed, read_claim, refused
 from tokfmt.core.errors import DestinationExistsError, OutageError, TokfmtError, UnsupportedError
 from tokfmt.core.files import writing
 from tokfmt.core.locks import make_private
 from tokfmt.core.messages import Option
-from tokfmt.core.place import IF_ABSENT, PUT_AT_ONCE, Identity, Place, Url, writable_store
+from tokfmt.core.output import ANYBODY, Objection, no_directory
+from tokfmt.core.place import (
+    IF_ABSENT,
+    PUT_AT_ONCE,
+    Identity,
+    Place,
+    PlaceLike,
+    Url,
+    destination_of,
+    writable_store,
+)
 from tokfmt.core.text_format import printable
 
 VARIABLE = "TOKFMT_SPOOL"
 _MEANWHILE = "another writer has written it meanwhile"
 _OF_CLAIM = 7  # It is looked for, written, read before two steps, and deleted.
-Objection = Callable[[Place, str], str]
+StoreObjection = Callable[[Place, str], str]
 """Returns the reason not to replace a dataset, given the format that a claim states ("": none); "" if it may be."""
 
 
@@ -69,6 +79,8 @@ def is_named(given: Path | None) -> bool:
 
 def spool_of(destination: Url, given: Path | None) -> Path:
     """Return the spool of a destination. The same user finds it again."""
+    import hashlib  # Loads OpenSSL, which local conversions do not need.
+
     named = f"{os.geteuid()} {destination.as_posix()}".encode()
     return spool_parent(given) / f"tokfmt-spool-{hashlib.blake2b(named, digest_size=8).hexdigest()}"
 
@@ -97,13 +109,14 @@ class StoreStaging(Staging):
         *,
         spool: Path | None = None,
         overwrite: bool = False,
-        objection: Objection = no_objection,
+        objection: StoreObjection = no_objection,
         kept: str = "",
         shared: bool = False,
         companions: Sequence[Url] = (),
         by_name: bool = False,
         format_name: str = "",
         note: Callable[[str], None] = lambda _: None,
+        claims: bool = True,
     ) -> None:
         """Choose a hidden directory in the spool. Creates no file, and sends no request yet.
 
@@ -118,14 +131,14 @@ class StoreStaging(Staging):
             by_name: As for `Staging`.
             format_name: The format that is written, for the claim.
             note: Receives notes.
+            claims: Claim the destination. A single small object needs no claim: it is written if there is none.
 
         Raises:
             OptionError: If the address cannot be written.
         """
         self.url, self.store, self.spool = url, writable_store(url), spool_of(url, spool)
         self._objects_to, self._beside, self._note = objection, tuple(companions), note
-        self._continues = False
-        self._done = False
+        self._claims, self._continues, self._done = claims, False, False
         self.claim = Claim(self.store, url, os.urandom(8).hex(), format_name)
         self.uploaded: dict[str, Uploaded] = {}
         self.total, self.begun = 0, False
@@ -137,6 +150,8 @@ class StoreStaging(Staging):
         with writing(self.spool):
             make_private(self.spool, taken_over=True)
         super()._entered()
+        if not self._claims:
+            return self
         try:
             if self._kept:
                 self._note_run()
@@ -156,6 +171,9 @@ class StoreStaging(Staging):
             ConversionError: If another run writes it, or strangers are in it.
             DestinationExistsError: If it exists, and `overwrite` is False.
         """
+        if not self._claims:
+            self._check_dataset(None)
+            return
         self._recall_run()
         found = read_claim(self.store, self.url)
         self._continues = found is not None and found.run == self.claim.run
@@ -201,6 +219,23 @@ class StoreStaging(Staging):
     def published(self) -> bool:
         """True once the dataset in the store is complete."""
         return self._done
+
+    def publish(self, beside: Beside = MappingProxyType({})) -> None:
+        """Upload the file that was built, which is a small output such as a page, and delete old files beside it.
+
+        Args:
+            beside: Name of each file beside it, with None: only files that must not exist are possible.
+
+        Raises:
+            DestinationExistsError: If it exists by now, and `overwrite` is False.
+            OutageError: If it cannot be written.
+        """
+        keys = [self.address(name).key for name, content in beside.items() if content is None]
+        there = [key for key in keys if self.store.identity(key) is not None]
+        if there:
+            self.store.delete(there)
+        put_small(self.url, self.path, overwrite=self.overwrite)
+        self.complete()
 
     def complete(self) -> None:
         """Record that the dataset is complete. Objects stay from now on, whatever happens."""
@@ -274,6 +309,35 @@ class StoreStaging(Staging):
             )
 
 
+def staging_for(
+    destination: PlaceLike,
+    *,
+    overwrite: bool = False,
+    objection: Objection = no_directory,
+    readable: int = ANYBODY,
+) -> Staging:
+    """Return the context in which a small output of one file is built: a page, an index, a picture.
+
+    Args:
+        destination: A path or an address.
+        overwrite: Allow the replacement of an existing one.
+        objection: Returns the reason not to replace an existing one.
+        readable: As for `Staging`.
+
+    Raises:
+        OptionError: If it is an address that cannot be written.
+    """
+    place = destination_of(destination)
+    if not isinstance(place, Url):
+        return Staging(
+            destination if isinstance(destination, str) else place,
+            overwrite=overwrite,
+            objection=objection,
+            readable=readable,
+        )
+    return StoreStaging(place, overwrite=overwrite, objection=lambda found, _: objection(found), claims=False)
+
+
 def put_small(url: Url, content: bytes | Path, *, overwrite: bool = False) -> None:
     """Write one object, such as a page or a list.
 
@@ -300,3 +364,24 @@ def put_small(url: Url, content: bytes | Path, *, overwrite: bool = False) -> No
 def minimum_requests(size: int) -> int:
     """Return the least number of requests that write a dataset of so many bytes: parts, a manifest and the claim."""
     return max(1, -(-size // PUT_AT_ONCE)) + 1 + _OF_CLAIM
+
+
+def publish_text(
+    destination: PlaceLike, text: str, *, overwrite: bool = False, objection: Objection = no_directory
+) -> None:
+    """Write a text file as a destination: complete, or not written, and with the same checks of what it replaces.
+
+    Args:
+        destination: A path or an address.
+        text: Its content, written as UTF-8.
+        overwrite: Allow the replacement of an existing file.
+        objection: Returns the reason not to replace an existing one.
+
+    Raises:
+        DestinationExistsError: If it exists, and `overwrite` is False.
+        ConversionError: If it cannot be written, or an existing path is of a kind that is never replaced.
+    """
+    with staging_for(destination, overwrite=overwrite, objection=objection) as staging:
+        with writing(destination):
+            staging.path.write_text(text, "utf-8")
+        staging.publish()

@@ -14,7 +14,7 @@ from tokfmt.core.errors import ConversionError, DetectionError, OptionError
 from tokfmt.core.files import open_file
 from tokfmt.core.format import Confidence, Format, everything_in, look, unrelated_files
 from tokfmt.core.output import Objection, resolve_link
-from tokfmt.core.place import Place, PlaceLike, Url, place_of, relative, writable_store
+from tokfmt.core.place import Place, PlaceLike, Url, local_path, place_of, relative, writable_store
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import SCHEMA, ledger_paths, manifest_path, read_manifest
 from tokfmt.ops.source.request import SourceFiles
@@ -29,7 +29,8 @@ def strangers_in(destination: Path) -> Objection:
     manifest = read_manifest(resolve_link(destination))  # read now, because a later check finds the dataset moved away
     written = (manifest.output.get("files"), manifest.output.get("bytes"))
 
-    def objection(path: Path) -> str:
+    def objection(place: Place) -> str:
+        path = local_path(place, "a dataset to replace")
         held = everything_in(path) if path.is_dir() else []
         if not held or (written is not None and _extent(held) == written):
             return ""

@@ -541,7 +541,7 @@ def saved(drawing: str, path: str) -> Path:
     Raises:
         TokfmtError: The file exists or cannot be written.
     """
-    from tokfmt.core.atomic_output import publish_text
+    from tokfmt.core.spool import publish_text
 
     place = _place(path)
     publish_text(place, drawing)

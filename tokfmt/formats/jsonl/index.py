@@ -21,14 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core import listing
-from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, open_file, writing
 from tokfmt.core.findings import Finding
 from tokfmt.core.messages import Option, from_option
 from tokfmt.core.output import readable_by, resolve_link
-from tokfmt.core.place import AnyPlace, Place, local_path
+from tokfmt.core.place import AnyPlace, Place, PlaceLike, Url, destination_of, local_path
 from tokfmt.core.reader import Damage
+from tokfmt.core.spool import staging_for
 from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, border, bounds, lines_of, walk
 from tokfmt.formats.jsonl.options import MAX_LINE
 from tokfmt.formats.jsonl.parse import Fault, Validator, line_error
@@ -500,7 +500,7 @@ class IndexReport:
     """
 
     source: Path
-    destination: Path
+    destination: Place
     entries: int
     skipped: int
     size_bytes: int
@@ -508,7 +508,7 @@ class IndexReport:
 
 def write_index(
     source: Place,
-    destination: Path | None = None,
+    destination: PlaceLike | None = None,
     *,
     validate: bool = True,
     skip_invalid: bool = False,
@@ -538,12 +538,13 @@ def write_index(
     if text.compression is not None:
         what = f"is {text.compression} data; only plain text can have an index"
         raise UnsupportedError(source, what, remedy="Decompress it")
-    destination = destination or index_path(source)
-    place = resolve_link(destination)
-    if place.resolve() == source.resolve() or (listing.exists(place) and place.samefile(source)):
-        raise OptionError(f"{source}: the index would replace the text. Name another file with -o")
+    destination = destination_of(destination or index_path(source))
+    if not isinstance(destination, Url):
+        place = resolve_link(destination)
+        if place.resolve() == source.resolve() or (listing.exists(place) and place.samefile(source)):
+            raise OptionError(f"{source}: the index would replace the text. Name another file with -o")
     validator = Validator() if validate else None
-    with Staging(destination, overwrite=overwrite, readable=readable_by([source])) as staging:
+    with staging_for(destination, overwrite=overwrite, readable=readable_by([source])) as staging:
         spilled = staging.scratch / "entries"
         with writing(destination):
             with open(spilled, "wb") as out:

@@ -40,9 +40,10 @@ from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.format import REGION, Format, look
 from tokfmt.core.messages import marked
 from tokfmt.core.output import readable_by
-from tokfmt.core.place import Place, local_path
+from tokfmt.core.place import Place, PlaceLike, Url, destination_of, local_path
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
+from tokfmt.core.spool import staging_for
 from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.index import index_path, write_index
 from tokfmt.ops.check.codes import meanings
@@ -472,7 +473,7 @@ class FixReport:
 
 def fix(
     report: CheckReport,
-    destination: str | os.PathLike[str],
+    destination: PlaceLike,
     request: CheckRequest,
     *,
     overwrite: bool = False,
@@ -507,7 +508,9 @@ def fix(
     source, _ = found_as_written(found_at(path, format_, request.source), request.source)  # the copy has no manifest
     written = {name: value for name, value in source.options.items() if name not in request.source.options}
     request = replace(request, source=source)
-    job = _Job(path, Path(destination), format_, request, written, chosen, progress or NullProgress(), overwrite)
+    job = _Job(
+        path, destination_of(destination), format_, request, written, chosen, progress or NullProgress(), overwrite
+    )
     partial = ""
     if hopeless:
         after, partial = job.saved(hopeless)
@@ -515,7 +518,7 @@ def fix(
         after = job.patched(format_)
     else:
         after = job.rewritten(format_)
-    return FixReport(os.fspath(destination), {code: repair.how for code, repair in chosen.items()}, after, partial)
+    return FixReport(str(destination), {code: repair.how for code, repair in chosen.items()}, after, partial)
 
 
 @dataclass(frozen=True, slots=True)
@@ -523,7 +526,7 @@ class _Job:
     """A repair. The copy is written with the options that the manifest lists for the dataset."""
 
     path: Path
-    destination: Path
+    destination: Place
     format: Format
     request: CheckRequest
     written: Mapping[str, object]
@@ -544,7 +547,7 @@ class _Job:
         options = read_options(self.format, source)
         index = bool(self.chosen.keys() & _INDEX_CODES)
         if index:
-            Staging(index_path(self.destination), overwrite=self.overwrite).check_replaceable()
+            staging_for(index_path(self.destination), overwrite=self.overwrite).check_replaceable()
         return self._converted(source, {**self.written, **format_.repaired_with(self.path, options)}, index=index)
 
     def _converted(self, source: SourceRequest, written: Mapping[str, object], *, index: bool = False) -> CheckReport:
@@ -561,7 +564,10 @@ class _Job:
         reports = list[CheckReport]()
 
         def prove(staging: Staging) -> Mapping[str, Path]:
-            files = {index_path(staging.destination).name: write_index(staging.path).destination} if index else {}
+            files = {}
+            if index:
+                write_index(staging.path)
+                files = {index_path(staging.destination).name: index_path(staging.path)}
             reports.append(self._checked(staging.path))
             return files
 
@@ -613,6 +619,11 @@ class _Job:
         source = self._source(self.path, self.request.source.eos, frozenset({"other-files"}))
         found = find_sources(source)
         guard(self.destination, [self.path], found)
+        if isinstance(self.destination, Url):
+            raise OptionError(
+                f"{printable(self.destination)}: a copy that is changed in place is written to a local path only. "
+                "Write it there, and upload it"
+            )
         refuse_foreign(self.destination)
         before = snapshot(found)
         objection = strangers_in(self.destination)

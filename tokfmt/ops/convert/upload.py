@@ -213,9 +213,9 @@ def publish_in_stores(
         one.journal.sync()
         one.staging.claim.check()
         one.compare()
-    for one, name in [(one, name) for one in outputs for name in one.entries()]:
-        _put(one, name, one.files[name], one.measured[name].digest)
-        progress.advance(one.measured[name].size)
+    for output, name in [(one, name) for one in outputs for name in one.entries()]:
+        _put(output, name, output.files[name], output.measured[name].digest)
+        progress.advance(output.measured[name].size)
     for one in outputs:
         for name, content in beside(one).items():
             _put(one, name, content)
