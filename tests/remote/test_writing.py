@@ -19,7 +19,7 @@ from tokfmt.cli.main import cli
 from tokfmt.core.claims import SCHEMA
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OptionError, OutageError, TokfmtError
 from tokfmt.core.place import close_stores
-from tokfmt.remote import blocks, objects, requests
+from tokfmt.remote import objects, requests
 
 PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
 EOS = 50256
@@ -48,7 +48,6 @@ FORMATS = {
 @pytest.fixture(autouse=True)
 def fresh(server, tmp_path, monkeypatch):
     """Nothing is kept of another server, and spools are of the test."""
-    monkeypatch.setattr(objects, "_BLOCKS", blocks.Blocks(64 << 20))
     (tmp_path / "spool").mkdir()
     monkeypatch.setenv("TOKFMT_SPOOL", str(tmp_path / "spool"))
     close_stores()

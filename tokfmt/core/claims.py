@@ -80,7 +80,7 @@ def read_claim(store: WritableStore, destination: Url) -> Claimed | None:
         except (FileNotFoundError, FormatError):  # It was deleted or replaced since.
             continue
         try:
-            content = json.loads(text)
+            content = json.loads(bytes(text))
         except ValueError:
             break
         if not isinstance(content, dict) or content.get("schema") != SCHEMA:
