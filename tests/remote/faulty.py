@@ -49,6 +49,7 @@ class Faulty(ThreadingHTTPServer):
         seen: The requests, in the order in which they came.
         faults: Faults of each key that are not used up; `forever` has those that never are.
         delay: Seconds before every answer.
+        rounds: The largest number of GETs and lists each of which came after the answer to the one before.
         parts: The key and the parts of each upload that is neither complete nor aborted.
         conditions: Whether writes with a condition are known; else they are answered by 501.
         before: Called with the method and the key of each write before it is done.
@@ -64,6 +65,7 @@ class Faulty(ThreadingHTTPServer):
         self.faults: dict[str, list[str]] = defaultdict(list)
         self.forever: dict[str, str] = {}
         self.region, self.redirect = "", ""
+        self.rounds = self.answered = 0
         self.anonymous, self.refused = True, False
         self.parts: dict[str, tuple[str, dict[int, bytes]]] = {}
         self.conditions = True
@@ -101,7 +103,11 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(body=False)
 
     def do_GET(self):
+        with self.server.lock:
+            self.server.rounds = max(self.server.rounds, number := self.server.answered + 1)
         self.answer(body=True)
+        with self.server.lock:
+            self.server.answered = max(self.server.answered, number)
 
     def do_PUT(self):
         self.written()

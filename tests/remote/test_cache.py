@@ -221,8 +221,8 @@ def test_an_index_is_kept_and_held_once(server, store, bucket):
     identity = store.status("x.bin").identity
     del server.seen[:]
     store.prefetch("x.bin", INDEX, identity, keep=True)
-    assert [(one.start, one.stop) for one in server.seen] == [(4 << 20, 12 << 20)]
     assert [*store.read_ranges("x.bin", INDEX, identity)] == [CONTENT[4 << 20 :]]
+    assert [(one.start, one.stop) for one in server.seen] == [(4 << 20, 12 << 20)]
     forget()
     for _ in range(2):
         assert [*store.read_ranges("x.bin", [INDEX[0], (5 << 20, 5 << 20)], identity)] == [CONTENT[4 << 20 :], b""]

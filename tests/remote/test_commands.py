@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from paths import FIXTURES, ROOT
-from remote.conftest import within
+from remote.conftest import forget, within
 
 import tokfmt
 from tokfmt.cli.main import cli
@@ -67,11 +67,86 @@ def test_opening_lists_few_directories(dataset, server):
     assert len(server.seen) <= 24, [(one.method, one.key) for one in server.seen]
 
 
-@pytest.mark.parametrize("name", [PACK, "megatron/gpt2_text_document"])
-def test_show_takes_few_requests(server, bucket, name):
-    shutil.copytree(FIXTURES / name.partition("/")[0], bucket / name.partition("/")[0])
-    tokfmt.open(f"s3://bkt/{name}")[5]
-    assert len(server.seen) <= 10, [(one.method, one.key, one.start) for one in server.seen]
+@pytest.fixture(scope="module")
+def hundred_thousand(tmp_path_factory):
+    """A directory with the same 100,000 documents in several formats, and one of them."""
+    home = tmp_path_factory.mktemp("many")
+    ids = np.random.default_rng(0).integers(0, 50000, (100_000, 12), np.int32)
+    ids[:, -1] = 50256
+    ids.tofile(home / "block.bin")
+    for name, how in SHOWN.items():
+        tokfmt.convert(home / "block.bin", home / name, format="stage1", eos=50256, to_format=how)
+    return home
+
+
+SHOWN = {
+    "many.pbin": "modalities",
+    "many_text_document.bin": "megatron",
+    "many.ds": "datatrove",
+    "many.parquet": "parquet",
+}
+SHOW = ["--ids", "--json", "--quiet"]
+
+
+def shown(name, number):
+    done = CliRunner().invoke(cli, ["show", str(name), str(number), *SHOW])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)["shown"]
+
+
+@pytest.mark.parametrize("name", ["many.pbin", "many_text_document.bin", "many_text_document"])
+def test_show_takes_ten_requests_in_five_rounds(server, bucket, hundred_thousand, name):
+    """And two once the index is on disk."""
+    for path in hundred_thousand.glob("many*"):
+        shutil.copy(path, bucket)
+    server.delay = 0.05
+    wanted = shown(hundred_thousand / name, 54321)
+    del server.seen[:]
+    assert shown(f"s3://bkt/{name}", 54321) == wanted
+    asked = [(one.method, one.key, one.start) for one in server.seen]
+    assert len(asked) <= 10 and server.rounds <= 5, (server.rounds, asked)
+    forget()
+    del server.seen[:]
+    assert shown(f"s3://bkt/{name}", 77777) == shown(hundred_thousand / name, 77777)
+    assert len(server.seen) <= 2, [(one.method, one.key, one.start) for one in server.seen]
+
+
+def test_a_directory_of_many_objects_is_listed_once(server, bucket):
+    """Neither statuses of its objects nor looks at what is beside each of them are asked."""
+    (bucket / "d").mkdir()
+    for number in range(2500):
+        (bucket / f"d/part-{number:05d}.npy").write_bytes(b"\1\0\0\0")
+    dataset = tokfmt.open("s3://bkt/d", format="olmo", eos=0, options={"width": 2})
+    assert len(dataset) == 2500
+    methods = [one.method for one in server.seen]
+    assert methods.count("LIST") <= 5 and methods.count("HEAD") == 0, methods
+
+
+def test_a_document_says_what_stores_were_asked(server, bucket, tmp_path):
+    """The counts are the server's, those of worker processes too; of local files there are none."""
+    shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
+    for words in (
+        ["stats"], ["show", "0", "--ids"], ["check"], ["convert", tmp_path / "a.zarr", "--executor", "processes", "--jobs", "2"]
+    ):  # fmt: skip
+        forget()
+        del server.seen[:]
+        words = [words[0], f"s3://bkt/{PACK}", *map(str, words[1:]), "--json", "--verbose", "--cache-size", "0"]
+        done = CliRunner().invoke(cli, words)
+        assert done.exit_code in (0, 1), done.output
+        found = json.loads(done.stdout)["transfer"]
+        counts = {
+            "get": sum(one.method == "GET" for one in server.seen),
+            "list": sum(one.method == "LIST" for one in server.seen),
+        }
+        assert counts["get"] and found["requests"] == {"get": 0, "head": 0, "list": 0, "put": 0, "delete": 0} | counts
+        assert (
+            found["read"] >= (FIXTURES / PACK).stat().st_size
+            and found["written"] == found["cached"] == 0 < found["slowest"]
+        )
+        assert f"stores: requests {counts['get']:,} get" in done.stderr
+    forget()
+    done = CliRunner().invoke(cli, ["stats", str(FIXTURES / PACK), "--json", "--verbose"])
+    assert "transfer" not in json.loads(done.stdout) and "stores" not in done.stderr
 
 
 def test_patterns_are_lists(server, bucket):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokfmt.cli.console import Watcher, annotate, document, note
+from tokfmt.cli.console import Watcher, annotate, document, note, transferred
 from tokfmt.cli.parameters import (
     CODE,
     PLACE,
@@ -193,7 +193,7 @@ def _document(found: list[Any], fixed: Any) -> dict[str, Any]:
     repaired = None
     if fixed is not None:
         repaired = {"destination": fixed.destination or None, "done": fixed.done, "partial": fixed.partial or None}
-    return {"schema": "tokfmt.check/1", "datasets": datasets, "fixed": repaired}
+    return {"schema": "tokfmt.check/1", "datasets": datasets, "fixed": repaired, **transferred()}
 
 
 def _conclude(report: Any, *, quiet: bool) -> None:

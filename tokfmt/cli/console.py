@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import dataclasses
 import errno
 import io
 import os
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING, TextIO
 import click
 
 from tokfmt.core.errors import ConversionError
-from tokfmt.core.text_format import printable
+from tokfmt.core.text_format import human_bytes, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,7 +48,27 @@ def document(name: str, facts: Mapping[str, object]) -> None:
     """Print the JSON document `tokfmt.NAME/1` of a command."""
     import json  # imported here to keep --help fast
 
-    click.echo(json.dumps({"schema": f"tokfmt.{name}/1", **facts}, indent=2))
+    click.echo(json.dumps({"schema": f"tokfmt.{name}/1", **facts, **transferred()}, indent=2))
+
+
+def transferred() -> dict[str, object]:
+    """Return the key `transfer` of a document: what stores were asked. Without a store, there is none."""
+    account = sys.modules.get("tokfmt.remote.account")
+    found = account.so_far() if account is not None else None
+    return {"transfer": dataclasses.asdict(found)} if found else {}
+
+
+def tell_transferred() -> None:
+    """Print on stderr what stores were asked, if any was."""
+    account = sys.modules.get("tokfmt.remote.account")
+    if account is None or not (found := account.so_far()):
+        return
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in found.requests.items() if count) or "none"
+    parts = [f"requests {counts}", f"read {human_bytes(found.read)}"]
+    parts += [f"written {human_bytes(found.written)}"] if found.written else []
+    parts += [f"from the cache {human_bytes(found.cached)}"] if found.cached else []
+    parts += [f"repeated {found.retries:,}"] if found.retries else []
+    click.echo(f"stores: {'; '.join(parts)}; slowest {found.slowest:.2f} s", err=True)
 
 
 def terminal(*, width: int | None = None, stderr: bool = False) -> Console:

@@ -257,9 +257,24 @@ class TaskNumber(click.ParamType[Any]):
         return int(index), int(count)
 
 
+def _tell_at_the_end(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
+    if asked:
+        from tokfmt.cli.console import tell_transferred
+
+        context.call_on_close(tell_transferred)
+
+
 def common(function: F) -> F:
-    """Add the options --json, --quiet and --debug to a command."""
+    """Add the options --json, --quiet, --verbose and --debug to a command."""
     for option in (
+        output(
+            "-v",
+            "--verbose",
+            is_flag=True,
+            expose_value=False,
+            callback=_tell_at_the_end,
+            help="Print the requests and bytes of stores on stderr.",
+        ),
         output("--debug", is_flag=True, help="Show the traceback of an error."),
         output("-q", "--quiet", is_flag=True, help="Print no progress and no notes."),
         output("--json", "as_json", is_flag=True, help="Print one JSON document on stdout, also for an error."),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokfmt.cli.console import Watcher, document, note, terminal
+from tokfmt.cli.console import Watcher, document, note, terminal, transferred
 from tokfmt.cli.parameters import PLACE, Command, Count, F, Grouped, common, examples, reading, requested, tokenizer
 from tokfmt.cli.show_step import Printing, origin_lines, show_step
 from tokfmt.core import listing
@@ -417,7 +417,8 @@ def _write_json(facts: dict[str, Any], sequences: Iterator[Shown]) -> None:
         for text in shown.texts([(0, shown.length)]):
             click.echo(json.dumps(text)[1:-1], nl=False)
         click.echo('"}', nl=False)
-    click.echo("\n  ]\n}" if count else "]\n}")
+    more = "".join(f",\n  {json.dumps(name)}: {json.dumps(value)}" for name, value in transferred().items())
+    click.echo(f"{chr(10) + '  ' if count else ''}]{more}\n}}")
 
 
 # --samples: input_ids, mask and labels in rows of a grid

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tokfmt.cli.console import Watcher, annotate, note, terminal
+from tokfmt.cli.console import Watcher, annotate, note, terminal, transferred
 from tokfmt.cli.parameters import (
     PLACE,
     Command,
@@ -219,7 +219,7 @@ def _print(report: StatsReport, problems: Sequence[Problem], output: str, held: 
     A quiet run that compares with expectations or a baseline prints problems only.
     """
     if output == "json":
-        click.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+        click.echo(json.dumps({**report.as_json(), **transferred()}, ensure_ascii=False, indent=2))
     elif report.datasets and not (quiet and (held or problems)):
         _table(report, quiet=quiet)
     for path, message, where in problems:

@@ -22,7 +22,7 @@ from tokfmt.core.errors import Loss, OptionError
 from tokfmt.core.fields import Section
 from tokfmt.core.files import names_in, natural_key, open_file, reading_error
 from tokfmt.core.findings import Audit, Code, Finding, Repair
-from tokfmt.core.place import AnyPlace, Kind, Place, PlaceLike, place_of
+from tokfmt.core.place import AnyPlace, Kind, Place, PlaceLike, Url, place_of
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.records import RecordReader
@@ -31,6 +31,8 @@ REGION = 1 << 24
 """Tokens per region by default. The bytes of the destination do not depend on it."""
 
 PROBE_BYTES = 1 << 16
+MOST_AT_ONCE = 1 << 26
+"""Bytes of the largest index that is requested as a whole when a dataset in a store is opened."""
 _NATURAL = 4096
 
 
@@ -73,6 +75,16 @@ class Probe(NamedTuple):
             return file.read(offset, length)
         finally:
             file.close()
+
+    def announce(self, offset: int, most: int = MOST_AT_ONCE) -> None:
+        """Announce that the file will be read from a byte offset to its end, as an index is; see `File.prefetch`.
+
+        Args:
+            offset: The byte offset. If it is not within the file, nothing is announced.
+            most: Bytes above which the index is read in parts.
+        """
+        if isinstance(self.path, Url) and 0 < self.size - offset <= most and offset >= 0:
+            open_file(self.path).prefetch([(offset, self.size)], keep=True)
 
     def entry(self, name: str) -> Probe | None:
         """Probe a file of the directory; None if it is not a regular file."""
@@ -125,6 +137,7 @@ def look(path: PlaceLike) -> Probe:
     file = open_file(path)
     try:
         size = file.size
+        file.prefetch([(0, min(size, PROBE_BYTES)), (max(0, size - PROBE_BYTES), size)], keep=True)
         head = file.read(0, min(size, PROBE_BYTES))
         tail = file.read(max(0, size - PROBE_BYTES), min(size, PROBE_BYTES))
     finally:

@@ -9,24 +9,41 @@ answers stay true under this rule:
     passes on its answers. Whether a file changed since it was opened is always asked again
     (`files.File.check_unchanged`).
 
-To bound memory, listings of more than 65,536 names are not kept, and only the first 4,096 statuses are.
+To bound memory, listings of more than 65,536 names are not kept, and only the first 4,096 statuses are, or 65,536 that
+a list of a store states.
+
+A store that lists answers for what is beside a file by one request: which names begin with the same stem. So it is not
+asked for an index, a manifest, or a mask that does not exist.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
-from tokfmt.core.place import Entry, Kind, PlaceLike, Status, Url, local_entries, status_of, store_of
+from tokfmt.core.errors import FormatError, UnreachableError
+from tokfmt.core.place import Entry, Identity, Kind, PlaceLike, Status, Url, local_entries, status_of, store_of
 
 T = TypeVar("T")
 
 _MOST, _STATUSES = 1 << 16, 1 << 12  # Names of a directory, and statuses, which take 500 bytes each.
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
+
+
+class Beside(NamedTuple):
+    """What a store lists of the names in a directory that begin with a stem.
+
+    Attributes:
+        last: The last name that is known; None if all are.
+        entries: The entries, by name.
+    """
+
+    last: str | None
+    entries: Mapping[str, Entry]
 
 
 class Answers:
@@ -35,6 +52,8 @@ class Answers:
     def __init__(self) -> None:
         self.directories: dict[str | Url, dict[str, Kind] | None] = {}
         self.statuses: dict[str | Url, Status | tuple[int | None, str | None]] = {}
+        self.beside: dict[tuple[Url, str], Beside] = {}
+        self.unlisted: set[Url] = set()
         self.found: dict[Hashable, object] = {}
 
 
@@ -55,6 +74,9 @@ def kept(answers: Answers | None = None) -> Iterator[Answers]:
         return
     answers = Answers() if answers is None else answers
     answers.statuses.clear()
+    answers.beside.clear()
+    for one in [one for one in answers.directories if isinstance(one, Url)]:  # One list instead of many statuses.
+        del answers.directories[one]
     token = _KEPT.set(answers)
     try:
         yield answers
@@ -115,8 +137,8 @@ def _listed(directory: str | Url) -> dict[str, Kind] | None:
                 found = None
                 break
             found[entry.name] = entry.kind
-            if entry.identity is not None and isinstance(directory, Url) and len(kept_now.statuses) < _STATUSES:
-                kept_now.statuses[directory / entry.name] = Status(entry.kind, entry.identity)
+            if isinstance(directory, Url):
+                _keep_status(kept_now, directory, entry)
         kept_now.directories[directory] = found
     return kept_now.directories[directory]
 
@@ -132,7 +154,52 @@ def _known(place: PlaceLike) -> tuple[bool, Kind | None]:
     else:
         above, name = os.path.split(os.fspath(place))
     listing = kept_now.directories.get(above or os.curdir) if name not in ("", ".", "..") else None
-    return listing is not None, listing.get(name) if listing is not None else None
+    if listing is not None:
+        return True, listing.get(name)
+    return _known_beside(kept_now, place) if isinstance(place, Url) else (False, None)
+
+
+def _known_beside(kept_now: Answers, place: Url) -> tuple[bool, Kind | None]:
+    """Return what the list of a stem tells about an address; see `_known`."""
+    found = _beside(kept_now, place)
+    if found is None or (found.last is not None and place.name > found.last):
+        return False, None
+    entry = found.entries.get(place.name)
+    return True, entry.kind if entry is not None else None
+
+
+def _beside(kept_now: Answers, place: Url) -> Beside | None:
+    """Return the list of the names that begin with the stem of an address; None if the store has no such lists."""
+    above, name = place.parent, place.name
+    for end in [k for k in range(1, len(name)) if name[k] == "."] + [len(name)]:
+        if (above, name[:end]) in kept_now.beside:
+            return kept_now.beside[above, name[:end]]
+    ask = getattr(store_of(place), "beside", None)
+    if ask is None or not name or above in kept_now.unlisted:
+        return None
+    try:
+        stem, last, entries = ask(place.key)
+    except UnreachableError:
+        raise
+    except FormatError:  # It must not be listed, or cannot be. What is asked next may be answered.
+        kept_now.unlisted.add(above)
+        return None
+    kept_now.beside[above, stem] = found = Beside(last, {entry.name: entry for entry in entries})
+    for entry in entries:
+        _keep_status(kept_now, above, entry)
+    return found
+
+
+def _keep_status(kept_now: Answers, above: Url, entry: Entry) -> None:
+    if entry.identity is not None and len(kept_now.statuses) < _MOST:
+        kept_now.statuses[above / entry.name] = Status(entry.kind, entry.identity)
+
+
+def beside(place: Url) -> list[Url]:
+    """Return the addresses in the same directory that begin with the stem of a place, as far as they were listed."""
+    kept_now = _KEPT.get()
+    found = _beside(kept_now, place) if kept_now is not None else None
+    return [place.parent / name for name in found.entries] if found is not None else []
 
 
 def status(place: PlaceLike) -> Status:
@@ -147,7 +214,7 @@ def status(place: PlaceLike) -> Status:
     found = kept_now.statuses.get(key)
     if found is None:
         try:
-            found = status_now(key)
+            found = _told(key) or status_now(key)
         except OSError as error:  # Not kept itself: its traceback would keep the open files of the callers alive.
             found = error.errno, error.strerror
         if len(kept_now.statuses) < _STATUSES:
@@ -155,6 +222,24 @@ def status(place: PlaceLike) -> Status:
     if isinstance(found, Status):
         return found
     raise OSError(*found, str(key))
+
+
+def _told(key: str | Url) -> Status | None:
+    """Return the status of an address that a list tells; None if the store has to be asked.
+
+    Raises:
+        FileNotFoundError: If the list shows that it does not exist.
+    """
+    if not isinstance(key, Url):
+        return None
+    known, kind = _known(key)
+    if known and kind is None:
+        raise FileNotFoundError(errno.ENOENT, "no such object")
+    if kind is Kind.DIRECTORY:
+        return Status(kind, Identity(0, ""))
+    kept_now = _KEPT.get()
+    found = kept_now.statuses.get(key) if kept_now is not None else None
+    return found if isinstance(found, Status) else None
 
 
 def status_now(place: PlaceLike) -> Status:

@@ -42,7 +42,7 @@ from tokfmt.core.errors import ConversionError, CorruptError, FormatError, Optio
 from tokfmt.core.fields import Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal, noted, raise_fatal
-from tokfmt.core.format import Confidence, Hints, Probe
+from tokfmt.core.format import MOST_AT_ONCE, Confidence, Hints, Probe
 from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
 from tokfmt.core.place import AnyPlace, Place
@@ -284,6 +284,8 @@ class Megatron(FlatFormat):
         index, by_document = open_file(path), options.unit == "documents"
         if hints.few_sequences and (file_layout := lazy_layout(file, index, by_document=by_document)):
             return file_layout
+        if index.size <= MOST_AT_ONCE:
+            index.prefetch([(0, index.size)], keep=True)
         try:
             return pair_layout(file, index, by_document=by_document, partial=hints.allow_partial)
         finally:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Kind = Literal["get", "head", "list", "put", "delete"]
@@ -77,6 +77,12 @@ def count(*, read: int = 0, written: int = 0, cached: int = 0, retries: int = 0,
         now.cached += cached
         now.retries += retries
         now.requests["list"] += lists
+
+
+def so_far() -> Transfer:
+    """Return the counts of this process, and of its workers whose tasks have ended."""
+    with _LOCK:
+        return replace(_COUNTED[0], requests=dict(_COUNTED[0].requests))
 
 
 def taken() -> Transfer:

@@ -125,10 +125,8 @@ class Ahead:
                 if not any(piece.start <= start and stop <= piece.stop for piece in one.pieces):
                     self._ask(one, start, stop, submit)
 
-    def hold(self, of: Hashable, start: int, stop: int, content: Buffer) -> None:
-        """Hold a range until it is read, even if that leaves no room for others."""
-        future: Future[Buffer] = Future()
-        future.set_result(content)
+    def hold(self, of: Hashable, start: int, stop: int, future: Future[Buffer]) -> None:
+        """Hold a range that was requested until it is read, even if that leaves no room for others."""
         with self._lock:
             one = self._objects.setdefault(of, _Object())
             self._objects.move_to_end(of)
@@ -150,6 +148,10 @@ class Ahead:
         length = min(LARGEST, max(LEAST, window // 4))
         end = min(size, reader.end + window)
         while reader.ahead < end and (end - reader.ahead >= length or end == size):
+            held = next((piece for piece in one.pieces if piece.start <= reader.ahead < piece.stop), None)
+            if held is not None:
+                reader.ahead = held.stop
+                continue
             stop = min(end, reader.ahead + length)
             if not self._ask(one, reader.ahead, stop, submit):
                 return

@@ -120,16 +120,52 @@ class ObjectStore:
         found = self._ask(url, listed)
         account.count(lists=max(0, len(found["objects"]) + len(found["common_prefixes"]) - 1) // _PAGE)
         folders = [Entry(_name(prefix), Kind.DIRECTORY) for prefix in found["common_prefixes"]]
-        quotes = '"' if self.root.scheme == "az" else ""  # Lists of Azure state ETags without their quotes.
-        objects = [
-            Entry(_name(one["path"]), Kind.FILE, _identity(one, quotes))
-            for one in found["objects"]
-            if one["path"] != key
-        ]
+        objects = [self._entry(one) for one in found["objects"] if one["path"] != key]
         if key and not folders and not objects:
             raise FileNotFoundError(errno.ENOENT, "no such object", str(url))
         yield from folders
         yield from objects
+
+    def beside(self, key: str) -> tuple[str, str | None, list[Entry]]:
+        """List what begins with the stem of a key, by one request, however many objects lie in its directory.
+
+        Keys are listed in their order, those below directories too, from the first that may have the stem.
+
+        Returns:
+            The stem: the names of which something is known begin with it; the last of these names, or None if all are
+            known; and the entries.
+
+        Raises:
+            FormatError: If the store cannot be asked, or lists no keys.
+        """
+        import obstore
+
+        folder, _, name = key.rpartition("/")
+        stem = name[: name.find(".", 1)] if name.find(".", 1) > 0 else name
+        url = self._url(key)
+        if not self._lists or not stem or self.root.scheme == "az":  # Azure lists all keys before it, too.
+            raise FormatError(url, "is in a store that lists no names from the middle")
+        above = f"{folder}/" if folder else ""
+        before = f"{above}{stem[:-1]}{chr(max(ord(stem[-1]) - 1, 32))}~~~"  # Little lies between it and the stem.
+
+        def listed(client: Any) -> Any:
+            with account.counted("list"):
+                return next(iter(obstore.list(client, folder or None, offset=before, chunk_size=_PAGE)), [])
+
+        found = self._ask(url, listed)
+        if found and found[0]["path"] <= before:
+            raise FormatError(url, "is in a store that lists no names from the middle")
+        entries: dict[str, Entry] = {}
+        for one in found:
+            inside, slash, _ = one["path"][len(above) :].partition("/")
+            if inside.startswith(stem) and inside not in entries:
+                entries[inside] = Entry(inside, Kind.DIRECTORY) if slash else self._entry(one)
+        last = found[-1]["path"][len(above) :].partition("/")[0] if len(found) >= _PAGE else None
+        return stem, last if last is not None and last.startswith(stem) else None, list(entries.values())
+
+    def _entry(self, meta: Any) -> Entry:
+        """Return the entry of an object in a list. Lists of Azure state ETags without their quotes."""
+        return Entry(_name(meta["path"]), Kind.FILE, _identity(meta, '"' if self.root.scheme == "az" else ""))
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity) -> Iterator[Buffer]:
         """Yield the bytes of several ranges of an object, in order, as they arrive; see `ranges.read`.

@@ -17,7 +17,7 @@ from tokfmt.core.place import Url
 from tokfmt.remote import disk
 from tokfmt.remote.ahead import AHEAD, LEAST, Piece
 from tokfmt.remote.blocks import LARGEST, SIZE, STREAMED, Blocks, Buffer, joined, numbers_of
-from tokfmt.remote.requests import in_order, request, submit
+from tokfmt.remote.requests import in_order, request, submit, when_all
 
 BLOCKS = Blocks(256 << 20)
 os.register_at_fork(after_in_child=BLOCKS.clear)
@@ -71,8 +71,8 @@ def prefetch(one: Version, ranges: Sequence[tuple[int, int]], *, keep: bool) -> 
     Args:
         one: The object.
         ranges: As for `read`.
-        keep: Wait for them, and keep them on disk, whatever their size: an index, or a footer. Otherwise they are held
-            until they are read, if there is room for them.
+        keep: Keep them on disk, whatever their size: an index, or a footer. Otherwise they are held until they are
+            read, if there is room for them.
     """
     if not keep or not one.kept:
         AHEAD.ask(one.of, [piece for start, stop in ranges for piece in _pieces(start, stop)], partial(_later, one))
@@ -85,10 +85,8 @@ def prefetch(one: Version, ranges: Sequence[tuple[int, int]], *, keep: bool) -> 
         return
     disk.settle()  # This process may be about to write what is missing.
     lock = cache.lock(one.name)
-    try:
-        _fill(one, _missing(one, numbers, cache), cache)
-    finally:
-        disk.later(partial(cache.unlock, lock))
+    futures = _fill(one, _missing(one, numbers, cache), cache)
+    when_all(futures, lambda: disk.later(partial(cache.unlock, lock)))
 
 
 def _missing(one: Version, numbers: Sequence[int], cache: disk.DiskCache | None) -> list[int]:
@@ -99,18 +97,23 @@ def _missing(one: Version, numbers: Sequence[int], cache: disk.DiskCache | None)
     return [number for number in left if number not in on_disk]
 
 
-def _fill(one: Version, numbers: Sequence[int], cache: disk.DiskCache | None) -> None:
-    """Request blocks, and keep them on disk. Many are held until they are read, few are kept in memory as well."""
+def _fill(one: Version, numbers: Sequence[int], cache: disk.DiskCache | None) -> list[Future[Buffer]]:
+    """Request blocks, keep them on disk, and hold them until they are read. Few are kept in memory as well."""
     ranges = [(first * SIZE, min(last * SIZE, one.size)) for first, last in joined(numbers)]
     few = cache is None or sum(stop - start for start, stop in ranges) < STREAMED
-    calls = [partial(one.fetch, start, stop) for start, stop in ranges]
-    for (start, stop), content in zip(ranges, in_order(one.url, calls), strict=True):
+
+    def kept(start: int, stop: int) -> Buffer:
+        content = one.fetch(start, stop)
         if few:
             BLOCKS.put(one.of, start, content, one.size)
-        else:
-            AHEAD.hold(one.of, start, stop, content)
         if cache is not None:
             disk.write_later(cache, one.name, start, content, one.size)
+        return content
+
+    futures = [submit(one.url, partial(kept, start, stop)) for start, stop in ranges]
+    for (start, stop), future in zip(ranges, futures, strict=True):
+        AHEAD.hold(one.of, start, stop, future)
+    return futures
 
 
 def _random(
@@ -201,7 +204,8 @@ def _of_piece(one: Version, piece: Piece, start: int, stop: int) -> Buffer:
 
 
 def _later(one: Version, start: int, stop: int) -> Future[Buffer]:
-    return submit(one.url, partial(one.fetch, start, stop), urgent=False)
+    cache = disk.opened() if one.name else None
+    return submit(one.url, partial(_part, one, cache, start, stop), urgent=False)
 
 
 def _cut(held: Mapping[int, Buffer], start: int, stop: int) -> Buffer:

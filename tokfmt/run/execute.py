@@ -42,7 +42,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -229,9 +229,38 @@ def _finished(pending: list[Future[R]], queued: queue.SimpleQueue[Future[R]]) ->
         failed = next(filter(None, (future.exception() for future in begun)))
     ended = [future for future in pending if future in done]
     pending[:] = [future for future in pending if future not in done]
-    yield from (future.result() for future in ended if future.exception() is None)
+    yield from (_received_result(future.result()) for future in ended if future.exception() is None)
     if failed is not None:
         raise failed
+
+
+class _Counted(NamedTuple):
+    """What a task of a worker process returns, and what the process asked of stores for it.
+
+    Attributes:
+        result: The result.
+        asked: A `remote.account.Transfer`.
+    """
+
+    result: Any
+    asked: Any
+
+
+def _counted(result: Any) -> Any:
+    """Return a result with the counts of this worker process, if it has asked a store."""
+    account = sys.modules.get("tokfmt.remote.account")
+    asked = account.taken() if account is not None else None
+    return _Counted(result, asked) if asked else result
+
+
+def _received_result(result: Any) -> Any:
+    """Add the counts of a worker process to those of this process, and return its result."""
+    if not isinstance(result, _Counted):
+        return result
+    from tokfmt.remote import account
+
+    account.add(result.asked)
+    return result.result
 
 
 class _Remote:
@@ -243,12 +272,12 @@ class _Remote:
     def __call__(self, item: object) -> Any:
         worker = _cluster_worker()
         if not worker:
-            return self.function(receive(self.parcel), item)
+            return _counted(self.function(receive(self.parcel), item))
         if not self.shared.is_dir():
             visible = (parent for parent in self.shared.parents if not parent.name.startswith("."))
             raise _unseen(next(visible), worker, "sees another directory there, or none")
         try:
-            return self.function(receive(self.parcel), item)
+            return _counted(self.function(receive(self.parcel), item))
         except SourceChangedError as error:
             error.advise(f"The worker {worker} reported it. Every worker needs the same file, not a copy of it")
             raise

@@ -193,6 +193,8 @@ class Modalities(FlatFormat):
         named = Confidence.NAME if probe.path.suffix == ".pbin" else None
         if probe.tail[-1:] != b".":
             return named
+        if named and (first := next(headers(probe.head[:LONGEST]), None)):
+            probe.announce(first.index_start)
         if any(begins_index(probe.read(header.index_start, 12)) for header in headers(probe.head[:LONGEST])):
             return Confidence.CERTAIN
         other = multimodal(probe.head[:LONGEST])

@@ -12,7 +12,7 @@ from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Format, unrelated_files
 from tokfmt.core.place import Identity, Place, PlaceLike, place_of, real, relative
 from tokfmt.core.text_format import printable
-from tokfmt.ops.source.manifest import describes, read_manifest
+from tokfmt.ops.source.manifest import announce_manifest, describes, read_manifest
 from tokfmt.ops.source.request import Found, SourceFiles, SourceRequest, expanded
 
 _HARMLESS = r"""(?xi)
@@ -45,6 +45,7 @@ def format_of(path: PlaceLike, name: str | None = None) -> Format:
     if name:
         return registry.get(name)
     place = registry.of_prefix(place_of(path))
+    announce_manifest(place)
     try:
         return registry.detect(place)
     except DetectionError:
