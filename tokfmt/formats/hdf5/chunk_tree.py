@@ -85,9 +85,7 @@ class ChunkTree:
                 if level >= above:
                     raise self._damaged(at)
                 deepest = max(deepest, level)
-                interval = np.searchsorted(
-                    ends, numbers[:-1], side="right"
-                )  # the first that ends after the child's first chunk
+                interval = np.searchsorted(ends, numbers[:-1], side="right")  # the first that ends after its chunk
                 begin = np.append(begins, _NOWHERE)[interval]
                 if level:
                     below += keys["child"][:-1][begin < numbers[1:]].tolist()
@@ -95,9 +93,9 @@ class ChunkTree:
                         raise self._damaged(at)
                     continue
                 for k in np.flatnonzero(begin <= numbers[:-1]).tolist():
-                    where = int(bounds[interval[k]] + numbers[k] - begin[k])
+                    slot = int(bounds[interval[k]] + numbers[k] - begin[k])
                     stated = int(keys["size"][k]), int(keys["mask"][k])
-                    places[where], sizes[where] = stored_as(int(keys["child"][k]), *stated)
+                    places[slot], sizes[slot] = stored_as(int(keys["child"][k]), *stated)
             nodes, above = below, deepest
         found = [(places[a:b], sizes[a:b]) for a, b in itertools.pairwise(bounds.tolist())]
         for (first, _), (where, how_many) in zip(intervals, found, strict=True):
@@ -113,12 +111,11 @@ class ChunkTree:
             if at + 24 > self.file.size:
                 raise self._damaged(at)
         usual = 24 + _CHILDREN * entry.itemsize
-        for at, node in zip(
-            offsets, self.file.read_ranges([(at, min(at + usual, self.file.size)) for at in offsets]), strict=True
-        ):
+        nodes = self.file.read_ranges([(at, min(at + usual, self.file.size)) for at in offsets])
+        for at, node in zip(offsets, nodes, strict=True):
             count = int.from_bytes(node[6:8], "little")
             length = (count + 1) * entry.itemsize - 8
-            if node[:5] != b"TREE\1" or not count or at + 24 + length > self.file.size:
+            if bytes(node[:5]) != b"TREE\1" or not count or at + 24 + length > self.file.size:
                 raise self._damaged(at)
             content = node[24 : 24 + length] if 24 + length <= len(node) else self.file.read(at + 24, length)
             keys = np.frombuffer(bytes(content) + bytes(8), entry)
