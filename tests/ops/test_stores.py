@@ -200,7 +200,6 @@ def test_what_is_not_there(bucket):
 @pytest.mark.parametrize(
     ("words", "what"),
     [
-        (("show", "{}" + HDF5), f"{{}}{HDF5}/data_file.h5: an HDF5 file is read from a local path only"),
         (("show", "{}recipe/mix.toml"), "{}recipe/mix.toml: a recipe is read from a local path only"),
         (("index", "{}jsonl/corpus.jsonl"), "{}jsonl/corpus.jsonl: a text to index is read from a local path only"),
     ],

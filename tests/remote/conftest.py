@@ -53,6 +53,14 @@ def server(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def fresh(server):
+    """The server, without the stores of an earlier test."""
+    close_stores()
+    yield server
+    close_stores()
+
+
+@pytest.fixture
 def bucket(server):
     """The directory of the bucket `bkt`."""
     return server.home / "bkt"

@@ -17,12 +17,12 @@ from tokfmt.core.place import Place
 from tokfmt.core.reader import windows
 from tokfmt.formats.hdf5.table import Rows, Values
 
-LONG = 1 << 26
-"""Maximum bytes of samples that are always inspected completely."""
+LONG, LONG_STORED = 1 << 26, 1 << 23
+"""Maximum bytes of samples that are always inspected completely: of local files, and of files in a store."""
 FIRST = 1 << 20
 """Bytes of first samples that are read at least; more follow until they hold the requested sequences."""
-_STRETCHES, _LOOKED_AT = 16, 24 << 20
-"""Number of stretches that are inspected, and their bytes together."""
+_STRETCHES, _LOOKED_AT, _LOOKED_AT_STORED = 16, 24 << 20, 3 << 20
+"""Number of stretches that are inspected, and their bytes together: of local files, and of files in a store."""
 
 R = TypeVar("R")
 
@@ -30,6 +30,11 @@ R = TypeVar("R")
 def row_bytes(rows: Rows) -> int:
     """Return the decoded bytes of a sample."""
     return rows.fields * rows.width * rows.dtype.itemsize
+
+
+def is_long(rows: Rows) -> bool:
+    """Return True if only some samples are inspected when few sequences are wanted."""
+    return len(rows) * row_bytes(rows) > (LONG_STORED if rows.is_stored else LONG)
 
 
 def spread_samples(rows: Rows, groups: NDArray[np.int64]) -> tuple[SampledRows, NDArray[np.int64]]:
@@ -42,8 +47,9 @@ def spread_samples(rows: Rows, groups: NDArray[np.int64]) -> tuple[SampledRows, 
     Returns:
         The samples, and their own groups: int64[stretches or more + 1], because no stream spans two stretches.
     """
-    each = max(2, _LOOKED_AT // (_STRETCHES * row_bytes(rows)))
-    stretches = max(2, min(_STRETCHES, _LOOKED_AT // (each * row_bytes(rows))))
+    most = _LOOKED_AT_STORED if rows.is_stored else _LOOKED_AT
+    each = max(2, most // (_STRETCHES * row_bytes(rows)))
+    stretches = max(2, min(_STRETCHES, most // (each * row_bytes(rows))))
     starts = np.unique(np.linspace(0, max(0, len(rows) - each), stretches).astype(np.int64)).tolist()
     parts = [(first, min(first + each, len(rows))) for first in starts]
     numbers = np.concatenate([np.arange(a, b) for a, b in parts])
@@ -68,7 +74,7 @@ class SampledRows:
         self._rows, self._numbers = rows, numbers
         cuts = [0, *(np.flatnonzero(np.diff(numbers) > 1) + 1).tolist(), len(numbers)]
         runs = [(int(numbers[a]), int(numbers[b - 1]) + 1) for a, b in zip(cuts, cuts[1:], strict=False) if a < b]
-        self._values: Values = np.concatenate([rows.read(a, b) for a, b in runs])
+        self._values: Values = np.concatenate(rows.several(runs))
 
     def __len__(self) -> int:
         return len(self._numbers)

@@ -27,7 +27,8 @@ Source: the HDF5 file format specification, version 3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,13 +37,13 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.files import File
-from tokfmt.formats.hdf5.table import ChunkMap, check_map, stored_as
+from tokfmt.formats.hdf5.table import ChunkMap, Found, check_map, stored_as
 
 _LAYOUT, _CONTINUED = 8, 16  # types of messages
 _BLOCKS, _LARGEST = 16, 1 << 16  # maximum number of message blocks of a header, and bytes of one
 _DEEPEST = 32  # maximum levels of a tree; a tree of 2^48 chunks has 8
-
-Found = tuple[NDArray[np.int64], NDArray[np.uint32]]
+_NOWHERE = 1 << 62  # beyond all chunks
+_CHILDREN = 65  # keys of a node that are read at once: writers use nodes of 64 children
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,49 +64,66 @@ class ChunkTree:
     chunks: ChunkMap
     unit: str
 
-    def find(self, first: int, last: int) -> Found:
-        """Return places and sizes of chunks `first <= k < last`; see `table.ChunkMap.find`.
+    def find(self, intervals: Sequence[tuple[int, int]]) -> list[Found]:
+        """Return places and sizes of several intervals of chunks, ascending and disjoint; see `table.ChunkMap.find`.
+
+        The nodes of a level are read together.
 
         Raises:
             FormatError: A chunk is missing, the tree states an impossible place for it, or the tree is damaged.
         """
-        places, sizes = np.full(last - first, -1, np.int64), np.zeros(last - first, np.uint32)
-        nodes, left = [(self.root, _DEEPEST)], _DEEPEST + last - first
+        if not intervals:
+            return []
+        begins, ends = np.array(intervals, np.int64).T
+        bounds = np.append(0, np.cumsum(ends - begins))
+        places, sizes = np.full(bounds[-1], -1, np.int64), np.zeros(bounds[-1], np.uint32)
+        nodes, above, left = [self.root], _DEEPEST, _DEEPEST * len(intervals) + int(bounds[-1])
         while nodes:
-            at, above = nodes.pop()
-            level, numbers, keys = self._node(at)
-            left -= 1
-            if level >= above or left < 0:
-                raise self._damaged(at)
-            begins = np.searchsorted(numbers, first, side="right") - 1
-            for k in range(max(0, int(begins)), int(np.searchsorted(numbers[:-1], last))):
-                child, number = int(keys["child"][k]), int(numbers[k])
+            left -= len(nodes)
+            below, deepest = list[int](), 0
+            for at, (level, numbers, keys) in zip(nodes, self._nodes(nodes), strict=True):
+                if level >= above:
+                    raise self._damaged(at)
+                deepest = max(deepest, level)
+                interval = np.searchsorted(ends, numbers[:-1], side="right")  # the first that ends after its chunk
+                begin = np.append(begins, _NOWHERE)[interval]
                 if level:
-                    nodes.append((child, level))
-                elif first <= number:
+                    below += keys["child"][:-1][begin < numbers[1:]].tolist()
+                    if len(below) > left:
+                        raise self._damaged(at)
+                    continue
+                for k in np.flatnonzero(begin <= numbers[:-1]).tolist():
+                    slot = int(bounds[interval[k]] + numbers[k] - begin[k])
                     stated = int(keys["size"][k]), int(keys["mask"][k])
-                    places[number - first], sizes[number - first] = stored_as(child, *stated)
-        check_map(self.file, self.chunks.with_chunks(places, sizes), self.unit, first)
-        return places, sizes
+                    places[slot], sizes[slot] = stored_as(int(keys["child"][k]), *stated)
+            nodes, above = below, deepest
+        found = [(places[a:b], sizes[a:b]) for a, b in itertools.pairwise(bounds.tolist())]
+        for (first, _), (where, how_many) in zip(intervals, found, strict=True):
+            check_map(self.file, self.chunks.with_chunks(where, how_many), self.unit, first)
+        return found
 
-    def _node(self, at: int) -> tuple[int, NDArray[np.int64], Any]:
-        """Return the level of a node, the chunk numbers at which its children begin, their end, and all keys."""
-        if at + 24 > self.file.size:
-            raise self._damaged(at)
-        head = self.file.read(at, 24)
+    def _nodes(self, offsets: Sequence[int]) -> Iterator[tuple[int, NDArray[np.int64], Any]]:
+        """Yield the level of each node, the chunk numbers at which its children begin, their end, and all keys."""
         entry = np.dtype([("size", "<u4"), ("mask", "<u4"), ("first", "<u8", (self.rank + 1,)), ("child", "<u8")])
-        count = int.from_bytes(head[6:8], "little")
-        length = (count + 1) * entry.itemsize - 8
-        if head[:5] != b"TREE\1" or not count or at + 24 + length > self.file.size:
-            raise self._damaged(at)
-        keys = np.frombuffer(self.file.read(at + 24, length) + bytes(8), entry)
         shape, grid = np.array(self.chunks.shape[: self.rank]), np.array(self.chunks.grid[: self.rank])
-        cells = np.minimum(keys["first"][:, : self.rank], 1 << 62).astype(np.int64) // shape
         steps = np.append(np.cumprod(grid[::-1])[::-1][1:], 1)
-        numbers = np.minimum(cells, grid) @ steps  # the last key is beyond the grid
-        if (np.diff(numbers) < 0).any():
-            raise self._damaged(at)
-        return head[5], numbers, keys
+        for at in offsets:
+            if at + 24 > self.file.size:
+                raise self._damaged(at)
+        usual = 24 + _CHILDREN * entry.itemsize
+        nodes = self.file.read_ranges([(at, min(at + usual, self.file.size)) for at in offsets])
+        for at, node in zip(offsets, nodes, strict=True):
+            count = int.from_bytes(node[6:8], "little")
+            length = (count + 1) * entry.itemsize - 8
+            if bytes(node[:5]) != b"TREE\1" or not count or at + 24 + length > self.file.size:
+                raise self._damaged(at)
+            content = node[24 : 24 + length] if 24 + length <= len(node) else self.file.read(at + 24, length)
+            keys = np.frombuffer(bytes(content) + bytes(8), entry)
+            cells = np.minimum(keys["first"][:, : self.rank], 1 << 62).astype(np.int64) // shape
+            numbers = np.minimum(cells, grid) @ steps  # the last key is beyond the grid
+            if (np.diff(numbers) < 0).any():
+                raise self._damaged(at)
+            yield node[5], numbers, keys
 
     def _damaged(self, at: int) -> CorruptError:
         what, remedy = "the index of the chunks of 'data' is damaged", "Copy the file again"

@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -44,9 +45,9 @@ from tokfmt.core.errors import (
     UnsupportedError,
 )
 from tokfmt.core.fields import Field
-from tokfmt.core.files import File, open_file
+from tokfmt.core.files import File, Stream, open_file
 from tokfmt.core.messages import Option
-from tokfmt.core.place import Place, local_path
+from tokfmt.core.place import Place, Url
 from tokfmt.core.text_format import printable
 from tokfmt.formats.hdf5.chunk_tree import ChunkTree, root_of
 from tokfmt.formats.hdf5.table import (
@@ -166,7 +167,7 @@ def within(path: Place, look: Callable[[File, Any], R]) -> R:
     file = open_file(path)
     check_superblock(file)
     with library_errors(path):
-        handle = open_library(path)
+        handle = open_library(file)
     try:
         with library_errors(path):
             found = look(file, handle)
@@ -230,14 +231,28 @@ def stated_end(file: File) -> int:
     return int.from_bytes(file.read(at, 8), "little")
 
 
-def open_library(path: Place | io.RawIOBase) -> Any:
-    """Open a path, or a stream in place of a file, with the HDF5 library; return its h5py.File."""
+def open_library(file: File | io.RawIOBase) -> Any:
+    """Open a file, or a stream in place of one, with the HDF5 library; return its h5py.File."""
     os.environ["HDF5_PLUGIN_PRELOAD"] = "::"  # turns filter plug-ins off for every value of HDF5_PLUGIN_PATH
     import h5py
 
-    if isinstance(path, io.RawIOBase):
-        return h5py.File(path, "r", rdcc_nbytes=0)
-    return h5py.File(local_path(path, "an HDF5 file"), "r", locking=False, rdcc_nbytes=0)
+    if isinstance(file, File) and isinstance(file.path, Path):
+        return h5py.File(file.path, "r", locking=False, rdcc_nbytes=0)
+    return h5py.File(Exact(file) if isinstance(file, File) else file, "r", rdcc_nbytes=0)
+
+
+class Exact(Stream):
+    """A file as a stream that never fills a buffer in part: the library would take the rest for bytes of the file."""
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Fill the buffer.
+
+        Raises:
+            TruncatedError: The file ends earlier.
+        """
+        self._file.read_into(self._at, memoryview(buffer))
+        self._at += len(buffer)
+        return len(buffer)
 
 
 @contextmanager
@@ -253,10 +268,13 @@ def library_errors(path: Place) -> Iterator[None]:
 
 def _stored(file: File, handle: Any, *, few: bool) -> Stored:
     dataset = open_data(file, handle)
-    header = handle.id.links.get_info(b"data").u if few else None
+    # the library asks for the nodes of an index one after the other, which takes a request each from a store
+    header = handle.id.links.get_info(b"data").u if few or isinstance(file.path, Url) else None
     kind, shape, where, chunk, filters = storage_of(file, dataset, header=header)
     if isinstance(where, ChunkMap) and where.find is None:
         check_map(file, where, unit_of(box_of(shape)))
+    elif isinstance(where, ChunkMap) and not few:
+        where.know(0, len(where.places))
     return header_of(file, handle, dataset, Table(file, box_of(shape), kind, where), chunk, filters)
 
 

@@ -41,7 +41,7 @@ from tokfmt.core.messages import Option, allowing, from_option
 from tokfmt.core.place import Place
 from tokfmt.core.reader import INT32_MAX, Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.rows import ROWS, Continuation, continuation
-from tokfmt.formats.hdf5.beginning import FIRST, LONG, SampledRows, row_bytes, spread_samples
+from tokfmt.formats.hdf5.beginning import FIRST, SampledRows, is_long, row_bytes, spread_samples
 from tokfmt.formats.hdf5.container import Stored, WriterAttributes, open_stored
 from tokfmt.formats.hdf5.options import PARAMS, Order, ReadOptions
 from tokfmt.formats.hdf5.partial import open_first
@@ -581,7 +581,7 @@ def _samples(opening: Opening, rows: Rows) -> TokenReader:
     if len(known) == len(own):
         return _own_samples(opening, rows, known)
     groups = rows.starts[np.concatenate(([0], np.cumsum(opening.groups)))]
-    if opening.hints.few_sequences and opening.hints.max_sequences is not None and len(rows) * row_bytes(rows) > LONG:
+    if opening.hints.few_sequences and opening.hints.max_sequences is not None and is_long(rows):
         first = _first_samples(copy.deepcopy(opening), rows, groups, opening.hints.max_sequences)
         if first is not None:
             return first

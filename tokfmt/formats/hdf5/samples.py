@@ -641,11 +641,12 @@ class MaskedSamples(Samples):
         """
         if self._mask == "auto":
             loss, inverted, zeros, ones = 0, 0, 0, 0
-            for row in self._looked_at():
-                values = self.rows.read(row, row + 1)
-                votes = Ends(values[:, 0], values[:, 2]).votes(values[:, 1])
-                loss, inverted = loss + votes[0], inverted + votes[1]
-                zeros, ones = zeros + (not values[:, 1].any()), ones + bool(values[:, 1].any())
+            looked_at = self._looked_at()
+            for a, b in windows(0, len(looked_at), self.rows.together):
+                for values in self.rows.several([(row, row + 1) for row in looked_at[a:b]]):
+                    votes = Ends(values[:, 0], values[:, 2]).votes(values[:, 1])
+                    loss, inverted = loss + votes[0], inverted + votes[1]
+                    zeros, ones = zeros + (not values[:, 1].any()), ones + bool(values[:, 1].any())
             self._mask = "inverted" if inverted > loss or (inverted == loss and zeros > ones) else "loss"
         return self._mask == "inverted"
 

@@ -15,6 +15,7 @@ is if it does not make the chunk smaller.
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +29,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.place import Place
+from tokfmt.core.place import Place, Url
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import WINDOW, check_interval, windows
@@ -267,14 +268,14 @@ def _put_distance(bits: _Bits, distance: int) -> None:
 SKIPPED_AT = 28
 """First bit of the filter mask in `sizes`; a stored chunk is smaller than 2^28 bytes."""
 FIELDS = ("input_ids", "mask", "labels", "attention_span", "position_ids")
-_SPAN = 1 << 22  # maximum bytes of neighboring chunks that one read fetches
-_GAP = 1 << 12  # maximum bytes between two of them
 _LOOKED_UP, _UNKNOWN = 1 << 7, -2
 """Number of chunks that are looked up together, and the place of a chunk that was not looked up yet."""
 _KEPT_BYTES = 1 << 26  # bytes of decoded chunks that a table keeps
 _BYTES: np.dtype[np.uint8] = np.dtype(np.uint8)
 
 Values = NDArray[np.integer[Any]]
+Found = tuple[NDArray[np.int64], NDArray[np.uint32]]
+"""Places and sizes of chunks; see `ChunkMap`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +288,7 @@ class ChunkMap:
         places: int64[chunks], byte offsets in the file; -1 if missing, -2 if not looked up yet.
         sizes: uint32[chunks], stored bytes, and the filter mask from bit SKIPPED_AT on.
         pipeline: Filters of the chunks.
-        find: Looks up places and sizes of chunks `first <= k < last`; None if all are known. See `needed_map`.
+        find: Looks up places and sizes of several intervals of chunks; None if all are known. See `needed_map`.
     """
 
     shape: tuple[int, int, int]
@@ -295,21 +296,31 @@ class ChunkMap:
     places: NDArray[np.int64]
     sizes: NDArray[np.uint32]
     pipeline: Pipeline
-    find: Callable[[int, int], tuple[NDArray[np.int64], NDArray[np.uint32]]] | None = None
+    find: Callable[[Sequence[tuple[int, int]]], list[Found]] | None = None
 
     def know(self, first: int, last: int) -> None:
-        """Look up the chunks `first <= k < last` that are not known yet, in groups of 128.
+        """Look up the chunks `first <= k < last` that are not known yet; see `know_all`."""
+        if self.find is not None:
+            self.know_all([(first, last)])
+
+    def know_all(self, intervals: Sequence[tuple[int, int]]) -> None:
+        """Look up the chunks of several intervals that are not known yet, in groups of 128.
 
         Raises:
             FormatError: A chunk is missing, outside of the file, or too large.
         """
         if self.find is None:
             return
-        for a in range(first // _LOOKED_UP * _LOOKED_UP, last, _LOOKED_UP):
-            b = min(a + _LOOKED_UP, len(self.places))
-            if self.places[a] == _UNKNOWN:
-                places, self.sizes[a:b] = self.find(a, b)
-                self.places[a:b] = places  # last, because other threads then take these chunks for known
+        begins = {
+            a
+            for first, last in intervals
+            for a in range(first // _LOOKED_UP * _LOOKED_UP, last, _LOOKED_UP)
+            if self.places[a] == _UNKNOWN
+        }
+        groups = [(a, min(a + _LOOKED_UP, len(self.places))) for a in sorted(begins)]
+        for (a, b), found in zip(groups, self.find(groups) if groups else (), strict=True):
+            places, self.sizes[a:b] = found
+            self.places[a:b] = places  # last, because other threads then take these chunks for known
 
     def with_chunks(self, places: NDArray[np.int64], sizes: NDArray[np.uint32]) -> ChunkMap:
         """Return a copy of the map with these places and sizes."""
@@ -332,6 +343,22 @@ class ChunkMap:
         """Return the number of the chunk that holds a byte offset of the file; None if none does."""
         held = (self.places <= offset) & (offset < self.places + (self.sizes & np.uint32((1 << SKIPPED_AT) - 1)))
         return int(np.argmax(held)) if held.any() else None
+
+
+class Wanted(NamedTuple):
+    """Rows to read from a table.
+
+    Attributes:
+        first: The first row.
+        last: The row after the last.
+        ranges: Byte ranges that hold them, without those of `held`.
+        held: Their chunks that are decoded already, by number.
+    """
+
+    first: int
+    last: int
+    ranges: list[tuple[int, int]]
+    held: dict[int, Values]
 
 
 class Region(NamedTuple):
@@ -431,55 +458,76 @@ class Table:
             CorruptError: A chunk cannot be decoded.
             TruncatedError: The file became shorter after it was opened.
         """
-        where, a_row = self._where, (1, *self.shape[1:])
-        if isinstance(where, ChunkMap):
-            band = where.grid[1] * where.grid[2]
-            where.know(first // where.shape[0] * band, -(-last // where.shape[0]) * band)
-        if last == first + 1 and isinstance(where, ChunkMap) and where.shape == a_row:  # a single row needs no copy
-            out = self._decoded(where, first, self._stored(where, first))
-        else:
+        where = self._where
+        if last == first + 1 and isinstance(where, ChunkMap) and where.shape == (1, *self.shape[1:]):
+            where.know(first, last)  # a single row needs no copy
+            out = self._decoded(where, first, self.file.read(int(where.places[first]), where.stored(first)))
+            return out.astype(self.dtype.newbyteorder("="), copy=False)
+        if isinstance(where, int):
             out = np.empty((last - first, *self.shape[1:]), self.dtype)
-            if not out.size:
-                pass
-            elif isinstance(where, int):
+            if out.size:
                 self.file.read_into(self.offset(first), out.reshape(-1).view(np.uint8).data)
-            elif where.shape == a_row:
-                self._read_rows(where, first, out)
-            else:
-                self._read_chunks(where, first, out)
+            return out.astype(self.dtype.newbyteorder("="), copy=False)
+        wanted = self.want(first, last)
+        return self.take(wanted, self.file.read_ranges(wanted.ranges))
+
+    def know(self, intervals: Sequence[tuple[int, int]]) -> None:
+        """Look up the chunks of several intervals of rows at once, if they are not known yet."""
+        if isinstance(self._where, ChunkMap):
+            self._where.know_all([self._numbers(self._where, first, last) for first, last in intervals])
+
+    def want(self, first: int, last: int) -> Wanted:
+        """Return the byte ranges that hold rows `first <= i < last`, for `take`."""
+        where, held = self._where, dict[int, Values]()
+        if isinstance(where, int):
+            ranges = [(self.offset(first), self.offset(last))] if math.prod(self.shape[1:]) and first < last else []
+            return Wanted(first, last, ranges, held)
+        a, b = self._numbers(where, first, last)
+        where.know(a, b)
+        numbers = range(a, b)
+        if where.shape != (1, *self.shape[1:]):
+            held = {chunk: values for chunk in numbers if (values := self._kept.get(chunk)) is not None}
+        begins = where.places[a:b]
+        ends = (begins + (where.sizes[a:b] & np.uint32((1 << SKIPPED_AT) - 1))).tolist()
+        places = zip(numbers, begins.tolist(), ends, strict=True)
+        return Wanted(first, last, [(begin, end) for chunk, begin, end in places if chunk not in held], held)
+
+    def take(self, wanted: Wanted, contents: Iterator[memoryview]) -> Values:
+        """Return the rows of `wanted`, as `read` does, from the next items of `contents`: the bytes of its ranges."""
+        where, first, last = self._where, wanted.first, wanted.last
+        out = np.empty((last - first, *self.shape[1:]), self.dtype)
+        if isinstance(where, int):
+            for content in itertools.islice(contents, len(wanted.ranges)):
+                out.reshape(-1).view(np.uint8)[:] = np.frombuffer(content, _BYTES)
+        elif where.shape == (1, *self.shape[1:]):  # each chunk is one row, as documented
+            for chunk in range(first, last):
+                out[chunk - first] = self._decoded(where, chunk, next(contents))[0]
+        else:
+            for chunk in range(*self._numbers(where, first, last)):
+                values = wanted.held.get(chunk)
+                if values is None:
+                    values = self._decoded(where, chunk, next(contents))
+                    self._kept.put(chunk, values, values.nbytes)
+                self._place(where, chunk, values, first, out)
         return out.astype(self.dtype.newbyteorder("="), copy=False)
 
-    def _read_rows(self, chunks: ChunkMap, first: int, out: Values) -> None:
-        """Fill `out` if each chunk is one row, as documented; neighbors in the file are read together."""
-        for chunk, stored in self._spans(chunks, first, first + len(out)):
-            out[chunk - first] = self._decoded(chunks, chunk, stored)[0]
+    def _numbers(self, chunks: ChunkMap, first: int, last: int) -> tuple[int, int]:
+        """Return the first chunk of rows `first <= i < last`, and the chunk after their last."""
+        per = chunks.grid[1] * chunks.grid[2]
+        return first // chunks.shape[0] * per, -(-last // chunks.shape[0]) * per
 
-    def _read_chunks(self, chunks: ChunkMap, first: int, out: Values) -> None:
-        """Fill `out` for any other chunk shape, with the part of each chunk that belongs to the rows."""
-        last, (deep, fields, width) = first + len(out), chunks.shape
-        for band in range(first // deep, -(-last // deep)):
-            a, b = max(first, band * deep), min(last, (band + 1) * deep)
-            for f in range(chunks.grid[1]):
-                for w in range(chunks.grid[2]):
-                    piece = self._chunk(chunks, (band * chunks.grid[1] + f) * chunks.grid[2] + w)
-                    target = out[a - first : b - first, f * fields : (f + 1) * fields, w * width : (w + 1) * width]
-                    target[...] = piece[a - band * deep : b - band * deep, : target.shape[1], : target.shape[2]]
+    def _place(self, chunks: ChunkMap, chunk: int, values: Values, first: int, out: Values) -> None:
+        """Copy the part of a chunk that belongs to the rows of `out`, which begin with row `first`."""
+        (deep, fields, width), last = chunks.shape, first + len(out)
+        above, w = divmod(chunk, chunks.grid[2])
+        band, f = divmod(above, chunks.grid[1])
+        a, b = max(first, band * deep), min(last, (band + 1) * deep)
+        target = out[a - first : b - first, f * fields : (f + 1) * fields, w * width : (w + 1) * width]
+        target[...] = values[a - band * deep : b - band * deep, : target.shape[1], : target.shape[2]]
 
-    def _chunk(self, chunks: ChunkMap, chunk: int) -> Values:
-        """Return a decoded chunk; up to 64 MiB of chunks are kept for later calls."""
-        values = self._kept.get(chunk)
-        if values is None:
-            values = self._decoded(chunks, chunk, self._stored(chunks, chunk))
-            self._kept.put(chunk, values, values.nbytes)
-        return values
-
-    def _stored(self, chunks: ChunkMap, chunk: int) -> NDArray[Any]:
-        """Read the stored bytes of a chunk."""
-        return np.frombuffer(self.file.read(int(chunks.places[chunk]), chunks.stored(chunk)), _BYTES)
-
-    def _decoded(self, chunks: ChunkMap, chunk: int, stored: NDArray[Any]) -> Values:
+    def _decoded(self, chunks: ChunkMap, chunk: int, stored: bytes | memoryview) -> Values:
         try:
-            data = chunks.pipeline.decode(stored, chunks.skipped(chunk))
+            data = chunks.pipeline.decode(np.frombuffer(stored, _BYTES), chunks.skipped(chunk))
         except DamagedChunkError as error:
             row = chunk // (chunks.grid[1] * chunks.grid[2]) * chunks.shape[0]
             raise CorruptError(
@@ -489,25 +537,6 @@ class Table:
                 remedy="Copy the file again, or write it again",
             ) from error
         return data.view(self.dtype).reshape(chunks.shape)
-
-    def _spans(self, chunks: ChunkMap, first: int, last: int) -> Iterator[tuple[int, NDArray[np.uint8]]]:
-        """Yield the number and the stored bytes of each chunk; one read fetches neighboring chunks of the file."""
-        places = chunks.places[first:last].tolist()
-        ends = (chunks.places[first:last] + (chunks.sizes[first:last] & ((1 << SKIPPED_AT) - 1))).tolist()
-        k = 0
-        while k < len(places):
-            stop = k + 1
-            while (
-                stop < len(places)
-                and ends[stop - 1] <= places[stop] <= ends[stop - 1] + _GAP
-                and ends[stop] - places[k] <= _SPAN
-            ):
-                stop += 1
-            span = np.empty(ends[stop - 1] - places[k], np.uint8)
-            self.file.read_into(places[k], span.data)
-            for chunk in range(k, stop):
-                yield first + chunk, span[places[chunk] - places[k] : ends[chunk] - places[k]]
-            k = stop
 
     def close(self) -> None:
         """Close the file; the next read opens it again."""
@@ -678,6 +707,11 @@ class Rows:
         self.together = max(1, WINDOW // (self.fields * self.width), min(deepest, (1 << 21) // self.width))
         """Number of rows to hold at once: about WINDOW values, or the rows of one chunk."""
 
+    @property
+    def is_stored(self) -> bool:
+        """True if a file is in a store, which takes longer for a request than for its bytes."""
+        return any(isinstance(table.file.path, Url) for table in self.tables)
+
     def __len__(self) -> int:
         return int(self.starts[-1])
 
@@ -695,6 +729,20 @@ class Rows:
         if len(pieces) == 1:
             return pieces[0]
         return np.concatenate(pieces) if pieces else np.empty((0, self.fields, self.width), self.dtype)
+
+    def several(self, intervals: Sequence[tuple[int, int]]) -> list[Values]:
+        """Read several intervals of rows, each as `read` returns it. The ranges of a file are read together."""
+        parts = [list[Values]() for _ in intervals]
+        for table, base, end in zip(self.tables, self.starts[:-1].tolist(), self.starts[1:].tolist(), strict=True):
+            cut = [(k, max(first, base) - base, min(last, end) - base) for k, (first, last) in enumerate(intervals)]
+            there = [(k, first, last) for k, first, last in cut if first < last]
+            table.know([(first, last) for _, first, last in there])
+            wanted = [table.want(first, last) for _, first, last in there]
+            contents = table.file.read_ranges([one for each in wanted for one in each.ranges])
+            for (k, _, _), each in zip(there, wanted, strict=True):
+                parts[k].append(table.take(each, contents).astype(self.dtype, copy=False))
+        nothing = np.empty((0, self.fields, self.width), self.dtype)
+        return [part[0] if len(part) == 1 else np.concatenate([nothing, *part]) for part in parts]
 
     def beginning(self, count: int) -> Rows:
         """Return the first `count` rows as a separate object."""
