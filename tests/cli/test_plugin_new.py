@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -85,9 +86,15 @@ def test_a_new_package_imports_what_is_for_plug_ins(tmp_path, records):
     for path in new_package("fresh", tmp_path / "p", records=records):
         if path.suffix == ".py":
             found = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
-            assert {node.module for node in found} <= {"dataclasses", "tokfmt", "tokfmt.plugin", "tokfmt.testing", "tokfmt_fresh"}
+            assert {node.module for node in found} <= {
+                "dataclasses",
+                "tokfmt",
+                "tokfmt.plugin",
+                "tokfmt.testing",
+                "tokfmt_fresh",
+            }
             assert max(map(len, path.read_text().splitlines())) <= 120
-        assert "@" not in path.read_text()
+        assert not re.search("@[A-Z_]+@", path.read_text())
 
 
 def test_another_version_of_the_contract_is_refused(tmp_path):

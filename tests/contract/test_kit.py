@@ -14,7 +14,7 @@ import tokfmt_reel
 import tokfmt_tape
 
 from tokfmt.core.errors import ConversionError, FormatError
-from tokfmt.core.format import Confidence
+from tokfmt.core.format import Confidence, Target
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordBatch
 from tokfmt.testing import FormatContract
@@ -126,7 +126,7 @@ class Careless(tokfmt_reel.Writer):
         pass
 
     def commit(self, source, receipts):
-        self.target = self.target._replace(keep_parts=True)
+        self.target = Target(keep_parts=True)
         super().commit(source, receipts)
 
 
