@@ -94,6 +94,7 @@ from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, Sk
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.flat import Cut, FlatFormat, FlatOptions, FlatReader, FlatWriter
 from tokfmt.formats.folders import inside, json_object, parsed_object, whole_number
+from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesWriter
 from tokfmt.views.memory import MemoryReader
 
 VERSION = 1
@@ -163,6 +164,9 @@ __all__ = [
     "ReadsScattered",
     "Receipt",
     "RecordBatch",
+    "RecordFiles",
+    "RecordFilesFormat",
+    "RecordFilesWriter",
     "RecordInfo",
     "RecordReader",
     "Region",

@@ -133,6 +133,146 @@ class Test@CLASS@(FormatContract):
         return documents[:-1]
 '''
 
+_RECORDS_MODULE = '''\
+"""The format @NAME@: describe it here, `tokfmt formats @NAME@` prints this text.
+
+A directory with an index and compressed shards:
+
+@NAME@.json           {"version": 1, "records": [R, ...]}, the number of records of each shard, written last
+00000.@NAME@.gz, ...  gzip; in it, one record after the other: u32 little-endian, the number of token IDs; the IDs, u32
+"""
+
+import gzip
+import json
+import re
+import zlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from tokfmt import plugin
+from tokfmt.plugin import (
+    Code,
+    Confidence,
+    CorruptError,
+    RecordFiles,
+    RecordFilesFormat,
+    RecordFilesWriter,
+    Stream,
+    TruncatedError,
+    UnsafeError,
+    json_object,
+    names_in,
+    open_file,
+    option,
+    whole_number,
+)
+
+if plugin.VERSION != @VERSION@:
+    raise ImportError(f"@MODULE@ was written for version @VERSION@ of tokfmt.plugin, and this is {plugin.VERSION}")
+
+INDEX, SHARD = "@NAME@.json", re.compile(r"\\d{5}\\.@NAME@\\.gz")
+LONGEST = 1 << 26  # token IDs of a record
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    shard_size: int = option(1 << 24, "tokens per shard; records stay complete", minimum=1)
+
+
+class Reader(RecordFiles):
+    def __init__(self, paths, options, hints):
+        (folder,) = paths
+        index = json_object(open_file(folder / INDEX))
+        records = index.get("records")
+        if index.get("version") != 1 or not isinstance(records, list):
+            raise CorruptError(folder / INDEX, "is not an index of @NAME@")
+        counts = [whole_number(folder / INDEX, "does not count the records of a shard", one) for one in records]
+        super().__init__("ids", [folder / f"{k:05d}.@NAME@.gz" for k in range(len(counts))], hints, counts=counts)
+
+    def records(self, path):
+        try:
+            with gzip.open(Stream(open_file(path))) as stream:
+                while head := stream.read(4):
+                    length = int.from_bytes(head, "little")
+                    if length > LONGEST:
+                        raise UnsafeError(path, "has a record that is too long", expected=LONGEST, found=length)
+                    ids = np.frombuffer(stream.read(4 * length), "<u4")
+                    if len(head) < 4 or len(ids) < length:
+                        raise TruncatedError(path, "ends inside a record")
+                    yield ids
+        except EOFError as error:
+            raise TruncatedError(path, "ends inside its gzip data", remedy="Copy it again") from error
+        except (OSError, ValueError, zlib.error) as error:
+            raise CorruptError(path, "is damaged: gzip cannot decode it", remedy="Copy it again") from error
+
+
+class Writer(RecordFilesWriter):
+    def name(self, number):
+        return f"{number:05d}.@NAME@.gz"
+
+    def write_file(self, out, sequences):
+        with gzip.GzipFile("", "wb", fileobj=out, mtime=0) as packed:
+            for ids in sequences:
+                packed.write(len(ids).to_bytes(4, "little"))
+                packed.write(ids.astype("<u4").data)
+
+    def indexes(self, counts):
+        return {INDEX: json.dumps({"version": 1, "records": [records for records, _ in counts]}).encode()}
+
+
+class Format(RecordFilesFormat):
+    name, title, extensions = "@NAME@", "@NAME@, a format of mine", (".@NAME@",)
+    stores, cannot_store = "sequences in order, empty ones too", "loss masks"
+    write_options, Reader, Writer = WriteOptions, Reader, Writer
+    unreadable, damaged = "@CODE@1", "@CODE@2"
+
+    def sniff(self, probe):
+        return Confidence.STRUCTURE if INDEX in probe.entries else None
+
+    def files(self, path):
+        return [path / name for name in sorted(names_in(path)) if name == INDEX or SHARD.fullmatch(name)]
+
+    def codes(self):
+        return {
+            "@CODE@1": Code("the directory cannot be read", "Its index is damaged, or a shard of it is missing."),
+            "@CODE@2": Code("a shard is damaged", "It was cut, or gzip cannot decode it. Copy it again."),
+        }
+
+
+FORMAT = Format()
+'''
+
+_RECORDS_TEST = '''\
+"""The laws of every format, for @NAME@."""
+
+import gzip
+import json
+
+import numpy as np
+from @MODULE@ import FORMAT
+
+from tokfmt.testing import FormatContract
+
+
+class Test@CLASS@(FormatContract):
+    format = FORMAT
+    filename = "x.@NAME@"
+    max_id = 2**32 - 1
+    checksummed = accounted = True
+    sharded = {"shard_size": 1}
+
+    def oracle(self, path, options):
+        """Read a directory with code that shares nothing with the format."""
+        found = []
+        for number in range(len(json.loads((path / "@NAME@.json").read_text())["records"])):
+            words = np.frombuffer(gzip.decompress((path / f"{number:05d}.@NAME@.gz").read_bytes()), "<u4").tolist()
+            while words:
+                found.append(words[1 : 1 + words[0]])
+                words = words[1 + words[0] :]
+        return found
+'''
+
 _README = """\
 # tokfmt-@NAME@
 
@@ -141,19 +281,20 @@ A plug-in of tokfmt that reads and writes the format @NAME@. Change `@MODULE@.py
 ```sh
 pip install -e ".[test]"
 pytest
-tokfmt convert in.jsonl out.@NAME@ --eos 50256
+tokfmt convert in.jsonl out.@NAME@@OPTIONS@
 ```
 
 `formats/README.md` of tokfmt explains each step.
 """
 
 
-def new_package(name: str, directory: Path) -> list[Path]:
+def new_package(name: str, directory: Path, *, records: bool = False) -> list[Path]:
     """Write a package with a format that works, and its tests.
 
     Args:
         name: Name of the format: at most 40 lowercase letters, digits and single hyphens, a letter first.
         directory: Directory of the package. It must be empty or not exist.
+        records: The format stores records in compressed shards. False: it stores token IDs one after the other.
 
     Returns:
         The paths of the written files.
@@ -181,8 +322,10 @@ def new_package(name: str, directory: Path) -> list[Path]:
         "CODE": name.replace("-", "").upper(),
         "CLASS": name.title().replace("-", ""),
         "VERSION": str(plugin.VERSION),
+        "OPTIONS": "" if records else " --eos 50256",
     }
-    files = {"pyproject.toml": _PROJECT, "README.md": _README, f"{module}.py": _MODULE, f"test_{module}.py": _TEST}
+    code, test = (_RECORDS_MODULE, _RECORDS_TEST) if records else (_MODULE, _TEST)
+    files = {"pyproject.toml": _PROJECT, "README.md": _README, f"{module}.py": code, f"test_{module}.py": test}
     try:
         _write(directory, {path: _filled(text, words) for path, text in files.items()})
     except OSError as error:

@@ -924,9 +924,13 @@ class ReadOnlyContract:
 
     def test_a_sound_dataset_has_no_errors(self, tmp_path: Path) -> None:
         """An audit reports no error, and the codes of its findings have an explanation."""
-        findings = list(self.format.audit(self._made(tmp_path), self.format.read_options(), Audit(deep=True)))
+        findings = list(self._audit(self._made(tmp_path)))
         assert [one for one in findings if one.severity == "error"] == []
         assert {one.code for one in findings} <= self.format.codes().keys()
+
+    def _audit(self, path: Path) -> Iterator[Finding]:
+        how = Audit(deep=True, eos_id=target(self.eos_id).eos_id)  # the separator that `_open` gives the reader
+        return self.format.audit(path, self.format.read_options(), how)
 
     def test_damage_never_crashes(self, tmp_path: Path) -> None:
         """A damaged file is read or refused, in little memory; an audit reports what the reader refuses."""
@@ -946,7 +950,7 @@ class ReadOnlyContract:
             with closing(self._open(path)) as stored:
                 self._read(stored)
         except FormatError as error:
-            found = list(self.format.audit(path, self.format.read_options(), Audit(deep=True)))
+            found = list(self._audit(path))
             assert found, f"it is refused ({error}), and a deep check finds nothing"
         except TokfmtError as error:
             assert "\n" not in str(error)

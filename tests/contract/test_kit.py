@@ -14,7 +14,7 @@ import tokfmt_reel
 import tokfmt_tape
 
 from tokfmt.core.errors import ConversionError, FormatError
-from tokfmt.core.format import Confidence
+from tokfmt.core.format import Confidence, Target
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordBatch
 from tokfmt.testing import FormatContract
@@ -39,7 +39,7 @@ class Reel(tokfmt_reel.Reel):
     """Reels that another reader reads, and another writer writes."""
 
     def __init__(self, reader=tokfmt_reel.Reader, writer=tokfmt_reel.Writer):
-        self.open, self.writer = reader, writer
+        self.Reader, self.Writer = reader, writer
 
 
 class Unchecked(tokfmt_tape.Tape):
@@ -81,9 +81,9 @@ def test_a_missing_shard_that_is_accepted():
             finally:
                 index.write_text(kept)
 
-        def records(self, number):
+        def records(self, path):
             with contextlib.suppress(FormatError):
-                yield from super().records(number)
+                yield from super().records(path)
 
     broken("a_missing_file_never_crashes", Reel(Lax), r"without 0000\d.reel it is read as other IDs")
 
@@ -126,7 +126,7 @@ class Careless(tokfmt_reel.Writer):
         pass
 
     def commit(self, source, receipts):
-        self.keep_parts = True
+        self.target = Target(keep_parts=True)
         super().commit(source, receipts)
 
 

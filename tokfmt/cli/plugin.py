@@ -15,13 +15,18 @@ from tokfmt.core.text_format import printable
     "plugin",
     cls=Command,
     no_args_is_help=True,
-    epilog=examples("tokfmt plugin new mine", "tokfmt plugin new mine src/tokfmt-mine"),
+    epilog=examples(
+        "tokfmt plugin new mine", "tokfmt plugin new mine src/tokfmt-mine", "tokfmt plugin new mine --records"
+    ),
 )
 @click.argument("action", type=Words(["new"]), metavar="new")
 @click.argument("name")
 @click.argument("directory", type=PLACE, metavar="[DIR]", required=False)
+@click.option("--records", is_flag=True, help="Store records in compressed shards (default: token IDs in one file).")
 @common
-def command(action: str, name: str, directory: str | None, *, as_json: bool, quiet: bool, debug: bool) -> None:
+def command(
+    action: str, name: str, directory: str | None, *, records: bool, as_json: bool, quiet: bool, debug: bool
+) -> None:
     """Write a package with a format of your own.
 
     NAME is the name of the format, DIR the package (default: tokfmt-NAME). The package has an entry point, a module
@@ -30,7 +35,7 @@ def command(action: str, name: str, directory: str | None, *, as_json: bool, qui
     from tokfmt.plugin_package import new_package
 
     home = Path(directory or f"tokfmt-{name}")
-    files = new_package(name, home)
+    files = new_package(name, home, records=records)
     if as_json:
         document("plugin", {"format": name, "directory": str(home), "files": [str(file) for file in files]})
     elif not quiet:

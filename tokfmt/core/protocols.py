@@ -41,7 +41,7 @@ from tokfmt.core.files import File
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import CachedProtocolMeta, Damage, Passed, TokenReader, between_offsets
-from tokfmt.core.records import Block, Spot
+from tokfmt.core.records import Block, RecordReader, Spot
 
 
 class ByteOffset(NamedTuple):
@@ -397,6 +397,23 @@ class PartlyCounted(Protocol):
 
     def count_up_to(self, last: int) -> int:
         """Return the number of records, counted up to record `last` only."""
+
+
+def count_up_to(records: RecordReader, last: int) -> int:
+    """Return the number of records, counted up to record `last` only.
+
+    If the reader neither knows the number nor counts a part, its first records are read. `count` is not called.
+    """
+    if isinstance(records, PartlyCounted):
+        return records.count_up_to(last)
+    if records.info.records is not None:
+        return records.info.records
+    found, read = 0, records.texts if records.info.kind == "text" else records.ids
+    for batch in (batch for block in records.blocks(1 << 20) for batch in read(block)):
+        found += len(batch.texts) + (0 if batch.ragged is None else len(batch.ragged))
+        if found >= last:
+            break
+    return found
 
 
 @runtime_checkable

@@ -24,7 +24,7 @@ from tokfmt.core.loss_mask import padding_of
 from tokfmt.core.messages import Option
 from tokfmt.core.options import given_options, nearest, parse_count
 from tokfmt.core.place import Place, place_of
-from tokfmt.core.protocols import HasDocumentStarts, HasLabels, PartlyCounted
+from tokfmt.core.protocols import HasDocumentStarts, HasLabels, count_up_to
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Layout, TokenReader, windows
 from tokfmt.core.records import RecordReader
@@ -318,15 +318,12 @@ def _is_random(selection: str | None) -> bool:
 
 def _count(records: RecordReader, most: int | None) -> int:
     """Return the number of records; if `most` is given, stop counting large sources at `most`."""
-    if most is not None and isinstance(records, PartlyCounted) and records.info.size > _LITTLE:
-        return records.count_up_to(most)
-    return records.count()
+    return count_up_to(records, most) if most is not None and records.info.size > _LITTLE else records.count()
 
 
 def _all(records: RecordReader, most: int | None) -> int | None:
     """Return the number of records; None if it is unknown, and only the first records were counted."""
-    much = most is not None and isinstance(records, PartlyCounted) and records.info.size > _LITTLE
-    return records.info.records if much else records.count()
+    return records.info.records if most is not None and records.info.size > _LITTLE else records.count()
 
 
 def _preview(source: Source, counts: tuple[int | None, int | None], shown: Iterator[Shown], kept: _Kept) -> Preview:

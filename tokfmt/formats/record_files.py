@@ -1,0 +1,314 @@
+"""The base of formats of files whose records only reading finds: compressed files, records of varying length.
+
+A format states four things:
+
+    RecordFiles        `records(path)`, the records of one file in order, and which files there are
+    RecordFilesWriter  `name(number)`, `write_file(out, sequences)`, and the index, if the format has one
+    sniff, files       how the format recognizes a dataset, and which files belong to it
+    codes              the codes `unreadable` and `damaged`
+
+From these, the base classes provide blocks, batches and counts, `--allow-partial`, shards of `shard_size` tokens, any
+order of tasks, resume, and `check`. `tests/example_plugin/tokfmt_reel.py` is an example.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, TruncatedError
+from tokfmt.core.files import open_file
+from tokfmt.core.findings import Audit, Finding
+from tokfmt.core.format import Format, Hints, Receipt, Region, Target, TokenWriter
+from tokfmt.core.output import whole
+from tokfmt.core.place import Place
+from tokfmt.core.ragged import Ragged
+from tokfmt.core.reader import Damage, TokenReader, batches, check_ids, check_interval, sequence_at
+from tokfmt.core.records import Block, RecordBatch, RecordInfo
+
+_BATCH = 1 << 18
+"""Token IDs, or characters, from which a batch is complete."""
+
+Record = str | Sequence[int] | NDArray[np.integer[Any]]
+"""A record: its text, or its token IDs."""
+
+
+class RecordFiles:
+    """A reader of files of records, each of which is read from its beginning. A file is a block.
+
+    With `Hints.allow_partial`, it reads every file when it is opened. The records before a `TruncatedError` are
+    certain, and no record of a file with another error is.
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        files: Sequence[Place],
+        hints: Hints,
+        *,
+        counts: Sequence[int] | None = None,
+        **facts: Any,
+    ) -> None:
+        """Open the files.
+
+        Args:
+            kind: "text" or "ids"; see `RecordInfo`.
+            files: The files, in order.
+            hints: The hints that the format got.
+            counts: Number of records of each file, if an index states it. Files are compared with it.
+            facts: Further attributes of `RecordInfo`, such as `field`.
+
+        Raises:
+            FormatError: A file is missing, or cannot be opened.
+        """
+        self.files = tuple(files)
+        self._stated = dict(enumerate(counts)) if counts is not None else {}
+        self._counts, self._damaged = dict(self._stated), frozenset[int]()
+        damage = self._certain() if hints.allow_partial else []
+        self._sizes = [_size(path, is_needed=number not in self._damaged) for number, path in enumerate(self.files)]
+        records = sum(self._counts.values()) if len(self._counts) == len(self.files) else None
+        self.info = RecordInfo(
+            kind, sum(self._sizes), records, random_access=False, damage=tuple(damage), **{"field": kind, **facts}
+        )
+
+    @abstractmethod
+    def records(self, path: Place) -> Iterator[Record]:
+        """Yield the records of a file in order.
+
+        Raises:
+            TruncatedError: The file ends too early. All records before are right.
+            FormatError: The file is damaged in another way.
+        """
+
+    def _checked(self, number: int) -> Iterator[Record]:
+        """Yield the records of a file, after which their number is compared with that of the index."""
+        found, path = 0, self.files[number]
+        for record in self.records(path):
+            found += 1
+            yield record
+        stated = self._stated.get(number, found)
+        if found < stated:
+            raise TruncatedError(
+                path, "ends before its last record", expected=f"{stated:,} records", found=f"{found:,}"
+            )
+        if found > stated:
+            raise CorruptError(path, "holds more records than the index", expected=f"{stated:,}", found=f"{found:,}")
+
+    def _certain(self) -> list[Damage]:
+        """Read all files, keep the number of certain records of each, and return the damage."""
+        damage = list[Damage]()
+        for number, path in enumerate(self.files):
+            found = 0
+            try:
+                for _ in self._checked(number):
+                    found += 1
+            except NO_DAMAGE:
+                raise
+            except FormatError as error:
+                is_cut = isinstance(error, TruncatedError)
+                found = found if is_cut else 0
+                lost = self._stated[number] - found if number in self._stated else None
+                damage.append(Damage(error.sentence, lost, None, 0 if is_cut else _size(path, is_needed=False)))
+                self._damaged |= {number}
+            self._counts[number] = found
+        return damage
+
+    def _count_in(self, number: int, most: int) -> int:
+        """Return the number of records of a file, counted up to record `most` only, and remember it if it is exact."""
+        if number in self._counts:
+            return self._counts[number]
+        found = sum(1 for _ in islice(self._checked(number), most))
+        if found < most:
+            self._counts[number] = found
+        return found
+
+    def count(self) -> int:
+        return self.count_up_to(sys.maxsize)
+
+    def count_up_to(self, last: int) -> int:
+        """See `protocols.PartlyCounted`."""
+        found = 0
+        for number in range(len(self.files)):
+            if found >= last:
+                break
+            found += self._count_in(number, last - found)
+        return found
+
+    def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:  # noqa: ARG002
+        if last is None and not first and not self._damaged:
+            return [Block(number, 0, bytes_) for number, bytes_ in enumerate(self._sizes)]
+        there = self.count_up_to(sys.maxsize if last is None else last)
+        last = there if last is None else last
+        check_interval(first, last, there, "records")
+        found, begin = list[Block](), 0
+        for number, bytes_ in enumerate(self._sizes):
+            held = self._count_in(number, last - begin) if begin < last else 0
+            a, b = max(first, begin), min(last, begin + held)
+            if a < b:
+                found.append(Block(number, 0, bytes_, a, b - a))
+            begin += held
+        return found
+
+    def read(self, block: Block) -> Iterator[Record]:
+        """Yield the records of a block. If it is a whole file, compare their number with that of the index."""
+        records = self._checked(block.file)
+        if block.records < 0:
+            return records
+        skip = block.first - sum(self._count_in(number, sys.maxsize) for number in range(block.file))
+        is_whole = not skip and self._counts.get(block.file) == block.records and block.file not in self._damaged
+        return records if is_whole else islice(records, skip, skip + block.records)
+
+    def texts(self, block: Block) -> Iterator[RecordBatch]:
+        for some in _grouped(self.read(block)):
+            yield RecordBatch(texts=[str(record) for record in some])
+
+    def ids(self, block: Block) -> Iterator[RecordBatch]:
+        for some in _grouped(self.read(block)):
+            yield RecordBatch(ragged=Ragged.of(some))
+
+    def record(self, index: int) -> str | list[int]:
+        (block,) = self.blocks(1, index, index + 1)
+        record = next(iter(self.read(block)))
+        return record if isinstance(record, str) else [int(token) for token in record]
+
+    def close(self) -> None:
+        """Do nothing: files are open only while they are read."""
+
+
+def _size(path: Place, *, is_needed: bool) -> int:
+    """Return the size of a file in bytes; 0 if it cannot be opened and is not needed.
+
+    Raises:
+        FormatError: It is needed, and cannot be opened.
+    """
+    try:
+        with closing(open_file(path)) as file:
+            return file.size
+    except FormatError:
+        if is_needed:
+            raise
+        return 0
+
+
+def _grouped(records: Iterable[Any]) -> Iterator[list[Any]]:
+    """Yield records in lists of about `_BATCH` IDs or characters; at least one list."""
+    some, size = list[Any](), 0
+    for record in records:
+        some.append(record)
+        size += len(record) + 1
+        if size >= _BATCH:
+            yield some
+            some, size = [], 0
+    yield some
+
+
+class RecordFilesWriter(TokenWriter):
+    """The base of writers of such files in a folder: the options alone decide what each file holds.
+
+    Attributes:
+        limit: The largest ID that the format can store.
+    """
+
+    limit: ClassVar[int] = 2**32 - 1
+
+    def __init__(self, path: Path, options: Any, target: Target) -> None:
+        """Make a writer of the folder `path`; `options.shard_size` is the number of tokens per file."""
+        self.path, self.options, self.target = path, options, target
+        self.drafts = path.with_name(f"{path.name}.drafts")
+
+    @abstractmethod
+    def name(self, number: int) -> str:
+        """Return the name of file `number`, from 0."""
+
+    @abstractmethod
+    def write_file(self, out: IO[bytes], sequences: Iterator[NDArray[np.integer[Any]]]) -> None:
+        """Write a file with these sequences, from its first byte to its last."""
+
+    def indexes(self, counts: Sequence[tuple[int, int]]) -> Mapping[str, bytes]:  # noqa: ARG002 - none
+        """Return the content of each file that is written last, by name. `counts`: (sequences, tokens) of each file."""
+        return {}
+
+    def regions(self, source: TokenReader, size: int) -> Sequence[Region]:  # noqa: ARG002 - a file is a region
+        found, first, info = list[Region](), 0, source.info
+        while first < info.sequences:
+            start = int(source.offsets(first, first)[0])
+            last = max(first + 1, sequence_at(source, start + self.options.shard_size))
+            last = info.sequences if info.tokens - start <= self.options.shard_size else last
+            stop = int(source.offsets(last, last)[0])
+            found.append(Region(len(found), range(first, last), range(start, stop)))
+            first = last
+        return found
+
+    def create(self, source: TokenReader) -> None:  # noqa: ARG002 - the same for all
+        self.path.mkdir(exist_ok=True)
+        self.drafts.mkdir(exist_ok=True)
+
+    def write(self, region: Region, source: TokenReader) -> Receipt:
+        top, at = -1, region.tokens.start
+
+        def sequences() -> Iterator[NDArray[np.integer[Any]]]:
+            nonlocal top, at
+            for batch in batches(source, region.sequences.start, region.sequences.stop):
+                top = max(top, check_ids(batch.tokens, self.limit, at, self.path.name))
+                at += len(batch.tokens)
+                yield from batch
+
+        with whole(self.path / self.name(region.index), self.drafts, stays=True) as out:
+            self.write_file(out, sequences())
+            written = out.tell()
+        return Receipt(region.index, top, written, [len(region.sequences), len(region.tokens)])
+
+    def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:  # noqa: ARG002 - the receipts have all
+        for name, content in self.indexes([tuple(receipt.details) for receipt in receipts]).items():
+            with whole(self.path / name, self.drafts, stays=True) as out:
+                out.write(content)
+        if not self.target.keep_parts:
+            shutil.rmtree(self.drafts)
+
+
+class RecordFilesFormat(Format):
+    """The base of formats of such files. Define `sniff`, `files` and `codes` besides these attributes.
+
+    Attributes:
+        Reader: A subclass of `RecordFiles` that takes (paths, options, hints).
+        Writer: A subclass of `RecordFilesWriter`; not needed if the format is `read_only`.
+        unreadable: Code for a dataset that cannot be opened.
+        damaged: Code for a file whose records cannot be read.
+    """
+
+    Reader: ClassVar[type[Any]]
+    Writer: ClassVar[type[Any]]
+    unreadable: ClassVar[str]
+    damaged: ClassVar[str]
+
+    def open(self, paths: Sequence[Place], options: Any, hints: Hints) -> RecordFiles:
+        """See `Format.open`."""
+        reader: RecordFiles = self.Reader(paths, options, hints)
+        return reader
+
+    def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
+        """See `Format.writer`."""
+        return super().writer(path, options, target) if self.read_only else self.Writer(path, options, target)
+
+    def audit(self, path: Place, options: Any, how: Audit) -> Iterator[Finding]:
+        """See `Format.audit`. A deep check reads all records."""
+        try:
+            reader = self.open([path], options, Hints(how.eos_id))
+        except FormatError as error:
+            yield Finding.of(self.unreadable, error)
+            return
+        for block in reader.blocks(1) if how.deep else ():
+            try:
+                for record in reader.read(block):
+                    how.advance(len(record))
+            except FormatError as error:
+                yield Finding.of(self.damaged, error)
