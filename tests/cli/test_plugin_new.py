@@ -65,7 +65,7 @@ def test_all_laws_hold_of_a_new_package(tmp_path):
     assert done.returncode == 0 and "passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_a_new_package_imports_what_is_for_plug_ins(tmp_path):
+def test_new_package_imports_only_the_plugin_module(tmp_path):
     for path in new_package("fresh", tmp_path / "p"):
         if path.suffix == ".py":
             found = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
