@@ -112,8 +112,8 @@ run(["convert", {source!r}, "out.pbin"])
 """
 
 
-def test_what_has_just_become_whole_is_not_denied(tmp_path):
-    """Between the end of a conversion and the end of its process."""
+def test_signal_after_publication_reports_the_complete_destination(tmp_path):
+    """The signal comes between the end of the conversion and the end of the process."""
     source = str(FIXTURES / "modalities" / "D_2byte_gpt2.pbin")
     words = [sys.executable, "-c", LATE.format(source=source)]
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=BOUND, check=False)
@@ -145,8 +145,8 @@ run(["index", "x.jsonl"])
 
 @pytest.mark.parametrize("where", ["library", "cleaning"])
 @pytest.mark.parametrize("number", ENDING)
-def test_the_third_ends_what_does_not_listen(where, number, tmp_path):
-    """Inside a library in C or Rust, and while cleaning up hangs; between two there is time for a person to wait."""
+def test_third_signal_ends_a_process_that_does_not_respond(where, number, tmp_path):
+    """The process is inside a library in C or Rust, or its cleanup hangs."""
     words = [sys.executable, "-c", STUCK, where]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with running(subprocess.Popen(words, **streams, text=True, cwd=tmp_path)) as process:
@@ -186,8 +186,8 @@ def test_nohup_stays(tmp_path):
         assert process.poll() is None
 
 
-def test_what_falls_over_while_a_signal_is_answered_is_no_error_of_its_own():
-    """The signal is what ended the command, whatever came of cleaning up."""
+def test_error_while_a_signal_is_handled_is_not_reported():
+    """The exit code is that of the signal, whatever the cleanup raises."""
 
     def tear_down():
         try:
@@ -207,8 +207,8 @@ def test_what_falls_over_while_a_signal_is_answered_is_no_error_of_its_own():
     assert signals.behind(ring) is None
 
 
-def test_a_signal_waits_until_what_is_being_started_has_started():
-    """Whichever thread of whatever library gets it, Python answers in the main thread, wherever that is."""
+def test_signal_waits_for_a_process_that_is_starting():
+    """Any thread can receive the signal; Python handles it in the main thread."""
     answered = []
     before = signal.signal(signal.SIGUSR1, lambda number, _: postponed(number) or answered.append(number))
     try:

@@ -153,8 +153,8 @@ class Watching(NullProgress):
         self.phases[-1][3] += amount
 
 
-def test_how_far_it_is_is_told(tmp_path):
-    """Of a comparison, and of searches of `show`, to their ends."""
+def test_comparison_and_search_report_progress(tmp_path):
+    """Progress of comparisons, and of searches of `show`, reaches the total."""
     path = converted(tmp_path)
     for work in (
         lambda told: list(check(asked(path, **own(against=str(CORPUS))), told)),

@@ -94,7 +94,7 @@ def test_other_texts(corpus, tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
-def test_nested_columns_leave_their_neighbours(tmp_path, kind):
+def test_nested_columns_leave_their_neighbors(tmp_path, kind):
     pa = pytest.importorskip("pyarrow")
     import pyarrow.parquet as pq
 
@@ -109,7 +109,7 @@ def test_nested_columns_leave_their_neighbours(tmp_path, kind):
     assert found == [("a", {"n": 1}, 7), ("c", {"n": 3}, 9)]
 
 
-def test_nested_text_leaves_its_neighbours(tmp_path):
+def test_nested_text_leaves_its_neighbors(tmp_path):
     (tmp_path / "x.jsonl").write_text('{"body": {"text": "hello", "n": 1}, "id": 7}\n')
     (document,) = TokfmtReader(tmp_path / "x.jsonl", text_field="body.text").run()
     assert (document.text, document.id, document.metadata["body"]) == ("hello", "7", {"n": 1})
@@ -251,7 +251,7 @@ def test_a_killed_task_runs_again(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"x.jsonl", "x.jsonl.tokfmt.json"}
 
 
-def test_what_cannot_be_finished_stays(tmp_path):
+def test_failed_finish_keeps_the_parts(tmp_path):
     destination = tmp_path / "x.pbin"
     with pytest.raises(ConversionError, match="holds no parts"):
         finish(destination)
@@ -320,8 +320,8 @@ def test_minhash_and_a_filter_between(tmp_path, tokenizer):
     assert not tokfmt.check(home / "out.pbin")[0].findings
 
 
-def test_documents_that_do_not_say_where_they_are_from(tmp_path):
-    """Then the parts are the sources."""
+def test_documents_without_file_path_have_the_parts_as_sources(tmp_path):
+    """The manifest lists the files of the tasks."""
     known = Document("one", "1", metadata={"file_path": "s3://bucket/one.jsonl"})
     for name, documents in (("a.jsonl", [known]), ("b.jsonl", [known, Document("two", "2")])):
         list(TokfmtWriter(tmp_path / name).run(iter(documents)))

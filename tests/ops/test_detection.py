@@ -69,8 +69,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", TRAPS)
-def test_what_looks_like_another(name):
-    """By the format it is, or refused; documents as they were written."""
+def test_files_that_resemble_another_format(name):
+    """Each is read by its own format, with the documents that were written, or refused."""
     case, path = TRAPS[name], FIXTURES / "traps" / name
     if case["detect"] in ("ask", "none"):
         with pytest.raises(TokfmtError, match=REFUSED[name]):
@@ -105,13 +105,13 @@ def test_content_wins_over_a_name(tmp_path):
         ("x.csv", b"a,b\n1,2\n", r"is a table \(CSV\)"),
     ],
 )
-def test_what_nobody_recognises(tmp_path, name, content, says):
+def test_unrecognized_files(tmp_path, name, content, says):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UnknownFormatError, match=rf"{name}: {says}"):
         registry.detect(tmp_path / name)
 
 
-def test_directories_nobody_recognises(tmp_path):
+def test_unrecognized_directories(tmp_path):
     with pytest.raises(UnknownFormatError, match="an empty directory"):
         registry.detect(tmp_path)
     (tmp_path / "notes.log").touch()
@@ -135,8 +135,8 @@ def disputed(path):
     return {name: sure for name, sure in every.items() if sure is not None and asked.get(name) != sure}
 
 
-def test_formats_that_are_not_asked_claim_nothing(tmp_path):
-    """No signature rules a format out that would have claimed a file: all fixtures, under the names of all formats as well."""
+def test_signatures_exclude_no_format_that_claims_a_file(tmp_path):
+    """All fixtures, also under the names of all formats."""
     files = [path for path in FIXTURES.rglob("*") if path.is_file()]
     assert {str(path): claims for path in files if (claims := disputed(path))} == {}
     patterns = [pattern for format_ in registry.formats() for pattern in format_.extensions]
@@ -157,8 +157,8 @@ def test_a_format_is_asked_for_the_names_that_it_writes():
             assert format_ in registry.formats(lambda signature, name=name: signature.is_named(name))
 
 
-def test_what_a_conversion_imports(tmp_path):
-    """Start-up: of the formats those alone that the file may be of, and nothing of recipes, tokenizers or a shuffle."""
+def test_imports_of_a_conversion(tmp_path):
+    """Only formats that the file can have are imported; no recipes, tokenizers or shuffles."""
     source = write(registry.get("modalities"), tmp_path / "in.pbin", Ragged.of([[1, 2], [3]]), eos_id=50256)
     program = (
         "import sys, tokfmt; tokfmt.convert(*sys.argv[1:], eos=50256); "
@@ -171,8 +171,8 @@ def test_what_a_conversion_imports(tmp_path):
     assert set(ran.stdout.split()) <= {"text.ingest", "text.long_texts", *(f"formats.{home}" for home in homes)}
 
 
-def test_what_show_imports(tmp_path):
-    """Start-up: nothing of recipes, which only the origin of a sequence needs."""
+def test_imports_of_show(tmp_path):
+    """No module of recipes is imported; only the origin of a sequence needs them."""
     source = write(registry.get("modalities"), tmp_path / "in.pbin", Ragged.of([[1, 2], [3]]), eos_id=50256)
     program = "import sys, tokfmt; tokfmt.show(sys.argv[1], '0'); print('tokfmt.recipes' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", program, str(source)], capture_output=True, text=True, check=True)

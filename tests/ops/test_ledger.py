@@ -125,8 +125,8 @@ def ledger_of(path):
 
 @pytest.mark.parametrize("shuffle", ["none", "documents"])
 @pytest.mark.usefixtures("kept_workers")
-def test_each_sequence_is_the_record_that_it_is_said_to_be(corpora, tmp_path, shuffle):
-    """Filtered, drawn, equal texts left out; the same bytes whoever writes."""
+def test_ledger_lists_the_record_of_each_sequence(corpora, tmp_path, shuffle):
+    """With filters, quotas and duplicates, and with the same bytes for any executor."""
     recipe = written(corpora, NAMES, dedup='"exact"', seed=5, shuffle=f'"{shuffle}"')
     tokfmt.convert(recipe, tmp_path / "a.pbin", ledger=True, jobs=1, executor="serial")
     oracle = Oracle(tmp_path / "a.pbin")
@@ -319,8 +319,8 @@ def test_a_text_is_known_by_its_digest(tmp_path, whole):
         list(show_origins(tmp_path / "c.pbin", "1", options=()).shown)
 
 
-def test_a_source_that_goes_by_a_prefix(tmp_path):
-    """As the words of blend lists do; its manifest is found, and so its digest."""
+def test_source_given_by_its_prefix(tmp_path):
+    """A prefix of a blend list has its manifest and its digest."""
     (tmp_path / "a.jsonl").write_text('{"input_ids": [1, 2, 3]}\n{"input_ids": [4]}\n')
     (tmp_path / "sub").mkdir()
     tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "web_text.bin", to_format="megatron", eos=EOS)

@@ -165,8 +165,8 @@ def test_places_are_uniform():
     places = np.flatnonzero(order < count // 10)
     parts = np.bincount(places * 20 // count, minlength=20)
     assert float(((parts - 100) ** 2 / 100).sum()) < 55
-    neighbours = int((np.diff(order.astype(np.int64)) == 1).sum())
-    assert neighbours < 10, "neighbours stay neighbours about once in a shuffle"
+    neighbors = int((np.diff(order.astype(np.int64)) == 1).sum())
+    assert neighbors < 10, "neighbors stay neighbors about once in a shuffle"
 
 
 def test_seeds_differ():
@@ -243,7 +243,7 @@ def test_a_bucket_is_loaded_once_whoever_wants_it(tmp_path, monkeypatch):
     assert all(tokens == found[0] for tokens in found)
 
 
-def test_what_no_memory_holds_is_refused_before_it_begins(tmp_path, monkeypatch):
+def test_shuffle_beyond_memory_is_refused_before_work(tmp_path, monkeypatch):
     source = MemoryReader(Ragged.of([[k] * 50 for k in range(400)]))
     monkeypatch.setattr(shuffle, "share", lambda: 1000)
     with (

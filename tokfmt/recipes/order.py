@@ -112,7 +112,14 @@ def _hashes(numbers: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
 
 @functools.lru_cache(maxsize=1024)
 def permutation(size: int, seed: int, purpose: int, place: int) -> Permutation:
-    """Return a permutation; the last 1,024 are cached."""
+    """Return a permutation; the last 1,024 are cached.
+
+    Args:
+        size: As for `Permutation`.
+        seed: As for `Permutation`.
+        purpose: As for `Permutation`.
+        place: As for `Permutation`.
+    """
     return Permutation(size, seed, purpose, place)
 
 
@@ -130,19 +137,19 @@ class _Node(NamedTuple):
     whole: int
 
     def before(self, count: int) -> int:
-        """Return how many of the first `count` samples the heavier child has: floor(count · a / whole + 1/2)."""
+        """Return the number of the first `count` samples that the heavier child has: floor(count · a / whole + 1/2)."""
         return (2 * count * self.a + self.whole) // (2 * self.whole)
 
 
 class EvenTree:
-    """An even mix of sources by weight: after any number of samples, each source is within two samples of its share.
+    """An even mix of sources by weight. Each source is always within two samples of its share.
 
     The two lightest parts are joined (ties: first in the file) until one tree remains. Of the first m samples of a
     node, the heavier child has floor(m·a/(a+b) + 1/2). This is exact for weights of any size.
 
-    Why two: each node rounds by at most 1/2, and passes its own error on, times the share of the child. A child that is
-    a node has a share of at most 2/3, because its sibling is no lighter than the heavier of its own children. The error
-    of each node is therefore less than 3/2, and that of each source less than 2.
+    The bound is two because each node rounds by at most 1/2, and passes its own error on, times the share of the child.
+    A child that is a node has a share of at most 2/3, because its sibling is at least as heavy as the heavier of its
+    own children. The error of each node is therefore less than 3/2, and that of each source less than 2.
 
     The tree counts samples, not the tokens in them.
 
@@ -176,7 +183,7 @@ class EvenTree:
         return at, number
 
     def counts(self, number: int) -> list[int]:
-        """Return how many of the first `number` samples each source has."""
+        """Return the number of samples of each source among the first `number` samples."""
         found, left = [0] * self.count, [(self.root, number)]
         while left:
             at, many = left.pop()
@@ -188,7 +195,7 @@ class EvenTree:
             left += [(node.heavy, heavy), (node.light, many - heavy)]
         return found
 
-    def most(self, caps: Sequence[int]) -> int:
+    def maximum(self, caps: Sequence[int]) -> int:
         """Return the maximum number of samples for which no source exceeds its cap."""
         low, high = 0, sum(caps) + 1
         while high - low > 1:

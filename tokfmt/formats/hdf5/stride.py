@@ -78,7 +78,13 @@ def linked(scan: Scan) -> Flags:
 
 
 def judge(rows: Rows | SampledRows, scan: Scan, groups: NDArray[np.int64]) -> Continuation:
-    """Infer a stride, "shuffled" or `ROWS` from the samples; "few" or "mixed" if they do not show one."""
+    """Infer a stride, "shuffled" or `ROWS` from the samples; "few" or "mixed" if they do not show one.
+
+    Args:
+        rows: The samples.
+        scan: Scan of these samples.
+        groups: int64[streams + 1], first samples of the streams.
+    """
     width = rows.width
     on = continued(scan, groups, width)
     pairs = int(np.count_nonzero(on))
@@ -125,7 +131,7 @@ def follow(rows: Rows | SampledRows, on: Flags, *, skip: int = 0) -> bool:
         on: bool[samples], True if a sample is full and has a neighbor to continue in; see `continued`.
         skip: Number of inputs at the start of each sample that are not tokens of the stream.
     """
-    inside, ends, begins = _neighbours(rows, on, skip)
+    inside, ends, begins = _neighbors(rows, on, skip)
     if len(ends) < _BORDERS or not len(inside):
         return False
     some = np.unique(np.linspace(0, len(ends) - 1, _MAXIMUM_BORDERS).astype(np.int64))
@@ -145,7 +151,7 @@ def follow(rows: Rows | SampledRows, on: Flags, *, skip: int = 0) -> bool:
     return more > _SIGMAS * spread and more >= (repeated - otherwise) / 2
 
 
-def _neighbours(
+def _neighbors(
     rows: Rows | SampledRows, on: Flags, skip: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return pairs of tokens inside some full samples, and the tokens before and after the borders between them."""
@@ -170,7 +176,7 @@ def _paired(before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.i
 
 
 def multiset_distance(a: Values, b: Values) -> tuple[float, float]:
-    """Return the difference of two multisets of n IDs, 0 to 2, and the one expected if chance distributes the IDs."""
+    """Return the difference of two multisets of n IDs, 0 to 2, and the difference that chance explains."""
     (ids_a, often_a), (ids_b, often_b) = (np.unique(ids, return_counts=True) for ids in (a, b))
     ids = np.union1d(ids_a, ids_b)
     in_a, in_b = np.zeros((2, len(ids)), np.int64)

@@ -144,7 +144,7 @@ def _below(entry: Place, directory: Place) -> str:
 
 
 def _names(entry: Place, directory: Place) -> Sequence[str]:
-    """The names that lead from a directory to what lies in it."""
+    """Return the names in the path of an entry relative to a directory."""
     names = relative(entry, directory)
     assert names is not None, entry
     return names.parts
@@ -183,6 +183,4 @@ def check_unchanged(before: Mapping[Place, Identity], found: Iterable[SourceFile
         raise SourceChangedError(error.path, "disappeared while it was being read") from error
     for file in sorted(before.keys() | now.keys(), key=lambda place: place.parts):
         if before.get(file) != now.get(file):
-            raise SourceChangedError(
-                file, "changed while it was being read", remedy="Run again when no other program changes it"
-            )
+            raise SourceChangedError.while_read(file)
