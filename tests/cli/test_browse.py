@@ -76,7 +76,7 @@ def test_streams_that_are_closed_are_no_terminal(closed):
         (None, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, "╭"),  # that nobody chose
     ],
 )
-def test_where_textual_draws_on_stderr_it_is_seen_or_not_drawn(stderr, environment, says):
+def test_screen_on_stderr_is_visible_or_not_drawn(stderr, environment, says):
     master, slave = pty.openpty()
     streams = {"stdin": slave, "stdout": slave, "stderr": stderr or slave}
     words = [sys.executable, "-m", "tokfmt", "browse", str(PACK)]
@@ -146,7 +146,7 @@ def test_a_preview_of_datasets_below_each_other(tmp_path):
     assert result.stdout.startswith("#0  1 character")
 
 
-def test_what_is_not_there_is_said_before_the_app_starts(tmp_path):
+def test_missing_path_is_an_error_before_the_app_starts(tmp_path):
     out = tmp_path / "x.svg"
     result = run(tmp_path / "absent.pbin", "--screenshot", out)
     assert result.returncode == 3, result.stderr
@@ -167,7 +167,7 @@ def broken(place):
 
 
 @pytest.mark.slow
-def test_what_cannot_be_read_is_shown_alone_or_as_the_first_of_several(tmp_path):
+def test_unreadable_dataset_opens_alone_and_first_of_several(tmp_path):
     out = tmp_path / "x.svg"
     for path in broken(tmp_path):
         for others in ([], [PACK]):
@@ -190,7 +190,7 @@ def test_a_picture_of_a_state(tmp_path):
     assert "15496" in drawn
 
 
-def test_what_no_picture_can_be_made_of_is_refused(tmp_path):
+def test_screenshot_refuses_invalid_requests(tmp_path):
     for words, said in (
         (["--screenshot", tmp_path / "x.png"], "pictures are SVG. Name the file OUT.svg"),
         (["--screenshot", tmp_path / "x.svg", "--keys", "down nosuchkey"], "there is no key 'nosuchkey'"),
@@ -229,7 +229,7 @@ def test_a_picture_is_whole_or_not_there(tmp_path):
     assert result.stderr.count("\n") == 1
 
 
-def test_a_tokenizer_that_is_a_lost_path_is_said_before_the_app_starts(tmp_path):
+def test_missing_tokenizer_path_is_an_error_before_the_app_starts(tmp_path):
     out = tmp_path / "x.svg"
     for name in (tmp_path / "none", "tokenizer.json", "./fixtures/tokenizr"):
         result = run(PACK, "--tokenizer", name, "--screenshot", out)
@@ -257,7 +257,7 @@ def test_two_datasets_are_compared(tmp_path):
     assert "no dataset to compare with" in out.read_text().replace("&#160;", " ")
 
 
-def test_a_theme_that_is_none():
+def test_unknown_theme_is_refused():
     result = run(PACK, "--theme", "nonsense", "--screenshot", "x.svg")
     assert result.returncode == 2
     assert "nord" in result.stderr
@@ -281,7 +281,7 @@ run(["browse", sys.argv[1], "--screenshot", os.devnull])
 
 
 @pytest.mark.parametrize("path", [PACK, FIXTURES / "stage1" / "blocks"], ids=["pack", "stage1"])
-def test_what_it_imports_until_the_first_screen(path):
+def test_imports_before_the_first_screen(path):
     result = subprocess.run([sys.executable, "-c", STARTED, path], capture_output=True, text=True, cwd=ROOT)
     assert result.returncode == 0, result.stderr
     imported = set(result.stdout.split())
@@ -324,7 +324,7 @@ def test_in_a_terminal(tmp_path):
         tell("kill-server")
 
 
-def test_a_browser_that_falls_over_is_no_success():
+def test_crash_of_the_browser_is_an_error_exit():
     from tokfmt.cli.browse import _run_until_closed
 
     with pytest.raises(RuntimeError, match="the browser failed"):

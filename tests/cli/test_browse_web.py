@@ -205,7 +205,7 @@ def test_who_may_read(tmp_path):
         assert server.children == []
 
 
-def test_whoever_lacks_the_secret_fills_neither_the_terminal_nor_the_server(tmp_path):
+def test_requests_without_the_secret_do_not_fill_terminal_or_server(tmp_path):
     from tokfmt.tui.web import STRANGERS
 
     with served(tmp_path, PACK) as server:
@@ -263,7 +263,7 @@ def run(*words, **kwargs):
     return forkserver.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, **kwargs)
 
 
-def test_what_is_refused_before_anything_is_served(tmp_path):
+def test_invalid_options_are_refused_before_serving(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = run(PACK, "--web", "--port", port)
@@ -291,7 +291,7 @@ def test_without_textual_serve():
     assert "pip install 'tokfmt[web]'" in result.stderr
 
 
-def test_other_machines_are_let_in_only_when_asked_and_that_is_said(tmp_path):
+def test_other_machines_are_admitted_only_with_host_and_a_warning(tmp_path):
     from tokfmt.tui.web import Guard, is_local, names_here
 
     assert [is_local(host) for host in ("127.0.0.1", "::1", "localhost", "127.9.9.9", "0.0.0.0", "::", "10.0.0.1")] == [
@@ -319,7 +319,7 @@ def test_other_machines_are_let_in_only_when_asked_and_that_is_said(tmp_path):
         assert process.wait(10) == 0
 
 
-def test_what_the_page_needs_is_shipped():
+def test_assets_of_the_page_are_packaged():
     from importlib.resources import files
 
     home = files("tokfmt.tui.web")

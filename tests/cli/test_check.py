@@ -73,7 +73,7 @@ def test_lines():
     ]
 
 
-def test_quiet_says_errors_only():
+def test_quiet_prints_only_errors():
     assert run("--quiet", GOOD) == (0, "", "")
     assert run("--quiet", MERGED)[2] == f"tokfmt: error: {MERGED}: 1 error\n"
 

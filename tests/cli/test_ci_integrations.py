@@ -70,7 +70,7 @@ def test_a_path_is_not_code(tmp_path):
     assert not (ROOT / "owned").exists()
 
 
-def test_expectations_met_and_not_met(tmp_path):
+def test_expectations_that_hold_and_that_fail(tmp_path):
     met = run_step("Statistics", {"paths": GOOD, "expect": "sequences > 0\n\nmax_id < 50257\n"}, tmp_path)
     assert met.returncode == 0, met.stdout + met.stderr
     unmet = run_step("Statistics", {"paths": GOOD, "expect": "sequences > 0\ntokens >= 1e9"}, tmp_path)
@@ -148,7 +148,7 @@ def test_hooks_are_run_for_files_of_every_format(format_, tmp_path):
 
 
 @pytest.mark.parametrize("hook", HOOKS)
-def test_a_name_of_a_file_is_no_option(hook, tmp_path):
+def test_file_name_with_a_dash_is_not_an_option(hook, tmp_path):
     """A path that git may hold, as pre-commit passes it."""
     victim = tmp_path / "train.pbin"
     shutil.copy(ROOT / GOOD, victim)

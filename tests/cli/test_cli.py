@@ -124,7 +124,7 @@ def test_one_line_and_an_exit_code(tmp_path, words, code, says):
     assert json.loads(with_json.stdout)["error"]["exit_code"] == code
 
 
-def test_a_selection_of_nothing_is_said_before_a_separator_is_asked_for(tmp_path):
+def test_empty_selection_is_refused_before_the_separator_is_needed(tmp_path):
     (tmp_path / "ids.jsonl").write_text('{"input_ids": [1, 2]}\n{"input_ids": [3, 4]}\n')
     words = ("convert", "ids.jsonl", "o.pbin", "--select")
     for chosen, says in (("99:100", "nothing is selected: the sources have 2 sequences"), ("99", "one of the 2 seq")):
@@ -170,7 +170,7 @@ def test_dry_run_writes_nothing(tmp_path):
         assert "tokenized" not in done.stdout
 
 
-def test_manifest_says_what_was_converted(tmp_path):
+def test_manifest_records_the_conversion(tmp_path):
     tokfmt("convert", CORPUS, "o.pbin", "--tokenizer", TOKENIZER, cwd=tmp_path, check=0)
     manifest = json.loads((tmp_path / "o.pbin.tokfmt.json").read_bytes())
     import xxhash
@@ -387,7 +387,7 @@ def test_bytes_a_token_are_not_those_of_other_splits():
         assert (" bytes per token" in tokfmt("stats", path, check=0).stdout) is said
 
 
-def test_what_is_written_by_no_name_says_how():
+def test_formats_lists_a_destination_for_every_format():
     """`tokfmt formats` leaves no destination blank."""
     for name, said in (("mds", "--to mds"), ("levanter", "read only"), ("recipe", "read only"), ("hdf5", ".h5")):
         assert tokfmt("formats", name, check=0).stdout.splitlines()[2] == f"destinations  {said}"
@@ -435,7 +435,7 @@ run(sys.argv[1:])
     ],
 )
 @pytest.mark.parametrize("words", [["check", "--deep", str(PACK)], ["convert", str(PACK), "o.zarr", "-j", "4"]])
-def test_too_little_memory_is_no_bug(tmp_path, error, says, words):
+def test_out_of_memory_is_one_line_and_not_a_bug(tmp_path, error, says, words):
     """What `ulimit -v` makes of a command: one line, and nothing is left behind."""
     script = [sys.executable, "-c", LIMITED.replace("{error}", error), *words]
     done = forkserver.run(script, cwd=tmp_path, capture_output=True, text=True, timeout=60)

@@ -95,7 +95,7 @@ def expected(home):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_interrupted_it_says_what_it_keeps(home, expected, number):
+def test_interruption_reports_the_kept_work(home, expected, number):
     said = interrupted(home, *WORDS, "-q", by=number)
     assert said == (
         f"tokfmt: error: interrupted by {number.name}; the finished work is kept in {HOME}: run again with --resume to continue\n"
@@ -107,7 +107,7 @@ def test_interrupted_it_says_what_it_keeps(home, expected, number):
 
 
 @pytest.mark.parametrize("executor", ["threads", "processes"])
-def test_only_what_is_missing_is_done(home, expected, executor):
+def test_resume_writes_only_missing_parts(home, expected, executor):
     interrupted(home, *WORDS, "--executor", executor)
     journal = home / HOME / "journal-0-of-1"
     done = {json.loads(line[9:])[1] for line in journal.read_bytes().splitlines()}
@@ -183,7 +183,7 @@ def test_a_full_disk_can_be_continued(home):
     assert (home / "out.jsonl").read_bytes() == (home / "whole.jsonl").read_bytes()
 
 
-def test_what_would_fail_again_is_not_kept(home):
+def test_failure_that_would_repeat_keeps_no_work(home):
     np.array([1, 2**31 - 1], "<u4").tofile(home / "negative.bin")
     words = ("in.bin", "out.zarr", "--resume", "--eos", "5", "--to-opt", "codec=zstandard")
     convert(home, *words, check=2)
@@ -193,7 +193,7 @@ def test_what_would_fail_again_is_not_kept(home):
     assert hidden(home) == []
 
 
-def test_what_other_words_mend_is_kept_for_them(home):
+def test_refusal_that_an_option_accepts_keeps_the_tokens(home):
     """A refusal after the text was tokenised: with the words it asks for, and with others, tokens stay as they are."""
     lines = CORPUS.read_text("utf-8").splitlines()
     lines[3], lines[7] = '{"text": 5}', '{"text": ""}'
@@ -238,7 +238,7 @@ def test_words_that_change_after_writing_began_do_not_mix(home):
     assert (home / "out.h5").read_bytes() == (home / "whole.h5").read_bytes()
 
 
-def test_what_has_nothing_to_do_with_it_loses_nothing(home, expected):
+def test_unrelated_failure_keeps_the_work(home, expected):
     """A cluster that cannot be reached, say, after hours of work."""
     interrupted(home, *WORDS)
     for name in ("dask:nowhere", "dask:tcp://127.0.0.1:x"):
@@ -291,7 +291,7 @@ def test_changed_options_are_refused(home, words, says):
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_signal_while_it_looks_at_what_is_kept(home, monkeypatch, begun):
+def test_signal_while_kept_work_is_examined(home, monkeypatch, begun):
     """Nothing is left where nothing was, and all of it where something was."""
     if begun:
         interrupted(home, *WORDS)
@@ -321,7 +321,7 @@ def test_another_version_is_refused(home):
     assert "the version of tokfmt was 90.1.0 and is 0.1.0 now" in convert(home, *WORDS, check=4)
 
 
-def test_without_resume_a_leftover_makes_way_and_that_is_said(home, expected):
+def test_run_without_resume_removes_kept_work_with_a_note(home, expected):
     interrupted(home, *WORDS)
     said = convert(home, *(word for word in WORDS if word != "--resume"))
     assert f"note: removed {HOME}, which an unfinished conversion had left; --resume would have continued it" in said

@@ -32,7 +32,7 @@ def words(text):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_session_prints_what_it_shows(page, tmp_path):
+def test_sessions_of_pages_print_their_output(page, tmp_path):
     (tmp_path / "fixtures").symlink_to(FIXTURES)
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}
     for line, printed in commands(page):
@@ -45,7 +45,7 @@ def test_a_session_prints_what_it_shows(page, tmp_path):
         assert words(done.stdout) == words(printed), f"$ {line}\n{done.stdout}"
 
 
-def test_what_is_shown_to_look_inside_with_finds_something(tmp_path):
+def test_first_commands_of_inspect_page_find_something(tmp_path):
     """The first commands of docs/inspect.md go on with what README's session has made, of its tokenizer."""
     (tmp_path / "fixtures").symlink_to(FIXTURES)
     made = [

@@ -22,7 +22,7 @@ def test_a_command_has_one_summary(name):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_option_says_its_default_in_parentheses(name):
+def test_option_help_has_its_default_in_parentheses(name):
     for option in command_named(name).params:
         if isinstance(option, click.Option):
             assert option.help and option.help.endswith("."), option.name

@@ -64,7 +64,7 @@ def brightness(visit):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_draws_in_both_themes_and_asks_nobody(browser, report, scheme, tmp_path):
+def test_page_draws_in_both_themes_without_the_network(browser, report, scheme, tmp_path):
     visit = Visit(browser, report, scheme)
     assert visit.page.locator(".figure").count() == 3  # lengths twice, the other way hidden
     assert visit.page.locator(".figure:visible").count() == 2
@@ -270,7 +270,7 @@ def test_nothing_but_a_page_is_replaced(tmp_path):
     assert (tmp_path / "new.html").stat().st_mode & 0o777 == 0o600
 
 
-def test_how_a_mix_was_prepared(browser, tmp_path):
+def test_page_shows_the_preparation_of_a_mix(browser, tmp_path):
     mix, page = tmp_path / "mix.ds", tmp_path / "page.html"
     recipe = "fixtures/recipe/prepare.toml"
     done = forkserver.run(
@@ -301,7 +301,7 @@ def test_how_a_mix_was_prepared(browser, tmp_path):
     visit.page.close()
 
 
-def test_how_far_its_check_is_is_told(tmp_path, monkeypatch):
+def test_check_for_the_page_reports_progress(tmp_path, monkeypatch):
     monkeypatch.setattr("tokfmt.cli.console._EVERY", 0.0)  # seconds between the lines of what takes long
     packs = [str(ROOT / "fixtures" / "modalities" / name) for name in ("D_2byte_gpt2.pbin", "E_D_2byte_gpt2.pbin")]
     done = CliRunner().invoke(cli, ["stats", *packs, "--eos", "50256", "--html", str(tmp_path / "page.html")])

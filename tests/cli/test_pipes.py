@@ -86,7 +86,7 @@ def test_through_two_pipes(run, tmp_path):
     assert run("convert", PACK, "-", "--dry-run").stdout.endswith(b"dry run: nothing was written\n")
 
 
-def test_whoever_reads_may_stop(tmp_path):
+def test_reader_of_stdout_may_close_it(tmp_path):
     words = [sys.executable, "-m", "tokfmt", "convert", PACK, "-", "-q"]
     with forkserver.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()

@@ -82,7 +82,7 @@ def test_all_laws_hold_of_a_new_package(tmp_path, records):
 
 
 @pytest.mark.parametrize("records", [False, True])
-def test_a_new_package_imports_what_is_for_plug_ins(tmp_path, records):
+def test_new_package_imports_only_the_plugin_module(tmp_path, records):
     for path in new_package("fresh", tmp_path / "p", records=records):
         if path.suffix == ".py":
             found = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]

@@ -40,7 +40,7 @@ def test_writes_one_that_opens(tmp_path):
     assert tokfmt("recipe", *words, "--overwrite")[0] == 0
 
 
-def test_what_is_no_file_stays_and_links_are_followed(tmp_path):
+def test_recipe_output_keeps_special_files_and_follows_links(tmp_path):
     words = [f"web={PACK}", "--seq-len", "16", "--overwrite", "-o"]
     os.mkfifo(tmp_path / "pipe")
     code, _, err = tokfmt("recipe", *words, str(tmp_path / "pipe"))
@@ -105,7 +105,7 @@ def test_explain_is_a_tree(tmp_path):
     assert rows["other"]["tokens"] == 653
 
 
-def test_stats_begin_with_what_the_sources_give():
+def test_stats_begin_with_the_table_of_sources():
     """The tree that --explain prints, in the table and in the JSON of stats."""
     path = str(ROOT / "fixtures" / "recipe" / "mix.toml")
     tree = tokfmt("recipe", path, "--explain")[1].splitlines()[1:5]
@@ -160,7 +160,7 @@ def test_ids_that_are_compared_before_they_are_drawn(tmp_path):
     )  # fmt: skip
 
 
-def test_check_says_what_is_wrong_with_one(tmp_path):
+def test_check_reports_an_invalid_recipe(tmp_path):
     """TF801, with the nearest word; and how it is explained."""
     wrong = tmp_path / "mix.toml"
     wrong.write_text(f'tokfmt = 1\nseq_lem = 16\n[[source]]\npath = "{PACK}"\n')
@@ -192,7 +192,7 @@ def test_ids_that_the_tokenizer_does_not_have_are_refused_and_the_remedy_works(t
 
 
 @pytest.mark.parametrize("words", [("check",), ("check", "--deep")])
-def test_check_says_what_is_wrong_with_the_sources_of_one(words, tmp_path):
+def test_check_reports_invalid_sources_of_a_recipe(words, tmp_path):
     """TF802: sources that are missing, in a circle, read in another way, or that do not go together; as stats says it."""
     path, begin = tmp_path / "mix.toml", "tokfmt = 1\n[[source]]\n"
     for text, message in (

@@ -152,7 +152,7 @@ def test_text_is_searched_in_ids_and_in_records(corpus):
     assert [s["index"] for s in long] == [i for i, t in enumerate(texts) if len(t) > 1000]
 
 
-def test_a_limit_is_told():
+def test_limit_is_noted():
     done = tokfmt("show", PACK, "len>0")
     assert "stopped after 10" in done.stderr
     assert len(re.findall(r"^#", done.stdout, re.MULTILINE)) == 10
@@ -199,7 +199,7 @@ def test_text_of_formats_that_hold_text_or_ids(tmp_path):
     )
 
 
-def test_what_is_no_text_is_shown_as_what_it_is(tmp_path):
+def test_ids_without_text_are_shown_as_ids(tmp_path):
     tokens = [4000, 65000, 222]  # the last is half a character
     path = write_pack(tmp_path / "x.pbin", tokens, [(0, 6)])
     [one] = shown(path, "0", "--tokenizer", TOKENIZER, "--eos", "none")

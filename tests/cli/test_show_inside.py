@@ -19,7 +19,7 @@ def run(*words, **env):
     return result
 
 
-def test_raw_is_aligned_and_says_what_the_bytes_mean():
+def test_raw_is_aligned_and_explains_bytes():
     out = run(PACK, "--raw").stdout
     raw = PACK.read_bytes()
     lines = out.splitlines()
@@ -48,7 +48,7 @@ def test_no_limit():
     assert all(len(section["fields"]) == section["count"] for section in found["sections"])
 
 
-def test_what_is_wrong_shows_even_beyond_the_limit():
+def test_raw_shows_wrong_fields_beyond_the_limit():
     out = run(FIXTURES / "modalities" / "E_D_2byte_gpt2.pbin", "--raw", "--limit", "2").stdout
     marked = [line for line in out.splitlines() if line.startswith("!")]
     assert marked and "entry 5" in marked[0] and "offset should be 204 by the lengths before it" in marked[0]

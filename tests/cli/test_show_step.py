@@ -99,7 +99,7 @@ def test_one_sample_by_number_and_from_the_end():
     assert found(MIX, "--sample", -1)["shown"][0]["sample"] == count - 1
 
 
-def test_passes_are_told_apart():
+def test_passes_are_numbered():
     count = len(tokfmt.open(MIX))
     epochs = {found(MIX, "--sample", k)["shown"][0]["epoch"] for k in range(count)}
     assert epochs == {0, 1}
@@ -161,7 +161,7 @@ def sources(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_every_part_is_what_its_file_holds_there(sources, name):
+def test_every_part_equals_the_tokens_in_its_file(sources, name):
     (sources / "it.toml").write_text(f"tokfmt = 1\n{RECIPES[name]}")
     view = tokfmt.open(sources / "it.toml")
     stored = {str(sources / f"{one}.pbin"): tokfmt.open(sources / f"{one}.pbin")[:].tolist() for one in "ab"}
@@ -246,13 +246,13 @@ def test_on_a_terminal_it_is_cut_to_a_screen():
         (("--sample", 1, "--text"), "--text needs a tokenizer. Add --tokenizer"),
     ],
 )
-def test_what_cannot_be_is_said(words, said):
+def test_impossible_steps_are_refused(words, said):
     done = run(MIX, *words)
     assert done.exit_code == 2
     assert said in done.stderr
 
 
-def test_what_is_no_recipe_has_no_steps():
+def test_step_of_a_dataset_without_samples_is_refused():
     done = run(FIXTURES / "modalities" / "D_2byte_gpt2.pbin", "--sample", 1)
     assert done.exit_code == 2
     assert "is not a recipe of samples, so it has no steps" in done.stderr

@@ -112,7 +112,7 @@ run(["convert", {source!r}, "out.pbin"])
 """
 
 
-def test_what_has_just_become_whole_is_not_denied(tmp_path):
+def test_signal_after_publication_reports_the_complete_destination(tmp_path):
     """Between the end of a conversion and the end of its process."""
     source = str(FIXTURES / "modalities" / "D_2byte_gpt2.pbin")
     words = [sys.executable, "-c", LATE.format(source=source)]
@@ -145,7 +145,7 @@ run(["index", "x.jsonl"])
 
 @pytest.mark.parametrize("where", ["library", "cleaning"])
 @pytest.mark.parametrize("number", ENDING)
-def test_the_third_ends_what_does_not_listen(where, number, tmp_path):
+def test_third_signal_ends_a_process_that_does_not_respond(where, number, tmp_path):
     """Inside a library in C or Rust, and while cleaning up hangs; between two there is time for a person to wait."""
     words = [sys.executable, "-c", STUCK, where]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -186,7 +186,7 @@ def test_nohup_stays(tmp_path):
         assert process.poll() is None
 
 
-def test_what_falls_over_while_a_signal_is_answered_is_no_error_of_its_own():
+def test_error_while_a_signal_is_handled_is_not_reported():
     """The signal is what ended the command, whatever came of cleaning up."""
 
     def tear_down():
@@ -207,7 +207,7 @@ def test_what_falls_over_while_a_signal_is_answered_is_no_error_of_its_own():
     assert signals.behind(ring) is None
 
 
-def test_a_signal_waits_until_what_is_being_started_has_started():
+def test_signal_waits_for_a_process_that_is_starting():
     """Whichever thread of whatever library gets it, Python answers in the main thread, wherever that is."""
     answered = []
     before = signal.signal(signal.SIGUSR1, lambda number, _: postponed(number) or answered.append(number))

@@ -150,7 +150,7 @@ def test_no_stream_at_all(tmp_path):
     assert (tmp_path / "o.pbin").read_bytes()[:1] != b"{"
 
 
-def test_a_library_that_exits_is_no_success(tmp_path):
+def test_exit_of_a_library_is_an_error(tmp_path):
     script = (
         "import sys\nfrom tokfmt import registry\n"
         "registry.formats = registry.names = registry.get = lambda *_: sys.exit(0)\n"

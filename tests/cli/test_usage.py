@@ -31,7 +31,7 @@ def has_allow_loss(name):
     return any("--allow-loss" in param.opts for param in command.params)
 
 
-def test_the_table_of_losses_is_what_the_option_accepts():
+def test_table_of_losses_equals_the_words_of_allow_loss():
     assert loss_words()[: len(LOSSES)] == LOSSES
     own = [format_ for format_ in registry.formats() if type(format_).__module__.startswith("tokfmt.")]
     assert own, "no format is installed"

@@ -16,7 +16,7 @@ from tokfmt.core.files import write_error
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 
 
-def test_a_path_that_may_not_be_read_is_no_error_of_usage(monkeypatch):
+def test_unreadable_path_is_not_a_usage_error(monkeypatch):
     """Whether it can be read is known when it is opened: click's own look is none of a path's beginning."""
     monkeypatch.setattr(os, "access", lambda *words, **how: False)
     for words in (["stats", PACK, "-q"], ["check", PACK, "-q"], ["show", PACK, "0"]):
@@ -27,7 +27,7 @@ def test_a_path_that_may_not_be_read_is_no_error_of_usage(monkeypatch):
 
 
 @pytest.mark.parametrize("selection", ["0-10", "first", "1:x", "0:10:2"])
-def test_a_selection_that_is_none_explains_itself(selection, tmp_path):
+def test_invalid_selection_has_the_expected_form(selection, tmp_path):
     expected = (
         rf"selection '{selection}': expected A:B \(sequences A to B - 1, as 0:10, A: or :B, or one number\), found"
     )
@@ -56,7 +56,7 @@ def test_a_directory_that_takes_no_files():
     assert "the directory it should go to does not exist" in str(write_error("/no/where/x.zarr", error))
 
 
-def test_a_separator_that_was_given_is_not_asked_for(tmp_path):
+def test_given_separator_is_not_requested_again(tmp_path):
     source = tmp_path / "mystery.bin"
     np.random.default_rng(1).integers(0, 60_000, 1000).astype("<u2").tofile(source)
     with pytest.raises(UnknownFormatError, match="format=") as error:

@@ -110,7 +110,7 @@ class Greed(tokfmt_tape.Tape):
 
 
 @pytest.mark.parametrize(("format_", "doing"), [(Reel(Hoarder), "reading"), (Greed(), "writing")])
-def test_what_loads_everything(format_, doing):
+def test_kit_detects_a_reader_that_loads_everything(format_, doing):
     broken("large_datasets_in_little_memory", format_, f"^{doing}: .* bytes of memory")
 
 
@@ -195,7 +195,7 @@ class Raw(tokfmt_reel.Reader):
         (Unbounded, r"blocks\(1, 1, 7\) hold"),
     ],
 )
-def test_records_that_tell_something_else(reader, says):
+def test_kit_detects_inconsistent_record_readers(reader, says):
     broken("records_tell_the_same_in_every_way", Reel(reader), says)
 
 
@@ -226,7 +226,7 @@ def test_a_companion_that_the_format_names():
     broken("files_are_named", Unnamed(), r"written and not named: .*x\.off")
 
 
-def test_what_the_kit_needs_is_named():
+def test_missing_packages_of_the_kit_are_listed():
     hidden = "import sys; sys.modules['hypothesis'] = None; import tokfmt.testing"
     done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True)
     assert "tokfmt.testing needs the packages pytest, hypothesis: pip install 'tokfmt[testing]'" in done.stderr

@@ -90,7 +90,7 @@ def noted(tmp_path, format_, **demands):
     return [note for note in done.notes if note.startswith("out: ")], done
 
 
-def test_what_tokensloader_drops_at_the_ends_of_chunks_is_told(tmp_path):
+def test_note_on_tokens_that_tokensloader_drops(tmp_path):
     """`--seq-len`: of chunks of 5, 6 and 3 tokens blocks of 3 leave 2."""
     (told,), done = noted(tmp_path, "litdata", eos=99, seq_len=3, to_options={"shard_size": 5})
     assert [sum(map(len, chunk)) for chunk in documents(tmp_path / "out")] == [5, 6, 3]
@@ -107,7 +107,7 @@ def test_what_tokensloader_drops_at_the_ends_of_chunks_is_told(tmp_path):
     assert noted(tmp_path, "litdata", eos=99, seq_len=7)[0] == []
 
 
-def test_documents_that_upstream_cannot_tell_or_write_are_told(tmp_path):
+def test_note_on_empty_documents_for_upstream(tmp_path):
     """Without a separator an empty document is an item of no bytes."""
     for format_, why in (("litdata", "TokensLoader"), ("mds", "MDSWriter")):
         (told,), _ = noted(tmp_path, format_, to_options={"eos": "none"}, eos="none")

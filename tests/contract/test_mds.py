@@ -112,14 +112,14 @@ class TestCompressed(TestFolder):
 
 
 @pytest.mark.parametrize("said", ["lzma", "zstd:23", "zstd:", "zstd:-1", "snappy:1", "bz2:0"])
-def test_a_compression_that_is_none(tmp_path, said):
+def test_unknown_compression_is_refused(tmp_path, said):
     with pytest.raises(
         OptionError, match=rf"compression={said}: expected one of zstd\[:1-22\], gz\[:0-9\], .*snappy, br"
     ):
         FORMAT.writer(tmp_path / "x", FORMAT.write_options(compression=said), Target(5))
 
 
-def test_what_compresses_to_nothing_is_not_written(tmp_path):
+def test_shard_beyond_the_decoding_ratio_is_not_written(tmp_path):
     """Its reader would take it for a bomb."""
     (tmp_path / "x.jsonl").write_text(json.dumps({"input_ids": [7] * 3_000_000}))
     with pytest.raises(ConversionError, match=r"6,\d{3},\d{3} bytes compress to .* Write it without compression"):

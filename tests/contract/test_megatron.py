@@ -115,7 +115,7 @@ def test_several_prefixes_come_with_the_files_that_list_them(ends, tmp_path):
 
 
 @pytest.mark.parametrize("words", ["1 a_document b_document c", "nan x_document", "-1 x_document", "x_document \xff"])
-def test_a_blend_list_that_says_nothing_certain_is_a_finding(words, tmp_path):
+def test_ambiguous_blend_list_is_a_finding(words, tmp_path):
     """Its files are asked for before it is looked at."""
     path = tmp_path / "blend.txt"
     path.write_bytes(words.encode("latin-1"))
@@ -135,7 +135,7 @@ def test_a_blend_list_with_weights_is_the_user_s_and_not_replaced(tmp_path):
     assert (out / "data_args.txt").read_text() == weighed
 
 
-def test_separators_that_were_not_counted_are_told_as_such(tmp_path):
+def test_uncounted_separators_are_recognized(tmp_path):
     """Megatron-LM#431: what the index calls documents is shifted, by one token more for each."""
     source, path = tmp_path / "x.jsonl", tmp_path / "x_document.bin"
     source.write_text('{"input_ids": [1, 2, 3]}\n{"input_ids": [4, 5]}\n')
@@ -149,7 +149,7 @@ def test_separators_that_were_not_counted_are_told_as_such(tmp_path):
     assert found.remedy == "--allow-loss tail leaves out the last 2 bytes"
 
 
-def test_a_sequences_file_that_contradicts_its_prefixes_is_told(tmp_path):
+def test_contradicting_sequences_file_is_a_finding(tmp_path):
     """Upstream opens no header then: it trusts these counts, and takes one width for all prefixes."""
     source, out = tmp_path / "x.jsonl", tmp_path / "out"
     source.write_text(

@@ -54,7 +54,7 @@ class TestNarrow(TestPack):
         return {"width": 1} if options.get("layout") == "A" else {}
 
 
-def test_a_final_separator_that_gets_no_second_one_is_said_and_not_counted(tmp_path):
+def test_existing_final_separators_are_noted_and_not_counted(tmp_path):
     source = tmp_path / "in.jsonl"
     source.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in ([1, 9], [2], [9], [])))
     done = tokfmt.convert(source, tmp_path / "x.pbin", eos=9, to_options={"eos": "if-missing"})

@@ -69,7 +69,7 @@ class TestFolder(FormatContract):
         return ended([document for held in found for document in held], self.eos_id)
 
 
-def test_a_separator_within_a_document_is_refused_unless_told(tmp_path):
+def test_embedded_separator_needs_allow_loss(tmp_path):
     """OLMo-core reads local files by a scan: it would split there."""
     source = tmp_path / "x.jsonl"
     source.write_text('{"input_ids": [1, 9, 2]}\n{"input_ids": [3, 9]}\n{"input_ids": []}\n')

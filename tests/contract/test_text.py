@@ -158,7 +158,7 @@ def test_in_a_recipe_with_a_ledger(home, shuffle):
     assert [Path(one["paths"][0]).name for one in listed][:4] == ["t0.md", "t1.txt.gz", "t2.txt.zst", "t3.txt"]
 
 
-def test_what_is_looked_at(home):
+def test_stats_and_open_of_text_files(home):
     place, texts = home
     report = tokfmt.stats(place / "texts", tokenizer=str(TOKENIZER))
     assert sum(len(ids(text)) for text in texts) == report.datasets[0].tokens
@@ -231,7 +231,7 @@ def test_directories_that_hold_nothing_else(tmp_path, names, format_):
         assert registry.detect(tmp_path).name == format_
 
 
-def test_what_else_a_name_may_hide(tmp_path):
+def test_content_overrides_the_name_of_a_text_file(tmp_path):
     """Content goes before a name that any text may have."""
     (tmp_path / "a.txt").write_text('{"text": "a"}\n')
     assert registry.detect(tmp_path / "a.txt").name == "jsonl"

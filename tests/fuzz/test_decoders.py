@@ -50,7 +50,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("what", FAULTS)
-def test_it_finds_what_it_looks_for(what, tmp_path):
+def test_fuzzer_finds_a_wrong_decoder(what, tmp_path):
     """A decoder that errs is a finding."""
     program = SCRIPT.read_text()
     right, wrong = FAULTS[what]

@@ -45,7 +45,7 @@ def test_damaged(format_, tmp_path):
         assert min(outcomes["data"], outcomes[cut]) > least, outcomes
 
 
-def test_it_finds_what_it_looks_for(tmp_path, monkeypatch):
+def test_fuzzer_finds_hangs_memory_and_unexpected_errors(tmp_path, monkeypatch):
     """The alarm and the memory limit do work, and an error of another kind is a finding."""
     program = (Path(__file__).with_name("mutants.py")).read_text()
     faults = ["while True: pass", "bytearray(1 << 30)", "raise KeyError('x')", "os.kill(os.getpid(), signal.SIGSEGV)"]

@@ -58,7 +58,7 @@ def test_several_numbers_at_once():
             dataset[[0, 42]]
 
 
-def test_a_closed_dataset_says_so():
+def test_closed_dataset_raises():
     dataset = tokfmt.open(PACK)
     dataset.close()
     for read in (lambda: dataset[0], lambda: dataset[:2], lambda: list(dataset), lambda: dataset.tokens(0, 1)):
@@ -68,7 +68,7 @@ def test_a_closed_dataset_says_so():
     assert len(dataset) == 42
 
 
-def test_what_one_word_says(tmp_path):
+def test_one_word_is_accepted_for_a_list(tmp_path):
     """A word where several may stand is one word; numbers select as they do in Python."""
     text = tmp_path / "t.jsonl"
     text.write_text('{"text": "a", "id": 1}\n{"text": ""}\n{"text": "b"}\n')
@@ -135,7 +135,7 @@ def test_open_text():
     assert len(dataset) == len(CORPUS.read_bytes().splitlines())
 
 
-def test_convert_says_what_it_did(tmp_path):
+def test_convert_returns_a_report(tmp_path):
     done = tokfmt.convert(PACK, tmp_path / "o.zarr", to_options={"chunk": 64}, verify=True, jobs=2)
     assert (done.sequences, done.tokens, done.format) == (42, sum(map(len, documents())), "flat-tokens")
     assert tokfmt.open(tmp_path / "o.zarr")[:].tolist() == documents()
@@ -162,7 +162,7 @@ def test_importing_the_package_imports_nothing_heavy():
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
-def test_the_length_of_samples_is_said(tmp_path, dry_run):
+def test_report_has_the_length_of_samples(tmp_path, dry_run):
     (tmp_path / "ids.jsonl").write_text('{"input_ids": [1, 2, 3]}\n')
     lengths = {
         tokfmt.convert(
@@ -176,7 +176,7 @@ def test_the_length_of_samples_is_said(tmp_path, dry_run):
 
 
 @pytest.mark.parametrize("verb", [tokfmt.stats, tokfmt.check, lambda path: tokfmt.diff(path, path)])
-def test_what_is_no_path_says_so(verb):
+def test_dataset_instead_of_a_path_is_a_type_error(verb):
     """A dataset in memory has no files to count: not a fault deep inside of something that reads them."""
     with tokfmt.open(FIXTURES / "modalities" / "D_2byte_gpt2.pbin") as dataset:
         for wrong, name in ((dataset, "Dataset"), ([dataset], "Dataset"), (3, "int")):
@@ -192,7 +192,7 @@ def test_a_source_of_a_recipe_takes_a_slice():
 
 @pytest.mark.parametrize("wrong", [1.5, "3", True, -1])
 @pytest.mark.parametrize("name", ["sample", "seq_len", "vocab_size", "jobs"])
-def test_what_is_no_number_is_refused_by_name(name, wrong):
+def test_invalid_number_is_refused_with_its_keyword(name, wrong):
     with pytest.raises(OptionError, match=f"^{name}={wrong!r}: expected a whole number, at least 1$"):
         tokfmt.stats(PACK, **{name: wrong})
 

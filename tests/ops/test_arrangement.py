@@ -274,7 +274,7 @@ def test_lines_dealt_to_compressed_files(tmp_path, resume):
         ("=0.5,b=0.5", "'' is not a plain name"),
     ],
 )
-def test_shares_that_are_none(split, says, pack, tmp_path):
+def test_invalid_shares_are_refused(split, says, pack, tmp_path):
     with pytest.raises(OptionError) as error:
         tokfmt.convert(pack, tmp_path / "x.zarr", split=split)
     assert says in str(error.value)
@@ -329,7 +329,7 @@ def test_every_sequence_goes_to_one_split(seed, weights):
     assert found.split_of(17, 90).tolist() == whole[17:90].tolist()
 
 
-def test_without_a_seed_it_is_said(pack, tmp_path):
+def test_split_without_a_seed_is_noted(pack, tmp_path):
     done = convert(pack, tmp_path / "x.zarr", "flat-tokens", split="a=1")
     assert done.notes[-1] == "sequences were dealt to splits by seed 0; override with seed=N"
 
@@ -442,7 +442,7 @@ def test_published_together_or_not_at_all(tmp_path, monkeypatch, existing, porta
 @pytest.mark.parametrize("existing", [False, True])
 @pytest.mark.parametrize("names", ["a", "abc"])
 @pytest.mark.parametrize("moment", range(12))
-def test_a_signal_leaves_nothing_whole_without_what_belongs_beside_it(tmp_path, monkeypatch, existing, names, moment):
+def test_signal_leaves_no_destination_without_its_companions(tmp_path, monkeypatch, existing, names, moment):
     """It comes after any of the renames, and leaves all outputs with their files, or none and what was there before."""
     if existing:
         for name in names:

@@ -42,7 +42,7 @@ def test_swapped_tokens_of_a_dataset_with_an_index(name, vocabulary, eos, tmp_pa
 
 @pytest.mark.parametrize("vocabulary", [300, 1_000, 32_000, 50_257, 65_536])
 @pytest.mark.parametrize("dtype", ["<u2", "<u4"])
-def test_what_shows_the_order(vocabulary, dtype):
+def test_byte_order_is_inferred_from_ids(vocabulary, dtype):
     ids = np.random.default_rng(2).zipf(1.2, 200_000) % vocabulary
     ids = ids.astype(dtype)
     assert not byte_swapped(ids)

@@ -153,7 +153,7 @@ class Watching(NullProgress):
         self.phases[-1][3] += amount
 
 
-def test_how_far_it_is_is_told(tmp_path):
+def test_comparison_and_search_report_progress(tmp_path):
     """Of a comparison, and of searches of `show`, to their ends."""
     path = converted(tmp_path)
     for work in (

@@ -184,7 +184,7 @@ def test_a_part_is_saved(name, tmp_path):
     assert (done.done, done.partial[:9]) == ({}, "partial: ")
 
 
-def test_what_is_against_a_repair(tmp_path):
+def test_contradicting_manifest_prevents_a_repair(tmp_path):
     """A manifest that disagrees means that more is wrong than what the format shows."""
     path, _ = CASES["TF911"](tmp_path)
     with pytest.raises(ConversionError, match="TF911"):

@@ -343,7 +343,7 @@ def test_a_planted_scratch_space(tmp_path, monkeypatch, way):
 
 
 @needs_dask
-def test_nobody_else_gets_into_a_cluster_of_this_machine():
+def test_local_cluster_refuses_other_clients():
     """Not without the key that lies in its memory; and what listens to HTTP has no page, not even who is there."""
     pytest.importorskip("cryptography")
     with make_executor("dask", 1) as executor:
@@ -367,7 +367,7 @@ def found_by_http(port, page):
 
 
 @needs_dask
-def test_a_stranger_does_get_into_one_that_is_open(cluster):
+def test_open_cluster_accepts_other_clients(cluster):
     """A control of the test above."""
     done = run("-c", STRANGER, json.dumps([cluster[0]]))
     assert json.loads(done.stdout) == [f"tcp {cluster[0].rpartition(':')[2]}"], done.stderr

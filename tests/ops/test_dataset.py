@@ -114,7 +114,7 @@ def test_one_sequence_of_a_flat_format_is_read_in_few_calls(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", FLAT)
-def test_a_dataset_that_was_read_from_travels_closes_and_says_what_is_not_there(tmp_path, name):
+def test_used_dataset_pickles_closes_and_raises_index_errors(tmp_path, name):
     dataset = flat(tmp_path, name)
     assert dataset[0].tolist() == DOCUMENTS[0]
     there = pickle.loads(pickle.dumps(dataset))
@@ -130,7 +130,7 @@ def test_a_dataset_that_was_read_from_travels_closes_and_says_what_is_not_there(
 
 
 @pytest.mark.parametrize("name", FLAT)
-def test_a_file_that_was_cut_or_filled_with_other_ids_after_it_was_opened_is_no_mixture(tmp_path, name):
+def test_file_changed_after_opening_raises(tmp_path, name):
     """Documents of a stream are where their separators were: each has to have one behind it still."""
     dataset = flat(tmp_path, name)
     place = dataset.reader.source.byte_offset(0)
@@ -176,7 +176,7 @@ def test_a_negative_id_that_came_after_a_block_was_scanned_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("begins", [0, 1])
-def test_one_sequence_of_a_stream_in_several_files_is_what_a_slice_holds(tmp_path, begins):
+def test_sequence_across_files_equals_the_slice(tmp_path, begins):
     """Some lie in two files, and runs of separators stand between some."""
     stream = np.random.default_rng(begins).integers(begins, 5, 400).astype("<i4")
     for number, part in enumerate(np.split(stream, [120, 240, 360])):
@@ -205,13 +205,13 @@ def test_near_sequences_are_read_together_and_far_ones_are_not():
 
 
 @pytest.mark.parametrize("which", [[0, 99], np.array([-9]), np.zeros(7, np.bool_), np.zeros((5, 1), np.bool_)])
-def test_what_is_not_there_is_not_selected(which):
+def test_select_of_missing_sequences_raises(which):
     with pytest.raises(IndexError):
         held(Ragged.of([[1], [2], [3], [4], [5]])).select(which)
 
 
 @pytest.mark.parametrize("which", [[True, False], "3:5", 3, [1.5], None, np.array([1.5])])
-def test_what_is_no_selection_is_refused(which):
+def test_select_refuses_other_types(which):
     with pytest.raises(TypeError, match="indexed by"):
         held(Ragged.of([[1], [2]])).select(which)
 
@@ -244,7 +244,7 @@ def test_seeds_are_checked():
         held(Ragged.of([[1]])).shuffle(-1)
 
 
-def test_what_is_saved_is_what_convert_writes(tmp_path):
+def test_save_writes_the_bytes_of_convert(tmp_path):
     dataset = tokfmt.open(PACK)
     cases = {
         "whole": (dataset, {}),

@@ -251,7 +251,7 @@ def test_a_killed_task_runs_again(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"x.jsonl", "x.jsonl.tokfmt.json"}
 
 
-def test_what_cannot_be_finished_stays(tmp_path):
+def test_failed_finish_keeps_the_parts(tmp_path):
     destination = tmp_path / "x.pbin"
     with pytest.raises(ConversionError, match="holds no parts"):
         finish(destination)
@@ -320,7 +320,7 @@ def test_minhash_and_a_filter_between(tmp_path, tokenizer):
     assert not tokfmt.check(home / "out.pbin")[0].findings
 
 
-def test_documents_that_do_not_say_where_they_are_from(tmp_path):
+def test_documents_without_file_path_have_the_parts_as_sources(tmp_path):
     """Then the parts are the sources."""
     known = Document("one", "1", metadata={"file_path": "s3://bucket/one.jsonl"})
     for name, documents in (("a.jsonl", [known]), ("b.jsonl", [known, Document("two", "2")])):

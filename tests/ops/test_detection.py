@@ -69,7 +69,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", TRAPS)
-def test_what_looks_like_another(name):
+def test_files_that_resemble_another_format(name):
     """By the format it is, or refused; documents as they were written."""
     case, path = TRAPS[name], FIXTURES / "traps" / name
     if case["detect"] in ("ask", "none"):
@@ -105,13 +105,13 @@ def test_content_wins_over_a_name(tmp_path):
         ("x.csv", b"a,b\n1,2\n", r"is a table \(CSV\)"),
     ],
 )
-def test_what_nobody_recognises(tmp_path, name, content, says):
+def test_unrecognized_files(tmp_path, name, content, says):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UnknownFormatError, match=rf"{name}: {says}"):
         registry.detect(tmp_path / name)
 
 
-def test_directories_nobody_recognises(tmp_path):
+def test_unrecognized_directories(tmp_path):
     with pytest.raises(UnknownFormatError, match="an empty directory"):
         registry.detect(tmp_path)
     (tmp_path / "notes.log").touch()
@@ -135,7 +135,7 @@ def disputed(path):
     return {name: sure for name, sure in every.items() if sure is not None and asked.get(name) != sure}
 
 
-def test_formats_that_are_not_asked_claim_nothing(tmp_path):
+def test_signatures_exclude_no_format_that_claims_a_file(tmp_path):
     """No signature rules a format out that would have claimed a file: all fixtures, under the names of all formats as well."""
     files = [path for path in FIXTURES.rglob("*") if path.is_file()]
     assert {str(path): claims for path in files if (claims := disputed(path))} == {}
@@ -157,7 +157,7 @@ def test_a_format_is_asked_for_the_names_that_it_writes():
             assert format_ in registry.formats(lambda signature, name=name: signature.is_named(name))
 
 
-def test_what_a_conversion_imports(tmp_path):
+def test_imports_of_a_conversion(tmp_path):
     """Start-up: of the formats those alone that the file may be of, and nothing of recipes, tokenizers or a shuffle."""
     source = write(registry.get("modalities"), tmp_path / "in.pbin", Ragged.of([[1, 2], [3]]), eos_id=50256)
     program = (
@@ -171,7 +171,7 @@ def test_what_a_conversion_imports(tmp_path):
     assert set(ran.stdout.split()) <= {"text.ingest", "text.long_texts", *(f"formats.{home}" for home in homes)}
 
 
-def test_what_show_imports(tmp_path):
+def test_imports_of_show(tmp_path):
     """Start-up: nothing of recipes, which only the origin of a sequence needs."""
     source = write(registry.get("modalities"), tmp_path / "in.pbin", Ragged.of([[1, 2], [3]]), eos_id=50256)
     program = "import sys, tokfmt; tokfmt.show(sys.argv[1], '0'); print('tokfmt.recipes' in sys.modules)"

@@ -46,7 +46,7 @@ def rows(n, seed=0):
     return [rng.integers(0, 1000, rng.integers(0, 9)).tolist() + [1000 + i] for i in range(n)]
 
 
-def test_what_differs_is_located():
+def test_differences_are_located():
     base = rows(100)
     assert (found(base, base).same, found(base, base).differing) == (100, {})
     changed = [r.copy() for r in base]
@@ -77,7 +77,7 @@ def test_a_shard_is_missing():
     assert (one.same, one.differing) == (2000, {"only_in_a": 1000})
 
 
-def test_what_is_gone_has_not_moved_to_an_equal_one():
+def test_removed_sequence_is_not_reported_as_moved():
     """Equal texts stand all over; the only difference is that some of them are dropped."""
     base = [[], *rows(500), *([[7]] * 60), *rows(500, seed=1), [], [7]] * 2
     gone = [row for i, row in enumerate(base) if row or i % 3]
@@ -195,7 +195,7 @@ def surplus(a, b):
     return sorted(rest)
 
 
-def test_what_lies_behind_the_first_difference_must_fit_into_memory(monkeypatch):
+def test_sequences_after_the_first_difference_must_fit_memory(monkeypatch):
     monkeypatch.setattr(alignment.resources, "share", lambda: 96 * 30)
     base = rows(40)
     assert found(base[:30], base[:20]).differing == {"only_in_a": 10}
@@ -291,7 +291,7 @@ def test_conversions_are_identical(tmp_path, golden):
         assert differ(out, source, eos=eos, split=split, ignore_order=True).identical
 
 
-def test_what_a_conversion_may_give_up_is_no_option_of_a_comparison(tmp_path):
+def test_losses_of_conversions_are_refused_by_diff(tmp_path):
     """It had no effect: empty sequences that were dropped stay a difference."""
     with pytest.raises(OptionError, match='allow_loss="empty-sequences": every sequence is compared as it is'):
         tokfmt.diff(CORPUS, CORPUS, allow_loss="empty-sequences")

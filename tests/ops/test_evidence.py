@@ -207,7 +207,7 @@ def test_documents_that_merely_end_alike_keep_their_tokens(tmp_path, documents, 
         assert sequences(tokfmt.open(tmp_path / target)) == alike
 
 
-def test_a_separator_that_the_data_shows_is_said(tmp_path):
+def test_inferred_separator_is_noted(tmp_path):
     documents = [[k, k + 1, 77] for k in range(8)]
     dataset = tokfmt.open(pack(tmp_path / "x.pbin", documents))
     assert sequences(dataset) == [ids[:-1] for ids in documents]
@@ -235,7 +235,7 @@ def test_facts_go_before_guesses(tmp_path):
     assert alone.info.eos_id == 4095
 
 
-def test_the_separator_of_python_is_checked_and_said(tmp_path):
+def test_separator_argument_is_checked_and_reported(tmp_path):
     path = pack(tmp_path / "x.pbin", [[1, 9], [2, 9]])
     for wrong in ("foo", -1, 1.5, True):
         with pytest.raises(OptionError, match="expected a token ID"):
@@ -348,7 +348,7 @@ def test_directories_below(tmp_path):
     assert [ids[0] for ids in sequences(tokfmt.open(tmp_path / "o.pbin"))] == [7, 14, 15, 11]
 
 
-def test_what_takes_one_dataset_never_takes_the_first_of_several(tmp_path):
+def test_commands_of_one_dataset_refuse_several(tmp_path):
     """`--recursive` and patterns may name several: diff, show and `check --against` read all of them or none."""
     home = tmp_path / "home"
     for name in ("a.jsonl", "x/b.jsonl"):
@@ -398,7 +398,7 @@ def test_notes_name_their_source_once(path, tmp_path, monkeypatch):
         assert (Path(given).name or "home") not in note.removeprefix(given).split()[0]
 
 
-def test_paths_that_are_none(tmp_path, monkeypatch):
+def test_invalid_paths_are_refused(tmp_path, monkeypatch):
     with pytest.raises(OptionError, match="a path is empty"):
         tokfmt.open("")
     for address in ("ftp://h/x.jsonl", "oci://b/x", "hf://datasets/x"):
@@ -421,7 +421,7 @@ def test_selections_are_cut_off_as_slices_are():
             parse_selection(text, 42)
 
 
-def test_what_a_manifest_names_elsewhere_is_not_told(tmp_path):
+def test_check_reveals_nothing_about_files_outside_the_directory(tmp_path):
     """A manifest from a stranger names a file of somebody's: neither its size nor whether it is there comes out."""
     shutil.copy(FIXTURES / "modalities" / "D_2byte_gpt2.pbin", tmp_path / "x.pbin")
     tokfmt.convert(tmp_path / "x.pbin", tmp_path / "o.pbin", eos=50256)

@@ -249,7 +249,7 @@ def test_text_queries():
         ("foo", "is not a query"),
     ],
 )
-def test_what_is_no_query(text, said):
+def test_invalid_queries_are_refused(text, said):
     assert is_query(text)
     with pytest.raises(OptionError, match=re.escape(said)):
         parse_query(text)

@@ -104,7 +104,7 @@ def test_files(tmp_path, name, file):
 
 
 @pytest.mark.parametrize("name", ["cache_catalog.json", "catalog"])
-def test_a_catalog_in_one_line_is_no_json_line(tmp_path, name):
+def test_catalog_in_one_line_is_not_json_lines(tmp_path, name):
     catalog = {"version": 1, "splits": {"train": {"a": {"cache_dir": "a", "ledger": {}}}}}
     (tmp_path / name).write_text(json.dumps(catalog))
     with pytest.raises(UnknownFormatError, match="is a catalog of Levanter caches"):
@@ -119,7 +119,7 @@ def test_a_block_of_tokens_is_one(tmp_path):
     assert registry.detect(tmp_path / "x.bin").name == "stage1"
 
 
-def test_what_speaks_for_uint32_is_said(tmp_path):
+def test_evidence_for_uint32_is_reported(tmp_path):
     """Too few of them, or of too many kinds, to be certain."""
     path = tmp_path / "x.bin"
     path.write_bytes(np.random.default_rng(0).integers(0, 90_000, 400).astype("<u4").tobytes())
@@ -127,7 +127,7 @@ def test_what_speaks_for_uint32_is_said(tmp_path):
         registry.detect(path)
 
 
-def test_what_speaks_for_uint16_is_said(tmp_path):
+def test_evidence_for_uint16_is_reported(tmp_path):
     path = tmp_path / "x.bin"
     path.write_bytes(IDS.astype("<u2").tobytes())
     with pytest.raises(UnknownFormatError, match=r"largest of .* is 50,256, and one in 600 is 50256.*--from nanogpt"):
@@ -138,7 +138,7 @@ def test_what_speaks_for_uint16_is_said(tmp_path):
         registry.detect(path)
 
 
-def test_a_shard_without_its_index_is_no_stream_of_ids(tmp_path):
+def test_shard_without_its_index_is_not_a_stream_of_ids(tmp_path):
     for name, file in (("litdata/numpy_uint16", "chunk-0-0.bin"), ("mds/ndarray_dynamic_uint16", "shard.00000.mds")):
         shutil.copy(FIXTURES / name / file, tmp_path / "x.bin")
         with pytest.raises(UnknownFormatError, match="is a chunk of LitData or a shard of MDS without the index.json"):
@@ -194,7 +194,7 @@ def test_directories(tmp_path, names, says):
         registry.detect(tmp_path)
 
 
-def test_a_directory_of_datasets_says_so(tmp_path):
+def test_directory_of_datasets_is_reported(tmp_path):
     (tmp_path / "assets").mkdir()
     for split in ("train", "validation"):
         shutil.copytree(FIXTURES / "levanter/marin_sharded", tmp_path / split)
@@ -239,7 +239,7 @@ def test_a_file_of_a_dataset_names_it(file):
 
 
 @pytest.mark.parametrize("name", registry.names())
-def test_whatever_is_said_to_be_of_a_format(tmp_path, name):
+def test_any_path_read_as_any_format_gives_data_or_an_error(tmp_path, name):
     """A file for a folder, a folder for a file, nothing at all: read, or an error in words."""
     for path in ("text.jsonl", "empty", "folder/x.bin"):
         (tmp_path / path).parent.mkdir(exist_ok=True)

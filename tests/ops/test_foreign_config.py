@@ -71,7 +71,7 @@ def test_the_command_that_the_refusal_names_works(tmp_path, monkeypatch):
         ("truncation: false", "special_tokens:\n      pad_token: x"),
     ],
 )
-def test_what_is_not_read_is_not_guessed(tmp_path, before, after):
+def test_unread_settings_are_not_guessed(tmp_path, before, after):
     (tmp_path / "cfg.yaml").write_text(CONFIG.replace(before, after))
     assert "tokfmt convert SRC DST.pbin --tokenizer NAME --text-field PATH --eos ID" in refused(tmp_path / "cfg.yaml")
 

@@ -100,7 +100,7 @@ def test_hdf5(name, tmp_path):
         assert found == [piece for stream in case["streams"] for piece in pieces(stream["tokens"], eos)]
 
 
-def test_hdf5_says_what_it_needs(tmp_path):
+def test_hdf5_without_a_separator_requires_eos(tmp_path):
     with pytest.raises(SeparatorUnknownError, match="eos=ID"):
         converted(FIXTURES / "hdf5" / "packed_overlap", tmp_path)
 

@@ -96,7 +96,7 @@ def test_any_lines(tmp_path_factory, lines, ended):
 
 
 @pytest.mark.parametrize("validate", [True, False])
-def test_how_far_it_is(tmp_path, validate):
+def test_progress(tmp_path, validate):
     (tmp_path / "x.jsonl").write_bytes(b"{}\n" * (1 << 18))
     told = []
     write_index(tmp_path / "x.jsonl", validate=validate, advance=told.append)

@@ -125,7 +125,7 @@ def ledger_of(path):
 
 @pytest.mark.parametrize("shuffle", ["none", "documents"])
 @pytest.mark.usefixtures("kept_workers")
-def test_each_sequence_is_the_record_that_it_is_said_to_be(corpora, tmp_path, shuffle):
+def test_ledger_lists_the_record_of_each_sequence(corpora, tmp_path, shuffle):
     """Filtered, drawn, equal texts left out; the same bytes whoever writes."""
     recipe = written(corpora, NAMES, dedup='"exact"', seed=5, shuffle=f'"{shuffle}"')
     tokfmt.convert(recipe, tmp_path / "a.pbin", ledger=True, jobs=1, executor="serial")
@@ -319,7 +319,7 @@ def test_a_text_is_known_by_its_digest(tmp_path, whole):
         list(show_origins(tmp_path / "c.pbin", "1", options=()).shown)
 
 
-def test_a_source_that_goes_by_a_prefix(tmp_path):
+def test_source_given_by_its_prefix(tmp_path):
     """As the words of blend lists do; its manifest is found, and so its digest."""
     (tmp_path / "a.jsonl").write_text('{"input_ids": [1, 2, 3]}\n{"input_ids": [4]}\n')
     (tmp_path / "sub").mkdir()

@@ -139,7 +139,7 @@ def test_a_label_of_another_id_is_not_plain(tmp_path):
             assert dataset.info.nonstandard_masks == odd
 
 
-def test_what_loses_a_mask_is_refused_before_work_begins(tmp_path):
+def test_loss_of_masks_is_refused_before_any_work(tmp_path):
     source = datatrove(tmp_path / "a.ds", [[1, 2], [], [3]], [[0, 1, 1], [0], [1, 1]])
     with pytest.raises(LossyConversionError, match=r"loss masks of 1 file.*loss-mask"):
         tokfmt.convert(source, tmp_path / "x.pbin", eos=EOS)
@@ -150,7 +150,7 @@ def test_what_loses_a_mask_is_refused_before_work_begins(tmp_path):
     assert sorted(path.name for path in tmp_path.glob("*x.*")) == ["x.csv.gz", "x.npy", "x.npy.tokfmt.json"]
 
 
-def test_a_mask_that_is_no_more_goes_with_what_is_overwritten(tmp_path):
+def test_overwriting_removes_old_masks(tmp_path):
     source = datatrove(tmp_path / "a.ds", [[1, 2]], [[0, 1, 1]])
     tokfmt.convert(source, tmp_path / "b.ds", eos=EOS)
     assert (tmp_path / "b.ds.loss").exists()

@@ -171,7 +171,7 @@ def test_every_separator_is_looked_at(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["a.pbin", "b.pbin"]
 
 
-def test_the_manifest_says_what_was_copied(tmp_path):
+def test_manifest_of_a_merge(tmp_path):
     sources = [put(tmp_path / f"{k}.pbin", random_documents(k, 9, top=40_000)) for k in range(2)]
     done = tokfmt.convert(sources, tmp_path / "out.pbin")
     said = json.loads((tmp_path / "out.pbin.tokfmt.json").read_bytes())
@@ -201,7 +201,7 @@ def test_where_the_kernel_does_not_copy(tmp_path, monkeypatch, number):
     assert len(calls) >= 2
 
 
-def test_what_fails_while_copying_is_worded(tmp_path, monkeypatch):
+def test_failed_copy_is_one_message(tmp_path, monkeypatch):
     source, out = put(tmp_path / "in.pbin", random_documents(0, 30)), tmp_path / "out"
     out.touch()
     file = File(source)
@@ -234,7 +234,7 @@ def test_a_source_that_changes_while_it_is_copied(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("width", "times"), [(2, 2), (4, 3)])
-def test_how_often_tokens_are_read(tmp_path, monkeypatch, width, times):
+def test_number_of_reads_per_token(tmp_path, monkeypatch, width, times):
     """When they are written, if no id of their width needs another one, else once before; and so few when opened."""
     sources = [put(tmp_path / f"{k}.pbin", random_documents(k, 3000), width) for k in range(2)]
     read, real = [], FlatReader.tokens

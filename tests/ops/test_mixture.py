@@ -139,7 +139,7 @@ def test_sources_of_ids_have_a_row_beside_those_of_text(home):
     assert (text["passes"], ids["passes"], ids["characters"]) == (1.0, 2.0, None)
 
 
-def test_a_dry_run_of_text_says_what_it_knows(home, tmp_path):
+def test_dry_run_of_text_reports_known_facts(home, tmp_path):
     """Not that nothing is in it; the length of samples; and it refuses what storing would refuse."""
     table = {"tokenizer": str(TOKENIZER), "seq_len": 16}
     recipe = written(home / "dry.toml", table, [{"name": "a", "path": "a.jsonl"}])
@@ -166,7 +166,7 @@ def test_a_dry_run_of_ids_shows_the_table(home):
 
 
 @pytest.mark.parametrize("path", ["a.jsonl", "a.pbin"])
-def test_samples_as_sequences_are_said_to_have_padding_among_them(path, home, tmp_path):
+def test_samples_as_sequences_report_padding(path, home, tmp_path):
     recipe = written(home / "said.toml", {"tokenizer": str(TOKENIZER), "seq_len": 16}, [{"name": "a", "path": path}])
     done = tokfmt.convert(recipe, tmp_path / "a.ds", allow_loss="empty-sequences")
     assert [note for note in done.notes if "each sample is a sequence of IDs with padding" in note]

@@ -84,7 +84,7 @@ def test_only_numpy_is_there(python):
         ("flat-tokens/doc_example.zarr", "tokfmt.open needs the package numcodecs: pip install numcodecs"),
     ],
 )
-def test_what_is_missing_is_named(python, path, sentence):
+def test_missing_packages_are_listed(python, path, sentence):
     code = """
 import sys, tokfmt
 try:
@@ -98,7 +98,7 @@ except tokfmt.TokfmtError as error:
     assert said.partition(" | ")[2] == sentence
 
 
-def test_what_is_missing_to_convert_text_is_named(python, tmp_path):
+def test_missing_packages_for_text_are_listed(python, tmp_path):
     code = "import sys, tokfmt; tokfmt.convert(sys.argv[1], sys.argv[2], tokenizer=sys.argv[3])"
     corpus = str(FIXTURES / "text" / "corpus.jsonl")
     done = python("-c", code, corpus, str(tmp_path / "x.pbin"), str(FIXTURES / "tokenizer"))
@@ -108,7 +108,7 @@ def test_what_is_missing_to_convert_text_is_named(python, tmp_path):
 
 
 @pytest.mark.parametrize("words", [["--help"], ["stats", "x"]])
-def test_the_command_names_what_it_lacks(python, words):
+def test_command_lists_missing_packages(python, words):
     done = python("-m", "tokfmt", *words)
     said = "needs the packages click, rich, textual: pip install click rich textual. Without them, import tokfmt"
     assert (done.returncode, done.stdout) == (2, "")

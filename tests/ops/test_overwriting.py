@@ -149,7 +149,7 @@ def test_a_directory_without_a_dataset(tmp_path):
 
 
 @pytest.mark.parametrize("names", [["thesis.txt"], ["a.md", "b.md", "README.md"], ["x.txt.gz"], ["part-0-00000.npy"]])
-def test_a_directory_whose_names_alone_say_what_it_is(tmp_path, names):
+def test_directory_recognized_only_by_names_is_not_replaced(tmp_path, names):
     """It can be read as text or ids, but nothing shows that it may go."""
     home = tmp_path / "notes"
     home.mkdir()
@@ -159,7 +159,7 @@ def test_a_directory_whose_names_alone_say_what_it_is(tmp_path, names):
 
 
 @pytest.mark.parametrize("where", [".", "..", "../..", "../beside/.."])
-def test_where_somebody_stands(tmp_path, monkeypatch, where):
+def test_current_and_home_directory_are_not_replaced(tmp_path, monkeypatch, where):
     here = tmp_path / "a" / "b"
     here.mkdir(parents=True)
     (tmp_path / "a" / "beside").mkdir()
@@ -224,7 +224,7 @@ def test_loops_of_links(tmp_path):
         convert(PACK, tmp_path / "a", "jsonl", overwrite=True)
 
 
-def test_a_manifest_beside_a_link_goes(tmp_path):
+def test_overwriting_removes_the_manifest_beside_a_link(tmp_path):
     """It describes what is no longer there."""
     convert(PACK, tmp_path / "x.pbin")
     (tmp_path / "real").mkdir()
@@ -278,7 +278,7 @@ def test_a_source_where_the_manifest_goes(tmp_path):
 
 @pytest.mark.parametrize("there", [False, True])
 @pytest.mark.parametrize("link", [False, True])
-def test_what_stands_where_the_manifest_goes(tmp_path, there, link):
+def test_foreign_file_at_the_path_of_the_manifest(tmp_path, there, link):
     if there:
         convert(PACK, tmp_path / "x.pbin", manifest=False)
     if link:
@@ -365,7 +365,7 @@ def test_a_repaired_index_appears_with_its_text(beside, tmp_path):
 
 @pytest.mark.parametrize("portable", [False, True])
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_stranger_that_comes_late(tmp_path, monkeypatch, portable, moment):
+def test_unrelated_file_added_during_the_write_is_kept(tmp_path, monkeypatch, portable, moment):
     """A file that is put into the old dataset while the new one is made, or in the very moment of the rename."""
     out = tmp_path / "out"
     convert(PACK, out, "stage1")
@@ -387,7 +387,7 @@ def test_a_stranger_that_comes_late(tmp_path, monkeypatch, portable, moment):
     assert sorted(os.listdir(tmp_path)) == ["out", "out.tokfmt.json"]
 
 
-def test_a_stranger_that_comes_while_the_old_one_is_removed(tmp_path):
+def test_unrelated_file_added_during_removal_is_kept(tmp_path):
     """It is not removed: it stays, under a name of its own."""
     out = tmp_path / "out"
     out.mkdir()
@@ -457,7 +457,7 @@ def test_directories_of_a_group(tmp_path, source, wanted, overwrite):
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
 @pytest.mark.parametrize("to", ["modalities", "flat-tokens", "stage1"])
-def test_what_is_replaced_leaves_its_permissions(tmp_path, usual, to, mode):
+def test_replacement_keeps_permissions(tmp_path, usual, to, mode):
     out = tmp_path / "out"
     convert(PACK, out, to)
     for path in [*out.rglob("*"), out, tmp_path / "out.tokfmt.json"]:

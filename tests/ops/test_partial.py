@@ -87,7 +87,7 @@ def test_options_of_convert_go_with_it(tmp_path):
     assert finish(tmp_path / "sharded.pbin").sequences == len(whole)
 
 
-def test_open_reads_what_is_whole(tmp_path):
+def test_open_reads_complete_sequences(tmp_path):
     """`tokfmt.open` with `allow_partial` gives the same sequences, and a note."""
     path = made(tmp_path / "x_document.bin")
     cut(path, path.stat().st_size - 1)
@@ -107,7 +107,7 @@ def test_nothing_certain_is_refused(tmp_path):
     assert not (tmp_path / "o.pbin").exists()
 
 
-def test_a_manifest_tells_of_a_cut_that_nothing_else_shows(tmp_path):
+def test_manifest_shows_a_cut_that_the_file_does_not(tmp_path):
     """Raw ids cut between two tokens: the last sequence, which no separator closes, is left out; the rest is saved."""
     path = tmp_path / "train.bin"
     made(tmp_path / "train.bin.jsonl")
@@ -127,7 +127,7 @@ def test_a_whole_source_is_read_as_ever(tmp_path):
     assert "partial" not in json.loads((tmp_path / "o.pbin.tokfmt.json").read_text())
 
 
-def test_check_fix_saves_what_is_whole(tmp_path):
+def test_check_fix_saves_complete_sequences(tmp_path):
     """Where it is not certain what is right, the copy has what is whole, and says so; where nothing is, it is refused."""
     path = made(tmp_path / "x_document.bin")
     cut(path, 2 * sum(len(ids) + 1 for ids in LISTS[:11]) + 1)
@@ -183,7 +183,7 @@ CUT_INDEXES = [
 
 
 @pytest.mark.parametrize(("name", "index"), CUT_INDEXES)
-def test_what_a_cut_index_still_tells_is_saved(name, index, tmp_path):
+def test_sequences_of_complete_index_entries_are_saved(name, index, tmp_path):
     """With 30 bytes of its index gone, most sequences are saved, in order from the first."""
     path = made(tmp_path / name, to_format="olmo" if name == "c.npy" else None)
     target = tmp_path / index
@@ -232,7 +232,7 @@ def test_a_lost_shard_leaves_the_others(tmp_path):
     assert found == LISTS[: len(found)]
 
 
-def test_what_only_reading_shows_is_left_out(tmp_path):
+def test_sequences_that_fail_only_when_read_are_left_out(tmp_path):
     """A chunk of zarr that cannot be decoded: the sequences with tokens in it are lost, those around it are saved."""
     path = made(tmp_path / "x.zarr", to_options={"chunk": 16})
     cut(path / "train" / "encoded_tokens" / "3", 20)
@@ -365,7 +365,7 @@ def test_an_empty_file_among_others_of_hdf5_is_to_be_copied(tmp_path):
     assert (finding.code, finding.remedy) == ("TF303", "Copy it again")
 
 
-def test_what_a_file_holds_behind_the_last_document_of_its_index(tmp_path):
+def test_tokens_after_the_last_indexed_document(tmp_path):
     path = made(tmp_path / "x.ds", to_format="datatrove")
     (tmp_path / "x.ds.index").write_bytes(b"")
     size = path.stat().st_size

@@ -82,7 +82,7 @@ def test_gzip_damaged_in_its_last_bytes_is_not_taken_for_cut(tmp_path):
     assert refused > 75
 
 
-def test_what_follows_gzip_takes_nothing_from_it(tmp_path):
+def test_bytes_after_gzip_lose_no_line(tmp_path):
     path = tmp_path / "x.jsonl.gz"
     path.write_bytes(gzip.compress(TEXT) + b"garbage")
     assert saved(path) == LISTS

@@ -207,7 +207,7 @@ for old, new in (
     TIMED = TIMED.replace(old, new)
 
 
-def test_a_plugin_loses_what_only_it_knows(tmp_path):
+def test_loss_defined_by_a_plugin(tmp_path):
     """Its own word of --allow-loss is asked for, taken, and told in the manifest."""
     env = installed(tmp_path, "lines", "tokfmt_lines", code=TIMED)
     refused = run(env, tmp_path, "convert", PACK, "o.lines")
@@ -241,7 +241,7 @@ def test_an_option_called_view_has_no_hidden_duty(tmp_path):
     assert "lines stores no samples here" in said.stderr
 
 
-def test_a_flat_format_that_examines_nothing_says_so(tmp_path):
+def test_flat_format_without_examine_raises_a_type_error(tmp_path):
     class Unfinished(FlatFormat):
         name, title, extensions = "unfinished", "No format yet", (".x",)
 
@@ -264,7 +264,7 @@ for old, new in (
     FOLDERS = FOLDERS.replace(old, new)
 
 
-def test_a_damaged_file_that_its_sniffer_does_not_know_is_what_its_name_says(tmp_path):
+def test_damaged_file_is_detected_by_its_name(tmp_path):
     """It is not taken for a file of the folder in which others of its kind lie."""
     env = installed(tmp_path, "lines", "tokfmt_lines", code=FOLDERS)
     home = tmp_path / "home"

@@ -139,7 +139,7 @@ def test_a_small_stage_1(corpora, tmp_path):
 
 
 @pytest.mark.usefixtures("kept_workers")
-def test_without_shuffle_what_is_drawn_stands_in_the_order_of_its_source(corpora, tmp_path):
+def test_drawn_documents_keep_the_order_of_their_source(corpora, tmp_path):
     home, texts = corpora
     recipe = written(home, ELEVEN, dedup='"exact"', seed=9)
     documents, _ = expected(texts, ELEVEN, seed=9, dedup=True)
@@ -162,7 +162,7 @@ def test_a_quota_beyond_a_source_is_filled_by_passes_that_epochs_allow(corpora, 
     assert documents_of(tmp_path / "a.pbin") == documents
 
 
-def test_what_a_source_lacks_is_said(corpora, tmp_path):
+def test_missing_tokens_of_a_source_are_reported(corpora, tmp_path):
     home, _ = corpora
     recipe = written(home, {"rest": (10_000_000, GARBAGE, 1)})
     with pytest.raises(
@@ -175,7 +175,7 @@ def test_what_a_source_lacks_is_said(corpora, tmp_path):
 @pytest.mark.parametrize("seq_len", [None, 64])
 @pytest.mark.parametrize("dedup", [False, True])
 @pytest.mark.parametrize("ids", [False, True])
-def test_a_quota_that_whole_documents_do_not_fill_is_said(tmp_path, ids, dedup, seq_len):
+def test_unfilled_quota_is_an_error_or_a_note(tmp_path, ids, dedup, seq_len):
     """Nothing at all is an error, less than ninety-nine hundredths a note; of text and of ids, from a recipe or stored."""
     texts = ["word " * 40 + str(k) for k in range(30)]
     (tmp_path / "web.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
@@ -208,7 +208,7 @@ def test_a_quota_that_whole_documents_do_not_fill_is_said(tmp_path, ids, dedup, 
     assert not any("of its quota" in note for note in stored(sum(drawn[:3])).notes)
 
 
-def test_what_a_source_lacks_is_not_mended_by_running_again(corpora, tmp_path):
+def test_shortfall_keeps_no_work_and_more_epochs_help(corpora, tmp_path):
     """What the message says, more epochs, works with the same words; nothing is kept that would refuse it."""
     home, texts = corpora
     (tmp_path / "news.jsonl").write_bytes((home / "news.jsonl").read_bytes())
@@ -287,7 +287,7 @@ def test_a_file_without_a_line_holds_no_ids(tmp_path, paths):
     assert tokfmt.convert(tmp_path / "mix.toml", tmp_path / "a.pbin", eos=EOS).sequences == len(texts)
 
 
-def test_a_filter_that_no_source_has_is_said(tmp_path):
+def test_unused_filter_is_noted(tmp_path):
     (tmp_path / "x.jsonl").write_text('{"text": "a"}\n')
     recipe = written(tmp_path, {"x": (None, None, 1)})
     assert "no source has the filter some" in " ".join(tokfmt.convert(recipe, tmp_path / "a.pbin").notes)
@@ -358,7 +358,7 @@ def test_rejects(corpora, tmp_path, name):
 
 
 @pytest.mark.parametrize("nested", [False, True])
-def test_what_a_recipe_reads_is_a_source(tmp_path, nested):
+def test_files_of_a_recipe_are_guarded_as_sources(tmp_path, nested):
     """It is not replaced, and may not change while it is read."""
     (tmp_path / "x.jsonl").write_text('{"text": "a"}\n')
     (tmp_path / "y.pbin").write_bytes((FIXTURES / "modalities" / "D_2byte_gpt2.pbin").read_bytes())
@@ -388,7 +388,7 @@ def test_samples_exist_once_they_are_stored(corpora):
         lambda path, other: tokfmt.check(other, against=path, tokenizer=str(TOKENIZER)),
     ],
 )
-def test_nothing_else_is_told_of_what_is_not_drawn_yet(tmp_path, ask, text):
+def test_commands_report_only_known_facts_of_an_unstored_recipe(tmp_path, ask, text):
     """Neither what filters, quotas and equal texts will leave out, nor nothing at all."""
     (tmp_path / "x.jsonl").write_text(
         '{"text": "a"}\n{"text": "a"}\n' if text else '{"input_ids": [1]}\n{"input_ids": [1]}\n'
@@ -418,7 +418,7 @@ def test_ids_without_equal_ones_go_to_lines(tmp_path):
         assert [json.loads(line)["input_ids"] for line in lines] == rows
 
 
-def test_packed_samples_of_what_was_drawn(corpora, tmp_path):
+def test_packed_samples_of_drawn_documents(corpora, tmp_path):
     """With `seq_len` the recipe over what was drawn is that over the pack which was stored without."""
     home, _ = corpora
     some = {"web": (5_000, GARBAGE, 1), "chat": (None, GARBAGE, 1)}
@@ -510,7 +510,7 @@ def test_hashes_that_memory_does_not_hold(tmp_path):
 
 @pytest.mark.parametrize(("quota", "distinct", "again"), [(2_000, 2_000, False), (11_000, 60, True)])
 @pytest.mark.parametrize(("dedup", "cut", "jobs"), [(False, 900, 1), (True, 900, 3), (True, 2_000, 1)])
-def test_of_a_compressed_source_that_is_tokenised_which_may_be_drawn(
+def test_compressed_source_tokenizes_only_texts_that_may_be_drawn(
     tmp_path, monkeypatch, quota, distinct, again, dedup, cut, jobs
 ):
     """In whatever files it lies; where more is left out as equal than was thought, the rest is read after all."""
@@ -545,9 +545,7 @@ def test_of_a_compressed_source_that_is_tokenised_which_may_be_drawn(
 @pytest.mark.parametrize(
     ("files", "misled", "dedup", "jobs"), [(1, False, False, 1), (3, False, True, 2), (3, False, False, 2), (1, True, False, 2)]
 )  # fmt: skip
-def test_of_a_plain_source_that_is_tokenised_which_is_going_to_be_drawn(
-    tmp_path, monkeypatch, files, misled, dedup, jobs
-):
+def test_plain_source_tokenizes_only_drawn_texts(tmp_path, monkeypatch, files, misled, dedup, jobs):
     """In parts, each of which knows the numbers of its records; where a survey saw too much, all is read after all."""
     monkeypatch.setattr("tokfmt.ops.prepare.prepare._SURVEYED", 1)
     monkeypatch.setattr("tokfmt.ops.prepare.prepare._TEXTS", 16)

@@ -86,7 +86,7 @@ def oracle(sources, seed, *, dedup):
     made=st.lists(SOURCE, min_size=1, max_size=3), seed=st.integers(0, 9), dedup=st.booleans(), shards=st.integers(0, 2)
 )
 @settings(max_examples=40)
-def test_where_all_of_them_meet(tmp_path_factory, made, seed, dedup, shards):
+def test_filters_quotas_duplicates_and_tasks_together(tmp_path_factory, made, seed, dedup, shards):
     """Tokens and their places are those of the oracle, or the source that is short is named; shards make no difference."""
     home = tmp_path_factory.mktemp("joints")
     kinds = [stored(home, number, source) for number, source in enumerate(made)]

@@ -93,7 +93,7 @@ def test_a_shard_again_does_nothing_twice(corpora, tmp_path, done):
     assert len(done) == len(set(done)) > 0
 
 
-def test_what_has_nothing_to_deal_out(tmp_path):
+def test_conversions_that_cannot_be_divided_refuse_tasks(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
     with pytest.raises(OptionError, match="task: lines are copied as they are, which is done in one run"):
         tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "b.jsonl", task=(0, 2))
@@ -103,7 +103,7 @@ def test_what_has_nothing_to_deal_out(tmp_path):
         tokfmt.convert(tmp_path / "ids.toml", tmp_path / "b.pbin", task=(0, 2))
 
 
-def test_what_a_shard_leaves_out_is_refused_by_it(tmp_path):
+def test_task_refuses_its_own_losses(tmp_path):
     """Not by --finish only, after hours."""
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": 1}\n')
     words = {"tokenizer": str(TOKENIZER), "executor": "serial"}

@@ -126,7 +126,7 @@ def test_reads_before_the_tokens_of_one_document(home, tmp_path, name, most, man
         (lambda documents: documents.__setitem__((slice(None), -1), 50_000), 50_000),
     ],
 )
-def test_what_the_ends_of_sequences_show(tmp_path, change, eos_id, few):
+def test_separator_inferred_from_the_ends_of_sequences(tmp_path, change, eos_id, few):
     documents = documents_of(DOCUMENTS, LENGTH)
     documents[documents == 50_000] = 0
     change(documents)
@@ -135,7 +135,7 @@ def test_what_the_ends_of_sequences_show(tmp_path, change, eos_id, few):
     assert look.shown() == eos_id
 
 
-def test_what_is_shown_is_looked_at(tmp_path):
+def test_printed_sequences_are_examined(tmp_path):
     """A part without separators between two places: it is kept as stored when it is shown, as by a look at all."""
     documents = documents_of(DOCUMENTS, LENGTH)
     documents[40_000:60_000, -1] = 7
@@ -193,7 +193,7 @@ def entry(path, column, number, value):
 
 
 @pytest.mark.parametrize("number", [0, 77_777, LONG - 1])
-def test_of_a_long_index_only_what_is_needed_is_read(long_index, number):
+def test_long_index_is_read_only_where_needed(long_index, number):
     with asked_of(long_index.parent) as asked:
         preview = show(long_index, number)
         (ids,) = [shown.ids for shown in preview.shown]

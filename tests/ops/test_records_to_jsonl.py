@@ -112,7 +112,7 @@ def test_ids_become_json_lines(reel, tmp_path):
     assert records(tmp_path / "b.jsonl") == [*LISTS, *LISTS]
 
 
-def test_what_lies_beside_the_ids_is_given_up_by_name_only(reel, tmp_path):
+def test_other_fields_are_lost_only_with_allow_loss(reel, tmp_path):
     for name in ("o.jsonl", "o.pbin"):
         with pytest.raises(
             LossyConversionError, match=r'fields beside "ids" of 60 records .*"mask" in 60\).*allow_loss="fields"'

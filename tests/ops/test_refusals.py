@@ -54,7 +54,7 @@ def test_the_ways_out_of_a_missing_separator_work(corpus, bare, tmp_path):
 
 
 @pytest.mark.parametrize(("jobs", "executor"), [(1, "serial"), (4, "threads")])
-def test_all_that_reading_shows_is_said_at_once(damaged, tmp_path, jobs, executor):
+def test_losses_found_while_reading_are_reported_together(damaged, tmp_path, jobs, executor):
     how = {"to_format": "stage1", "tokenizer": str(TOKENIZER), "eos": 1, "jobs": jobs, "executor": executor}
     with pytest.raises(CorruptError, match="line 4 has a field") as caught:
         tokfmt.convert(damaged, tmp_path / "o", **how)
@@ -69,7 +69,7 @@ def test_all_that_reading_shows_is_said_at_once(damaged, tmp_path, jobs, executo
     assert 'fields beside "text" of 37 records ("id" in 37; first: line 1)' in done.notes[-1]
 
 
-def test_a_dry_run_refuses_what_it_can_see(tmp_path):
+def test_dry_run_refuses_known_losses(tmp_path):
     ids = tmp_path / "ids.jsonl"
     ids.write_text('{"input_ids": [1, 2], "id": 1}\n{"input_ids": [3]}\n')
     for dry_run in (True, False):
@@ -100,7 +100,7 @@ def test_chats_are_refused_in_the_same_words_by_every_format(field, tmp_path):
     ],
     ids=lambda word: str(word),
 )  # fmt: skip
-def test_an_id_beyond_a_width_that_was_asked_for_says_what_has_room(format_, option, largest, tmp_path):
+def test_id_beyond_the_given_width_has_a_wider_option_as_remedy(format_, option, largest, tmp_path):
     source, name = tmp_path / "x.jsonl", option.partition("=")[0]
     demands = {"eos": 0, "to_format": format_, "to_options": [option], "jobs": 1}
     for top, fits in ((largest, True), (largest + 1, False)):

@@ -62,7 +62,7 @@ def test_less_room_than_tokens(how, tmp_path, room):
     assert len(tokfmt.open(tmp_path / "out.train.ds" if "split" in how else destination)) > 1
 
 
-def test_what_an_earlier_run_has_written_is_no_second_time(tmp_path, room, monkeypatch):
+def test_space_of_kept_work_is_not_counted_twice(tmp_path, room, monkeypatch):
     from tokfmt.formats.flat import FlatWriter
 
     commit = FlatWriter.commit

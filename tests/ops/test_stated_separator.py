@@ -64,7 +64,7 @@ def moved(path, number, by):
     path.write_bytes(bytes(raw))
 
 
-def test_what_is_whole_is_read(path, tmp_path):
+def test_valid_dataset_is_read(path, tmp_path):
     assert [ids.tolist() for ids in tokfmt.open(path)] == LISTS
     done = tokfmt.convert(path, tmp_path / "o.jsonl", verify=True)
     assert done.separator == {"eos_id": 50256, "from": "format", "inferred": False}
@@ -95,7 +95,7 @@ def test_an_empty_sequence_has_no_separator(path, number):
         list(tokfmt.open(path))
 
 
-def test_an_empty_sequence_that_no_look_has_met():
+def test_sequence_without_separator_is_found_while_reading():
     """What takes separators away meets it when it is read."""
     view = WithoutTrailing(MemoryReader(Ragged.of([[1, 9], [], [2, 9]])), 9, "x")
     for read in (lambda: view.tokens(0, 1), lambda: sequence_reader(view)(1)):

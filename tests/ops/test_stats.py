@@ -335,7 +335,7 @@ def test_a_sample_is_the_same_for_ever():
 @pytest.mark.parametrize(("how", "message"), [
     ({"sample": 0}, "--sample 0"), ({"seed": -1}, "not a seed"), ({"executor": "dask:tcp://h:1"}, "counted on one machine"),
 ])  # fmt: skip
-def test_what_cannot_be_asked(how, message):
+def test_invalid_requests_are_refused(how, message):
     with pytest.raises(OptionError, match=message):
         measured(PACK, **how)
 
@@ -529,7 +529,7 @@ def test_exit_code_and_a_line_for_each():
     ]  # fmt: skip
 
 
-def test_what_held(tmp_path):
+def test_report_of_expectations_that_hold(tmp_path):
     """A quiet run prints problems only; else a line says how many expectations held, and one that the baseline did."""
     old = tmp_path / "old.json"
     old.write_text(json.dumps(measured(PACK).as_json()))

@@ -143,7 +143,7 @@ def test_a_command_prints_what_it_prints_of_a_local_dataset(bucket, local, words
     assert plain == ["".join(text.split()).replace(f"{local}/", "") for text in here[1:]], "lines end elsewhere"
 
 
-def test_show_asks_little(bucket):
+def test_show_makes_few_requests(bucket):
     """The bounds that local files have: at most 12 reads of a pair (see test_reads.py)."""
     assert run("show", f"mem://bucket/{PAIR}", "5", "--ids")[0] == 0
     asked = requests(bucket)
@@ -191,7 +191,7 @@ def test_an_object_that_changes_is_an_error(bucket):
             sequences(dataset)
 
 
-def test_what_is_not_there(bucket):
+def test_missing_objects(bucket):
     for name in ("modalities/gone.pbin", "gone", "gone/x.pbin"):
         code, _, error = run("show", f"mem://bucket/{name}")
         assert (code, error) == (3, f"tokfmt: error: mem://bucket/{name}: no such file\n")
@@ -204,7 +204,7 @@ def test_what_is_not_there(bucket):
         (("index", "{}jsonl/corpus.jsonl"), "{}jsonl/corpus.jsonl: a text to index is read from a local path only"),
     ],
 )
-def test_what_a_library_opens_is_refused(bucket, words, what):
+def test_formats_read_by_a_library_are_refused(bucket, words, what):
     code, _, error = run(*(word.replace("{}", "mem://bucket/") for word in words))
     expected = what.replace("{}", "mem://bucket/")
     assert (code, error.splitlines()[-1]) == (

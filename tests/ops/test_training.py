@@ -307,7 +307,7 @@ def test_a_sample_is_asked_for_by_number(mix):
                     ask(wrong)
 
 
-def test_what_cannot_be_is_refused_at_once(mix):
+def test_invalid_loaders_are_refused_at_once(mix):
     for wrong in (
         {"batch_size": 6, "world_size": 4},
         {"batch_size": 4, "rank": 2, "world_size": 2},
@@ -487,7 +487,7 @@ def test_rows_of_a_batch_are_the_samples(mix):
         view.__getitems__([0, len(view)])
 
 
-def test_what_is_read_ahead_with_cannot_change(mix):
+def test_arguments_of_a_loader_are_read_only(mix):
     loader = Loader(mix, 4)
     batches = iter(loader)
     next(batches)

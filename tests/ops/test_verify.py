@@ -64,7 +64,7 @@ def test_a_text_that_differs_is_found(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["o.pbin", "o.zarr", "o.jsonl"])
-def test_what_was_compared_is_counted(tmp_path, name):
+def test_verification_counts_comparisons(tmp_path, name):
     done = tokfmt.convert(CORPUS, tmp_path / name, tokenizer=str(TOKENIZER), verify=True)
     assert done.compared == {"sequences": 184, "tokens": 17_450}
     assert tokfmt.convert(CORPUS, tmp_path / "plain.pbin", tokenizer=str(TOKENIZER)).compared == {}

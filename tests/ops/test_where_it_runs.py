@@ -97,7 +97,7 @@ if __name__ == "__main__":
 """
 
 
-def test_what_a_script_defines_travels_to_processes_that_are_asked_for(tmp_path):
+def test_objects_of_a_script_reach_requested_processes(tmp_path):
     """They run a guarded script for it, as ever; `auto` does not ask for them, as the script may have no guard."""
     (tmp_path / "script.py").write_text(_DEFINED)
     words = [sys.executable, "script.py"]
@@ -178,7 +178,7 @@ class Scripted:
 
 
 @pytest.mark.parametrize("before", [[], ["__main__"], ["Scripted", "__main__"], [Path("a"), Path, "__main__", 1, Path]])
-def test_what_is_of_the_main_module_is_found_behind_anything(before, monkeypatch):
+def test_objects_of_the_main_module_are_found_in_any_container(before, monkeypatch):
     monkeypatch.setattr(Scripted, "__module__", "__main__")
     monkeypatch.setattr(sys.modules["__main__"], "Scripted", Scripted, raising=False)
     for thing in (Scripted, Scripted()):

@@ -93,7 +93,7 @@ def test_every_shared_option_has_a_case():
 
 
 @pytest.mark.parametrize(("name", "option", "value"), CASES)
-def test_what_was_written_with_an_option_is_read_without_it(corpus, tmp_path, name, option, value):
+def test_manifest_replaces_the_read_option(corpus, tmp_path, name, option, value):
     path, documents = corpus
     out = tmp_path / (NAMES[name] if option != "split" or name == "flat-tokens" else "out")
     tokfmt.convert(path, out, to_format=name, to_options=[f"{option}={value}"], eos=4095)
@@ -104,7 +104,7 @@ def test_what_was_written_with_an_option_is_read_without_it(corpus, tmp_path, na
 
 @pytest.mark.parametrize("name", sorted({name for name, _ in VALUES} | {"litdata", "megatron"}))
 @pytest.mark.parametrize("named", ["data", "data.bin"])
-def test_whatever_its_name_a_dataset_is_what_its_manifest_says(corpus, tmp_path, name, named):
+def test_manifest_gives_the_format_of_any_name(corpus, tmp_path, name, named):
     """Raw ids with a separator of one's own look like nothing; commands find them all the same, of no other size."""
     path, documents = corpus
     out = Path(tokfmt.convert(path, tmp_path / named, to_format=name, eos=4095).destination)
@@ -119,7 +119,7 @@ def test_whatever_its_name_a_dataset_is_what_its_manifest_says(corpus, tmp_path,
         tokfmt.open(out)
 
 
-def test_a_format_that_a_manifest_invents_is_none(tmp_path):
+def test_unknown_format_in_a_manifest_is_ignored(tmp_path):
     (tmp_path / "data.bin").write_bytes(bytes(range(1, 10)))
     for told in ("nanogtp", None, 7, ["nanogpt"]):
         content = {"schema": "tokfmt.manifest/1", "format": told, "output": {"files": 1, "bytes": 9}}
@@ -146,7 +146,7 @@ def test_text_is_found_in_the_field_it_was_written_to(blocks, tmp_path, field):
 
 
 @pytest.mark.parametrize(("record", "option"), [({"input_ids": [1]}, "ids_field"), ({"text": "a"}, "text-field")])
-def test_a_field_that_lines_do_not_have_is_refused_and_not_said_to_be_there(tmp_path, record, option):
+def test_missing_field_is_refused(tmp_path, record, option):
     (tmp_path / "in.jsonl").write_text(json.dumps(record) + "\n")
     with pytest.raises(OptionError, match=r"=other: lines are copied as they are, with the field '(text|input_ids)'"):
         tokfmt.convert(tmp_path / "in.jsonl", tmp_path / "out.jsonl", to_options={option: "other"})
@@ -178,7 +178,7 @@ def test_samples_of_another_length_are_known_everywhere(blocks, tmp_path):
     assert raw == _fields(sections(path, options={"seq_len": 512}))
 
 
-def test_who_says_it_is_right(blocks):
+def test_precedence_of_options_manifest_and_file(blocks):
     with tokfmt.open(blocks[0], options=["seq-len=1024"]) as dataset:
         assert any("partial sample of 512 of 1,024" in note for note in dataset.notes)
 
@@ -213,7 +213,7 @@ def test_a_manifest_of_other_files_is_not_believed(copy):
         {"to": {"seq_len": 512}}, {"to": ["seq_len=8192"]}, {"to": ["nothing=1"]},
     ],
 )  # fmt: skip
-def test_what_a_manifest_says_in_no_way_we_know_is_as_if_it_were_silent(copy, options):
+def test_unknown_statements_of_a_manifest_are_ignored(copy, options):
     path, beside, content = copy
     beside.write_text(json.dumps({**content, "options": options}))
     with tokfmt.open(path) as dataset:
@@ -262,7 +262,7 @@ def test_stats_of_what_was_prepared_know_its_tokenizer_where_it_is_as_it_was(blo
     assert of_both.ids.vocab_size is None
 
 
-def test_a_note_on_many_datasets_is_said_once(tmp_path):
+def test_note_on_many_datasets_is_printed_once(tmp_path):
     for number in range(3):
         (tmp_path / f"{number}.txt").write_text("some words")
     words = [sys.executable, "-m", "tokfmt", "stats", *(str(tmp_path / f"{number}.txt") for number in range(3))]
@@ -274,7 +274,7 @@ def test_a_note_on_many_datasets_is_said_once(tmp_path):
     ]
 
 
-def test_a_recipe_whose_source_is_read_otherwise_orders_it_anew(corpus, tmp_path, monkeypatch):
+def test_recipe_recomputes_its_order_if_a_source_is_read_otherwise(corpus, tmp_path, monkeypatch):
     """The cache of its order knows the manifests beside its sources, which say how these are read."""
     monkeypatch.setattr("tokfmt.recipes.cache.SMALL", 0)
     tokfmt.convert(corpus[0], tmp_path / "train.bin", to_format="nanogpt", to_options=["width=2"], eos=4095)

@@ -113,7 +113,7 @@ def cut(view):
 
 @settings(max_examples=150, deadline=None)
 @given(mixes(), st.data())
-def test_what_each_source_gives_is_what_is_in_the_result(view, data):
+def test_contributions_equal_counts_of_the_result(view, data):
     if view is None:
         return
     count = view.info.sequences

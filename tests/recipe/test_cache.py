@@ -73,7 +73,7 @@ def test_a_first_batch_opens_the_files_it_reads_and_no_others(corpus):
 
 
 @pytest.mark.parametrize("what", ["data", "index", "manifest", "another file", "a file less"])
-def test_what_changed_is_opened_anew(corpus, what):
+def test_changed_source_is_opened_again(corpus, what):
     before = opened(corpus)
     length = len(before)
     if what == "another file":
@@ -175,7 +175,7 @@ cache.columns("a" * 40, 1 << 21, ["x", "y"], parts)
 """
 
 
-def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(tmp_path, monkeypatch):
+def test_cache_removes_files_of_killed_processes_only(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def kept(key):
@@ -197,7 +197,7 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(tmp_
     assert hidden() == []
 
 
-def test_what_nobody_uses_goes(tmp_path, monkeypatch):
+def test_unused_cache_files_are_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def kept(key):

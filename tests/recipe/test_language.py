@@ -62,7 +62,7 @@ BASE = {"source": [{"path": "a.pbin"}]}
         ({"filter": {"\x1b[31m": {"min": 5}}}, "[filter.\\x1b[31m]: unknown key"),
     ],
 )
-def test_errors_name_what_is_wrong_and_what_to_do(table, told):
+def test_errors_have_a_cause_and_a_remedy(table, told):
     with pytest.raises(FormatError) as caught:
         parse_recipe({**BASE, **table}, Path("mix.toml"))
     assert str(caught.value).startswith("mix.toml: ")
@@ -102,7 +102,7 @@ def test_sniffed_by_content(tmp_path):
     assert registry.detect(path).name == "recipe"
 
 
-def test_what_is_written_is_read_again(tmp_path):
+def test_written_recipe_reads_back(tmp_path):
     table = {
         "tokfmt": 1, "seq_len": 4096, "pack": "bestfit", "shuffle": "samples", "seed": 2**63, "tokens": 3 * 10**11,
         "eos": "none", "pad": 7,
@@ -197,7 +197,7 @@ def test_the_recipe_that_names_a_tokenizer_is_named(packs):
     assert f"It is the tokenizer of {packs / 'mix.toml'}" in caught.value.__notes__
 
 
-def test_a_source_without_sequences_is_said(packs):
+def test_source_without_sequences_is_noted(packs):
     (packs / "empty.jsonl").write_text("")
     sources = [{"path": packs / "a.pbin", "select": "500:"}, packs / "empty.jsonl", packs / "x.jsonl"]
     notes = tokfmt.recipe(sources, eos=0).notes
@@ -303,7 +303,7 @@ def test_a_mask_that_is_not_plain_is_not_lost_in_silence(packs):
     assert np.array_equal(view.sample(0, ["loss_mask"])["loss_mask"], rows[0, 1])
 
 
-def test_check_says_what_is_wrong_with_a_recipe(tmp_path):
+def test_check_reports_errors_of_a_recipe(tmp_path):
     (tmp_path / "mix.toml").write_text("tokfmt = 1\nseqlen = 4\n[[source]]\npath = 'a'\n")
     (finding,) = tokfmt.check(tmp_path / "mix.toml")[0].findings
     assert (finding.code, finding.message) == ("TF801", 'unknown key "seqlen"')

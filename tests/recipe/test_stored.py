@@ -180,7 +180,7 @@ def test_packed_rows_refuse_labels_that_are_not_moved(mix, tmp_path):
             tokfmt.convert(mix(), tmp_path / "x.parquet", to_options={"pack_size": 32}, select=":5", dry_run=dry_run)
 
 
-def test_what_sequences_do_not_store_of_samples_is_said(mix, tmp_path):
+def test_note_on_labels_and_masks_that_are_not_stored(mix, tmp_path):
     for name in ("x.pbin", "x.parquet"):
         done = tokfmt.convert(mix('pack = "bestfit"'), tmp_path / name)
         (said,) = [
@@ -445,7 +445,7 @@ def test_stored_samples_of_every_format_are_samples_again(mix, stored_in, name, 
     assert counted == sorted(map(tuple, ids.tolist() * 2))
 
 
-def test_what_is_not_samples_of_one_length_is_refused(mix, stored_in, tmp_path):
+def test_stored_samples_of_different_lengths_are_refused(mix, stored_in, tmp_path):
     pytest.importorskip("pyarrow")
     mix()
     with pytest.raises(FormatError, match=r"not samples of one length: sequence \d+ has another: expected 32, found"):

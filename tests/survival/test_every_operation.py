@@ -185,7 +185,7 @@ def test_a_kill_between_the_renames_of_splits(tmp_path, stage, pack, other_pack,
 
 
 @pytest.mark.parametrize("touched", ["replaced", "changed"])
-def test_what_is_not_of_the_killed_run_is_not_taken_back(tmp_path, stage, pack, touched):
+def test_rollback_leaves_files_of_other_runs(tmp_path, stage, pack, touched):
     words, names = KINDS["split"]
     place = Place(tmp_path / "home", [*words, "--executor", "serial"], pack, names)
     operations = place.learn(stage).operations

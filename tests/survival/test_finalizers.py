@@ -90,7 +90,7 @@ def test_again_and_again(tmp_path):
     assert done.returncode == 143
 
 
-def test_what_others_raise_is_shown_as_ever(tmp_path):
+def test_errors_of_other_finalizers_are_shown(tmp_path):
     done = convert(tmp_path, 0, "broken")
     assert "ValueError: a finalizer of somebody's" in done.stderr
     assert "Exception ignored in" in done.stderr

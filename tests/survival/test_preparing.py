@@ -169,7 +169,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_what_changed_before_it_goes_on(tmp_path, stage, corpus, change):
+def test_changed_source_or_option_is_refused_on_resume(tmp_path, stage, corpus, change):
     """Each is refused by name; as it was before, what was done is still of use."""
     name, changed, code, message = CHANGES[change]
     place = place_for(tmp_path, corpus, "--resume")
@@ -257,7 +257,7 @@ def test_a_text_file_that_is_no_utf_8(tmp_path, stage, texts, name):
         ("news.txt", None, 3, "corpus/news.txt: no such file"),
     ],
 )
-def test_what_text_files_were_before_it_goes_on(tmp_path, stage, texts, name, new, code, message):
+def test_changed_text_files_are_refused_on_resume(tmp_path, stage, texts, name, new, code, message):
     """One gone, changed, or added to a directory is named; as it was before, what was done is still of use."""
     place = place_for(tmp_path, texts, "--resume")
     operations = place.learn(stage).operations

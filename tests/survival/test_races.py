@@ -303,7 +303,7 @@ def test_taken_back_what_an_earlier_run_had_published(tmp_path, monkeypatch):
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"a": "new", "b": "new"}
 
 
-def test_who_may_not_overwrite_still_may_not(tmp_path):
+def test_race_does_not_overwrite_without_overwrite(tmp_path):
     with pytest.raises(DestinationExistsError), Staging(tmp_path / "out") as staging:
         staging.path.write_text("new")
         (tmp_path / "out").write_text("mine")

@@ -323,7 +323,7 @@ async def tabs_of_what_cannot_be_read(app, press):
     await press("escape", "1")
 
 
-def test_what_is_of_no_known_format_or_not_there_is_told(tmp_path):
+def test_unknown_or_missing_dataset_is_reported(tmp_path):
     (tmp_path / "x.bin").write_bytes(b"\x05" * 41)
 
     async def steps(app, press):
@@ -344,7 +344,7 @@ def test_what_is_of_no_known_format_or_not_there_is_told(tmp_path):
     browse([PACK, tmp_path / "x.bin", tmp_path / "nowhere.pbin"], steps)
 
 
-def test_what_cannot_be_read_is_not_compared(tmp_path):
+def test_unreadable_dataset_is_not_compared(tmp_path):
     bad = tmp_path / "x.pbin"
     bad.write_bytes(b"\x05" * 40)
 
@@ -369,7 +369,7 @@ def late(tmp_path):
     return path
 
 
-def test_what_fails_late_is_told_in_its_place(late):
+def test_late_failure_is_reported_in_its_place(late):
     async def steps(app, press):
         assert "late.jsonl.gz" in str(app.query_one(Refusal).render())
         assert app.query_one(Refusal).has_focus

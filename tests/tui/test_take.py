@@ -90,7 +90,7 @@ class Decoder:
         return [b"x" for _ in tokens]
 
 
-def test_what_is_wanted():
+def test_parsing_of_searches():
     ids, text = (
         search_scope(open_session(SourceRequest((str(PACK),)))),
         search_scope(open_session(SourceRequest((str(CORPUS),)))),

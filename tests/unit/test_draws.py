@@ -43,7 +43,7 @@ def test_purposes_and_seeds_differ():
     assert len(seen) == 100
 
 
-def test_what_is_no_seed():
+def test_invalid_seeds_are_refused():
     assert check_seed(2**64 - 1, "--seed") == 2**64 - 1
     for wrong in (-1, 2**64):
         with pytest.raises(OptionError, match=r"--shuffle: .* is not a seed"):

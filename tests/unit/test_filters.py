@@ -38,7 +38,7 @@ FILTERS = st.builds(
 
 @given(st.lists(TEXTS), FILTERS)
 @example(["a     a", "aaaaa", "aaaaaaaaab", "", " ", "aaa", "aa"], FilterRules(max_char_repetition=0.0))
-def test_rules_are_what_they_say(texts, rules):
+def test_rules_equal_their_definitions(texts, rules):
     assert rejections(texts, rules) == [judged(text, rules) for text in texts]
 
 

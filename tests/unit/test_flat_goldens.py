@@ -90,7 +90,7 @@ def test_documents(key):
 
 
 @pytest.mark.parametrize("key", list(REFUSED), ids=lambda key: "-".join(key))
-def test_what_is_refused(key):
+def test_damaged_goldens_are_refused(key):
     home, case = key[0], CASES[key]
     with pytest.raises(FormatError, match=REFUSED[key]):
         tokfmt.open(FIXTURES / home / case["entry"], format=home, options={"width": 4} if home == "olmo" else {})
@@ -117,7 +117,7 @@ def test_masks(key, what, tmp_path):
     [key for key in TOKENS if key[0] in ("olmo", "datatrove", "litdata", "mds", "levanter")],
     ids=lambda key: "-".join(key),
 )
-def test_nothing_is_found_in_what_is_right(key):
+def test_goldens_have_no_findings(key):
     home, case = key[0], CASES[key]
     path, format_ = FIXTURES / home / case["entry"], registry.get(home)
     assert format_.sniff(look(path)) == (Confidence.CERTAIN if key != ("olmo", "nometa-00000") else Confidence.NAME)
@@ -316,7 +316,7 @@ def test_bytes_in_the_other_order_are_read_as_they_stand_when_told(tmp_path):
 
 
 @pytest.mark.parametrize("eos", [None, 50256, 11])
-def test_a_document_that_does_not_end_is_kept_and_told(eos, tmp_path):
+def test_unfinished_document_is_kept_with_a_note(eos, tmp_path):
     path = tmp_path / "train.bin"
     for ids, cut in (([5, 11, 6, 50256, 7, 8], True), ([5, 11, 6, 50256, 7, eos or 50256], False), ([5, 6], False)):
         np.array(ids, "<u2").tofile(path)
@@ -401,7 +401,7 @@ def test_a_shard_that_begins_inside_a_document_says_so(tmp_path):
 
 
 @pytest.mark.parametrize(("numbers", "told"), [((1, 2, 3), False), ((1, 3), True), ((2, 3), False)])
-def test_a_shard_that_is_missing_is_told(tmp_path, numbers, told):
+def test_missing_shard_is_noted(tmp_path, numbers, told):
     for number in numbers:
         shard(tmp_path / f"x_train_{number:06d}.bin", 20240520, 1, [50256, number, 7], "<u2")
     with tokfmt.open(tmp_path) as dataset:

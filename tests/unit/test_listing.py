@@ -96,7 +96,7 @@ def test_walks_are_those_of_python(tree, most, monkeypatch):
         list(walk(tree / "gone"))
 
 
-def test_each_thing_is_asked_once(tree):
+def test_each_question_is_asked_once(tree):
     with asked_of(tree) as asked, listing.kept():
         for _ in range(3):
             everything_in(tree)
@@ -126,7 +126,7 @@ def test_nothing_of_a_large_directory_is_kept(tmp_path, monkeypatch):
         assert listing._KEPT.get().directories == {str(tmp_path): None}
 
 
-def test_what_was_kept_ends_with_the_opening(tmp_path):
+def test_answers_end_with_the_context(tmp_path):
     with pytest.raises(ZeroDivisionError), listing.kept():
         assert names_in(tmp_path) == []
         with listing.kept():

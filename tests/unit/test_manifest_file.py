@@ -53,7 +53,7 @@ def test_a_tokenizer_that_becomes_a_fifo(tmp_path, swap_when_opened):
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.touch()])
-def test_what_is_no_manifest_is_broken(tmp_path, make):
+def test_invalid_manifest_is_broken(tmp_path, make):
     make(tmp_path / "x.pbin.tokfmt.json")
     assert read_manifest(tmp_path / "x.pbin").broken
 

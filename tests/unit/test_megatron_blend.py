@@ -74,7 +74,7 @@ def test_splits(split, count):
         ("a /", "a prefix: expected the name of files without their suffix, found /"),
     ],
 )
-def test_what_is_not_certain_is_refused(tmp_path, words, says):
+def test_ambiguous_blend_list_is_refused(tmp_path, words, says):
     path = tmp_path / "list.txt"
     path.write_text(words)
     with pytest.raises(FormatError, match=says):

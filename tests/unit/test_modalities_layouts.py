@@ -207,7 +207,7 @@ def test_check_lists_everything(made):
     assert codes(path) == ["TF105", "TF108", "TF113", "TF114"]
 
 
-def test_a_separator_that_nobody_named_is_not_called_one(made):
+def test_common_last_id_is_not_called_a_separator(made):
     documents = [[5, EOS, 7, EOS, EOS], *DOCUMENTS]
     path = made(struct.pack("<QI", 40, 2), data(documents, "<H"), index(documents, 2))
     for eos_id, name in ((None, "the usual last ID"), (EOS, "the separator")):

@@ -94,7 +94,7 @@ def test_any_text_is_an_address_or_refused(text):
         assert Url.parse(url.address) == url
 
 
-def test_an_address_is_no_path():
+def test_address_is_not_a_path():
     url = Url.parse("s3://b/a/x.bin")
     for function in (os.stat, os.path.exists, open, Path, os.fspath):
         with pytest.raises(TypeError):
@@ -118,7 +118,7 @@ def test_an_address_is_no_path():
         ("b/c", "b/c: is not an address, such as s3://BUCKET/KEY"),
     ],
 )
-def test_what_would_be_another_key_is_refused(text, what):
+def test_keys_that_a_path_would_change_are_refused(text, what):
     """A Path of the first three would be of other names, silently."""
     with pytest.raises(OptionError) as error:
         Url.parse(text)

@@ -34,7 +34,7 @@ from tokfmt.run.plan import Journal
 ME = f"process {os.getpid()} on {os.uname().nodename}"
 
 
-def test_a_lock_says_who_holds_it(tmp_path):
+def test_lock_has_its_holder(tmp_path):
     lock = take_lock(tmp_path / "lock")
     assert take_lock(tmp_path / "lock") == -1
     assert holder(tmp_path / "lock") == ME
@@ -150,7 +150,7 @@ def test_private_directories(tmp_path):
             check_private(tmp_path / name)
 
 
-def test_scratch_goes(tmp_path, monkeypatch):
+def test_scratch_is_removed(tmp_path, monkeypatch):
     """When it is closed, when nobody has it any more, and with the next one when its process was killed."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with Scratch() as path:

@@ -243,7 +243,7 @@ def test_a_bucket_is_loaded_once_whoever_wants_it(tmp_path, monkeypatch):
     assert all(tokens == found[0] for tokens in found)
 
 
-def test_what_no_memory_holds_is_refused_before_it_begins(tmp_path, monkeypatch):
+def test_shuffle_beyond_memory_is_refused_before_work(tmp_path, monkeypatch):
     source = MemoryReader(Ragged.of([[k] * 50 for k in range(400)]))
     monkeypatch.setattr(shuffle, "share", lambda: 1000)
     with (

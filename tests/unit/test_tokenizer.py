@@ -106,7 +106,7 @@ def test_eos(tmp_path, files, eos_id):
     assert handle.notes == ()
 
 
-def test_what_is_odd_beside_it_is_said(tmp_path):
+def test_odd_files_beside_a_tokenizer_are_noted(tmp_path):
     handle = copy(
         tmp_path, tokenizer_config={"eos_token": "</s>", "added_tokens_decoder": {"4096": {"content": "<pad>"}}}
     )
@@ -241,7 +241,7 @@ def test_endpoint_and_proxy_are_honoured(empty_cache, monkeypatch, variables, ga
     assert asked == [gate]
 
 
-def test_offline_asks_nobody(empty_cache, monkeypatch):
+def test_offline_makes_no_request(empty_cache, monkeypatch):
     monkeypatch.setattr(hub, "connect_trouble", lambda *gate: pytest.fail("asked"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(TokenizerError, match="HF_HUB_OFFLINE forbids"):
@@ -263,7 +263,7 @@ def test_a_hub_that_does_not_answer_costs_three_seconds(monkeypatch):
     done.set()
 
 
-def test_a_port_that_nobody_listens_on_and_one_that_somebody_does():
+def test_connect_trouble_of_closed_and_open_ports():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert hub.connect_trouble("127.0.0.1", port) == ""
