@@ -35,9 +35,7 @@ class Memory:
         if key not in self.held:
             raise FileNotFoundError(errno.ENOENT, "No such key")
         if identity != self._identity(key):
-            raise SourceChangedError(
-                key, "changed while it was being read", remedy="Run again when no other program changes it"
-            )
+            raise SourceChangedError.while_read(key)
         return [self.held[key][start:stop] for start, stop in ranges]
 
     def _identity(self, key):

@@ -213,6 +213,12 @@ class UnreachableError(FormatError):
 class SourceChangedError(FormatError):
     """The size, the modification time or the inode of the file changed while it was being read."""
 
+    @classmethod
+    def while_read(cls, path: Path) -> SourceChangedError:
+        """Return the error of a file that another program changed."""
+        remedy = "Try again when no other program changes it"
+        return cls(path, "changed while it was being read", remedy=remedy)
+
 
 class ContradictionError(CorruptError):
     """The tokens of a file contradict what the file states about them, so it is unknown which tokens are right."""

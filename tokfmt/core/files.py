@@ -37,7 +37,6 @@ keep_freed_memory()  # Every process that reads data imports this module.
 
 _DIGITS = re.compile("([0-9]+)")
 _SAVE = "Only tokfmt convert reads pipes. Save it to a file first"
-_CHANGED, _RUN_AGAIN = "changed while it was being read", "Run again when no other program changes it"
 _SMALL = 1 << 20  # Bytes that one call reads completely, except after signals and at the end of a file.
 _GAP = 1 << 15  # Bytes between two ranges that take less time to read than another call or request.
 _TOGETHER = 1 << 23  # Bytes of ranges that one call reads.
@@ -332,7 +331,7 @@ class File:
 
     def _compare(self, now: Identity) -> None:
         if now != self.identity:
-            raise SourceChangedError(self.path, _CHANGED, remedy=_RUN_AGAIN)
+            raise SourceChangedError.while_read(self.path)
 
     def __getstate__(self) -> dict[str, object]:
         return {"path": self.path, "identity": self.identity}
@@ -411,7 +410,7 @@ class StoredFile(File):
         try:
             yield
         except SourceChangedError as error:
-            raise SourceChangedError(self.path, _CHANGED, remedy=_RUN_AGAIN) from error
+            raise SourceChangedError.while_read(self.path) from error
         except OSError as error:
             raise reading_error(self.path, error) from error
 

@@ -304,7 +304,7 @@ class Packed(File):
     def _decode(self, length: int) -> bytes:
         stored = open_file(self.path)
         if stored.identity != self.identity:
-            raise SourceChangedError(self.path, "changed while it was being read")
+            raise SourceChangedError.while_read(self.path)
         try:
             return _DECODERS[self.codec](Stream(stored), length)
         except (OSError, EOFError, ValueError, zlib.error) as error:

@@ -187,9 +187,7 @@ class TextReader(TextRecords):
         text = TextFile(self.files[number])
         text.limit = self._limits.get(text.path)
         if text.size != self._sizes[number]:
-            raise SourceChangedError(
-                text.path, "changed while it was being read", remedy="Run again when no other program changes it"
-            )
+            raise SourceChangedError.while_read(text.path)
         return text
 
     def _cut(self, number: int, size: int) -> Iterator[Block]:

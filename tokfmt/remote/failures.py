@@ -79,9 +79,7 @@ def failure(url: Url, error: BaseException, asked: Asked) -> Exception:
     if is_absent(error):
         return FileNotFoundError(errno.ENOENT, "no such object", str(url))
     if type(error).__name__ == "PreconditionError" or _status(error) == 412:
-        return SourceChangedError(
-            url, "changed while it was being read", remedy="Run again when no other program changes it"
-        )
+        return SourceChangedError.while_read(url)
     return _refusal(url, error, asked) or _outage(url, error)
 
 

@@ -390,7 +390,7 @@ def wrong_bits(tokens: Array, offsets: Offsets, start: int, stop: int) -> Format
     flip_starts(items, offsets, start)
     wrong = (items & 1).astype(np.bool_)
     if not wrong.any():
-        return SourceChangedError(tokens.path, "changed while it was being read")
+        return SourceChangedError.while_read(tokens.path)
     at = start + int(np.argmax(wrong))
     begins = bool(np.searchsorted(offsets, at) < np.searchsorted(offsets, at, side="right"))
     says = "begins" if begins else "does not begin"

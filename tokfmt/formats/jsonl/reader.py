@@ -475,9 +475,7 @@ class JsonlReader:
                 if isinstance(problem, (str, list)):
                     break
                 return line_error(lines, index, problem)
-        return SourceChangedError(
-            part.text.path, "changed while it was being read", remedy="Run again when no other program changes it"
-        )
+        return SourceChangedError.while_read(part.text.path)
 
     def line(self, spot: Spot) -> tuple[Place, int]:
         text = self.parts[spot[0]].text

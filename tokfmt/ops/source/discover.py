@@ -183,6 +183,4 @@ def check_unchanged(before: Mapping[Place, Identity], found: Iterable[SourceFile
         raise SourceChangedError(error.path, "disappeared while it was being read") from error
     for file in sorted(before.keys() | now.keys(), key=lambda place: place.parts):
         if before.get(file) != now.get(file):
-            raise SourceChangedError(
-                file, "changed while it was being read", remedy="Run again when no other program changes it"
-            )
+            raise SourceChangedError.while_read(file)

@@ -101,9 +101,7 @@ def ingest(
             workers.journal.add(kind.name, smaller.number, smaller.facts())
             shards[smaller.number] = smaller
         if numbers and isinstance(records, HasRecordOffsets) and firsts != numbers[: len(firsts)]:
-            raise SourceChangedError(
-                records.files[0], "changed while it was being read", remedy="Run again when no other program changes it"
-            )
+            raise SourceChangedError.while_read(records.files[0])
         skipped += shard.skipped
         progress(shard)
         if encoder is not None and not workers.journal.keeps and refused(skipped):
