@@ -273,7 +273,7 @@ class Sparse:
 
 
 class BrokenOffError(Exception):
-    """Stands for the end of a write: the process was killed, or the disk is full."""
+    """Ends a write in a test, as a killed process or a full disk does."""
 
 
 class _Together(MemoryReader):
@@ -480,7 +480,7 @@ class FormatContract:
     def _look_at_files(self, home: Path, path: Path) -> set[Path]:
         """Return all files below a directory, and check that they are those of the dataset there."""
         there, named = set(_files_in(home)), set(self.format.files(path))
-        assert there == named, f"written and not named: {there - named}; named and not written: {named - there}"
+        assert there == named, f"written and not listed: {there - named}; listed and not written: {named - there}"
         return there
 
     def test_largest_id_and_one_beyond(self, tmp_path: Path) -> None:
@@ -915,7 +915,7 @@ class ReadOnlyContract:
         assert self.format.sniff(look(path)) is not None, "its own dataset is not claimed"
         assert (left := unrelated_files(self.format, path)) == [], f"files() leaves out {left}"
         named = set(self.format.files(path))
-        assert named <= there, f"named, and not there: {named - there}"
+        assert named <= there, f"listed, and missing: {named - there}"
         if path.is_dir():
             (path / "thesis.tex").write_text("not of the dataset")
             assert [file.name for file in unrelated_files(self.format, path)] == ["thesis.tex"]

@@ -139,7 +139,7 @@ class Direct(tokfmt_reel.Writer):
 
 
 def test_a_write_that_leaves_something_behind():
-    broken("large_datasets_in_little_memory", Reel(writer=Careless), r"written and not named: .*00000\.reel\.")
+    broken("large_datasets_in_little_memory", Reel(writer=Careless), r"written and not listed: .*00000\.reel\.")
 
 
 def test_a_region_that_cannot_be_written_twice():
@@ -223,7 +223,7 @@ def test_a_companion_that_the_format_names():
         kit(Pair()).test_files_are_named(Path(home))
         assert sorted(file.name for file in (Path(home) / "0").glob("x.*[!h]")) == ["x.off", "x.tape"]
         kit(Pair()).test_schedule()
-    broken("files_are_named", Unnamed(), r"written and not named: .*x\.off")
+    broken("files_are_named", Unnamed(), r"written and not listed: .*x\.off")
 
 
 def test_missing_packages_of_the_kit_are_listed():

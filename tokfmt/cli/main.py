@@ -10,8 +10,8 @@
 | 70 | a bug in tokfmt or in a format of another package |
 | 128 + n | ended by signal n |
 
-If the reader of stdout closes it (`| head`), commands that only print exit with 0. Commands with a verdict, and convert
-if it reads or writes a pipe, exit with 141 (128 + SIGPIPE).
+If the reader of stdout closes it (`| head`), commands that only print exit with 0. Commands whose exit code is a
+result, and convert if it reads or writes a pipe, exit with 141 (128 + SIGPIPE).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 
 
 _VERDICTS = ("check", "stats", "diff")
-"""Commands whose exit code is a verdict, which is unknown if the reader of stdout closes it before the end."""
+"""Commands whose exit code is a result, which is unknown if the reader of stdout closes it before the end."""
 
 _COMPLETE = "_TOKFMT_COMPLETE"
 
@@ -143,7 +143,7 @@ def _show_warning(
 def _run(words: list[str]) -> int:
     """Run a command and flush stdout; return the exit code.
 
-    If the reader left, the code is 0 unless the reader lacks a verdict or converted data.
+    If the reader of stdout left, the code is 0 unless it lacks a result or converted data.
     """
     try:
         code = _invoke(words)

@@ -46,7 +46,7 @@ class Confidence(IntEnum):
 
 
 class Probe(NamedTuple):
-    """A bounded look at a path, which every format sees to detect the format.
+    """A bounded look at a path, which every format gets to detect the format.
 
     Attributes:
         path: The place, as given.
@@ -463,6 +463,11 @@ class Format(ABC):
     def open(self, paths: Sequence[Place], options: Any, hints: Hints) -> TokenReader | RecordReader:
         """Return a reader of the stored axis, or of text records. Unless `joins_files`, there is one path.
 
+        Args:
+            paths: The paths of one dataset, in order.
+            options: The parsed read options.
+            hints: Facts and wishes of the command.
+
         Raises:
             FormatError: If the dataset is not valid.
         """
@@ -471,6 +476,11 @@ class Format(ABC):
         """Return all tokens as one stream after a read of the header alone; None if that is not possible.
 
         The browser shows these tokens while a long index is read. Never raises for damaged content: `open` reports it.
+
+        Args:
+            paths: As for `open`.
+            options: As for `open`.
+            hints: As for `open`.
         """
         return None
 
@@ -480,6 +490,11 @@ class Format(ABC):
 
     def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
         """Return a writer of `path`, which does not exist yet.
+
+        Args:
+            path: The destination.
+            options: The parsed write options.
+            target: Facts and wishes of the command.
 
         Raises:
             OptionError: If the format is read-only.
@@ -513,6 +528,11 @@ class Format(ABC):
         """Yield every finding, in bounded memory. Never raises for damaged content.
 
         Reads headers, indexes and sizes. If `how.deep`, it reads all tokens as well.
+
+        Args:
+            path: The dataset.
+            options: The parsed read options.
+            how: The depth of the audit, the separator, and a map for parallel work.
         """
 
     def check(self, path: Place, options: Any) -> Iterator[Finding]:

@@ -57,7 +57,7 @@ class Answers:
         self.found: dict[Hashable, object] = {}
 
 
-_KEPT: ContextVar[Answers | None] = ContextVar("what was asked of the stores", default=None)
+_KEPT: ContextVar[Answers | None] = ContextVar("answers of the stores", default=None)
 
 
 @contextmanager

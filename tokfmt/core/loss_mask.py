@@ -63,6 +63,11 @@ def beside_samples(reader: TokenReader, start: int, stop: int) -> Marks:
     The first token of a row is not a target. The label of the last token of a row is dropped, because it is not on the
     axis.
 
+    Args:
+        reader: Reader of the samples.
+        start: First token position.
+        stop: Position after the last token.
+
     Raises:
         ConversionError: If a label that counts is not the next token, which a mask cannot express.
     """
@@ -87,7 +92,13 @@ def beside_samples(reader: TokenReader, start: int, stop: int) -> Marks:
 
 
 def other_label(position: int, expected: int, label: int) -> ConversionError:
-    """Return the error for a label that differs from the next token."""
+    """Return the error for a label that differs from the next token.
+
+    Args:
+        position: Position of the token with the label.
+        expected: The next token.
+        label: The label.
+    """
     what = f"the label at token position {position:,} is {label}, and the next token is {expected}"
     return ConversionError(f"{what}: a loss mask cannot express that. {allowing('loss-mask')} drops masks and labels")
 

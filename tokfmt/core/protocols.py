@@ -183,7 +183,13 @@ class RawCopyable(Protocol, metaclass=CachedProtocolMeta):
 
 
 def pieces_of(reader: object, start: int, stop: int) -> Sequence[Piece] | None:
-    """Return the pieces of the tokens `start <= p < stop`; None if the reader does not know them."""
+    """Return the pieces of the tokens `start <= p < stop`; None if the reader does not know them.
+
+    Args:
+        reader: Any reader.
+        start: First token position.
+        stop: Position after the last token.
+    """
     return reader.pieces(start, stop) if isinstance(reader, RawCopyable) else None
 
 
@@ -363,7 +369,13 @@ class HasMarks(Protocol, metaclass=CachedProtocolMeta):
 
 
 def marks_of(reader: object, start: int = 0, stop: int = 0) -> NDArray[np.uint8] | None:
-    """Return the marks of a reader, if it has any. The default, an empty interval, shows whether it has marks."""
+    """Return the marks of a reader, if it has any. The default, an empty interval, shows whether it has marks.
+
+    Args:
+        reader: Any reader.
+        start: First token position.
+        stop: Position after the last token.
+    """
     return reader.marks(start, stop) if isinstance(reader, HasMarks) else None
 
 

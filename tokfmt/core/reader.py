@@ -207,7 +207,14 @@ class TokenReader(Protocol):
 
 
 def check_interval(start: int, stop: int, length: int, what: str = "token positions") -> None:
-    """Raise IndexError unless 0 <= start <= stop <= length."""
+    """Raise IndexError unless 0 <= start <= stop <= length.
+
+    Args:
+        start: First position.
+        stop: Position after the last.
+        length: Length of the axis.
+        what: The positions, for the message.
+    """
     if not 0 <= start <= stop <= length:
         raise IndexError(f"{what} {start}:{stop} are outside 0:{length}")
 
@@ -223,6 +230,11 @@ def sequence_at(reader: TokenReader, position: int, shift: int = 0) -> int:
 
     With shift 0, it is the sequence that holds a token position. With shift 1, positions are those of the same axis
     with one separator after each sequence. O(log sequences) calls of `offsets`.
+
+    Args:
+        reader: Reader of the axis.
+        position: A position of the axis.
+        shift: Separators per sequence that `position` counts and the axis does not have: 0 or 1.
     """
     low, high = 0, reader.info.sequences
     while high - low > 1:
@@ -245,7 +257,13 @@ def between_offsets(reader: TokenReader, number: int) -> Tokens:
 
 
 def windows(start: int, stop: int, size: int = WINDOW) -> Iterator[tuple[int, int]]:
-    """Cut an interval into consecutive windows of at most `size` tokens."""
+    """Cut an interval into consecutive windows of at most `size` tokens.
+
+    Args:
+        start: First position.
+        stop: Position after the last.
+        size: Largest number of tokens per window.
+    """
     for a in range(start, stop, size):
         yield a, min(a + size, stop)
 
@@ -255,6 +273,12 @@ def batches(reader: TokenReader, first: int, last: int, size: int = WINDOW) -> I
 
     A batch holds at least one sequence, so a sequence longer than `size` is a batch. A batch holds at most 64 Ki
     sequences.
+
+    Args:
+        reader: Reader of the axis.
+        first: First sequence number.
+        last: Sequence number after the last.
+        size: Tokens per batch, about.
     """
     info = reader.info
     # Twice the number of sequences of average length that fill a batch.

@@ -35,6 +35,11 @@ def ends_alike(extent: Extent, starts: Offsets, eos_id: int | None) -> bool:
 
     If so, the width is right: with another width, sequences end anywhere. The ID is `eos_id`, if that is known. With
     fewer than 8 sequences the result is False, because they may end alike by chance.
+
+    Args:
+        extent: The tokens, in the width to test.
+        starts: int64[sequences + 1], token positions, from the index.
+        eos_id: The separator; None if it is unknown.
     """
     last = int(np.searchsorted(starts, extent.tokens, side="right")) - 1
     bounds, found = starts[: last + 1], 0

@@ -724,6 +724,11 @@ class FlatFormat(Format):
     def examine_file(self, file: File, options: Any, hints: Hints) -> FileLayout:  # noqa: ARG002
         """Return the layout of a file, from headers, indexes and sizes, without reading all tokens.
 
+        Args:
+            file: The file of the tokens.
+            options: The parsed read options.
+            hints: Facts and wishes of the command.
+
         Raises:
             FormatError: The layout cannot be determined.
             TypeError: The format defines neither this method nor `examine`.
@@ -731,7 +736,13 @@ class FlatFormat(Format):
         raise TypeError(f"the format {self.name} defines neither examine_file nor examine. Define one of them")
 
     def examine(self, paths: Sequence[Place], options: Any, hints: Hints) -> FileLayout:
-        """Return the joined layout of all files of a dataset, in order; see `examine_file`."""
+        """Return the joined layout of all files of a dataset, in order; see `examine_file`.
+
+        Args:
+            paths: The paths of one dataset, in order.
+            options: The parsed read options.
+            hints: Facts and wishes of the command.
+        """
         files = self.all_files(paths)
         if hints.allow_partial:
             parts = self.certain_parts(
@@ -754,6 +765,11 @@ class FlatFormat(Format):
         A file that ends too early contributes its beginning, and a file that cannot be read contributes nothing. If
         sequences may continue in the next file (`runs_on`), no file after a damaged or missing one is used: its first
         tokens may be the rest of a sequence.
+
+        Args:
+            files: The token files, in order.
+            look: Returns the layout of a file.
+            accepted: Words of `--allow-loss` that the user gave.
 
         Raises:
             FormatError: No file can be read. The error is that of the first file.
@@ -783,7 +799,13 @@ class FlatFormat(Format):
         return [*parts[:-1], replace(parts[-1], damage=(*parts[-1].damage, *damage))]
 
     def examine_for_check(self, path: Place, options: Any, hints: Hints) -> FileLayout:
-        """Return the layout for `check`. Override it if `examine` leaves some work until tokens are read."""
+        """Return the layout for `check`. Override it if `examine` leaves some work until tokens are read.
+
+        Args:
+            path: The dataset.
+            options: The parsed read options.
+            hints: Facts and wishes of the command.
+        """
         return self.examine([path], options, hints)
 
     def names(self, path: AnyPlace) -> list[AnyPlace]:
@@ -836,7 +858,13 @@ class FlatFormat(Format):
         return FlatReader(self.file_layout(paths, options, hints), hints.allow_loss)
 
     def file_layout(self, paths: Sequence[Place], options: Any, hints: Hints) -> FileLayout:
-        """Return the layout that a reader uses: with `Hints.allow_partial`, only the certain part of damaged files."""
+        """Return the layout that a reader uses: with `Hints.allow_partial`, only the certain part of damaged files.
+
+        Args:
+            paths: As for `Format.open`.
+            options: As for `Format.open`.
+            hints: As for `Format.open`.
+        """
         file_layout = self.examine(paths, options, hints)
         return certain(file_layout) if hints.allow_partial else file_layout
 

@@ -88,7 +88,13 @@ def json_object(file: File, limit: int = JSON_BYTES) -> Mapping[str, Any]:
 
 
 def parsed_object(path: Place, raw: bytes, again: str = "Copy it again") -> Mapping[str, Any]:
-    """Parse the bytes of a JSON object; see `json_object`. `again` is the remedy of a corrupt one."""
+    """Parse the bytes of a JSON object; see `json_object`. `again` is the remedy of a corrupt one.
+
+    Args:
+        path: The file, for messages.
+        raw: Its bytes.
+        again: The remedy if they are not a JSON object.
+    """
     # Depth and values are counted before parsing: the depth that Python's parser survives depends on its version, and a
     # value of 2 bytes takes 64 or more once parsed. Brackets and commas in strings count too, and hardly matter.
     letters, depth, values = np.frombuffer(raw, np.uint8), 0, 0
@@ -115,6 +121,11 @@ def parsed_object(path: Place, raw: bytes, again: str = "Copy it again") -> Mapp
 
 def whole_number(path: Place, what: str, value: object) -> int:
     """Return a count from JSON: an integer from 0 to 2^63 - 1.
+
+    Args:
+        path: The file, for the message.
+        what: The message if the value is not such a number.
+        value: The value from JSON.
 
     Raises:
         CorruptError: The value is not such a number; the message is `what`.
@@ -315,7 +326,13 @@ class Packed(File):
 
 
 def begin_of(file: File, offset: int, length: int) -> bytes:
-    """Read bytes near the beginning of a file; a compressed file is decoded only up to these."""
+    """Read bytes near the beginning of a file; a compressed file is decoded only up to these.
+
+    Args:
+        file: The file, compressed or not.
+        offset: Byte offset in its decompressed content.
+        length: Number of bytes.
+    """
     return file.head(offset + length)[offset:] if isinstance(file, Packed) else file.read(offset, length)
 
 

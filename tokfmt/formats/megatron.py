@@ -354,7 +354,7 @@ def _is_index(path: Place) -> bool:
 
 
 def columns_of(sequences: int, document_indices: int) -> Columns:
-    """Return the columns of an index with so many sequences and document indices."""
+    """Return the columns of an index with the given numbers of sequences and of document indices."""
     return Columns(
         HEADER.size,
         lengths=("<i4", sequences),
@@ -675,7 +675,7 @@ class Blended(NamedTuple):
 
 
 def read_blend(path: Place, split: str = "train") -> list[Blended]:
-    """Return the prefixes of a blend list, in its order; of a list with splits, the prefixes of `split` (maybe none).
+    """Return the prefixes of a blend list, in its order. Of a list with splits, return those of `split`.
 
     data args file (--data-args-path)      text: `weight prefix weight prefix ...` or `prefix prefix ...`
     --per-split-data-args-path             JSON: {"train": [...], "valid": [...], "test": null}, of the same words
@@ -716,7 +716,7 @@ def read_blend(path: Place, split: str = "train") -> list[Blended]:
 
 
 def likely_prefixes(head: bytes) -> list[str]:
-    """Return the words at the beginning of a file that may be prefixes of a blend list; none if it is not text."""
+    """Return the first words of a file that may be prefixes of a blend list; none if it is not text."""
     listed = head.lstrip().startswith(b"{")
     if b"\0" in head or (listed and b'"train"' not in head):
         return []
@@ -736,7 +736,7 @@ def located(path: Place, prefix: str) -> Place:
 
 
 def _is_indexed(prefix: Place) -> bool:
-    """Return True if PREFIX.idx is a file; False also if the name is too long or the path cannot be inspected."""
+    """Return whether PREFIX.idx is a file. If the name is too long or the path cannot be inspected, it is not."""
     with suppress(OSError):
         return listing.is_file(_index_of(prefix))
     return False

@@ -432,7 +432,7 @@ def _closed(looks: list[FileLayout], eos_id: int | None) -> list[FileLayout]:
 
 
 def _zeros(file: File, at: int) -> bool:
-    """Return True if the bytes from `at` on begin and end with zeros; up to 64 KiB at each end are read."""
+    """Return whether the bytes from `at` on begin and end with zeros; up to 64 KiB at each end are read."""
     if not at < file.size:
         return False
     many = min(file.size - at, _LOOKED_AT)

@@ -220,10 +220,22 @@ class ShardFormat(FlatFormat):
 
     @abstractmethod
     def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
-        """Return the byte offsets and lengths of the IDs in a shard, from a valid `table`."""
+        """Return the byte offsets and lengths of the IDs in a shard, from a valid `table`.
+
+        Args:
+            one: The entry of the shard in the index.
+            file: The shard, decompressed.
+            table: int64[items + 1], as `table` returns it.
+        """
 
     def contradictions(self, one: Listed, path: Place, tokens: int) -> Iterator[Problem]:  # noqa: ARG002 - nothing
-        """Yield contradictions between the index and a shard of `tokens` tokens that do not prevent reading."""
+        """Yield contradictions between the index and a shard of `tokens` tokens that do not prevent reading.
+
+        Args:
+            one: The entry of the shard in the index.
+            path: The shard.
+            tokens: Number of tokens of the shard.
+        """
         yield from ()
 
     def codes(self) -> Mapping[str, Code]:
@@ -314,7 +326,7 @@ class ShardFormat(FlatFormat):
         return kept
 
     def _look(self, folder: Place, one: Listed, whole: bool) -> Looked | Problem:
-        """Return the IDs of a shard, the number of IDs of each item, and sections; or the problem of the shard."""
+        """Return the IDs of a shard, the number of IDs per item, and sections; or the problem of the shard."""
         code = self.wrong_name
         try:
             forms = [(inside(folder, form.name), form) for form in one.forms]
@@ -398,7 +410,13 @@ class ShardFormat(FlatFormat):
 
 
 def gathered(file: File, byte_offsets: Offsets, width: int) -> NDArray[np.uint8]:
-    """Return uint8[n, width]: `width` bytes from each byte offset in `byte_offsets`, which ascend."""
+    """Return uint8[n, width]: `width` bytes from each byte offset in `byte_offsets`, which ascend.
+
+    Args:
+        file: The shard.
+        byte_offsets: int64[n], ascending byte offsets.
+        width: Bytes to read at each.
+    """
     found, k = np.zeros((len(byte_offsets), width), np.uint8), 0
     while k < len(byte_offsets) and width:
         near = int(np.searchsorted(byte_offsets, byte_offsets[k] + _SPAN, side="right"))
@@ -490,7 +508,7 @@ class ShardWriter(FlatWriter):
         """Return the content of index.json."""
 
     def heads(self, lengths: Offsets, dtype: np.dtype[Any]) -> NDArray[np.uint8]:  # noqa: ARG002 - none
-        """Return uint8[items, head]: the bytes before the IDs of items with so many IDs each."""
+        """Return uint8[items, head]: the bytes before the IDs of items, given their numbers of IDs."""
         return np.zeros((len(lengths), 0), np.uint8)
 
     def notes(self, source: TokenReader) -> Iterator[str]:

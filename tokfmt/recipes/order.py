@@ -112,7 +112,14 @@ def _hashes(numbers: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
 
 @functools.lru_cache(maxsize=1024)
 def permutation(size: int, seed: int, purpose: int, place: int) -> Permutation:
-    """Return a permutation; the last 1,024 are cached."""
+    """Return a permutation; the last 1,024 are cached.
+
+    Args:
+        size: As for `Permutation`.
+        seed: As for `Permutation`.
+        purpose: As for `Permutation`.
+        place: As for `Permutation`.
+    """
     return Permutation(size, seed, purpose, place)
 
 
@@ -130,12 +137,12 @@ class _Node(NamedTuple):
     whole: int
 
     def before(self, count: int) -> int:
-        """Return how many of the first `count` samples the heavier child has: floor(count · a / whole + 1/2)."""
+        """Return the number of the first `count` samples that the heavier child has: floor(count · a / whole + 1/2)."""
         return (2 * count * self.a + self.whole) // (2 * self.whole)
 
 
 class EvenTree:
-    """An even mix of sources by weight: after any number of samples, each source is within two samples of its share.
+    """An even mix of sources by weight. Each source is always within two samples of its share.
 
     The two lightest parts are joined (ties: first in the file) until one tree remains. Of the first m samples of a
     node, the heavier child has floor(m·a/(a+b) + 1/2). This is exact for weights of any size.

@@ -260,7 +260,7 @@ class Planned:
 
     @property
     def _predicts(self) -> int:
-        """The number of positions at the end of a sequence without a label in it: 1 if labels are the next tokens."""
+        """The number of last positions of a sequence without a label: 1 if labels are the next tokens."""
         return int(self.recipe.convention == "next")
 
     def _pieces(self) -> Iterator[tuple[Numbers, Numbers, Numbers]]:

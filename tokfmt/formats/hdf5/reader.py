@@ -137,7 +137,7 @@ _NOTE = "these files are only some of those that were written; documents are cut
 
 
 def gaps(place: Place, files: Sequence[Stored], *, accepted: bool) -> Iterator[Problem]:
-    """Yield a problem if files of a dataset are missing: an error in a directory, a note for files given one by one.
+    """Yield a problem if files are missing: an error in a directory, a note for files given one by one.
 
     Args:
         place: The directory, or the first of the given files.
@@ -243,7 +243,7 @@ def _step(stored: Stored, stride: str) -> int:
 
 
 def tokens_in(stored: Stored, own: WriterAttributes) -> int:
-    """Return the tokens of the stream from the first token of a file to the first token of the next file."""
+    """Return the number of tokens from the first token of a file to that of the next file of the stream."""
     return len(stored.table) * _step(stored, own.stride)
 
 
@@ -380,7 +380,7 @@ class Opening:
         return [one if one is not None and one.stride == ROWS else None for one in found]
 
     def separator(self, own: WriterAttributes | None) -> tuple[int | None, str]:
-        """Return the separator that is known before samples are inspected, and where it comes from."""
+        """Return the separator that is known before samples are inspected, and its origin."""
         if self.hints.no_eos:
             return None, ""
         if self.hints.eos_id is not None:
@@ -429,6 +429,11 @@ class Opening:
 
 def open_reader(paths: Sequence[Place], options: ReadOptions, hints: Hints) -> TokenReader:
     """Open the stored axis of a file, a directory, or several files.
+
+    Args:
+        paths: A file, a directory, or several files.
+        options: The parsed read options.
+        hints: Facts and wishes of the command.
 
     Raises:
         FormatError: A file cannot be read, or the files are of different kinds or do not fit the options.
@@ -810,7 +815,7 @@ _WORDS = {
 
 
 def _ends_alike(opening: Opening, scan: Scan, width: int) -> tuple[int | None, str]:
-    """Return the ID with which all padded samples end, if there are at least four, and where it comes from."""
+    """Return the ID with which all padded samples end, if there are at least four, and its origin."""
     ends = scan.last[(scan.valid < width) & (scan.valid > 0)]
     if len(ends) < _ENDS_NEEDED or int(ends[0]) < 0 or not (ends == ends[0]).all():
         return None, ""

@@ -159,7 +159,13 @@ def _look(rows: Rows | SampledRows, base: int, values: Values, inverted: bool) -
 
 
 def check_ids_of(rows: Rows | SampledRows, base: int, inputs: Values) -> None:
-    """Raise CorruptError for the first negative input ID."""
+    """Raise CorruptError for the first negative input ID.
+
+    Args:
+        rows: The samples, for messages.
+        base: Number of the first sample.
+        inputs: The input IDs, [count, width].
+    """
     if inputs.dtype.kind == "i" and inputs.size and int(inputs.min()) < 0:
         row, column = np.argwhere(inputs < 0)[0].tolist()
         path, local, offset = rows.place(base + row)
@@ -216,7 +222,7 @@ class Ends:
         return np.asarray((end < width) & (end > 0) & fed & self._padding[each, at])
 
     def votes(self, mask: Values) -> tuple[int, int]:
-        """Return the numbers of padded samples whose mask goes from 1 to 0, and from 0 to 1 at the end."""
+        """Return the numbers of padded samples whose mask ends with 0 after 1, and with 1 after 0."""
         padded = self.run < mask.shape[1]
         loss = padded & (mask[:, 0] == 1) & (mask[:, -1] == 0)
         inverted = padded & (mask[:, 0] == 0) & (mask[:, -1] == 1)
@@ -427,7 +433,7 @@ class Runs:
 
 
 class MaskedRuns(Runs):
-    """Runs of overlapping samples with the loss mask of documents: the mask of a token is at the position before it.
+    """Runs of overlapping samples with a loss mask: the mask of a token is at the position before it.
 
     Args:
         rows: Rows that hold the tokens.

@@ -78,7 +78,13 @@ def linked(scan: Scan) -> Flags:
 
 
 def judge(rows: Rows | SampledRows, scan: Scan, groups: NDArray[np.int64]) -> Continuation:
-    """Infer a stride, "shuffled" or `ROWS` from the samples; "few" or "mixed" if they do not show one."""
+    """Infer a stride, "shuffled" or `ROWS` from the samples; "few" or "mixed" if they do not show one.
+
+    Args:
+        rows: The samples.
+        scan: Scan of these samples.
+        groups: int64[streams + 1], first samples of the streams.
+    """
     width = rows.width
     on = continued(scan, groups, width)
     pairs = int(np.count_nonzero(on))
@@ -170,7 +176,7 @@ def _paired(before: NDArray[np.int64], after: NDArray[np.int64]) -> NDArray[np.i
 
 
 def multiset_distance(a: Values, b: Values) -> tuple[float, float]:
-    """Return the difference of two multisets of n IDs, 0 to 2, and the one expected if chance distributes the IDs."""
+    """Return the difference of two multisets of n IDs, 0 to 2, and the difference that chance explains."""
     (ids_a, often_a), (ids_b, often_b) = (np.unique(ids, return_counts=True) for ids in (a, b))
     ids = np.union1d(ids_a, ids_b)
     in_a, in_b = np.zeros((2, len(ids)), np.int64)

@@ -137,7 +137,14 @@ class SampleFile:
 
 
 def empty_corpus(path: Path, tokens: int, dtype: Dtype, facts: WriterAttributes) -> None:
-    """Create a corpus file and allocate the space of its tokens in one piece."""
+    """Create a corpus file and allocate the space of its tokens in one piece.
+
+    Args:
+        path: The file.
+        tokens: Number of tokens, with separators.
+        dtype: Dtype of the tokens.
+        facts: The attributes of the file.
+    """
     with _worded(path), _new(path) as file:
         from h5py import Dataset, h5d, h5p, h5s, h5t
 
@@ -204,7 +211,13 @@ def row_traits(options: WriteOptions) -> WriterTraits:
 
 
 def make_writer(path: Path, options: WriteOptions, target: Target) -> TokenWriter:
-    """Return the writer of the given layout."""
+    """Return the writer of the given layout.
+
+    Args:
+        path: The destination.
+        options: The parsed write options.
+        target: Facts and wishes of the command.
+    """
     if options.layout == "corpus":
         return CorpusWriter(path, options, target)
     return SampleWriter(path, options, target)

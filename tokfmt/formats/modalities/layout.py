@@ -274,7 +274,7 @@ def _disagreement(file: File, header: Header, index: Index) -> CorruptError:
 
 
 def _damaged(head: bytes, index: Index, layout: str) -> Header | None:
-    """Return the header of a pack whose length field is wrong in a known way, or whose layout is given; else None.
+    """Return the header if its length field is wrong in a known way, or the layout is given; else None.
 
     The bytes of the file that are not in the index or its documents must be exactly a header.
     """
@@ -392,7 +392,13 @@ class Shape(NamedTuple):
 
 
 def layout_of(header: Header, index: Index, surplus: int) -> str:
-    """Return the short name of the layout, from the header and the origin of the offsets; see `Anatomy`."""
+    """Return the short name of the layout, from the header and the origin of the offsets; see `Anatomy`.
+
+    Args:
+        header: The header of the pack.
+        index: Its index.
+        surplus: Bytes by which every length in the index is too large.
+    """
     if header.size < 12:
         broken = surplus or (index.shifted and index.constant)
         return "P" if header.size == 4 else "A-broken" if broken else "A"
@@ -404,7 +410,14 @@ def layout_of(header: Header, index: Index, surplus: int) -> str:
 
 
 def problems_of(file: File, header: Header, index: Index, shape: Shape) -> Iterator[Problem]:
-    """Yield all problems of a pack whose header and index were found."""
+    """Yield all problems of a pack whose header and index were found.
+
+    Args:
+        file: The pack.
+        header: Its header.
+        index: Its index.
+        shape: Its layout and token width.
+    """
     yield from _of_header(file, header, index, shape)
     yield from _of_lengths(file, header, index, shape)
     yield from (misplaced := list(_of_offsets(file, header, index, shape)))
@@ -806,11 +819,16 @@ _DEFAULT = 4  # bytes per token
 
 
 def infer_width(file: File, begin: int, index: Index) -> int:
-    """Infer the bytes per token: the largest of 4, 2 and 1 that divides all lengths and gives equal last tokens.
+    """Infer the bytes per token: the largest width that divides all lengths and gives equal last tokens.
 
-    At least 90% of the documents must end with the same token, as they end with the separator. With a width that is too
-    large, the last token contains bytes of the token before it, which vary. The default is 4 bytes, as in most packs of
-    layout A.
+    The widths are 4, 2 and 1. At least 90% of the documents must end with the same token, the separator. With a width
+    that is too large, the last token contains bytes of the token before it, which vary. The default is 4 bytes, as in
+    most packs of layout A.
+
+    Args:
+        file: The pack.
+        begin: Byte offset of the first token.
+        index: The index of the pack.
     """
     endings = _endings(file, begin, index)
     for width in (4, 2, 1):

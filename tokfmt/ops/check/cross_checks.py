@@ -300,6 +300,12 @@ def tokenizer_findings(
 
     The findings: the manifest lists another tokenizer, IDs are beyond the vocabulary, the separator is not the end of
     text, or the decoded text shows another tokenizer.
+
+    Args:
+        source: The opened dataset.
+        reader: Its reader, without separators.
+        handle: The tokenizer.
+        vocabulary: The search for IDs beyond the vocabulary; it samples the dataset if it did not see all of it.
     """
     name, named = str(source.paths[0]), handle.name
     manifest = read_manifest(source.paths[0]).tokenizer
@@ -695,6 +701,12 @@ def shift_of(here: Side, corpus: Side, sequence: int, document: int) -> int:
     The number is negative if the document begins too late, and 0 if it is not shifted.
 
     The stream of the corpus has one token after each document for the separator, which is not compared.
+
+    Args:
+        here: The sequences of the dataset.
+        corpus: The documents of the corpus.
+        sequence: Number of the sequence.
+        document: Number of the document of the corpus in its place.
     """
     mine = _head(here, sequence)
     if len(mine) < _ENOUGH:

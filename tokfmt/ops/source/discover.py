@@ -144,7 +144,7 @@ def _below(entry: Place, directory: Place) -> str:
 
 
 def _names(entry: Place, directory: Place) -> Sequence[str]:
-    """The names that lead from a directory to what lies in it."""
+    """Return the names in the path of an entry relative to a directory."""
     names = relative(entry, directory)
     assert names is not None, entry
     return names.parts

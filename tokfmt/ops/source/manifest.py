@@ -48,7 +48,7 @@ _LIMIT = 1 << 24  # maximum size of a manifest, in bytes
 _PIECE = 1 << 23  # bytes that are hashed at a time
 _TOKENIZER = 1 << 28  # maximum size of a tokenizer.json, in bytes
 LITTLE = 1 << 26
-"""Bytes of sources that are read again for checksums: the page cache still holds so many."""
+"""Largest size in bytes of sources that are read again for checksums. The page cache still holds them."""
 IGNORED = "the manifest is ignored"
 _JOINING = {"view", "stride"}
 """Options of readers that decide if samples are joined."""
@@ -216,7 +216,7 @@ def _read_manifest(path: Place) -> Manifest:
 
 
 def _invalid(content: Mapping[str, Any]) -> str:
-    """Describe the first count or ID of a manifest, or of one of its splits, that is out of bounds; "" if none is."""
+    """Describe the first count or ID of a manifest that is out of bounds; "" if all are valid."""
     splits = content.get("splits")
     parts = [part for part in splits.values() if isinstance(part, dict)] if isinstance(splits, dict) else []
     for part in [content, *parts]:
@@ -396,7 +396,7 @@ def found_as_written(one: SourceFiles, request: SourceRequest) -> tuple[SourceRe
 
 
 def file_contradiction(one: SourceFiles, manifest: Manifest) -> CorruptError | None:
-    """Return the error of a manifest that contradicts the format, number or size of its files; None if it does not.
+    """Return the error of a manifest that contradicts the format, number or size of its files, or None.
 
     Raises:
         FormatError: The status of a file cannot be read.
@@ -443,7 +443,12 @@ def shrunk(one: SourceFiles, manifest: Manifest) -> Damage | None:
 
 
 def describes(manifest: Manifest, format_: Format, path: Place) -> bool:
-    """Return True if a manifest states the format of a dataset, and the number of files and bytes that it has.
+    """Return whether a manifest states the format, the number of files and the size that a dataset has.
+
+    Args:
+        manifest: The manifest.
+        format_: The format of the dataset.
+        path: The dataset.
 
     Raises:
         FormatError: The status of a file cannot be read.
@@ -494,6 +499,11 @@ def written_files(format_: Format, path: Place, files: Sequence[Place] | None = 
     """Return the files of a dataset that a conversion wrote: the file and its companions, or those in its directory.
 
     An index that was made beside the dataset later is not among them.
+
+    Args:
+        format_: The format of the dataset.
+        path: The dataset.
+        files: All its files, if they are known (default: the format lists them).
     """
     inside, own = f"{path}{os.sep}", {path, *format_.companions(path)}
     inside = inside.removeprefix(f"{os.curdir}{os.sep}")  # pathlib removes a leading "./" from the paths of the files
@@ -527,12 +537,24 @@ class Measured(NamedTuple):
 
 
 def fingerprint(path: Place, files: Sequence[Place], jobs: int = 1) -> dict[str, Any]:
-    """Return the size, number and checksum of the files of a dataset, reading `jobs` files at a time."""
+    """Return the size, number and checksum of the files of a dataset.
+
+    Args:
+        path: The dataset.
+        files: Its files.
+        jobs: Number of files that are read at a time.
+    """
     return combined(measured(path, files, jobs), single=list(files) == [path])
 
 
 def measured(path: Place, files: Sequence[Place], jobs: int = 1) -> list[Measured]:
-    """Return the size and the checksum of each file of a dataset, sorted by name, reading `jobs` files at a time."""
+    """Return the size and the checksum of each file of a dataset, sorted by name.
+
+    Args:
+        path: The dataset.
+        files: Its files.
+        jobs: Number of files that are read at a time.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     base = path if list(files) != [path] and listing.is_dir(path) else path.parent

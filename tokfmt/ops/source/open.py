@@ -476,6 +476,11 @@ def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptE
     """Return the error of a manifest that contradicts the counts of its source; None if it does not.
 
     Sources of several paths and records are not compared.
+
+    Args:
+        source: The opened dataset.
+        sequences: The number of sequences that were read.
+        tokens: The number of tokens that were read; None if unknown.
     """
     reader = source.reader
     if len(source.paths) > 1 or isinstance(reader, RecordReader):

@@ -45,7 +45,7 @@ WRITTEN = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class SourceRequest:
-    """The sources of a command as the user asks for them.
+    """The sources of a command, as the user gives them.
 
     Attributes:
         paths: Files and directories, in order.
@@ -201,7 +201,7 @@ def expanded(paths: Iterable[PlaceLike]) -> tuple[PlaceLike, ...]:
 
 
 def _objects(directory: Url, names: Sequence[str]) -> Iterator[Url]:
-    """What lies below an address by names of which some are patterns; `**` stands for any number of names.
+    """Yield the addresses below an address that match names, some of them patterns. `**` matches any number of names.
 
     Raises:
         FormatError: The store cannot be listed.
@@ -250,7 +250,13 @@ def read_options(format_: Format, request: SourceRequest) -> Any:
 
 
 def viewed(request: SourceRequest, format_: Format, view: str) -> SourceRequest:
-    """Return the request with the option `view`, if the format has that view and the user gave none."""
+    """Return the request with the option `view`, if the format has that view and the user gave none.
+
+    Args:
+        request: The request.
+        format_: The format of the sources.
+        view: The view: "documents" or "samples".
+    """
     if "view" in request.options or view not in choices(format_.read_options, "view"):
         return request
     return replace(request, options={**request.options, "view": view})

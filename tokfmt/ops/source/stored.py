@@ -147,6 +147,12 @@ def notes_on_tokenizers(
 ) -> Iterator[str]:
     """Yield notes on sources that another tokenizer made, by their manifests.
 
+    Args:
+        places: The paths of the sources.
+        tokenizers: The tokenizer of each, by its manifest; None if unknown.
+        tokenizer: The tokenizer in use.
+        allow_loss: Names of the accepted losses.
+
     Raises:
         TokenizerMismatchError: There is such a source, and `allow_loss` does not accept it.
     """
@@ -227,7 +233,13 @@ def agreed_separator(sources: Sequence[Source], choice: EosChoice) -> Separator:
 
 
 def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequence[Manifest]) -> Separator | None:
-    """Return the separator that is certain before a source is opened: by --eos, or by its manifest; else None."""
+    """Return the separator that is certain before a source is opened: by --eos, or by its manifest; else None.
+
+    Args:
+        choice: The option `eos`.
+        paths: The paths of the source.
+        manifests: The manifests beside them.
+    """
     if choice == "none":
         return Separator(None, NO_SEPARATOR)
     if choice is not None:

@@ -48,7 +48,7 @@ class Loose(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A region of a stream that was read: its bounds, and the positions of its first and last separator (-1: none)."""
+    """The bounds of a region of a stream, and the positions of its first and last separator (-1: none)."""
 
     start: int
     stop: int
@@ -258,7 +258,13 @@ class Indexed:
         return self.info.tokens / max(self.info.sequences, 1)
 
     def walk(self, start: int, stop: int, tally: Tally) -> None:
-        """Add every token of a region to the tally, and every sequence that begins there."""
+        """Add every token of a region to the tally, and every sequence that begins there.
+
+        Args:
+            start: First position of the region.
+            stop: Position after the region.
+            tally: Receives the counts.
+        """
         first = self._begun_before(start)
         opened: tuple[Tokens, int, int] | None = None  # the first tokens of an unfinished sequence, and its interval
         for a, b in list(windows(start, stop)) or [(start, stop)]:
@@ -383,7 +389,13 @@ class Streamed:
         return tokens_read / max(found, 1)
 
     def walk(self, start: int, stop: int, tally: Tally) -> None:
-        """Add every token of a region to the tally, and every sequence between two of its separators."""
+        """Add every token of a region to the tally, and every sequence between two of its separators.
+
+        Args:
+            start: First position of the region.
+            stop: Position after the region.
+            tally: Receives the counts.
+        """
         first = last = -1
         begun = separators = 0
         piece: Tokens | None = None  # the first tokens of the sequence after the last separator
@@ -531,7 +543,7 @@ def measure(
         axes: The axes.
         workers: The workers.
         duplicates: Hash every sequence, to find equal sequences also in different datasets and dtypes. If that takes
-            too much memory, it is left out, and a note says so.
+            too much memory, it is left out, and a note reports that.
         progress: Receives the phase, and the number of tokens that were counted.
         cancelled: Called now and then; the pass ends when it returns True.
 
