@@ -89,7 +89,7 @@ def _page(facts: dict[str, Any]) -> list[str]:
         width = max((len(f"{o['name']}={o['type']}") for o in options), default=0)
         for o in options:
             usage = f"{o['name']}={o['type']}"
-            lines.append(f"  {usage:<{width}}  {o['help']} (default: {o['default']})")
+            lines.append(f"  {usage:<{width}}  {o['help']} (default: {o['default'] or 'none'})")
         if not options:
             lines.append("  no options")
     if facts["layout"]:

@@ -21,7 +21,7 @@
 - If the attribute `stride` is "rows" (samples of a recipe), the input_ids of each row are a sequence, with padding.
 - Padding is on the right: one ID in input_ids and labels, mask 0. `Info.nonstandard_masks` counts samples with other
   zeros in the mask (a prompt). The samples view keeps them. Files that tokfmt wrote from documents with loss masks keep
-  them as well: position i of the mask speaks of token i + 1 of the stream, and `first_mask` of the first token.
+  them as well: position i of the mask describes token i + 1 of the stream, and `first_mask` the first token.
 - tokfmt refuses other kinds of samples by name: 6 fields (DPO), 2 fields with `/labels` (MLM), 4 fields (VSL MLM), 5
   fields with `/img_path` (multimodal), `/data_0` ... (mixed shapes).
 

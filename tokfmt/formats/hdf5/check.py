@@ -211,8 +211,8 @@ _CONTENT = {
         "separators only at the ends of samples",
         "The new preprocessing pipeline of ModelZoo R2.10 packs documents into disjoint windows without a separator "
         "between them. It overwrites the last token of a document's last full window with one. The boundaries of "
-        "documents are lost, and so is a token in each of those windows; a model learns to continue from one document "
-        "into the next. Preprocess the text again with split_text_to_tokenize, or with another tool.",
+        "documents are lost, and one token in each of those windows is lost; a model learns to continue from one "
+        "document into the next. Preprocess the text again with split_text_to_tokenize, or with another tool.",
     ),
     "TF343": Code(
         "masks of both kinds",

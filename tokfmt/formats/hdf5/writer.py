@@ -266,7 +266,7 @@ class SampleWriter(TokenWriter):
     def _masked(self, source: TokenReader) -> bool:
         """Return True if the masks of the source are stored.
 
-        Disjoint windows cannot store them: the first token of each is not a label, so no mask entry speaks of it.
+        Disjoint windows cannot store them: the first token of each is not a label, so no mask entry describes it.
         """
         return traits(self.options).keeps_masks and "loss-mask" not in self.allow_loss and marks_of(source) is not None
 
