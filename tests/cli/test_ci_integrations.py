@@ -149,7 +149,7 @@ def test_hooks_are_run_for_files_of_every_format(format_, tmp_path):
 
 @pytest.mark.parametrize("hook", HOOKS)
 def test_file_name_with_a_dash_is_not_an_option(hook, tmp_path):
-    """A path that git may hold, as pre-commit passes it."""
+    """pre-commit passes every path that git can hold."""
     victim = tmp_path / "train.pbin"
     shutil.copy(ROOT / GOOD, victim)
     option = "--html=" if hook == "tokfmt-stats" else "--fix="

@@ -388,7 +388,7 @@ def test_bytes_a_token_are_not_those_of_other_splits():
 
 
 def test_formats_lists_a_destination_for_every_format():
-    """`tokfmt formats` leaves no destination blank."""
+    """`tokfmt formats` has no empty destination."""
     for name, said in (("mds", "--to mds"), ("levanter", "read only"), ("recipe", "read only"), ("hdf5", ".h5")):
         assert tokfmt("formats", name, check=0).stdout.splitlines()[2] == f"destinations  {said}"
 
@@ -436,7 +436,7 @@ run(sys.argv[1:])
 )
 @pytest.mark.parametrize("words", [["check", "--deep", str(PACK)], ["convert", str(PACK), "o.zarr", "-j", "4"]])
 def test_out_of_memory_is_one_line_and_not_a_bug(tmp_path, error, says, words):
-    """What `ulimit -v` makes of a command: one line, and nothing is left behind."""
+    """With `ulimit -v`, a command prints one line and leaves no file."""
     script = [sys.executable, "-c", LIMITED.replace("{error}", error), *words]
     done = forkserver.run(script, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (done.returncode, len(done.stderr.splitlines())) == (4, 1), done.stderr

@@ -194,7 +194,7 @@ def test_failure_that_would_repeat_keeps_no_work(home):
 
 
 def test_refusal_that_an_option_accepts_keeps_the_tokens(home):
-    """A refusal after the text was tokenised: with the words it asks for, and with others, tokens stay as they are."""
+    """The tokens are kept, whether the next run has the option or not."""
     lines = CORPUS.read_text("utf-8").splitlines()
     lines[3], lines[7] = '{"text": 5}', '{"text": ""}'
     (home / "text.jsonl").write_text("\n".join([*lines, '{"text": "one more"}']), "utf-8")
@@ -239,7 +239,7 @@ def test_words_that_change_after_writing_began_do_not_mix(home):
 
 
 def test_unrelated_failure_keeps_the_work(home, expected):
-    """A cluster that cannot be reached, say, after hours of work."""
+    """An example is a cluster that cannot be reached, after hours of work."""
     interrupted(home, *WORDS)
     for name in ("dask:nowhere", "dask:tcp://127.0.0.1:x"):
         convert(home, *WORDS, "--executor", name, check=2)
@@ -292,7 +292,7 @@ def test_changed_options_are_refused(home, words, says):
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_signal_while_kept_work_is_examined(home, monkeypatch, begun):
-    """Nothing is left where nothing was, and all of it where something was."""
+    """Nothing is left if nothing was kept; otherwise all of it is left."""
     if begun:
         interrupted(home, *WORDS)
     before = tree(home / HOME) if begun else {}

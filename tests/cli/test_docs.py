@@ -46,7 +46,7 @@ def test_sessions_of_pages_print_their_output(page, tmp_path):
 
 
 def test_first_commands_of_inspect_page_find_something(tmp_path):
-    """The first commands of docs/inspect.md go on with what README's session has made, of its tokenizer."""
+    """They use the files and the tokenizer of the session in README.md."""
     (tmp_path / "fixtures").symlink_to(FIXTURES)
     made = [
         line for line, _ in commands(ROOT / "README.md") if line.startswith("tokfmt convert") and "blocks" not in line

@@ -106,7 +106,7 @@ def test_explain_is_a_tree(tmp_path):
 
 
 def test_stats_begin_with_the_table_of_sources():
-    """The tree that --explain prints, in the table and in the JSON of stats."""
+    """The table of `recipe --explain` is in the text and in the JSON of stats."""
     path = str(ROOT / "fixtures" / "recipe" / "mix.toml")
     tree = tokfmt("recipe", path, "--explain")[1].splitlines()[1:5]
     shown = [line.strip() for line in tokfmt("stats", path)[1].splitlines()]
@@ -161,7 +161,7 @@ def test_ids_that_are_compared_before_they_are_drawn(tmp_path):
 
 
 def test_check_reports_an_invalid_recipe(tmp_path):
-    """TF801, with the nearest word; and how it is explained."""
+    """TF801 has the nearest word and an explanation."""
     wrong = tmp_path / "mix.toml"
     wrong.write_text(f'tokfmt = 1\nseq_lem = 16\n[[source]]\npath = "{PACK}"\n')
     code, out, _ = tokfmt("check", wrong)
@@ -193,7 +193,7 @@ def test_ids_that_the_tokenizer_does_not_have_are_refused_and_the_remedy_works(t
 
 @pytest.mark.parametrize("words", [("check",), ("check", "--deep")])
 def test_check_reports_invalid_sources_of_a_recipe(words, tmp_path):
-    """TF802: sources that are missing, in a circle, read in another way, or that do not go together; as stats says it."""
+    """TF802: missing, circular, reinterpreted or incompatible sources, in the words of stats."""
     path, begin = tmp_path / "mix.toml", "tokfmt = 1\n[[source]]\n"
     for text, message in (
         (f'{begin}path = "gone.pbin"\n', 'gone.pbin: no such file. It is source "gone" of'),

@@ -113,7 +113,7 @@ run(["convert", {source!r}, "out.pbin"])
 
 
 def test_signal_after_publication_reports_the_complete_destination(tmp_path):
-    """Between the end of a conversion and the end of its process."""
+    """The signal comes between the end of the conversion and the end of the process."""
     source = str(FIXTURES / "modalities" / "D_2byte_gpt2.pbin")
     words = [sys.executable, "-c", LATE.format(source=source)]
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=BOUND, check=False)
@@ -146,7 +146,7 @@ run(["index", "x.jsonl"])
 @pytest.mark.parametrize("where", ["library", "cleaning"])
 @pytest.mark.parametrize("number", ENDING)
 def test_third_signal_ends_a_process_that_does_not_respond(where, number, tmp_path):
-    """Inside a library in C or Rust, and while cleaning up hangs; between two there is time for a person to wait."""
+    """The process is inside a library in C or Rust, or its cleanup hangs."""
     words = [sys.executable, "-c", STUCK, where]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with running(subprocess.Popen(words, **streams, text=True, cwd=tmp_path)) as process:
@@ -187,7 +187,7 @@ def test_nohup_stays(tmp_path):
 
 
 def test_error_while_a_signal_is_handled_is_not_reported():
-    """The signal is what ended the command, whatever came of cleaning up."""
+    """The exit code is that of the signal, whatever the cleanup raises."""
 
     def tear_down():
         try:
@@ -208,7 +208,7 @@ def test_error_while_a_signal_is_handled_is_not_reported():
 
 
 def test_signal_waits_for_a_process_that_is_starting():
-    """Whichever thread of whatever library gets it, Python answers in the main thread, wherever that is."""
+    """Any thread can receive the signal; Python handles it in the main thread."""
     answered = []
     before = signal.signal(signal.SIGUSR1, lambda number, _: postponed(number) or answered.append(number))
     try:

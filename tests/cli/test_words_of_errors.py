@@ -17,7 +17,7 @@ PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 
 
 def test_unreadable_path_is_not_a_usage_error(monkeypatch):
-    """Whether it can be read is known when it is opened: click's own look is none of a path's beginning."""
+    """tokfmt opens the path itself, without the check of click."""
     monkeypatch.setattr(os, "access", lambda *words, **how: False)
     for words in (["stats", PACK, "-q"], ["check", PACK, "-q"], ["show", PACK, "0"]):
         done = CliRunner().invoke(cli, [str(word) for word in words], standalone_mode=False)

@@ -91,7 +91,7 @@ def noted(tmp_path, format_, **demands):
 
 
 def test_note_on_tokens_that_tokensloader_drops(tmp_path):
-    """`--seq-len`: of chunks of 5, 6 and 3 tokens blocks of 3 leave 2."""
+    """With `--seq-len 3`, chunks of 5, 6 and 3 tokens leave 2 tokens."""
     (told,), done = noted(tmp_path, "litdata", eos=99, seq_len=3, to_options={"shard_size": 5})
     assert [sum(map(len, chunk)) for chunk in documents(tmp_path / "out")] == [5, 6, 3]
     assert told == "out: TokensLoader(block_size=3) drops 2 of 14 tokens, at the ends of 3 chunks"
@@ -108,7 +108,7 @@ def test_note_on_tokens_that_tokensloader_drops(tmp_path):
 
 
 def test_note_on_empty_documents_for_upstream(tmp_path):
-    """Without a separator an empty document is an item of no bytes."""
+    """Without a separator, an empty document is an item of no bytes."""
     for format_, why in (("litdata", "TokensLoader"), ("mds", "MDSWriter")):
         (told,), _ = noted(tmp_path, format_, to_options={"eos": "none"}, eos="none")
         assert told.startswith("out: 2 empty sequences (first: sequence 0): ")

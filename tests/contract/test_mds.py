@@ -120,7 +120,7 @@ def test_unknown_compression_is_refused(tmp_path, said):
 
 
 def test_shard_beyond_the_decoding_ratio_is_not_written(tmp_path):
-    """Its reader would take it for a bomb."""
+    """The reader would refuse it as a decompression bomb."""
     (tmp_path / "x.jsonl").write_text(json.dumps({"input_ids": [7] * 3_000_000}))
     with pytest.raises(ConversionError, match=r"6,\d{3},\d{3} bytes compress to .* Write it without compression"):
         tokfmt.convert(

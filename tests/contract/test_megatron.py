@@ -116,7 +116,7 @@ def test_several_prefixes_come_with_the_files_that_list_them(ends, tmp_path):
 
 @pytest.mark.parametrize("words", ["1 a_document b_document c", "nan x_document", "-1 x_document", "x_document \xff"])
 def test_ambiguous_blend_list_is_a_finding(words, tmp_path):
-    """Its files are asked for before it is looked at."""
+    """`files` is called before the list is examined."""
     path = tmp_path / "blend.txt"
     path.write_bytes(words.encode("latin-1"))
     (verdict,) = tokfmt.check(path, format="megatron")
@@ -136,7 +136,7 @@ def test_a_blend_list_with_weights_is_the_user_s_and_not_replaced(tmp_path):
 
 
 def test_uncounted_separators_are_recognized(tmp_path):
-    """Megatron-LM#431: what the index calls documents is shifted, by one token more for each."""
+    """Megatron-LM#431: the documents of the index are shifted by one more token each."""
     source, path = tmp_path / "x.jsonl", tmp_path / "x_document.bin"
     source.write_text('{"input_ids": [1, 2, 3]}\n{"input_ids": [4, 5]}\n')
     tokfmt.convert(source, path, eos=0, to_format="megatron", to_options={"eos": "none"})
@@ -150,7 +150,7 @@ def test_uncounted_separators_are_recognized(tmp_path):
 
 
 def test_contradicting_sequences_file_is_a_finding(tmp_path):
-    """Upstream opens no header then: it trusts these counts, and takes one width for all prefixes."""
+    """Upstream trusts these counts without opening headers, and assumes one width for all prefixes."""
     source, out = tmp_path / "x.jsonl", tmp_path / "out"
     source.write_text(
         "".join(json.dumps({"input_ids": row}) + "\n" for row in [[1, 2, 3], [4], [5, 6, 7, 8, 9], [1, 1]])

@@ -70,7 +70,7 @@ class TestFolder(FormatContract):
 
 
 def test_embedded_separator_needs_allow_loss(tmp_path):
-    """OLMo-core reads local files by a scan: it would split there."""
+    """OLMo-core scans local files for the separator, and would split the document there."""
     source = tmp_path / "x.jsonl"
     source.write_text('{"input_ids": [1, 9, 2]}\n{"input_ids": [3, 9]}\n{"input_ids": []}\n')
     with pytest.raises(LossyConversionError, match=r"2 separators \(9\) inside sequences \(first: sequence 0"):

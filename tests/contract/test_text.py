@@ -232,7 +232,7 @@ def test_directories_that_hold_nothing_else(tmp_path, names, format_):
 
 
 def test_content_overrides_the_name_of_a_text_file(tmp_path):
-    """Content goes before a name that any text may have."""
+    """Any format can have the name of a text file."""
     (tmp_path / "a.txt").write_text('{"text": "a"}\n')
     assert registry.detect(tmp_path / "a.txt").name == "jsonl"
     (tmp_path / "b.txt").write_bytes(b"\0\1\2")

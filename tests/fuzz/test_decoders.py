@@ -51,7 +51,7 @@ FAULTS = {
 
 @pytest.mark.parametrize("what", FAULTS)
 def test_fuzzer_finds_a_wrong_decoder(what, tmp_path):
-    """A decoder that errs is a finding."""
+    """A decoder with an error is a finding."""
     program = SCRIPT.read_text()
     right, wrong = FAULTS[what]
     assert program.count(right) == 1

@@ -46,7 +46,7 @@ def test_damaged(format_, tmp_path):
 
 
 def test_fuzzer_finds_hangs_memory_and_unexpected_errors(tmp_path, monkeypatch):
-    """The alarm and the memory limit do work, and an error of another kind is a finding."""
+    """The alarm and the memory limit work, and an error of another class is a finding."""
     program = (Path(__file__).with_name("mutants.py")).read_text()
     faults = ["while True: pass", "bytearray(1 << 30)", "raise KeyError('x')", "os.kill(os.getpid(), signal.SIGSEGV)"]
     expected = ["TooSlow()", "MemoryError()", "KeyError('x')", None]

@@ -69,7 +69,7 @@ def test_closed_dataset_raises():
 
 
 def test_one_word_is_accepted_for_a_list(tmp_path):
-    """A word where several may stand is one word; numbers select as they do in Python."""
+    """One word stands for a list of one; numbers select as in Python."""
     text = tmp_path / "t.jsonl"
     text.write_text('{"text": "a", "id": 1}\n{"text": ""}\n{"text": "b"}\n')
     done = tokfmt.convert(
@@ -177,7 +177,7 @@ def test_report_has_the_length_of_samples(tmp_path, dry_run):
 
 @pytest.mark.parametrize("verb", [tokfmt.stats, tokfmt.check, lambda path: tokfmt.diff(path, path)])
 def test_dataset_instead_of_a_path_is_a_type_error(verb):
-    """A dataset in memory has no files to count: not a fault deep inside of something that reads them."""
+    """A dataset in memory has no files; the error names that, and not a function inside."""
     with tokfmt.open(FIXTURES / "modalities" / "D_2byte_gpt2.pbin") as dataset:
         for wrong, name in ((dataset, "Dataset"), ([dataset], "Dataset"), (3, "int")):
             with pytest.raises(TypeError, match=rf"a path or a list of paths is needed, not {name}"):

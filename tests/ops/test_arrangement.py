@@ -443,7 +443,7 @@ def test_published_together_or_not_at_all(tmp_path, monkeypatch, existing, porta
 @pytest.mark.parametrize("names", ["a", "abc"])
 @pytest.mark.parametrize("moment", range(12))
 def test_signal_leaves_no_destination_without_its_companions(tmp_path, monkeypatch, existing, names, moment):
-    """It comes after any of the renames, and leaves all outputs with their files, or none and what was there before."""
+    """After any rename, all outputs have their companions, or the old outputs are back."""
     if existing:
         for name in names:
             (tmp_path / name).write_text(f"old {name}")

@@ -210,7 +210,7 @@ def test_a_good_conversion_has_no_findings(tmp_path):
 
 @pytest.mark.parametrize(("zeros", "found"), [(0, []), (100, ["TF210"])])
 def test_padding_with_separator_0_is_not_an_unfinished_copy(zeros, found, tmp_path):
-    """As GPT-NeoX has it; but padding ends with the sample."""
+    """GPT-NeoX has the separator 0, but padding ends with the sample."""
     source = tmp_path / "in.jsonl"
     source.write_text('{"input_ids": [5, 6, 7]}\n')
     tokfmt.convert(source, tmp_path / "x.bin", to_format="stage1", eos=0, to_options={"seq_len": 100}, manifest=False)
@@ -223,7 +223,7 @@ def test_padding_with_separator_0_is_not_an_unfinished_copy(zeros, found, tmp_pa
 
 @pytest.mark.parametrize("name", ["nanogpt", "stage1"])
 def test_tokenizer_gives_the_separator_if_nothing_else_does(name, tmp_path):
-    """By the rule of the other commands: what stats counts with a tokenizer, check counts too."""
+    """Stats and check count the same with a tokenizer."""
     tokfmt.convert(CORPUS, tmp_path / "x.bin", to_format=name, tokenizer=str(TOKENIZER), manifest=False)
     verdict = look(tmp_path / "x.bin", format=name, tokenizer=str(TOKENIZER))
     told = tokfmt.stats(tmp_path / "x.bin", format=name, tokenizer=str(TOKENIZER)).datasets[0]

@@ -154,7 +154,7 @@ class Watching(NullProgress):
 
 
 def test_comparison_and_search_report_progress(tmp_path):
-    """Of a comparison, and of searches of `show`, to their ends."""
+    """Progress of comparisons, and of searches of `show`, reaches the total."""
     path = converted(tmp_path)
     for work in (
         lambda told: list(check(asked(path, **own(against=str(CORPUS))), told)),

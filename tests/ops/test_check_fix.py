@@ -185,7 +185,7 @@ def test_a_part_is_saved(name, tmp_path):
 
 
 def test_contradicting_manifest_prevents_a_repair(tmp_path):
-    """A manifest that disagrees means that more is wrong than what the format shows."""
+    """If the manifest disagrees, more is wrong than the format shows."""
     path, _ = CASES["TF911"](tmp_path)
     with pytest.raises(ConversionError, match="TF911"):
         fixed(path, tmp_path / "y.pbin")

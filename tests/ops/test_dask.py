@@ -344,7 +344,7 @@ def test_a_planted_scratch_space(tmp_path, monkeypatch, way):
 
 @needs_dask
 def test_local_cluster_refuses_other_clients():
-    """Not without the key that lies in its memory; and what listens to HTTP has no page, not even who is there."""
+    """A client needs the key in the memory of the process, and the HTTP server has no page."""
     pytest.importorskip("cryptography")
     with make_executor("dask", 1) as executor:
         assert executor.submit(abs, -1).result() == 1

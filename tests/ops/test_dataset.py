@@ -131,7 +131,7 @@ def test_used_dataset_pickles_closes_and_raises_index_errors(tmp_path, name):
 
 @pytest.mark.parametrize("name", FLAT)
 def test_file_changed_after_opening_raises(tmp_path, name):
-    """Documents of a stream are where their separators were: each has to have one behind it still."""
+    """Each document of a stream still needs its separator at the recorded position."""
     dataset = flat(tmp_path, name)
     place = dataset.reader.source.byte_offset(0)
     with open(place.path, "r+b") as file:
@@ -177,7 +177,7 @@ def test_a_negative_id_that_came_after_a_block_was_scanned_is_refused(tmp_path):
 
 @pytest.mark.parametrize("begins", [0, 1])
 def test_sequence_across_files_equals_the_slice(tmp_path, begins):
-    """Some lie in two files, and runs of separators stand between some."""
+    """Some sequences are in two files, and some have runs of separators between them."""
     stream = np.random.default_rng(begins).integers(begins, 5, 400).astype("<i4")
     for number, part in enumerate(np.split(stream, [120, 240, 360])):
         part.tofile(tmp_path / f"stage1_block_{number:04d}.bin")

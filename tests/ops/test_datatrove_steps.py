@@ -321,7 +321,7 @@ def test_minhash_and_a_filter_between(tmp_path, tokenizer):
 
 
 def test_documents_without_file_path_have_the_parts_as_sources(tmp_path):
-    """Then the parts are the sources."""
+    """The manifest lists the files of the tasks."""
     known = Document("one", "1", metadata={"file_path": "s3://bucket/one.jsonl"})
     for name, documents in (("a.jsonl", [known]), ("b.jsonl", [known, Document("two", "2")])):
         list(TokfmtWriter(tmp_path / name).run(iter(documents)))

@@ -70,7 +70,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", TRAPS)
 def test_files_that_resemble_another_format(name):
-    """By the format it is, or refused; documents as they were written."""
+    """Each is read by its own format, with the documents that were written, or refused."""
     case, path = TRAPS[name], FIXTURES / "traps" / name
     if case["detect"] in ("ask", "none"):
         with pytest.raises(TokfmtError, match=REFUSED[name]):
@@ -136,7 +136,7 @@ def disputed(path):
 
 
 def test_signatures_exclude_no_format_that_claims_a_file(tmp_path):
-    """No signature rules a format out that would have claimed a file: all fixtures, under the names of all formats as well."""
+    """All fixtures, also under the names of all formats."""
     files = [path for path in FIXTURES.rglob("*") if path.is_file()]
     assert {str(path): claims for path in files if (claims := disputed(path))} == {}
     patterns = [pattern for format_ in registry.formats() for pattern in format_.extensions]
@@ -158,7 +158,7 @@ def test_a_format_is_asked_for_the_names_that_it_writes():
 
 
 def test_imports_of_a_conversion(tmp_path):
-    """Start-up: of the formats those alone that the file may be of, and nothing of recipes, tokenizers or a shuffle."""
+    """Only formats that the file can have are imported; no recipes, tokenizers or shuffles."""
     source = write(registry.get("modalities"), tmp_path / "in.pbin", Ragged.of([[1, 2], [3]]), eos_id=50256)
     program = (
         "import sys, tokfmt; tokfmt.convert(*sys.argv[1:], eos=50256); "
@@ -172,7 +172,7 @@ def test_imports_of_a_conversion(tmp_path):
 
 
 def test_imports_of_show(tmp_path):
-    """Start-up: nothing of recipes, which only the origin of a sequence needs."""
+    """No module of recipes is imported; only the origin of a sequence needs them."""
     source = write(registry.get("modalities"), tmp_path / "in.pbin", Ragged.of([[1, 2], [3]]), eos_id=50256)
     program = "import sys, tokfmt; tokfmt.show(sys.argv[1], '0'); print('tokfmt.recipes' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", program, str(source)], capture_output=True, text=True, check=True)

@@ -78,7 +78,7 @@ def test_a_shard_is_missing():
 
 
 def test_removed_sequence_is_not_reported_as_moved():
-    """Equal texts stand all over; the only difference is that some of them are dropped."""
+    """Many texts are equal; the only difference is that some of them are removed."""
     base = [[], *rows(500), *([[7]] * 60), *rows(500, seed=1), [], [7]] * 2
     gone = [row for i, row in enumerate(base) if row or i % 3]
     one = found(base, gone)
@@ -292,7 +292,7 @@ def test_conversions_are_identical(tmp_path, golden):
 
 
 def test_losses_of_conversions_are_refused_by_diff(tmp_path):
-    """It had no effect: empty sequences that were dropped stay a difference."""
+    """The option would have no effect: every sequence is compared."""
     with pytest.raises(OptionError, match='allow_loss="empty-sequences": every sequence is compared as it is'):
         tokfmt.diff(CORPUS, CORPUS, allow_loss="empty-sequences")
 

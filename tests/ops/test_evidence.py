@@ -349,7 +349,7 @@ def test_directories_below(tmp_path):
 
 
 def test_commands_of_one_dataset_refuse_several(tmp_path):
-    """`--recursive` and patterns may name several: diff, show and `check --against` read all of them or none."""
+    """With `--recursive` and patterns, diff, show and `check --against` read all datasets or none."""
     home = tmp_path / "home"
     for name in ("a.jsonl", "x/b.jsonl"):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
@@ -422,7 +422,7 @@ def test_selections_are_cut_off_as_slices_are():
 
 
 def test_check_reveals_nothing_about_files_outside_the_directory(tmp_path):
-    """A manifest from a stranger names a file of somebody's: neither its size nor whether it is there comes out."""
+    """A foreign manifest names another user's file; neither its size nor its existence is reported."""
     shutil.copy(FIXTURES / "modalities" / "D_2byte_gpt2.pbin", tmp_path / "x.pbin")
     tokfmt.convert(tmp_path / "x.pbin", tmp_path / "o.pbin", eos=50256)
     place = tmp_path / "o.pbin.tokfmt.json"

@@ -120,7 +120,7 @@ def test_a_block_of_tokens_is_one(tmp_path):
 
 
 def test_evidence_for_uint32_is_reported(tmp_path):
-    """Too few of them, or of too many kinds, to be certain."""
+    """The IDs are too few, or too varied, to be certain."""
     path = tmp_path / "x.bin"
     path.write_bytes(np.random.default_rng(0).integers(0, 90_000, 400).astype("<u4").tobytes())
     with pytest.raises(UnknownFormatError, match=r"If it holds uint32 token IDs, .* below 262,144.*--from nanogpt"):
@@ -240,7 +240,7 @@ def test_a_file_of_a_dataset_names_it(file):
 
 @pytest.mark.parametrize("name", registry.names())
 def test_any_path_read_as_any_format_gives_data_or_an_error(tmp_path, name):
-    """A file for a folder, a folder for a file, nothing at all: read, or an error in words."""
+    """A file instead of a folder, a folder instead of a file, or a missing path."""
     for path in ("text.jsonl", "empty", "folder/x.bin"):
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_bytes(b"" if path == "empty" else b'{"text": "one"}\n' * 9)

@@ -126,7 +126,7 @@ def ledger_of(path):
 @pytest.mark.parametrize("shuffle", ["none", "documents"])
 @pytest.mark.usefixtures("kept_workers")
 def test_ledger_lists_the_record_of_each_sequence(corpora, tmp_path, shuffle):
-    """Filtered, drawn, equal texts left out; the same bytes whoever writes."""
+    """With filters, quotas and duplicates, and with the same bytes for any executor."""
     recipe = written(corpora, NAMES, dedup='"exact"', seed=5, shuffle=f'"{shuffle}"')
     tokfmt.convert(recipe, tmp_path / "a.pbin", ledger=True, jobs=1, executor="serial")
     oracle = Oracle(tmp_path / "a.pbin")
@@ -320,7 +320,7 @@ def test_a_text_is_known_by_its_digest(tmp_path, whole):
 
 
 def test_source_given_by_its_prefix(tmp_path):
-    """As the words of blend lists do; its manifest is found, and so its digest."""
+    """A prefix of a blend list has its manifest and its digest."""
     (tmp_path / "a.jsonl").write_text('{"input_ids": [1, 2, 3]}\n{"input_ids": [4]}\n')
     (tmp_path / "sub").mkdir()
     tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "web_text.bin", to_format="megatron", eos=EOS)

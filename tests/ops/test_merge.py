@@ -235,7 +235,7 @@ def test_a_source_that_changes_while_it_is_copied(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(("width", "times"), [(2, 2), (4, 3)])
 def test_number_of_reads_per_token(tmp_path, monkeypatch, width, times):
-    """When they are written, if no id of their width needs another one, else once before; and so few when opened."""
+    """Tokens are read once, or twice if a scan has to find the largest ID; opening reads few."""
     sources = [put(tmp_path / f"{k}.pbin", random_documents(k, 3000), width) for k in range(2)]
     read, real = [], FlatReader.tokens
     monkeypatch.setattr(FlatReader, "tokens", lambda reader, a, b: read.append(b - a) or real(reader, a, b))

@@ -140,7 +140,7 @@ def test_sources_of_ids_have_a_row_beside_those_of_text(home):
 
 
 def test_dry_run_of_text_reports_known_facts(home, tmp_path):
-    """Not that nothing is in it; the length of samples; and it refuses what storing would refuse."""
+    """It reports the length of samples, no counts, and the refusals of a conversion."""
     table = {"tokenizer": str(TOKENIZER), "seq_len": 16}
     recipe = written(home / "dry.toml", table, [{"name": "a", "path": "a.jsonl"}])
     done = tokfmt.convert(recipe, tmp_path / "a.h5", dry_run=True)

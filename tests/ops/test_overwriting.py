@@ -150,7 +150,7 @@ def test_a_directory_without_a_dataset(tmp_path):
 
 @pytest.mark.parametrize("names", [["thesis.txt"], ["a.md", "b.md", "README.md"], ["x.txt.gz"], ["part-0-00000.npy"]])
 def test_directory_recognized_only_by_names_is_not_replaced(tmp_path, names):
-    """It can be read as text or ids, but nothing shows that it may go."""
+    """It can be read as text or IDs, but no content shows that tokfmt may replace it."""
     home = tmp_path / "notes"
     home.mkdir()
     for name in names:
@@ -225,7 +225,7 @@ def test_loops_of_links(tmp_path):
 
 
 def test_overwriting_removes_the_manifest_beside_a_link(tmp_path):
-    """It describes what is no longer there."""
+    """The manifest describes a dataset that no longer exists."""
     convert(PACK, tmp_path / "x.pbin")
     (tmp_path / "real").mkdir()
     (tmp_path / "x.pbin").rename(tmp_path / "real" / "x.pbin")
@@ -366,7 +366,7 @@ def test_a_repaired_index_appears_with_its_text(beside, tmp_path):
 @pytest.mark.parametrize("portable", [False, True])
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_unrelated_file_added_during_the_write_is_kept(tmp_path, monkeypatch, portable, moment):
-    """A file that is put into the old dataset while the new one is made, or in the very moment of the rename."""
+    """The file appears in the old dataset during the write, or right before the rename."""
     out = tmp_path / "out"
     convert(PACK, out, "stage1")
     renamed = atomic_output.rename_portably if portable else atomic_output.rename
@@ -388,7 +388,7 @@ def test_unrelated_file_added_during_the_write_is_kept(tmp_path, monkeypatch, po
 
 
 def test_unrelated_file_added_during_removal_is_kept(tmp_path):
-    """It is not removed: it stays, under a name of its own."""
+    """The old directory stays, under a name of its own."""
     out = tmp_path / "out"
     out.mkdir()
     (out / "old").write_text("old")

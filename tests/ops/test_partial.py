@@ -108,7 +108,7 @@ def test_nothing_certain_is_refused(tmp_path):
 
 
 def test_manifest_shows_a_cut_that_the_file_does_not(tmp_path):
-    """Raw ids cut between two tokens: the last sequence, which no separator closes, is left out; the rest is saved."""
+    """Raw IDs cut between two tokens: only the last sequence, which has no separator, is left out."""
     path = tmp_path / "train.bin"
     made(tmp_path / "train.bin.jsonl")
     tokfmt.convert(tmp_path / "train.bin.jsonl", path, eos=EOS)
@@ -128,7 +128,7 @@ def test_a_whole_source_is_read_as_ever(tmp_path):
 
 
 def test_check_fix_saves_complete_sequences(tmp_path):
-    """Where it is not certain what is right, the copy has what is whole, and says so; where nothing is, it is refused."""
+    """If no repair is certain, the copy has the complete sequences; without any, the repair is refused."""
     path = made(tmp_path / "x_document.bin")
     cut(path, 2 * sum(len(ids) + 1 for ids in LISTS[:11]) + 1)
     request = CheckRequest(SourceRequest((path,), eos=EOS), deep=True)

@@ -208,7 +208,7 @@ for old, new in (
 
 
 def test_loss_defined_by_a_plugin(tmp_path):
-    """Its own word of --allow-loss is asked for, taken, and told in the manifest."""
+    """Its own word of --allow-loss is required, accepted, and recorded in the manifest."""
     env = installed(tmp_path, "lines", "tokfmt_lines", code=TIMED)
     refused = run(env, tmp_path, "convert", PACK, "o.lines")
     assert refused.returncode == 4
@@ -265,7 +265,7 @@ for old, new in (
 
 
 def test_damaged_file_is_detected_by_its_name(tmp_path):
-    """It is not taken for a file of the folder in which others of its kind lie."""
+    """The file is not taken for a part of a dataset in its folder."""
     env = installed(tmp_path, "lines", "tokfmt_lines", code=FOLDERS)
     home = tmp_path / "home"
     home.mkdir()

@@ -176,7 +176,7 @@ def test_missing_tokens_of_a_source_are_reported(corpora, tmp_path):
 @pytest.mark.parametrize("dedup", [False, True])
 @pytest.mark.parametrize("ids", [False, True])
 def test_unfilled_quota_is_an_error_or_a_note(tmp_path, ids, dedup, seq_len):
-    """Nothing at all is an error, less than ninety-nine hundredths a note; of text and of ids, from a recipe or stored."""
+    """An empty result is an error, less than 99% of the quota a note; for text and for IDs."""
     texts = ["word " * 40 + str(k) for k in range(30)]
     (tmp_path / "web.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     (tmp_path / "more.jsonl").write_text(json.dumps({"text": "one more"}) + "\n")
@@ -209,7 +209,7 @@ def test_unfilled_quota_is_an_error_or_a_note(tmp_path, ids, dedup, seq_len):
 
 
 def test_shortfall_keeps_no_work_and_more_epochs_help(corpora, tmp_path):
-    """What the message says, more epochs, works with the same words; nothing is kept that would refuse it."""
+    """The remedy of the message works with the same command, and no kept work prevents it."""
     home, texts = corpora
     (tmp_path / "news.jsonl").write_bytes((home / "news.jsonl").read_bytes())
     has = expected(texts, {"news": (None, None, 1)})[1][0][4]
@@ -359,7 +359,7 @@ def test_rejects(corpora, tmp_path, name):
 
 @pytest.mark.parametrize("nested", [False, True])
 def test_files_of_a_recipe_are_guarded_as_sources(tmp_path, nested):
-    """It is not replaced, and may not change while it is read."""
+    """They are not replaced, and must not change while they are read."""
     (tmp_path / "x.jsonl").write_text('{"text": "a"}\n')
     (tmp_path / "y.pbin").write_bytes((FIXTURES / "modalities" / "D_2byte_gpt2.pbin").read_bytes())
     mix = f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\neos = 4095\n[[source]]\npath = "{{}}"\n'
@@ -389,7 +389,7 @@ def test_samples_exist_once_they_are_stored(corpora):
     ],
 )
 def test_commands_report_only_known_facts_of_an_unstored_recipe(tmp_path, ask, text):
-    """Neither what filters, quotas and equal texts will leave out, nor nothing at all."""
+    """They report neither counts after filters, quotas and duplicates, nor an empty dataset."""
     (tmp_path / "x.jsonl").write_text(
         '{"text": "a"}\n{"text": "a"}\n' if text else '{"input_ids": [1]}\n{"input_ids": [1]}\n'
     )
@@ -419,7 +419,7 @@ def test_ids_without_equal_ones_go_to_lines(tmp_path):
 
 
 def test_packed_samples_of_drawn_documents(corpora, tmp_path):
-    """With `seq_len` the recipe over what was drawn is that over the pack which was stored without."""
+    """The samples of the recipe equal those of a recipe over the stored documents."""
     home, _ = corpora
     some = {"web": (5_000, GARBAGE, 1), "chat": (None, GARBAGE, 1)}
     tokfmt.convert(written(home, some), tmp_path / "some.pbin")
@@ -513,7 +513,7 @@ def test_hashes_that_memory_does_not_hold(tmp_path):
 def test_compressed_source_tokenizes_only_texts_that_may_be_drawn(
     tmp_path, monkeypatch, quota, distinct, again, dedup, cut, jobs
 ):
-    """In whatever files it lies; where more is left out as equal than was thought, the rest is read after all."""
+    """If more texts are duplicates than estimated, the rest is read afterwards."""
     draw_, held = random.Random(4), []
     pool = [" ".join(draw_.choice(WORDS) for _ in range(draw_.randrange(60, 200))) for _ in range(distinct)]
     texts = [draw_.choice(pool) if draw_.random() < 0.9 else "!" * 1_000 for _ in range(2_000)]
@@ -546,7 +546,7 @@ def test_compressed_source_tokenizes_only_texts_that_may_be_drawn(
     ("files", "misled", "dedup", "jobs"), [(1, False, False, 1), (3, False, True, 2), (3, False, False, 2), (1, True, False, 2)]
 )  # fmt: skip
 def test_plain_source_tokenizes_only_drawn_texts(tmp_path, monkeypatch, files, misled, dedup, jobs):
-    """In parts, each of which knows the numbers of its records; where a survey saw too much, all is read after all."""
+    """Each block has its record numbers; if the survey was wrong, all texts are read."""
     monkeypatch.setattr("tokfmt.ops.prepare.prepare._SURVEYED", 1)
     monkeypatch.setattr("tokfmt.ops.prepare.prepare._TEXTS", 16)
     monkeypatch.setattr("tokfmt.text.ingest._SMALLEST", 1 << 16)

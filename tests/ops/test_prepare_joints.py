@@ -87,7 +87,7 @@ def oracle(sources, seed, *, dedup):
 )
 @settings(max_examples=40)
 def test_filters_quotas_duplicates_and_tasks_together(tmp_path_factory, made, seed, dedup, shards):
-    """Tokens and their places are those of the oracle, or the source that is short is named; shards make no difference."""
+    """Tokens and origins equal those of the oracle, or the error names the short source; tasks change nothing."""
     home = tmp_path_factory.mktemp("joints")
     kinds = [stored(home, number, source) for number, source in enumerate(made)]
     sources = [(source, texts, places) for source, (_, texts, places) in zip(made, kinds, strict=True)]

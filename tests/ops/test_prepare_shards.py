@@ -104,7 +104,7 @@ def test_conversions_that_cannot_be_divided_refuse_tasks(tmp_path):
 
 
 def test_task_refuses_its_own_losses(tmp_path):
-    """Not by --finish only, after hours."""
+    """The task refuses them, and not only --finish, hours later."""
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": 1}\n')
     words = {"tokenizer": str(TOKENIZER), "executor": "serial"}
     with pytest.raises(CorruptError, match="line 2 .*allow_loss="):

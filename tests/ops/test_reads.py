@@ -136,7 +136,7 @@ def test_separator_inferred_from_the_ends_of_sequences(tmp_path, change, eos_id,
 
 
 def test_printed_sequences_are_examined(tmp_path):
-    """A part without separators between two places: it is kept as stored when it is shown, as by a look at all."""
+    """A part without separators between two places is kept as stored, as after a scan of everything."""
     documents = documents_of(DOCUMENTS, LENGTH)
     documents[40_000:60_000, -1] = 7
     path = megatron_pair(tmp_path / "x_document", documents)

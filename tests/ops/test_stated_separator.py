@@ -96,7 +96,7 @@ def test_an_empty_sequence_has_no_separator(path, number):
 
 
 def test_sequence_without_separator_is_found_while_reading():
-    """What takes separators away meets it when it is read."""
+    """The view that removes separators detects it."""
     view = WithoutTrailing(MemoryReader(Ragged.of([[1, 9], [], [2, 9]])), 9, "x")
     for read in (lambda: view.tokens(0, 1), lambda: sequence_reader(view)(1)):
         with pytest.raises(CorruptError, match="sequence 1 does not end with the separator 9.*found an empty sequence"):

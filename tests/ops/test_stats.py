@@ -530,7 +530,7 @@ def test_exit_code_and_a_line_for_each():
 
 
 def test_report_of_expectations_that_hold(tmp_path):
-    """A quiet run prints problems only; else a line says how many expectations held, and one that the baseline did."""
+    """A quiet run prints only problems; otherwise one line has the number that hold."""
     old = tmp_path / "old.json"
     old.write_text(json.dumps(measured(PACK).as_json()))
     met = ("--expect", "tokens > 1", "--expect", "max_id < 50257", "--baseline", old, "--tolerance", "1%")

@@ -144,7 +144,7 @@ def test_a_command_prints_what_it_prints_of_a_local_dataset(bucket, local, words
 
 
 def test_show_makes_few_requests(bucket):
-    """The bounds that local files have: at most 12 reads of a pair (see test_reads.py)."""
+    """The limits are those of local files: at most 12 reads of a pair (see test_reads.py)."""
     assert run("show", f"mem://bucket/{PAIR}", "5", "--ids")[0] == 0
     asked = requests(bucket)
     assert asked["read"] <= 12, asked

@@ -98,7 +98,7 @@ if __name__ == "__main__":
 
 
 def test_objects_of_a_script_reach_requested_processes(tmp_path):
-    """They run a guarded script for it, as ever; `auto` does not ask for them, as the script may have no guard."""
+    """`auto` chooses no processes here, because the script may have no guard."""
     (tmp_path / "script.py").write_text(_DEFINED)
     words = [sys.executable, "script.py"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)

@@ -105,7 +105,7 @@ def test_manifest_replaces_the_read_option(corpus, tmp_path, name, option, value
 @pytest.mark.parametrize("name", sorted({name for name, _ in VALUES} | {"litdata", "megatron"}))
 @pytest.mark.parametrize("named", ["data", "data.bin"])
 def test_manifest_gives_the_format_of_any_name(corpus, tmp_path, name, named):
-    """Raw ids with a separator of one's own look like nothing; commands find them all the same, of no other size."""
+    """Raw IDs with an unusual separator have no recognizable content; the manifest identifies them."""
     path, documents = corpus
     out = Path(tokfmt.convert(path, tmp_path / named, to_format=name, eos=4095).destination)
     with tokfmt.open(out) as dataset:
@@ -275,7 +275,7 @@ def test_note_on_many_datasets_is_printed_once(tmp_path):
 
 
 def test_recipe_recomputes_its_order_if_a_source_is_read_otherwise(corpus, tmp_path, monkeypatch):
-    """The cache of its order knows the manifests beside its sources, which say how these are read."""
+    """The key of the cached order includes the read options of the manifests."""
     monkeypatch.setattr("tokfmt.recipes.cache.SMALL", 0)
     tokfmt.convert(corpus[0], tmp_path / "train.bin", to_format="nanogpt", to_options=["width=2"], eos=4095)
     recipe = tmp_path / "mix.toml"

@@ -237,7 +237,7 @@ def test_a_link_of_somebody_else_is_not_followed(open_place, alice):
 
 
 def test_unfinished_output_is_private(open_place, alice):
-    """Hidden siblings, kept ones too, are alice's alone; and so nobody else can hold their locks."""
+    """Hidden siblings belong to their user alone, so no other user can hold their locks."""
     place, alices = open_place
     done = alice.converts(place / "out.zarr", "--task", "0/2")
     assert done.code == 0, done.stderr
@@ -298,7 +298,7 @@ def test_root_leaves_owner_and_mode(open_place, alice):
 )
 @pytest.mark.parametrize("mode", [0o000, 0o444])
 def test_directory_without_permission_to_enter(open_place, alice, words, mode):
-    """It is named, and not what was wanted of it, nor the destination, nor a bug."""
+    """The error names the directory, and neither the destination nor a bug."""
     alices = open_place[1]
     closed = alices / "closed"
     closed.mkdir()
@@ -326,7 +326,7 @@ def test_a_manifest_that_nobody_may_read(open_place, alice):
 
 @pytest.mark.parametrize("planted", ["out.pbin", "out.pbin.tokfmt.json"])
 def test_destination_of_another_user_is_not_taken_for_complete(team_place, alice, planted):
-    """A manifest can vouch for anything: only what the caller has written is taken for the result of an earlier run."""
+    """A manifest can state anything: only a result of the same user counts as complete."""
     place, _ = team_place
     assert alice.converts(place / "out.pbin", "--resume").code == 0
     again = alice.converts(place / "out.pbin", "--resume")

@@ -170,7 +170,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_changed_source_or_option_is_refused_on_resume(tmp_path, stage, corpus, change):
-    """Each is refused by name; as it was before, what was done is still of use."""
+    """The error names each change; after it is undone, the kept work is used."""
     name, changed, code, message = CHANGES[change]
     place = place_for(tmp_path, corpus, "--resume")
     interrupted(place, stage)
@@ -258,7 +258,7 @@ def test_a_text_file_that_is_no_utf_8(tmp_path, stage, texts, name):
     ],
 )
 def test_changed_text_files_are_refused_on_resume(tmp_path, stage, texts, name, new, code, message):
-    """One gone, changed, or added to a directory is named; as it was before, what was done is still of use."""
+    """The error names a file that was removed, changed or added; after it is undone, the kept work is used."""
     place = place_for(tmp_path, texts, "--resume")
     operations = place.learn(stage).operations
     at = next(k for k, told in enumerate(operations) if "done-source-0-1-0" in told)

@@ -119,7 +119,7 @@ def test_address_is_not_a_path():
     ],
 )
 def test_keys_that_a_path_would_change_are_refused(text, what):
-    """A Path of the first three would be of other names, silently."""
+    """A Path would turn the first three into other keys."""
     with pytest.raises(OptionError) as error:
         Url.parse(text)
     assert str(error.value) == what

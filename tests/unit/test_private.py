@@ -151,7 +151,7 @@ def test_private_directories(tmp_path):
 
 
 def test_scratch_is_removed(tmp_path, monkeypatch):
-    """When it is closed, when nobody has it any more, and with the next one when its process was killed."""
+    """It is removed when it is closed or collected, and by the next one if its process was killed."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with Scratch() as path:
         assert stat.S_IMODE(path.stat().st_mode) == 0o700
