@@ -44,7 +44,7 @@ _OF_STEPS = ("step", "batch_size", "rank", "world_size", "sample")
 
 
 def _of_recipe(name: str, kind: Count, metavar: str, text: str) -> Callable[[F], F]:
-    """Return an option about the steps of a recipe."""
+    """Return an option on the steps of a recipe."""
     return click.option(name, cls=Grouped, group="Recipe", type=kind, metavar=metavar, help=text)
 
 
@@ -639,7 +639,7 @@ def show_raw(path: str, given: dict[str, Any], *, limit: int | None, as_json: bo
 
 
 def _beyond(raw: Raw, section: Section, first: int, more: int, terminal: bool) -> None:
-    """Print how many fields are left out, and the first wrong ones of these."""
+    """Print the number of fields that are left out, and the first wrong ones of these."""
     wrong = [field for field in section.fields(first, first + _AHEAD) if field.wrong][:_WRONG]
     listed = "; the first wrong ones are" if wrong else ""
     click.echo(click.style(f"  … {more:,} more (--limit N, 0: all){listed}", dim=True))

@@ -7,7 +7,7 @@
 
 On a command line, sources are words such as `web=web.pbin:0.7`, or a blend list of Megatron-LM (`entries_of`).
 
-Unknown keys, unknown words and numbers out of bounds are errors, which propose the nearest word.
+Unknown keys, unknown words and numbers out of bounds are errors, which have the nearest word.
 
 A recipe with `seq_len` consists of samples, one without it of documents. `pack`, `labels`, `tail`, `long` and `pad`
 need `seq_len`.
@@ -111,10 +111,10 @@ class RecipeFile:
         filters: The rules of each filter, by name.
         tokfmt: The version of the language.
         seq_len: The length of a sample in tokens; None for a recipe of documents.
-        pack: How documents are joined to samples (default: "stream").
-        labels: How labels follow from tokens (default: "same" if `pack` is "stored", else "next").
-        tail: What happens to an incomplete last sample of a stream (default: "pad").
-        long: What happens to a document that is longer than a sample (default: "split").
+        pack: The way to make samples of documents (default: "stream").
+        labels: The rule by which labels follow from tokens (default: "same" if `pack` is "stored", else "next").
+        tail: "pad" or "drop" for an incomplete last sample of a stream (default: "pad").
+        long: "split" or "truncate" for a document that is longer than a sample (default: "split").
         shuffle: The items that are shuffled.
         seed: The seed of the order and of quotas.
         tokens: The budget of the recipe in tokens; None without one.
@@ -364,7 +364,7 @@ def _keys(table: Any, known: Sequence[str], where: Path, place: str) -> dict[str
     """Return a table as a dict.
 
     Raises:
-        FormatError: If a key is unknown. The error proposes the nearest one.
+        FormatError: If a key is unknown. The error has the nearest key.
     """
     at = f"{place}: " if place else ""
     if not isinstance(table, Mapping):

@@ -147,9 +147,9 @@ class EvenTree:
     The two lightest parts are joined (ties: first in the file) until one tree remains. Of the first m samples of a
     node, the heavier child has floor(m·a/(a+b) + 1/2). This is exact for weights of any size.
 
-    Why two: each node rounds by at most 1/2, and passes its own error on, times the share of the child. A child that is
-    a node has a share of at most 2/3, because its sibling is no lighter than the heavier of its own children. The error
-    of each node is therefore less than 3/2, and that of each source less than 2.
+    The bound is two because each node rounds by at most 1/2, and passes its own error on, times the share of the child.
+    A child that is a node has a share of at most 2/3, because its sibling is at least as heavy as the heavier of its
+    own children. The error of each node is therefore less than 3/2, and that of each source less than 2.
 
     The tree counts samples, not the tokens in them.
 
@@ -183,7 +183,7 @@ class EvenTree:
         return at, number
 
     def counts(self, number: int) -> list[int]:
-        """Return how many of the first `number` samples each source has."""
+        """Return the number of samples of each source among the first `number` samples."""
         found, left = [0] * self.count, [(self.root, number)]
         while left:
             at, many = left.pop()

@@ -62,7 +62,7 @@ class Held(NamedTuple):
 
 
 Some = Callable[[int, int], NDArray[np.bool_]]
-"""Returns for the samples `a <= s < b` of a pass if they are selected: bool[b - a]."""
+"""A function of a and b that returns bool[b - a]: True for the selected samples `a <= s < b` of a pass."""
 
 
 class Packing(Protocol):

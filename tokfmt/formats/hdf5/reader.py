@@ -457,7 +457,7 @@ def open_reader(paths: Sequence[Place], options: ReadOptions, hints: Hints) -> T
 
 
 def _without_last_separator(opening: Opening, reader: TokenReader) -> TokenReader:
-    """Return a stream that was cut without the separator after its last run, because its last document is not complete.
+    """Return a cut stream without the separator after its last run, whose last document is not complete.
 
     Raises:
         TruncatedError: The separator is unknown, and with it the ends of documents.
@@ -602,7 +602,7 @@ class Inferred:
     Attributes:
         inverted: True if 1 in the mask row means padding.
         stride: Name of the way in which samples continue each other; see `stride`.
-        separator: Separator, None if unknown, and where it comes from.
+        separator: Separator, None if unknown, and its origin.
     """
 
     inverted: bool

@@ -94,7 +94,7 @@ class Writer(FlatWriter):
 
 
 class WithMissingSeparators:
-    """A view that ends each sequence with the separator unless it does already, as Modalities does since 2025-01.
+    """A view that adds the separator to each sequence without one at its end, as Modalities does since 2025-01.
 
     Args:
         source: The sequences.
@@ -144,7 +144,7 @@ class WithMissingSeparators:
 
 
 def closed_offsets(source: TokenReader, eos_id: int) -> Offsets:
-    """Return int64[sequences + 1], the offsets after each sequence gets a separator unless it ends with it already.
+    """Return int64[sequences + 1], the offsets after each sequence without a separator at its end gets one.
 
     Reads all tokens.
     """
@@ -188,7 +188,7 @@ class Modalities(FlatFormat):
     def recognize(self, probe: Probe) -> Confidence | None:
         """See `FlatFormat.recognize`. The header must point to the beginning of a pickled list, which ends the file.
 
-        A pack that contradicts its header is recognized by its name: reading it then reports what is wrong.
+        A pack that contradicts its header is recognized by its name: reading it then reports the problem.
         """
         named = Confidence.NAME if probe.path.suffix == ".pbin" else None
         if probe.tail[-1:] != b".":

@@ -126,7 +126,7 @@ def show(
         text_field: The JSON field of the text.
         eos: The separator, or "none" (default: given by the manifest, or inferred).
         split: The split of a dataset that has several.
-        seed: The seed of `random:5`. It chooses the same numbers for every dataset with as many sequences.
+        seed: The seed of `random:5`. It chooses the same numbers for every dataset with the same number of sequences.
         limit: The maximum number of sequences; 0 for all. Default: ten for a query, all for any other selection.
         allow_loss: Words of `--allow-loss`.
         recursive: Read subdirectories too.

@@ -80,7 +80,7 @@ class Manifest(NamedTuple):
     Attributes:
         content: The JSON object; empty if there is no manifest, or if it cannot be used.
         path: The file.
-        broken: Why the file cannot be used; "" if it can be used, or does not exist.
+        broken: The reason why the file cannot be used; "" if it can be used, or does not exist.
     """
 
     content: Mapping[str, Any]
@@ -233,7 +233,7 @@ class LocatedTokenizer(NamedTuple):
 
     Attributes:
         place: Path of its file, its directory, or its directory in the cache of the hub; None if it was not found.
-        problem: Why it was not found, in words; "" if it was found, or if the manifest names none.
+        problem: The reason why it was not found, in words; "" if it was found, or if the manifest names none.
     """
 
     place: str | None = None

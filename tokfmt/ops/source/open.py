@@ -66,7 +66,7 @@ def _refuse_others(one: SourceFiles, allow_loss: frozenset[str]) -> None:
     """Refuse a directory that holds files outside its dataset.
 
     Raises:
-        FormatError: It does, and `allow_loss` does not accept that.
+        FormatError: The directory holds such files, and `allow_loss` does not accept that.
     """
     if one.left_out and "other-files" not in allow_loss:
         deeper = f"{Option('recursive')} reads the directories below as well; " if one.below else ""
@@ -88,7 +88,7 @@ def open_sources(
     """Open every source; files of one format that join (blocks, samples, JSON Lines) are opened as one.
 
     Args:
-        request: The paths, and the options that say how to read them.
+        request: The paths, and the options that state how to read them.
         tokenizer: The tokenizer in use. It gives the separator, and is compared with the one that made the token IDs.
         jobs: Number of threads that scan streams.
         progress: Receives the progress of that scan.
