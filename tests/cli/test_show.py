@@ -293,7 +293,7 @@ def test_diff_shows_both_values(tmp_path):
     assert "no such file" in tokfmt("diff", one, tmp_path / "none", check=3).stderr
 
 
-def test_diff_puts_neighbours_together(tmp_path):
+def test_diff_puts_neighbors_together(tmp_path):
     """Texts that are missing, or differ, one after the other are one line."""
 
     def put(name, words):

@@ -94,7 +94,7 @@ def test_other_texts(corpus, tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", ["parquet", "arrow"])
-def test_nested_columns_leave_their_neighbours(tmp_path, kind):
+def test_nested_columns_leave_their_neighbors(tmp_path, kind):
     pa = pytest.importorskip("pyarrow")
     import pyarrow.parquet as pq
 
@@ -109,7 +109,7 @@ def test_nested_columns_leave_their_neighbours(tmp_path, kind):
     assert found == [("a", {"n": 1}, 7), ("c", {"n": 3}, 9)]
 
 
-def test_nested_text_leaves_its_neighbours(tmp_path):
+def test_nested_text_leaves_its_neighbors(tmp_path):
     (tmp_path / "x.jsonl").write_text('{"body": {"text": "hello", "n": 1}, "id": 7}\n')
     (document,) = TokfmtReader(tmp_path / "x.jsonl", text_field="body.text").run()
     assert (document.text, document.id, document.metadata["body"]) == ("hello", "7", {"n": 1})

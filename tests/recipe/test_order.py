@@ -87,7 +87,7 @@ def test_extreme_weights_are_no_index_error():
 @given(WEIGHTS, st.lists(st.integers(0, 200), min_size=9, max_size=9))
 def test_the_most_ends_before_the_first_sample_beyond_a_cap(weights, caps):
     tree, caps = EvenTree(weights), caps[: len(weights)]
-    most = tree.most(caps)
+    most = tree.maximum(caps)
     assert all(got <= cap for got, cap in zip(tree.counts(most), caps, strict=True))
     assert any(got > cap for got, cap in zip(tree.counts(most + 1), caps, strict=True))
 

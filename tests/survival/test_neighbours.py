@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="ta
 @pytest.fixture
 def outside():
     """Not below `tmp_path`, whose root every other run of pytest that begins makes root's alone again."""
-    with tempfile.TemporaryDirectory(prefix="tokfmt-neighbours-") as home:
+    with tempfile.TemporaryDirectory(prefix="tokfmt-neighbors-") as home:
         os.chmod(home, 0o755)
         yield Path(home)
 

@@ -26,7 +26,7 @@ def keys(prints):
 
 @quick
 @given(lengths, st.integers(0, 99), st.sampled_from([2, 256]))
-def test_neither_dtype_nor_neighbours_nor_cuts_matter(lengths, seed, top):
+def test_neither_dtype_nor_neighbors_nor_cuts_matter(lengths, seed, top):
     rows = sequences(lengths, seed, top)
     alone = [keys(fingerprints(Ragged.of([row])))[0] for row in rows]
     for dtype in (np.uint8, np.uint16, np.uint32, np.uint64):

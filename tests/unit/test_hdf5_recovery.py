@@ -27,7 +27,7 @@ def text(rng, documents, *, longest=60):
 
 
 def code(rng, documents):
-    """Ids like source code: runs of one id make a third of all neighbours equal."""
+    """Ids like source code: runs of one id make a third of all neighbors equal."""
     found = []
     for _ in range(documents):
         runs = [[int(rng.integers(10, 40))] * int(rng.geometric(0.6)) for _ in range(rng.integers(5, 40))]
@@ -96,7 +96,7 @@ def test_packed(tmp_path, make, stride, width):
 
 
 def test_code_like_links_are_chance(tmp_path):
-    """On runs of equal ids far more than 5 % of disjoint neighbours link up; that is still not overlap."""
+    """On runs of equal ids far more than 5 % of disjoint neighbors link up; that is still not overlap."""
     stream = stream_of(code(np.random.default_rng(3), 200))
     rows = samples(windows(stream, 16, "disjoint")[:-1], 16)
     linked = np.mean(rows[:-1, 2, -1] == rows[1:, 0, 0])

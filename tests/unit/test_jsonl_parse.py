@@ -189,7 +189,7 @@ def test_positions_are_bytes(line, at, found):
     assert (problem.at, problem.found) == (at, found)
 
 
-def test_nested_field_and_its_neighbours():
+def test_nested_field_and_its_neighbors():
     parser = Parser("text", ("meta", "text"), False)
     assert parser.one(b'{"meta": {"text": "a"}}') == "a"
     assert parser.one(b'{"id": 1, "meta": {"text": "a", "lang": "en"}}') == OtherFields(

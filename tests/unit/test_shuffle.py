@@ -165,8 +165,8 @@ def test_places_are_uniform():
     places = np.flatnonzero(order < count // 10)
     parts = np.bincount(places * 20 // count, minlength=20)
     assert float(((parts - 100) ** 2 / 100).sum()) < 55
-    neighbours = int((np.diff(order.astype(np.int64)) == 1).sum())
-    assert neighbours < 10, "neighbours stay neighbours about once in a shuffle"
+    neighbors = int((np.diff(order.astype(np.int64)) == 1).sum())
+    assert neighbors < 10, "neighbors stay neighbors about once in a shuffle"
 
 
 def test_seeds_differ():

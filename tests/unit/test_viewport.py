@@ -66,7 +66,7 @@ class Endless:
 
 
 class Words:
-    """Every fifth token a word, the others letters; every seventh a line feed; bytes that need their neighbours."""
+    """Every fifth token a word, the others letters; every seventh a line feed; bytes that need their neighbors."""
 
     def pieces(self, units):
         return [self.piece(int(unit)) for unit in units]

@@ -430,7 +430,7 @@ class FlatWriter(TokenWriter):
         names: Pattern of the names of files in a folder, from `number`, `stem` (of the folder) and `options`, such as
             "part-{number:05d}.npy". "" if a dataset is one file.
         limit: The largest ID that the format can store.
-        most_bytes: The largest size of a file, in bytes.
+        max_bytes: The largest size of a file, in bytes.
         mask_file: Returns the path of the loss mask of a token file. A mask has one byte per token: 1 if the token
             counts in the loss, else 0. None: the format stores no masks.
         masked: True if the source has a loss mask that is to be written. Known after `cuts`.
@@ -445,7 +445,7 @@ class FlatWriter(TokenWriter):
     dtypes: Sequence[str] = ("<u2", "<u4")
     names: str = ""
     limit: int = 2**32 - 1
-    most_bytes: int = 2**63 - 1
+    max_bytes: int = 2**63 - 1
     mask_file: Callable[[Path], Path] | None = None
     masked: bool = False
 
@@ -576,8 +576,8 @@ class FlatWriter(TokenWriter):
             if path != self.path:
                 self.path.mkdir(exist_ok=True)
             size = self.begins(cut) + (cut.stop - cut.start) * dtype.itemsize
-            if size > self.most_bytes:
-                raise ConversionError(f"{path.name}: would have {size:,} bytes (expected at most {self.most_bytes:,})")
+            if size > self.max_bytes:
+                raise ConversionError(f"{path.name}: would have {size:,} bytes (expected at most {self.max_bytes:,})")
             preallocate(path, size)
             with Output(path) as out:
                 out.write(0, self.header(cut, dtype))

@@ -237,7 +237,7 @@ def compressor(given: str, known: Sequence[str], size: int) -> Compressor:
     raise OptionError(f"compression={given}: expected one of {listed}", name="compression")
 
 
-def most_decoded(stored: int) -> int:
+def decoding_limit(stored: int) -> int:
     """Return the most bytes that tokfmt decodes from a compressed file of `stored` bytes."""
     return min(LARGEST, _RATIO * stored + _SLACK)
 
@@ -251,7 +251,7 @@ class Packed(File):
         size: The decompressed size in bytes that the index states.
 
     Raises:
-        UnsafeError: `size` is more than `most_decoded` allows.
+        UnsafeError: `size` is more than `decoding_limit` allows.
         UnsupportedError: The codec is not one of these.
     """
 
@@ -265,7 +265,7 @@ class Packed(File):
         if codec not in _DECODERS:
             known = ", ".join(_DECODERS)
             raise UnsupportedError(path, "has a compression that tokfmt cannot read", expected=known, found=codec)
-        if size > (limit := most_decoded(self.identity.size)):
+        if size > (limit := decoding_limit(self.identity.size)):
             raise UnsafeError(path, "would decode to far more than its size", expected=f"at most {limit:,}", found=size)
 
     def __getstate__(self) -> dict[str, object]:

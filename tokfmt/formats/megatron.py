@@ -269,7 +269,7 @@ class Megatron(FlatFormat):
         return replace(file_layout, notes=(*file_layout.notes, note)) if blend[0].weight is not None else file_layout
 
     def _few_if_long(self, paths: Sequence[Place], hints: Hints) -> Hints:
-        """Return `hints` without `few` unless the indexes together are larger than 64 MiB."""
+        """Return `hints` without `few_sequences` unless the indexes together are larger than 64 MiB."""
         if not hints.few_sequences:
             return hints
         indexes = [self.names(file)[1] for path in paths for file in self.members(path)]

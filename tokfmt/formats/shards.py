@@ -38,7 +38,7 @@ from tokfmt.core.place import Place, relative
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, sequence_at, windows
 from tokfmt.formats.flat import Column, Cut, Extent, FileLayout, FlatFormat, FlatWriter, Pieces
-from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, digest, inside, most_decoded
+from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, decoding_limit, digest, inside
 from tokfmt.views.select import lost_empties
 
 INDEX = "index.json"
@@ -517,7 +517,7 @@ class ShardWriter(FlatWriter):
             yield f"{loss.what}: {self.empties}"
 
     @property
-    def most_bytes(self) -> int:  # type: ignore[override]
+    def max_bytes(self) -> int:  # type: ignore[override]
         return LARGEST if self.codec else (1 << 32) - 1
 
     def file(self, number: int) -> Path:
@@ -527,7 +527,7 @@ class ShardWriter(FlatWriter):
         return 4 * (cut.last - cut.first + 2) + self.head * (cut.last - cut.first)
 
     def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
-        return super().regions(source, self.most_bytes if self.codec else size)  # A compressed shard is one region.
+        return super().regions(source, self.max_bytes if self.codec else size)  # A compressed shard is one region.
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
         if not self.codec and not self.head:
@@ -602,7 +602,7 @@ class ShardWriter(FlatWriter):
         piece = packer.flush()
         out.write(at, piece)
         at += len(piece)
-        if (size := self._size(cut, dtype)) > most_decoded(at):
+        if (size := self._size(cut, dtype)) > decoding_limit(at):
             what = f"{size:,} bytes compress to {at:,}, a ratio that tokfmt refuses to decode"
             raise ConversionError(f"{out.path.name}: {what}. Write it without compression")
         os.truncate(out.path, at)  # `create` made it with its decompressed size.

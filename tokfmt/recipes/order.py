@@ -195,7 +195,7 @@ class EvenTree:
             left += [(node.heavy, heavy), (node.light, many - heavy)]
         return found
 
-    def most(self, caps: Sequence[int]) -> int:
+    def maximum(self, caps: Sequence[int]) -> int:
         """Return the maximum number of samples for which no source exceeds its cap."""
         low, high = 0, sum(caps) + 1
         while high - low > 1:

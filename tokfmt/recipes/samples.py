@@ -192,7 +192,7 @@ class Samples:
             return self._bounds[-1] if wanted is None else wanted
         caps = [turn.packing.samples * turn.passes for turn in self._turns]
         if wanted is None:
-            return self._tree.most(caps)
+            return self._tree.maximum(caps)
         for k, (needed, cap) in enumerate(zip(self._tree.counts(wanted), caps, strict=True)):
             if needed > cap:
                 raise self._short(f'source "{printable(self.sources[k].name)}"', needed, cap, self.file.passes(k))

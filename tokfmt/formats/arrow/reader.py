@@ -215,7 +215,7 @@ class Rows:
             found, ends = masks[lacking]
             wrong(5, _row(ends, int(np.argmax(found.is_null()))), f"has a NULL in its {lacking}")
         elif "labels" in masks:
-            rows = _labelled(rows, masks["labels"], wrong, samples=self.samples)
+            rows = _labeled(rows, masks["labels"], wrong, samples=self.samples)
         elif masks:
             rows = _packed(rows, masks["loss_mask"], masks["seq_start_id"], wrong, samples=self.samples)
         return rows, problems
@@ -230,7 +230,7 @@ def _row(bounds: Offsets, at: int) -> int:
     return int(np.searchsorted(bounds, at, side="right")) - 1
 
 
-def _labelled(rows: Decoded, labels: tuple[Any, Offsets], wrong: Any, *, samples: bool) -> Decoded:
+def _labeled(rows: Decoded, labels: tuple[Any, Offsets], wrong: Any, *, samples: bool) -> Decoded:
     """Add the labels of Hugging Face to rows: each one moves from its token to the token before, which predicts it."""
     found, bounds = labels
     if not np.array_equal(bounds, rows.offsets):

@@ -131,7 +131,7 @@ def follow(rows: Rows | SampledRows, on: Flags, *, skip: int = 0) -> bool:
         on: bool[samples], True if a sample is full and has a neighbor to continue in; see `continued`.
         skip: Number of inputs at the start of each sample that are not tokens of the stream.
     """
-    inside, ends, begins = _neighbours(rows, on, skip)
+    inside, ends, begins = _neighbors(rows, on, skip)
     if len(ends) < _BORDERS or not len(inside):
         return False
     some = np.unique(np.linspace(0, len(ends) - 1, _MAXIMUM_BORDERS).astype(np.int64))
@@ -151,7 +151,7 @@ def follow(rows: Rows | SampledRows, on: Flags, *, skip: int = 0) -> bool:
     return more > _SIGMAS * spread and more >= (repeated - otherwise) / 2
 
 
-def _neighbours(
+def _neighbors(
     rows: Rows | SampledRows, on: Flags, skip: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
     """Return pairs of tokens inside some full samples, and the tokens before and after the borders between them."""

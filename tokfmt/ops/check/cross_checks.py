@@ -736,7 +736,7 @@ def _stream(corpus: Side, document: int) -> tuple[NDArray[np.int64], NDArray[np.
     """
     pieces: list[NDArray[np.int64]] = []
     first, last = max(0, document - _FARTHEST), min(corpus.count, document + 8)
-    around = corpus.neighbours(first, last, _BEFORE)
+    around = corpus.neighbors(first, last, _BEFORE)
     for number, ids in enumerate(around, first):
         piece = ids[-2 * _FARTHEST :] if number < document else ids[: 2 * _LOOK]
         pieces.append(np.append(piece.astype(np.int64), -1))

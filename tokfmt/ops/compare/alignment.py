@@ -123,7 +123,7 @@ class Alignment:
     @property
     def same(self) -> int:
         """The number of sequences that are equal in order, without those that were swapped with their neighbor."""
-        return int(self.runs[:, 2].sum()) - len(self._neighbours)
+        return int(self.runs[:, 2].sum()) - len(self._neighbors)
 
     @cached_property
     def differing(self) -> dict[Kind, int]:
@@ -133,7 +133,7 @@ class Alignment:
         left = [stops[:, side] - starts[:, side] - moved[side] for side in (0, 1)]
         both = int(np.minimum(left[0], left[1]).sum())
         swapped = len(self._swaps)
-        far = swapped - len(self._neighbours)
+        far = swapped - len(self._neighbors)
         found: dict[Kind, int] = {
             "changed": both,
             "only_in_a": int(left[0].sum()) - both,
@@ -244,7 +244,7 @@ class Alignment:
     @cached_property
     def _swaps(self) -> dict[int, Difference]:
         """The swaps, by the sequence of A that moved, or by the first if both moved."""
-        return {**self._apart, **self._neighbours}
+        return {**self._apart, **self._neighbors}
 
     @cached_property
     def _apart(self) -> dict[int, Difference]:
@@ -268,7 +268,7 @@ class Alignment:
         return found
 
     @cached_property
-    def _neighbours(self) -> dict[int, Difference]:
+    def _neighbors(self) -> dict[int, Difference]:
         """The swaps of a moved sequence with a neighbor that is in a run, by the sequence of A that moved."""
         found: dict[int, Difference] = {}
         used = {number for swap in self._apart.values() for number in (swap.a, swap.with_a)}
@@ -430,7 +430,7 @@ def _growing(length: int) -> Iterator[tuple[int, int]]:
 
 
 def multisets(
-    a: Side, b: Side, most: int, workers: Workers, progress: Callable[[int], None]
+    a: Side, b: Side, limit: int, workers: Workers, progress: Callable[[int], None]
 ) -> tuple[Surplus, Surplus]:
     """Compare two datasets as multisets of sequences.
 
@@ -440,7 +440,7 @@ def multisets(
     Args:
         a: The first dataset.
         b: The second dataset.
-        most: The maximum number of examples per side.
+        limit: The maximum number of examples per side.
         workers: The workers.
         progress: Called with the number of tokens that were hashed since the last call.
 
@@ -448,11 +448,11 @@ def multisets(
         The surplus of A over B, and of B over A.
     """
     prints = [side.fingerprints(0, workers, progress) for side in (a, b)]
-    return surpluses(prints[0], prints[1], most)
+    return surpluses(prints[0], prints[1], limit)
 
 
-def surpluses(a: Fingerprints, b: Fingerprints, most: int) -> tuple[Surplus, Surplus]:
-    """Return the surplus of A over B and of B over A, with the numbers of up to `most` sequences each."""
+def surpluses(a: Fingerprints, b: Fingerprints, limit: int) -> tuple[Surplus, Surplus]:
+    """Return the surplus of A over B and of B over A, with the numbers of up to `limit` sequences each."""
     counts, examples = [0, 0], [np.empty(0, np.int64), np.empty(0, np.int64)]
     for part in range(_PARTS):
         mine = [_of_part(side, part) for side in (a, b)]
@@ -460,7 +460,7 @@ def surpluses(a: Fingerprints, b: Fingerprints, most: int) -> tuple[Surplus, Sur
         for side, paired in enumerate(_paired(x, y)):
             extra = mine[side][_others(len(mine[side]), paired)]
             counts[side] += len(extra)
-            examples[side] = np.sort(np.concatenate([examples[side], extra[:most]]))[:most]
+            examples[side] = np.sort(np.concatenate([examples[side], extra[:limit]]))[:limit]
     found = [Surplus(n, tuple(some.tolist())) for n, some in zip(counts, examples, strict=True)]
     return found[0], found[1]
 

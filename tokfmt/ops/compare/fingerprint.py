@@ -373,10 +373,10 @@ class AxisSide:
         begin = int(self.reader.offsets(sequence, sequence)[0])
         return self.channels[channel](begin + start, begin + stop)
 
-    def neighbours(self, first: int, last: int, most: int | None) -> list[NDArray[np.integer]]:
-        """Return the first `most` IDs of each sequence `first <= i < last`; None for all IDs."""
+    def neighbors(self, first: int, last: int, limit: int | None) -> list[NDArray[np.integer]]:
+        """Return the first `limit` IDs of each sequence `first <= i < last`; None for all IDs."""
         bounds = self.reader.offsets(first, last).tolist()
-        ends = [b if most is None else min(b, a + most) for a, b in pairwise(bounds)]
+        ends = [b if limit is None else min(b, a + limit) for a, b in pairwise(bounds)]
         return [self.reader.tokens(a, b) for a, b in zip(bounds, ends, strict=False)]
 
 
@@ -425,18 +425,18 @@ class RecordSide:
 
     def _ids(self, sequence: int) -> NDArray[np.integer]:
         if self._last[0] != sequence:
-            self._last = (sequence, self.neighbours(sequence, sequence + 1, None)[0])
+            self._last = (sequence, self.neighbors(sequence, sequence + 1, None)[0])
         return self._last[1]
 
-    def neighbours(self, first: int, last: int, most: int | None) -> list[NDArray[np.integer]]:
-        """Return the first `most` IDs of each record `first <= i < last`; None for all IDs.
+    def neighbors(self, first: int, last: int, limit: int | None) -> list[NDArray[np.integer]]:
+        """Return the first `limit` IDs of each record `first <= i < last`; None for all IDs.
 
         The records are read in one go, because a search for one record may have to read all before it.
         """
         found: list[NDArray[np.integer]] = []
         for block in self.records.blocks(1 << 20, first, last):
             for ragged in encoded_batches(self.records, self.encoder, block):
-                found += [ids[:most] for ids in ragged]
+                found += [ids[:limit] for ids in ragged]
         return found
 
 
