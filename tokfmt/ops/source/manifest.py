@@ -537,7 +537,7 @@ class Measured(NamedTuple):
 
 
 def fingerprint(path: Place, files: Sequence[Place], jobs: int = 1) -> dict[str, Any]:
-    """Return the size, number and checksum of the files of a dataset, reading `jobs` files at a time.
+    """Return the size, number and checksum of the files of a dataset.
 
     Args:
         path: The dataset.
