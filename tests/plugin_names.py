@@ -47,8 +47,9 @@ def first_line(module: str, name: str) -> str:
             return (ast.get_docstring(node) or "").split("\n\n")[0].split("\n")[0]
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         if any(isinstance(target, ast.Name) and target.id == name for target in targets):
-            text = following.value.value if isinstance(following, ast.Expr) else ""
-            return " ".join(text.split("\n\n")[0].split())
+            below = following.value if isinstance(following, ast.Expr) else None
+            text = below.value if isinstance(below, ast.Constant) else ""
+            return " ".join(str(text).split("\n\n")[0].split())
     return ""
 
 
