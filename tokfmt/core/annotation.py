@@ -519,6 +519,11 @@ def mask_bytes(mask: Extent, start: int, stop: int) -> NDArray[np.uint8]:
     return found
 
 
+def bytes_of_marks(marks: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return the bytes of a loss mask in a file, each 0 or 1, of marks (`core.loss_mask`). `mask_bytes` reads them."""
+    return marks & np.uint8(1)
+
+
 class StoredIds:
     """The tokens of an extent as a section, `row` tokens per field."""
 

@@ -190,6 +190,10 @@ def _worded(value: object) -> str:
     return grouped(value) if isinstance(value, int) and not isinstance(value, bool) else printable(value)
 
 
+ENDS_EARLY = "ends too early"
+"""What a `TruncatedError` says of a file, an index or compressed data that was cut."""
+
+
 class TruncatedError(FormatError):
     """The file ends before the end that its header or index states."""
 

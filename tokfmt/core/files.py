@@ -26,7 +26,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core import listing
-from tokfmt.core.errors import CorruptError, FormatError, OutageError, SourceChangedError, TruncatedError, UnsafeError
+from tokfmt.core.errors import (
+    ENDS_EARLY,
+    CorruptError,
+    FormatError,
+    OutageError,
+    SourceChangedError,
+    TruncatedError,
+    UnsafeError,
+)
 from tokfmt.core.once import open_to_read
 from tokfmt.core.place import AnyPlace, Identity, Kind, Place, PlaceLike, Url, refuse_address, status_of, store_of
 from tokfmt.core.reader import Passed
@@ -184,7 +192,7 @@ class File:
                 raise reading_error(self.path, error) from error
             if not got:
                 raise self._ends(
-                    offset + done, len(view) - done, "the file ends too early: it shrank since it was opened"
+                    offset + done, len(view) - done, f"the file {ENDS_EARLY}: it shrank since it was opened"
                 )
             done += got
 
@@ -194,7 +202,7 @@ class File:
         if offset + length > end:
             raise self._ends(end, offset + length - end)
 
-    def _ends(self, offset: int, missing: int, what: str = "the file ends too early") -> TruncatedError:
+    def _ends(self, offset: int, missing: int, what: str = f"the file {ENDS_EARLY}") -> TruncatedError:
         return TruncatedError(self.path, what, offset=offset, expected=f"{missing:,} more bytes")
 
     def array(self, offset: int, count: int, dtype: np.dtype[np.generic] | str) -> NDArray[Any]:

@@ -7,6 +7,20 @@
 Formats that store a mask of *labels* describe, at each token, the next token. `beside_samples` shifts their masks by
 one. The separator of an empty sequence has no token before it that could be marked, so it counts. Before the first byte
 is written, `ops.convert.losses` counts what marks cannot express.
+
+Views, conversions, losses, `--verify` and recipes see marks alone. The encoding of a mask is known only to the reader
+and the writer of a format:
+
+    Encoding                                   is decoded in                        is encoded in
+    a byte 0 or 1 per token, in a second file  core/annotation.py `mask_bytes`      core/annotation.py `bytes_of_marks`
+    a column of labels (Hugging Face)          formats/arrow/reader.py `_labelled`  core/loss_mask.py `labels_of`
+    columns of packed rows (Megatron Bridge)   formats/arrow/reader.py `_packed`    core/loss_mask.py `of_next`
+    a mask and labels of each sample           core/loss_mask.py `beside_samples`   formats/hdf5/writer.py `_blocks`
+    none, made by a recipe                     recipes/samples.py `marks`
+
+To give a format a mask, define `marks` on its reader (`protocols.HasMarks`), call `protocols.marks_of(source, a, b)` in
+its writer, and set `WriterTraits.keeps_masks`. A flat format needs only `FileLayout.masks` and `FlatWriter.mask_file`.
+Records (`core.records`) carry no marks: a format with masks has a `TokenReader`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 Tokens = NDArray[np.unsignedinteger]
+"""Token IDs: a one-dimensional array of an unsigned dtype, in native byte order."""
 Offsets = NDArray[np.int64]
+"""int64[n + 1]: the start of each of n sequences on the token axis, and the end of the last."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -36,6 +36,7 @@ from tokfmt.core.annotation import (
     StoredIds,
     Struct,
     broken,
+    bytes_of_marks,
     certain,
     loss_mask,
     mask_bytes,
@@ -635,7 +636,7 @@ def _write_mask(path: Path, cut: Cut, region: Region, stored: TokenReader) -> No
         for a, b in windows(region.tokens.start, region.tokens.stop):
             marks = marks_of(stored, a, b)
             if marks is not None:
-                out.write(a - cut.start, marks & 1)
+                out.write(a - cut.start, bytes_of_marks(marks))
 
 
 def _whole_cuts(stored: TokenReader, maximum: int) -> Iterator[Cut]:

@@ -38,7 +38,15 @@ from numpy.typing import NDArray
 
 from tokfmt.core import listing
 from tokfmt.core.annotation import bounded_entries
-from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError, TruncatedError, UnsupportedError
+from tokfmt.core.errors import (
+    ENDS_EARLY,
+    ConversionError,
+    CorruptError,
+    FormatError,
+    OptionError,
+    TruncatedError,
+    UnsupportedError,
+)
 from tokfmt.core.fields import Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal, noted, raise_fatal
@@ -379,7 +387,7 @@ def pair_layout(data: File, index: File, *, by_document: bool, partial: bool = F
     if begin.startswith(LEGACY):
         return _legacy(data, index, by_document=by_document)
     if (more := HEADER.size - index.size) > 0:
-        what, expected = "the file ends too early", f"{more:,} more bytes"
+        what, expected = f"the file {ENDS_EARLY}", f"{more:,} more bytes"
         raise TruncatedError(path, what, offset=index.size, expected=expected, remedy=_KILLED)
     head = HEADER.parse(begin)
     count, marks, kind = head["sequences"], head["document_indices"], DTYPES.get(head["dtype_code"])

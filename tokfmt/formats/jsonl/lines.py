@@ -25,7 +25,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError, FormatError, MissingDependencyError, TruncatedError, UnsafeError
+from tokfmt.core.errors import (
+    ENDS_EARLY,
+    CorruptError,
+    FormatError,
+    MissingDependencyError,
+    TruncatedError,
+    UnsafeError,
+)
 from tokfmt.core.files import open_file, writing
 from tokfmt.core.messages import from_option
 from tokfmt.core.output import concatenate, whole
@@ -213,7 +220,7 @@ class TextFile:
             stated = int.from_bytes(self.file.read(self.size - 4, 4), "little") if what == "gzip" and decoded else -1
             if stated >= 0 and abs(stated - decoded) < _TRAILED:
                 raise self._damaged(what, self.size - 8)
-            raise TruncatedError(self.path, f"the {what} data ends too early", offset=self.size, remedy=_COPY_AGAIN)
+            raise TruncatedError(self.path, f"the {what} data {ENDS_EARLY}", offset=self.size, remedy=_COPY_AGAIN)
 
     def _damaged(self, what: Compression, at: int) -> CorruptError:
         return CorruptError(self.path, f"the {what} data is damaged at or after byte {at:,}", remedy=_COPY_AGAIN)

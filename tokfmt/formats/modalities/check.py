@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.annotation import Extent, Part, StoredIds, broken
-from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
+from tokfmt.core.errors import ENDS_EARLY, CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
@@ -44,7 +44,7 @@ CODES: Mapping[str, Code] = {
         "again, or pack the text again.",
     ),
     "TF103": Code(
-        "the file ends too early",
+        f"the file {ENDS_EARLY}",
         "The header states more bytes than the file has: the copy was cut, the disk was full, or the packer was "
         "killed before it wrote the index. Copy the file again, or pack the text again.",
     ),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
+from tokfmt.core.errors import ENDS_EARLY, CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.fields import Field
 from tokfmt.core.files import File
 
@@ -517,7 +517,7 @@ class Walk:
 
     def _ended(self) -> TruncatedError:
         return TruncatedError(
-            self.file.path, "the pickled index ends too early", offset=self.stop, expected="a STOP opcode", remedy=_CUT
+            self.file.path, f"the pickled index {ENDS_EARLY}", offset=self.stop, expected="a STOP opcode", remedy=_CUT
         )
 
     def _number(self, at: int, value: int) -> CorruptError:

@@ -1,4 +1,21 @@
-"""The meanings of finding codes: those of the formats and plug-ins, and TF9xx, which apply to every format."""
+"""The meanings of finding codes. Those of a format are in the module of the format, TF9xx of every dataset are here.
+
+    TF1xx   modalities        formats/modalities/check.py      TF70x   olmo         formats/olmo.py
+    TF2xx   stage1            formats/stage1/check.py          TF72x   datatrove    formats/datatrove.py
+    TF3xx   hdf5              formats/hdf5/check.py            TF74x   litdata      formats/litdata.py
+    TF4xx   flat-tokens       formats/flat_tokens/check.py     TF76x   mds          formats/mds.py
+    TF5xx   jsonl             formats/jsonl/check.py           TF78x   levanter     formats/levanter.py
+    TF57x   text              formats/text.py                  TF80x   recipe       formats/recipe.py
+    TF60x   megatron          formats/megatron.py              TF90x   any dataset  opening
+    TF62x   llmc              formats/llmc.py                  TF91x   any dataset  its manifest and its directory
+    TF64x   nanogpt           formats/nanogpt.py               TF92x   any dataset  --tokenizer
+    TF66x   parquet           formats/arrow/check.py           TF93x   any dataset  --against
+    TF68x   arrow, parquet    formats/arrow/check.py
+
+`Format.codes` returns the codes of a format. Each entry has the text that `check --explain` prints; `Format.audit`
+yields the findings. The findings TF91x to TF93x are made in `ops/check/cross_checks.py`. Plug-ins have codes of their
+own, without TF.
+"""
 
 from __future__ import annotations
 

@@ -34,8 +34,8 @@ TOO_MANY = Message(
 
 Rows = NDArray[np.uint64]
 
-TOP = 10
-"""The number of groups of equal sequences that are listed."""
+LISTED_GROUPS = 10
+"""Number of groups of equal sequences that are listed."""
 
 _LENGTH_BITS, PLACE_BITS = 20, 44
 _LONG = (1 << _LENGTH_BITS) - 1
@@ -206,11 +206,11 @@ def repeats(stores: Sequence[Store]) -> Repeats:
 
 
 def _largest(known: list[Group], rows: Rows, counts: Offsets, lengths: Offsets) -> list[Group]:
-    first = np.lexsort((rows[:, 2], rows[:, 3], -lengths, -counts))[:TOP]
+    first = np.lexsort((rows[:, 2], rows[:, 3], -lengths, -counts))[:LISTED_GROUPS]
     places = (rows[first, 2] >> np.uint64(_LENGTH_BITS)).tolist()
     columns = zip(counts[first].tolist(), lengths[first].tolist(), places, rows[first, 3].tolist(), strict=True)
     found = [Group(count, length, place, dataset) for count, length, place, dataset in columns]
-    return heapq.nsmallest(TOP, known + found, key=lambda g: (-g.count, -g.length, g.dataset, g.position))
+    return heapq.nsmallest(LISTED_GROUPS, known + found, key=lambda g: (-g.count, -g.length, g.dataset, g.position))
 
 
 def _lengths(rows: Rows, stores: Sequence[Store]) -> Offsets:

@@ -376,7 +376,8 @@ def _cost(samples: int, tokens: int, seq_len: int, cut: tuple[int, int]) -> Cost
     return Cost(samples, padding, padding / room if room else 0.0, cut[0], cut[0] / documents if documents else 0.0)
 
 
-TOP = 10
+LISTED_TOKENS = 10
+"""Number of most and of least frequent IDs that are listed."""
 _POINTS = 200
 
 Spelling = Callable[[int], str | None]
@@ -398,8 +399,8 @@ def ids_of(read_ids: Counts, counts: Counts, vocab_size: int | None, spelled: Sp
     """
     table = counts.table()
     total = table.total
-    most = np.lexsort((table.keys, -table.counts))[:TOP]
-    least = np.lexsort((table.keys, table.counts))[:TOP]
+    most = np.lexsort((table.keys, -table.counts))[:LISTED_TOKENS]
+    least = np.lexsort((table.keys, table.counts))[:LISTED_TOKENS]
     beyond = coverage = None
     if vocab_size is not None:
         inside = int(np.searchsorted(table.keys, vocab_size))
@@ -422,7 +423,7 @@ def ends_of(counts: Counts, spelled: Spelling) -> Ends:
     """Return the statistics of first or last tokens."""
     table = counts.table()
     total = table.total
-    top = _listed(table, np.lexsort((table.keys, -table.counts))[:TOP], total, spelled)
+    top = _listed(table, np.lexsort((table.keys, -table.counts))[:LISTED_TOKENS], total, spelled)
     return Ends(top[0].id if top else None, top[0].share if top else 0.0, counts.distinct, top)
 
 
