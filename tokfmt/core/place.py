@@ -463,6 +463,11 @@ def destination_of(given: PlaceLike) -> Place:
     return Url.parse(text)
 
 
+def is_address(text: str) -> bool:
+    """Return whether a text looks like an address."""
+    return _ADDRESS.match(text) is not None
+
+
 def place_of(given: PlaceLike) -> Place:
     """Return the place that a user gives: an address if its scheme is registered, else a local path.
 
@@ -477,15 +482,6 @@ def place_of(given: PlaceLike) -> Place:
             return Url.parse(text)
         refuse_address(text, "read")
     return Path(given)
-
-
-def place_in(home: Place, name: str) -> Place:
-    """Return the place that a file in `home` names: an address, or a path relative to `home`.
-
-    Raises:
-        OptionError: If it is an address whose scheme is not registered.
-    """
-    return place_of(name) if _ADDRESS.match(name) else home / name
 
 
 def text_of(place: Place) -> str:

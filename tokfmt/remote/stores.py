@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from tokfmt.core.errors import MissingDependencyError
+from tokfmt.core.errors import MissingDependencyError, OptionError
 from tokfmt.core.place import Url
 from tokfmt.remote import credentials
 from tokfmt.remote.clients import client_options, retry_config
@@ -27,11 +28,29 @@ def open_store(url: Url) -> ObjectStore:
         OptionError: If the address or the configuration is not valid.
     """
     try:
-        import obstore  # noqa: F401
+        import obstore.exceptions
     except ImportError as error:
         raise MissingDependencyError("obstore", "remote", "Reading from object stores") from error
     options = configured()
-    return {"s3": _open_s3, "gs": _open_gs, "az": _open_azure, "hf": open_hub}.get(url.scheme, open_web)(url, options)
+    opener = {"s3": _open_s3, "gs": _open_gs, "az": _open_azure, "hf": open_hub}.get(url.scheme, open_web)
+    try:
+        return opener(url, options)
+    except obstore.exceptions.BaseError as error:  # Its text may hold what is wrong: half of a key, a file of keys.
+        what = _CONFIGURATION.get(url.scheme, "the address")
+        raise OptionError(f"{url}: {what} is not valid ({_reason(error)})") from None
+
+
+_CONFIGURATION = {
+    "s3": "the configuration of S3 in the environment",
+    "gs": "the configuration of Google Cloud in the environment, or its file of credentials,",
+    "az": "the configuration of Azure in the environment",
+}
+
+
+def _reason(error: Exception) -> str:
+    """Return the name that obstore gives to what is wrong with a configuration, such as MissingSecretAccessKey."""
+    found = re.search(r"source: ([A-Z][A-Za-z]+)", str(error))
+    return found[1] if found else type(error).__name__
 
 
 def _open_s3(url: Url, options: StoreOptions) -> ObjectStore:
