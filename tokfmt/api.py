@@ -14,7 +14,7 @@ notes use the keywords.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
@@ -46,6 +46,8 @@ def open(  # noqa: A001 - the verb that users expect
     allow_loss: Iterable[str] = (),
     ignore_manifest: bool = False,
     allow_partial: bool = False,
+    storage_options: Mapping[str, str | bool] | None = None,  # noqa: ARG001 -- `wording.spoken` uses them
+    allow_source: str | Iterable[str] = (),  # noqa: ARG001
 ) -> Dataset:
     """Open a dataset of any format for reading.
 
@@ -62,6 +64,9 @@ def open(  # noqa: A001 - the verb that users expect
         ignore_manifest: Continue if the manifest of the dataset contradicts its files, as if it had no manifest.
         allow_partial: Read the sequences of a damaged dataset that are certain to be complete. `ds.notes` lists the
             losses.
+        storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
+            for this process and its workers, until others are given.
+        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
 
     Returns:
         A Dataset: `len(ds)`, `ds[i]` (an unsigned integer array), `ds[a:b]` (Ragged), `ds.batches(size)`, `ds.info`.
@@ -125,6 +130,8 @@ def stats(
     vocab_size: int | None = None,
     expect: str | Iterable[str] = (),
     jobs: int | None = None,
+    storage_options: Mapping[str, str | bool] | None = None,  # noqa: ARG001 -- `wording.spoken` uses them
+    allow_source: str | Iterable[str] = (),  # noqa: ARG001
 ) -> StatsReport:
     """Count sequences, tokens, lengths, vocabulary and duplicates, for each path and in total.
 
@@ -145,6 +152,9 @@ def stats(
         vocab_size: Size of the vocabulary that the token IDs are compared with (default: that of the tokenizer).
         expect: Expectations, such as "max_id < 50257", one or several. `report.unmet` lists those that do not hold.
         jobs: Number of threads (default: one per core).
+        storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
+            for this process and its workers, until others are given.
+        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
 
     Returns:
         A report with `report.datasets[i]` for each path and `report.total` for all of them.
@@ -189,6 +199,8 @@ def check(
     eos: EosChoice = None,
     allow_loss: str | Iterable[str] = (),
     jobs: int | None = None,
+    storage_options: Mapping[str, str | bool] | None = None,  # noqa: ARG001 -- `wording.spoken` uses them
+    allow_source: str | Iterable[str] = (),  # noqa: ARG001
 ) -> list[CheckReport]:
     """Check datasets and return a report for each path, with its `findings` and `exit_code`.
 
@@ -206,6 +218,9 @@ def check(
         eos: Token ID of the separator, or "none" if the dataset has no separator (default: inferred).
         allow_loss: Names of the losses in reading that you accept, one or several.
         jobs: Number of threads (default: one per core).
+        storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
+            for this process and its workers, until others are given.
+        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
 
     Returns:
         One report per path. An error in a dataset is a finding, and does not raise.
@@ -246,6 +261,8 @@ def diff(
     allow_loss: str | Iterable[str] = (),
     limit: int = 10,
     jobs: int | None = None,
+    storage_options: Mapping[str, str | bool] | None = None,  # noqa: ARG001 -- `wording.spoken` uses them
+    allow_source: str | Iterable[str] = (),  # noqa: ARG001
 ) -> DiffReport:
     """Compare the sequences of two datasets of any formats.
 
@@ -264,6 +281,9 @@ def diff(
         allow_loss: Names of the losses in reading that you accept, one or several.
         limit: Largest number of differences to list.
         jobs: Number of threads (default: one per core).
+        storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
+            for this process and its workers, until others are given.
+        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
 
     Returns:
         A report with `identical`, `counts` and `first`, the first differences.

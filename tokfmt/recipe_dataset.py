@@ -238,6 +238,8 @@ def recipe(
     dedup: str = "none",
     filters: Mapping[str, Mapping[str, Any]] | None = None,
     allow_loss: str | Sequence[str] = (),
+    storage_options: Mapping[str, str | bool] | None = None,  # noqa: ARG001 -- `wording.spoken` uses them
+    allow_source: str | Iterable[str] = (),  # noqa: ARG001
 ) -> Dataset:
     """Build a dataset from sources, as `tokfmt.open` does from a recipe file.
 
@@ -260,6 +262,9 @@ def recipe(
         dedup: "none", or "exact" to keep one of several equal texts.
         filters: The rules of each filter by its name, as in the `[filter.NAME]` tables of a recipe file.
         allow_loss: Names of the losses in reading sources that you accept, one or several.
+        storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
+            for this process and its workers, until others are given.
+        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
 
     Returns:
         A `Recipe`, which is a map-style dataset of samples. Without `seq_len`, a Dataset of documents.

@@ -22,7 +22,7 @@ import os
 import sys
 import warnings
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
 from typing import Any
@@ -88,6 +88,8 @@ class Loader:
         prefetch: int = 2,
         drop_last: bool = True,
         restart: bool = False,
+        storage_options: Mapping[str, str | bool] | None = None,
+        allow_source: str | Iterable[str] = (),
     ) -> None:
         """Open a recipe. Reads no token.
 
@@ -107,6 +109,10 @@ class Loader:
             drop_last: Drop the samples after the last whole batch. If False, they form a smaller batch, dealt to the
                 ranks as evenly as possible: a rank gets one sample less than another, or none (0 rows).
             restart: Start over at `step` with each `iter()`, except for the first `iter()` after `load_state_dict`.
+            storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They
+                hold for this process and its workers, until others are given.
+            allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that
+                store.
 
         Raises:
             OptionError: If `recipe` is not a recipe of samples; if a batch cannot be divided among the ranks, or is
@@ -114,7 +120,9 @@ class Loader:
                 ranks and the rank is unknown.
             TokfmtError: If the recipe cannot be opened.
         """
-        found = tokfmt.open(recipe) if isinstance(recipe, (str, os.PathLike)) else recipe
+        found: object = recipe
+        if isinstance(recipe, (str, os.PathLike)):
+            found = tokfmt.open(recipe, storage_options=storage_options, allow_source=allow_source)
         if not isinstance(found, Recipe):
             raise OptionError(f"{found!r} is not a recipe of samples. Make one with tokfmt.recipe(..., seq_len=N)")
         self.recipe = found

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from operator import index
 from typing import ParamSpec, Protocol, SupportsIndex, TypeVar, cast, runtime_checkable
 
 from tokfmt.core.errors import OptionError, TokfmtError, missing_package
 from tokfmt.core.messages import python_words, reword
+from tokfmt.core.named import allowing
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -18,7 +19,10 @@ _MINIMUM = {"jobs": 1, "sample": 1, "vocab_size": 1, "seq_len": 1, "limit": 0}
 
 
 def spoken(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function: check its numeric keywords, and reword its errors and notes for Python."""
+    """Decorate a function: check its numeric keywords, and reword its errors and notes for Python.
+
+    Keywords `storage_options` and `allow_source` are those of all functions that open datasets, and are used here.
+    """
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -31,7 +35,12 @@ def spoken(function: Callable[P, R]) -> Callable[P, R]:
             if index(number) > sys.maxsize:
                 raise OptionError(f"{name}={number!r}: expected a whole number, at most {sys.maxsize}", name=name)
         try:
-            return cast("R", _reworded(function(*args, **kwargs)))
+            if kwargs.get("storage_options") is not None:
+                from tokfmt.remote.options import StoreOptions, configure
+
+                configure(StoreOptions.of(cast("Mapping[str, object]", kwargs["storage_options"])))
+            with allowing(cast("str | Iterable[str]", kwargs.get("allow_source", ()))):
+                return cast("R", _reworded(function(*args, **kwargs)))
         except TokfmtError as error:
             error.reword(python_words)
             raise

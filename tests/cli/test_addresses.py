@@ -84,7 +84,7 @@ def test_destinations(home):
 
 
 def test_sources(home):
-    known = "az, gs, http, https, s3"
+    known = "az, gs, hf, http, https, s3"
     words = f"the scheme {{scheme}} is not read (expected {known}). Download or mount it first"
     refusals(SOURCES, home, UNKNOWN, words)
 

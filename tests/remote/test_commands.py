@@ -18,7 +18,7 @@ from remote.conftest import forget, within
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import SourceChangedError, UnreachableError, UnsupportedError
+from tokfmt.core.errors import OptionError, SourceChangedError, UnreachableError, UnsupportedError
 from tokfmt.core.place import close_stores
 from tokfmt.remote.ranges import BLOCKS
 
@@ -193,6 +193,23 @@ def test_a_server_that_fails_for_good_leaves_no_output(server, bucket, tmp_path)
     with pytest.raises(UnreachableError, match="503 SlowDown after"):
         tokfmt.convert(f"s3://bkt/{PACK}", tmp_path / "out.pbin")
     assert not list(tmp_path.glob("*out*"))
+
+
+def test_options_of_stores_in_python(server, bucket, monkeypatch):
+    shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    monkeypatch.delenv("TOKFMT_STORE_OPTIONS", raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "KEY")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    options = {"endpoint": server.endpoint, "anonymous": True}
+    assert tokfmt.stats(f"s3://bkt/{PACK}", storage_options=options).datasets[0].sequences == 42
+    assert len(tokfmt.open(f"s3://bkt/{PACK}")) == 42, "they hold from then on"
+    assert not [one for one in server.seen if "authorization" in one.headers]
+    with pytest.raises(
+        OptionError, match=r'storage_options=\{"secret_access_key": ...\}: secrets are not taken'
+    ) as caught:
+        tokfmt.open(f"s3://bkt/{PACK}", storage_options={"secret_access_key": "planted"})
+    assert "planted" not in str(caught.value)
 
 
 def test_options_of_stores_on_the_command_line(server, bucket, monkeypatch):

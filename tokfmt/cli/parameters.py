@@ -313,6 +313,14 @@ def _use_cache(_context: click.Context, parameter: click.Parameter, value: objec
         os.environ[f"TOKFMT_{parameter.name}".upper()] = str(value)
 
 
+def _use_allowed_sources(_context: click.Context, _parameter: click.Parameter, prefixes: Sequence[str]) -> None:
+    """Use the prefixes that the command line gives; those of the environment hold otherwise."""
+    if prefixes:
+        from tokfmt.core.named import allow_sources
+
+        allow_sources(prefixes)
+
+
 def stores(function: F) -> F:
     """Add the options of stores to a command that reads."""
     for option in (
@@ -339,6 +347,14 @@ def stores(function: F) -> F:
             expose_value=False,
             callback=_use_store_options,
             help="Option of stores: endpoint, region, profile, anonymous, requester_pays or allow_http; repeatable.",
+        ),
+        source(
+            "--allow-source",
+            multiple=True,
+            metavar="PREFIX",
+            expose_value=False,
+            callback=_use_allowed_sources,
+            help="Address or directory that a recipe in a store may name, outside of that store; repeatable.",
         ),
     ):
         function = option(function)

@@ -144,7 +144,13 @@ def reword(text: str, words: Words) -> str:
     return Message(text).reworded(words)
 
 
-_KEYWORDS = {"from": "format", "from-opt": "options", "to": "to_format", "to-opt": "to_options"}
+_KEYWORDS = {
+    "from": "format",
+    "from-opt": "options",
+    "to": "to_format",
+    "to-opt": "to_options",
+    "store-opt": "storage_options",
+}
 """Keywords that differ from the names of their options."""
 
 
@@ -158,7 +164,7 @@ def python_words(option: Option) -> str:
     if len(option.values) != 1:
         return f"{name}=[{', '.join(map(_literal, option.values))}]" if option.values else f"{name}="
     key, is_setting, setting = option.values[0].partition("=")
-    if is_setting and option.name in ("from-opt", "to-opt"):
+    if (is_setting and option.name in ("from-opt", "to-opt")) or option.name == "store-opt":
         return f'{name}={{"{key}": {_literal(setting) if setting else "..."}}}'
     return f"{name}={_literal(option.values[0])}"
 

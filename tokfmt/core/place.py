@@ -420,6 +420,13 @@ def store_of(url: Url) -> Store:
     return _OPEN.setdefault(known, opener(url))
 
 
+def notes_of(place: Place) -> list[str]:
+    """Return what a store found that users should know about a file, if the store has a method `notes`."""
+    if not isinstance(place, Url) or (notes := getattr(store_of(place), "notes", None)) is None:
+        return []
+    return list(notes(place.key))
+
+
 def writable_store(url: Url) -> WritableStore:
     """Return the store that writes an address.
 
@@ -457,6 +464,11 @@ def destination_of(given: PlaceLike) -> Place:
     return Url.parse(text)
 
 
+def is_address(text: str) -> bool:
+    """Return whether a text looks like an address."""
+    return _ADDRESS.match(text) is not None
+
+
 def place_of(given: PlaceLike) -> Place:
     """Return the place that a user gives: an address if its scheme is registered, else a local path.
 
@@ -471,15 +483,6 @@ def place_of(given: PlaceLike) -> Place:
             return Url.parse(text)
         refuse_address(text, "read")
     return Path(given)
-
-
-def place_in(home: Place, name: str) -> Place:
-    """Return the place that a file in `home` names: an address, or a path relative to `home`.
-
-    Raises:
-        OptionError: If it is an address whose scheme is not registered.
-    """
-    return place_of(name) if _ADDRESS.match(name) else home / name
 
 
 def text_of(place: Place) -> str:

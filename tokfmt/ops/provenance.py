@@ -33,9 +33,10 @@ from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, Tr
 from tokfmt.core.files import File
 from tokfmt.core.format import Format
 from tokfmt.core.messages import Option, allowing
+from tokfmt.core.named import place_named
 from tokfmt.core.options import given_options
 from tokfmt.core.output import whole
-from tokfmt.core.place import Place, Url, absolute, local_path, place_in, place_of, real, text_of
+from tokfmt.core.place import Place, Url, absolute, local_path, place_of, real, text_of
 from tokfmt.core.protocols import HasRecordOffsets
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import TokenReader, windows
@@ -573,7 +574,7 @@ def _opened(ledger: Ledger, listed: Mapping[str, Any]) -> Opened:
 
 def _named(ledger: Ledger, name: str) -> Place:
     """The place that a ledger names: an address, or a path from the directory of the ledger."""
-    place = place_in(Path(ledger.home), name)
+    place = place_named(ledger.path, name, Path(ledger.home))
     return Path(os.path.normpath(place)) if isinstance(place, Path) else place
 
 

@@ -10,6 +10,6 @@ files imports nothing of it.
 
 from __future__ import annotations
 
-from tokfmt.remote.objects import open_store
+from tokfmt.remote.stores import open_store
 
 __all__ = ["open_store"]

@@ -66,6 +66,12 @@ def is_of_another_region(error: BaseException) -> bool:
     return any(word in str(error) for word in _REGION) or _status(error) == 301
 
 
+def is_denied(error: BaseException) -> bool:
+    """Return whether the server refuses the credentials, or the signature of an address."""
+    unauthenticated = type(error).__name__ == "UnauthenticatedError"
+    return _status(error) in (401, 403) or isinstance(error, PermissionError) or unauthenticated
+
+
 def failure(url: Url, error: BaseException, asked: Asked) -> Exception:
     """Return the error to raise for a failed request, without any text of the library or the server.
 
@@ -120,10 +126,7 @@ def _refusal(url: Url, error: BaseException, asked: Asked) -> FormatError | None
         return FormatError(url, "access denied, because the clock of this machine is wrong", remedy="Set the clock")
     if code in _EXPIRED:
         return FormatError(url, f"the credentials of {asked.credentials or 'this machine'} have expired")
-    unauthenticated = type(error).__name__ == "UnauthenticatedError"
-    if _status(error) in (401, 403) or isinstance(error, PermissionError) or unauthenticated:
-        return _denied(url, asked)
-    return None
+    return _denied(url, asked) if is_denied(error) else None
 
 
 def _outage(url: Url, error: BaseException) -> UnreachableError:
@@ -143,6 +146,8 @@ def _denied(url: Url, asked: Asked) -> FormatError:
         return FormatError(url, f"access denied for the credentials of {asked.credentials}")
     looked = f" (looked in: {', '.join(asked.looked_in)})" if asked.looked_in else ""
     remedy = None
+    if url.scheme == "hf":
+        remedy = "Set HF_TOKEN"
     if url.scheme == "s3":
         remedy = f"Set AWS_PROFILE, or use {Option('store-opt', 'anonymous=true')} if the bucket is public"
     return FormatError(url, f"access denied without credentials{looked}", remedy=remedy)

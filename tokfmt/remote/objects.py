@@ -1,4 +1,4 @@
-"""Read and write objects of a bucket, and read pages of a web server: the `Store` of an address, through obstore.
+"""Read and write objects of a bucket: the `Store` of an address, through obstore.
 
 Every request for bytes of an object that was seen before carries `If-Match` with its ETag, so that the bytes of two
 versions are never mixed. The first look at an object is a request for its first block, which also states its size and
@@ -13,12 +13,11 @@ import os
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from tokfmt.core.errors import FormatError, MissingDependencyError, UnreachableError
+from tokfmt.core.errors import FormatError, UnreachableError
 from tokfmt.core.place import IF_ABSENT, IF_MATCH, Entry, Identity, Kind, Status, Url
 from tokfmt.remote import account, credentials
 from tokfmt.remote.blocks import SIZE, Buffer
@@ -31,14 +30,12 @@ from tokfmt.remote.failures import (
     is_of_another_region,
     write_failure,
 )
-from tokfmt.remote.options import StoreOptions, configured
 from tokfmt.remote.ranges import BLOCKS, Version, prefetch, read
 from tokfmt.remote.requests import request, side_by_side
 from tokfmt.remote.upload import MOST_HELD, Stopped, at_once, held_by, requests_of, same, send, size_of
 
 if TYPE_CHECKING:
     from obstore import GetOptions, PutMode
-    from obstore.store import ClientConfig, RetryConfig, S3Config
 
 T = TypeVar("T")
 
@@ -55,7 +52,7 @@ class Connect(Protocol):
 
 
 class ObjectStore:
-    """One bucket, one host, or one page with a signature; see `core.place.WritableStore`. Thread-safe.
+    """One bucket; see `core.place.WritableStore`. Thread-safe. `web` and `hub` derive the stores that are only read.
 
     Attributes:
         root: The address of the store.
@@ -346,47 +343,51 @@ class ObjectStore:
 
     def _look(self, key: str) -> Identity:
         """Return the identity of an object at the first contact: the first block is read with it."""
-        import obstore
-
         url = self._url(key)
-
-        def first(client: Any) -> tuple[Identity, bytes]:
-            try:
-                with account.counted("get"):
-                    got = obstore.get(client, key, options={"range": (0, SIZE)})
-                    content = bytes(got.bytes())
-                account.count(read=len(content))
-                return _identity(got.meta), content
-            except Exception as error:
-                if not is_beyond_the_end(error):
-                    raise
-                with account.counted("head"):
-                    return _identity(obstore.head(client, key)), b""
-
-        identity, content = self._ask(url, first)
+        identity, content = self._ask(url, lambda client: self._first(client, key))
         if len(content) != min(SIZE, identity.size):
             raise UnreachableError(url, "the server ends the body too early", found=len(content))
         if _is_strong(identity):
             BLOCKS.put((self.root, key, identity), 0, content, identity.size)
         return identity
 
-    def _fetch(self, key: str, identity: Identity, start: int, stop: int) -> Buffer:
-        """Request a range of at most `LARGEST` bytes."""
+    def _first(self, client: Any, key: str) -> tuple[Identity, bytes]:
+        """Request the first block of an object, and its identity."""
         import obstore
 
-        url = self._url(key)
-        version: GetOptions = {"if_match": identity.tag} if _is_strong(identity) else {}
-
-        def once() -> Buffer:
+        try:
             with account.counted("get"):
-                got = obstore.get(self._client, key, options={"range": (start, stop), **version})
-                content = memoryview(got.bytes())
+                got = obstore.get(client, key, options={"range": (0, SIZE)})
+                content = bytes(got.bytes())
             account.count(read=len(content))
-            if len(content) != stop - start or _identity(got.meta) != identity:
-                raise failure(url, _ChangedError("status code: 412"), self._asked)
-            return content
+            return _identity(got.meta), content
+        except Exception as error:
+            if not is_beyond_the_end(error):
+                raise
+            with account.counted("head"):
+                return _identity(obstore.head(client, key)), b""
 
-        return self._tried(url, once, again=is_of_another_range)
+    def _fetch(self, key: str, identity: Identity, start: int, stop: int) -> Buffer:
+        """Request a range of at most `LARGEST` bytes."""
+        return self._tried(self._url(key), lambda: self._get(key, start, stop, identity), again=is_of_another_range)
+
+    def _get(self, key: str, start: int, stop: int, identity: Identity) -> Buffer:
+        """Request a range of the version that an identity names."""
+        import obstore
+
+        client, name = self._client_of(key)
+        version: GetOptions = {"if_match": identity.tag} if _is_strong(identity) else {}
+        with account.counted("get"):
+            got = obstore.get(client, name, options={"range": (start, stop), **version})
+            content = memoryview(got.bytes())
+        account.count(read=len(content))
+        if len(content) != stop - start or _identity(got.meta) != identity:
+            raise ChangedError("status code: 412")
+        return content
+
+    def _client_of(self, key: str) -> tuple[Any, str]:
+        """Return the client that reads an object, and the key of the object there."""
+        return self._client, key
 
     def _has_objects(self, key: str) -> bool:
         """Return whether there are objects below a key."""
@@ -447,7 +448,7 @@ class ObjectStore:
         raise TypeError("a store holds secrets and is not pickled: pickle its address")
 
 
-class _ChangedError(Exception):
+class ChangedError(Exception):
     """Stands for the answer of a server that ignores `If-Match`."""
 
 
@@ -469,107 +470,3 @@ def _name(key: str) -> str:
 def _is_strong(identity: Identity) -> bool:
     """Return whether a tag changes with every byte of the content."""
     return not identity.tag.startswith(("W/", "modified "))
-
-
-def open_store(url: Url) -> ObjectStore:
-    """Open the store of an address.
-
-    Raises:
-        MissingDependencyError: If obstore is not installed.
-        OptionError: If the address or the configuration is not valid.
-    """
-    try:
-        import obstore  # noqa: F401
-    except ImportError as error:
-        raise MissingDependencyError("obstore", "remote", "Reading from object stores") from error
-    options = configured()
-    return {"s3": _open_s3, "gs": _open_gs, "az": _open_azure}.get(url.scheme, _open_web)(url, options)
-
-
-def _client_options(*, writes: bool) -> ClientConfig:
-    """Return the options of a client. obstore counts the time that a body takes to be sent as a wait for an answer."""
-    return {
-        "connect_timeout": timedelta(seconds=5),
-        "read_timeout": timedelta(seconds=300 if writes else 15),
-        "timeout": timedelta(seconds=300),
-        "allow_http": True,  # `credentials.check_encrypted` has looked at the address.
-        "user_agent": "tokfmt",
-    }
-
-
-def _retry_config() -> RetryConfig:
-    """Repeat requests for 2 minutes: servers that are overloaded recover in seconds, and a job should outlive that."""
-    return {
-        "max_retries": 8,
-        "retry_timeout": timedelta(seconds=float(os.environ.get("TOKFMT_RETRY_TIMEOUT", "120"))),
-        "backoff": {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=10), "base": 2},
-    }
-
-
-def _open_s3(url: Url, options: StoreOptions) -> ObjectStore:
-    from obstore.store import S3Store
-
-    access = credentials.s3_access(url, options)
-    region = access.region or credentials.region_of(url, access.endpoint) or "us-east-1"
-
-    def connect(region: str, *, writes: bool = False) -> S3Store:
-        return S3Store(
-            url.authority,
-            config=cast("S3Config", {**access.config, "region": region}),
-            client_options=_client_options(writes=writes),
-            retry_config=_retry_config(),
-            credential_provider=access.provider,
-        )
-
-    return ObjectStore(
-        Url(url.scheme, url.authority), connect, access.asked, region, endpoint=access.endpoint, lists=True
-    )
-
-
-def _open_gs(url: Url, options: StoreOptions) -> ObjectStore:
-    from obstore.store import GCSStore
-
-    return _open_cloud(url, options, GCSStore, "base_url", "Google Cloud")
-
-
-def _open_azure(url: Url, options: StoreOptions) -> ObjectStore:
-    from obstore.store import AzureStore
-
-    return _open_cloud(url, options, AzureStore, "endpoint", "Azure")
-
-
-def _open_cloud(url: Url, options: StoreOptions, kind: Callable[..., Any], endpoint: str, cloud: str) -> ObjectStore:
-    """Open a bucket of a cloud whose credentials obstore finds itself.
-
-    Args:
-        url: An address in the bucket.
-        options: The options of stores.
-        kind: The class of obstore.
-        endpoint: The name of its configuration for the address of the server.
-        cloud: The name of the cloud, for messages.
-    """
-    config: dict[str, Any] = {"skip_signature": True} if options.anonymous else {}
-    if options.endpoint:
-        credentials.check_encrypted(options.endpoint, options)
-        config[endpoint] = options.endpoint
-
-    def connect(region: str, *, writes: bool = False) -> Any:  # noqa: ARG001 -- these buckets are found anywhere
-        client = _client_options(writes=writes)
-        return kind(url.authority, config=config, client_options=client, retry_config=_retry_config())
-
-    asked = Asked("" if options.anonymous else cloud)
-    return ObjectStore(Url(url.scheme, url.authority), connect, asked, "", lists=True)
-
-
-def _open_web(url: Url, options: StoreOptions) -> ObjectStore:
-    """Open a web server; an address with a query is a store of one page, as its signature is for that page alone."""
-    from obstore.store import HTTPStore
-
-    root = url if url.query else Url(url.scheme, url.authority)
-    credentials.check_encrypted(root.address, options)
-
-    def connect(region: str, *, writes: bool = False) -> HTTPStore:  # noqa: ARG001 -- a web server has no regions
-        client = _client_options(writes=writes)
-        return HTTPStore.from_url(root.address, client_options=client, retry_config=_retry_config())
-
-    return ObjectStore(root, connect, Asked(""), "", lists=False)

@@ -8,7 +8,7 @@ sources more than once, and because output is complete, or not written.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -83,6 +83,8 @@ def convert(
     ledger: bool = False,
     spool: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
+    storage_options: Mapping[str, str | bool] | None = None,  # noqa: ARG001 -- `wording.spoken` uses them
+    allow_source: str | Iterable[str] = (),  # noqa: ARG001
 ) -> Conversion:
     """Convert one or more datasets to one dataset of any format, and return what was done.
 
@@ -126,6 +128,9 @@ def convert(
         ledger: Write `DST.ledger`: the file and the record that each sequence of a recipe comes from.
         spool: A directory in which a destination in a store is built (default: TOKFMT_SPOOL, or $TMPDIR).
         progress: Receives phases, counts and notes while the conversion runs.
+        storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
+            for this process and its workers, until others are given.
+        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
 
     Returns:
         The result, with counts, notes and losses.

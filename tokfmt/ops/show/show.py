@@ -10,7 +10,7 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
@@ -113,6 +113,8 @@ def show(
     recursive: bool = False,
     ignore_manifest: bool = False,
     progress: Progress | None = None,
+    storage_options: Mapping[str, str | bool] | None = None,  # noqa: ARG001 -- `wording.spoken` uses them
+    allow_source: str | Iterable[str] = (),  # noqa: ARG001
 ) -> Preview:
     """Open a dataset and read the selected sequences.
 
@@ -132,6 +134,9 @@ def show(
         recursive: Read subdirectories too.
         ignore_manifest: Do not use the manifest of the dataset.
         progress: Receives the progress of a search.
+        storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
+            for this process and its workers, until others are given.
+        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
 
     Raises:
         TokfmtError: If the dataset cannot be opened, or an option is wrong.

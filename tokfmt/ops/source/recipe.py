@@ -22,8 +22,9 @@ from tokfmt.core import listing
 from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokenizerMismatchError, TokfmtError
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import Message, allowing, marked, recipe_words, reword
+from tokfmt.core.named import place_named
 from tokfmt.core.options import given_options
-from tokfmt.core.place import Place, absolute, local_path, place_in, place_of, text_of
+from tokfmt.core.place import Place, Url, absolute, local_path, place_of, text_of
 from tokfmt.core.protocols import Piece, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader
@@ -248,7 +249,7 @@ def named_by(recipe: Place) -> Found:
     found = dict[tuple[Place, str | None], SourceFiles]()
     with _entered(recipe):
         for entry in read_recipe(local_path(recipe, "a recipe")).sources:
-            request = SourceRequest(expanded([place_in(recipe.parent, path) for path in entry.path]), entry.format)
+            request = SourceRequest(expanded([place_named(recipe, path) for path in entry.path]), entry.format)
             try:
                 for path in dataset_paths(request):
                     one = found_at(path, format_of(path, entry.format), request)
@@ -272,12 +273,21 @@ def _tokenizer(file: RecipeFile) -> TokenizerHandle | None:
         return None
     from tokfmt.text.tokenizer import load_tokenizer
 
-    beside = file.where.parent / file.tokenizer
+    beside = _beside(file.where, file.tokenizer)
     try:
         return load_tokenizer(str(beside) if listing.exists(beside) else file.tokenizer)
     except TokfmtError as error:
         error.add_note(f"It is the tokenizer of {printable(file.where)}")
         raise
+
+
+def _beside(recipe: Place, tokenizer: str) -> Place:
+    """Return the place of a tokenizer that a recipe names by a path; a name of the Hub leads to no file there.
+
+    Raises:
+        UnsafeError: If the recipe is in a store, and names a file outside of it.
+    """
+    return place_named(recipe, tokenizer) if isinstance(recipe, Url) else recipe.parent / tokenizer
 
 
 def _opened(
@@ -289,7 +299,7 @@ def _opened(
     named: Found | None,
 ) -> tuple[Source | TextSource, list[Opened]]:
     """Open the datasets of one source, in the order of its paths; return the source and its parts."""
-    paths = expanded([place_in(file.where.parent, path) for path in entry.path])
+    paths = expanded([place_named(file.where, path) for path in entry.path])
     request = SourceRequest(
         tuple(paths), entry.format, file.eos, given_options(entry.options), entry.text, entry.split, hints.allow_loss
     )

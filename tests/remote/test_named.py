@@ -1,0 +1,86 @@
+"""What a file in a store may name: places of its own bucket, host or repository, and what the user accepts."""
+
+from pathlib import Path
+
+import pytest
+
+from tokfmt.core import named
+from tokfmt.core.errors import FormatError, OptionError, UnsafeError
+from tokfmt.core.named import allowing, place_named
+from tokfmt.core.place import Url
+
+HOME = Url.parse("s3://b/mixes/mix.toml")
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "place"),
+    [
+        (HOME, "web.pbin", "s3://b/mixes/web.pbin"), (HOME, "../data/*.parquet", "s3://b/data/*.parquet"),
+        (HOME, "s3://b/x.pbin", "s3://b/x.pbin"), (HOME, "..", "s3://b"), (HOME, "./a//b", "s3://b/mixes/a/b"),
+        (Url.parse("https://h/a/mix.toml"), "https://h/x?download=true", "https://h/x?download=true"),
+        (Url.parse("hf://datasets/o/n@v1/mix.toml"), "data/x", "hf://datasets/o/n@v1/data/x"),
+        (Url.parse("hf://datasets/o/n@v1/mix.toml"), "hf://datasets/o/n/x", "hf://datasets/o/n/x"),
+        (Path("/r/mix.toml"), "s3://c/x", "s3://c/x"), (Path("/r/mix.toml"), "/etc/x", "/etc/x"), (Path("/r/mix.toml"), "../x", "/r/../x"),
+    ],
+)  # fmt: skip
+def test_what_is_named(file, name, place):
+    found = place_named(file, name)
+    assert (found.address if isinstance(found, Url) else str(found)) == place
+
+
+OUTSIDE = [
+    (HOME, "/etc/passwd", "names /etc/passwd, which is outside of s3://b."), (HOME, "../../x", "outside of s3://b."),
+    (HOME, "../../../etc/passwd", "outside of s3://b."), (HOME, "s3://c/x", "names s3://c/x, which is outside of s3://b."),
+    (HOME, "gs://b/x", "outside of s3://b."), (HOME, "file:///etc/passwd", "names file:///etc/passwd, which"),
+    (HOME, "https://169.254.169.254/latest", "outside of s3://b."), (HOME, "s3:/etc/passwd", "outside of s3://b."),
+    (HOME, "s3://b/../c/x", "outside of s3://b."), (HOME, "S3://c/x", "outside of s3://b."),
+    (Url.parse("https://h/a/mix.toml"), "http://h/x", "outside of https://h."),
+    (Url.parse("https://h/a/mix.toml"), "https://h:8443/x", "outside of https://h."),
+    (Url.parse("hf://datasets/o/n@v1/mix.toml"), "hf://datasets/o/m/x", "outside of hf://datasets/o/n."),
+    (Url.parse("hf://datasets/o/n@v1/mix.toml"), "../../m/x", "outside of hf://datasets/o/n."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "name", "words"), OUTSIDE)
+def test_what_is_outside_is_refused(file, name, words):
+    with pytest.raises(UnsafeError) as caught:
+        place_named(file, name)
+    assert str(caught.value).startswith(f"{file}: ") and words in str(caught.value)
+    assert "--allow-source PREFIX accepts" in str(caught.value) and caught.value.exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("prefix", "name", "accepted"),
+    [
+        ("s3://c", "s3://c/x", True), ("s3://c/ok", "s3://c/ok/x", True), ("s3://c/ok", "s3://c/okay/x", False),
+        ("s3://c/ok/", "s3://c/no", False), ("/data", "/data/x", True), ("/data", "/data/../etc/passwd", False), ("/data", "/database", False),
+    ],
+)  # fmt: skip
+def test_what_the_user_accepts(prefix, name, accepted):
+    with allowing(prefix):
+        if accepted:
+            assert str(place_named(HOME, name)) == name
+        else:
+            with pytest.raises(UnsafeError):
+                place_named(HOME, name)
+    with pytest.raises(UnsafeError):
+        place_named(HOME, name)
+
+
+@pytest.mark.parametrize("file", [HOME, Path("/r/mix.toml"), Url.parse("https://h/mix.toml")])
+@pytest.mark.parametrize(
+    "name", ["https://h/x?X-Amz-Signature=planted", "https://h/x?sv=1&sig=planted", "https://h/x?access_token=planted", "https://me:planted@h/x"]
+)  # fmt: skip
+def test_no_file_names_a_secret(file, name):
+    with allowing("https://h"), pytest.raises((FormatError, UnsafeError)) as caught:
+        place_named(file, name)
+    assert "planted" not in str(caught.value)
+    assert isinstance(file, Url) or "a signature" in str(caught.value) or "a password" in str(caught.value)
+
+
+@pytest.mark.parametrize("prefix", ["", " ", "s3://a\ns3://b", "ftp://x"])
+def test_prefixes_that_are_none(prefix, monkeypatch):
+    monkeypatch.setenv(named.VARIABLE, "s3://before")
+    with pytest.raises(OptionError), allowing(prefix):
+        pass
+    assert named.os.environ[named.VARIABLE] == "s3://before"

@@ -1,0 +1,184 @@
+"""Web servers: redirects that tokfmt follows and refuses, servers without ranges or tags, names that are encoded."""
+
+import shutil
+import threading
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+from paths import FIXTURES
+
+import tokfmt
+from tokfmt.core.errors import FormatError, SourceChangedError, UnreachableError, UnsafeError, UnsupportedError
+from tokfmt.core.place import Identity, Url, close_stores
+from tokfmt.core.text_format import human_bytes
+from tokfmt.remote import blocks, open_store, redirects, web
+
+PACK = "modalities/D_2byte_gpt2.pbin"
+
+
+@pytest.fixture(autouse=True)
+def fresh(server):
+    close_stores()
+    yield
+    close_stores()
+
+
+class Plain(SimpleHTTPRequestHandler):
+    """Python's own web server: it serves no ranges. `tags` says what it states of a version."""
+
+    protocol_version = "HTTP/1.1"
+    tags = True
+
+    def log_message(self, *_):
+        pass
+
+    def send_header(self, name, value):
+        if name != "Last-Modified" or self.tags:
+            super().send_header(name, value)
+
+
+class Untagged(Plain):
+    tags = False
+
+
+@contextmanager
+def plain(home, handler=Plain):
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=home)) as running:
+        running.daemon_threads = True
+        thread = threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def pack(bucket):
+    shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
+    return f"bkt/{PACK}"
+
+
+def same(address):
+    stored, local = tokfmt.open(address), tokfmt.open(FIXTURES / PACK)
+    return len(stored) == len(local) > 0 and all(np.array_equal(*pair) for pair in zip(stored, local)) and stored
+
+
+def test_a_redirect_is_followed_once(server, bucket, pack):
+    (bucket / "moved").touch()
+    server.forever["bkt/moved"], server.redirect = "302", f"/{pack}?X-Amz-Signature=planted"
+    store, content = open_store(Url.parse(server.endpoint)), (FIXTURES / PACK).read_bytes()
+    assert list(store.read_ranges("bkt/moved", [(5, 9), (9000, 9009)], store.status("bkt/moved").identity)) == [
+        content[5:9], content[9000:9009]
+    ]  # fmt: skip
+    (look,) = [one for one in server.seen if one.key == "bkt/moved"]
+    assert look.start == 0, "ranges are requested from where it leads"
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("http://localhost:1/x", "leads to localhost, which is an address of a private network. Give that address yourself"),
+        ("http://169.254.169.254/latest/meta-data", "leads to 169.254.169.254, which is an address of a private network"),
+        ("http://[fe80::1]/x", "leads to fe80::1, which"), ("http://10.0.0.1/x", "leads to 10.0.0.1, which"),
+        ("http://2130706433/x", "leads to 2130706433, which"), ("http://[::ffff:127.0.0.1]/", "leads to ::ffff:127.0.0.1, which"),
+        ("file:///etc/passwd", "leads to an address that is not on the web: expected https, found file"),
+    ],
+)  # fmt: skip
+def test_a_redirect_that_is_refused(server, pack, target, words):
+    server.forever[pack], server.redirect = "302", target
+    with pytest.raises(UnsafeError) as caught:
+        tokfmt.open(f"{server.endpoint}/{pack}")
+    assert words in str(caught.value)
+
+
+def test_a_redirect_from_https_to_http_is_refused():
+    answer = redirects.Answer("https://example.org/x", 302, {"Location": "http://example.org/x"}, None)
+    with pytest.raises(UnsafeError, match="leads to http://example.org, which is not encrypted"):
+        redirects.next_address(Url.parse("https://example.org/x"), answer)
+
+
+def test_a_redirect_in_a_circle(server, pack):
+    server.forever[pack], server.redirect = "302", f"/{pack}"
+    with pytest.raises(UnsafeError, match="more than 5 times"):
+        tokfmt.open(f"{server.endpoint}/{pack}")
+    assert len(server.seen) == 6
+
+
+def test_a_password_stays_with_its_server(server, pack):
+    server.faults[pack], server.redirect = (
+        ["302"],
+        f"{server.endpoint.replace('127.0.0.1', 'user:pw@127.0.0.1')}/{pack}",
+    )
+    store = open_store(Url.parse(f"{server.endpoint.replace('//', '//me:planted@')}"))
+    assert store.status(pack).size
+    assert [one.headers["authorization"] for one in server.seen] == ["Basic bWU6cGxhbnRlZA=="] * 1 + [
+        "Basic dXNlcjpwdw=="
+    ]
+
+
+def test_a_server_without_ranges_is_read_whole_once(tmp_path, pack, server):
+    with plain(server.home) as endpoint:
+        dataset = same(f"{endpoint}/{pack}")
+    assert dataset, "nothing is asked of the server again"
+    (note,) = [note for note in dataset.info.notes if "ranges" in note]
+    human = human_bytes((FIXTURES / PACK).stat().st_size)
+    assert note == f"{endpoint.removeprefix('http://')} serves no ranges: read D_2byte_gpt2.pbin whole, {human}"
+
+
+def test_a_copy_is_made_again_if_the_page_changes(server, bucket):
+    (bucket / "x").write_bytes(b"one")
+    with plain(server.home) as endpoint:
+        store = open_store(Url.parse(endpoint))
+        first = store.status("bkt/x").identity
+        (bucket / "x").write_bytes(b"three")
+        assert store.status("bkt/x").identity == Identity(5, first.tag) or store.status("bkt/x").identity != first
+        assert list(store.read_ranges("bkt/x", [(1, 4)], store.status("bkt/x").identity)) == [b"hre"]
+        with pytest.raises(SourceChangedError):
+            list(store.read_ranges("bkt/x", [(0, 3)], first))
+
+
+def test_a_large_page_without_ranges_is_refused(server, bucket, monkeypatch):
+    (bucket / "x").write_bytes(bytes(200_000))
+    monkeypatch.setattr(web, "MOST_COPIED", 100_000)
+    with plain(server.home) as endpoint:
+        with pytest.raises(
+            UnsupportedError, match=r"x: is larger than 100.0 kB, and its server serves no ranges. Download"
+        ):
+            open_store(Url.parse(endpoint)).status("bkt/x")
+
+
+def test_a_server_that_states_no_version(server, pack):
+    with plain(server.home, Untagged) as endpoint:
+        dataset = same(f"{endpoint}/{pack}")
+    assert [note for note in dataset.info.notes if note.endswith("cannot tell whether D_2byte_gpt2.pbin changes")]
+
+
+@pytest.mark.parametrize("fault", ["cut", "reset", "503", "short"])
+def test_the_first_look_is_repeated(server, bucket, fault):
+    (bucket / "x").write_bytes(bytes(range(250)) * 1000)
+    server.faults["bkt/x"] = [fault]
+    store = open_store(Url.parse(server.endpoint))
+    assert store.status("bkt/x").size == 250_000 and len(server.seen) == 2
+    server.forever["bkt/x"] = fault
+    with pytest.raises(UnreachableError):
+        store.status("bkt/x")
+
+
+@pytest.mark.parametrize("size", [0, 1, blocks.SIZE, blocks.SIZE + 1])
+def test_pages_of_any_size(server, bucket, size, web_server, use):
+    content = (bytes(range(250)) * 1000)[:size]
+    (bucket / "a b%c").write_bytes(content)
+    store = open_store(Url.parse(server.endpoint))
+    identity = store.status("bkt/a%20b%25c").identity
+    assert list(store.read_ranges("bkt/a%20b%25c", [(0, size), (size // 2, size)], identity)) == [
+        content,
+        content[size // 2 :],
+    ]
+
+
+def test_an_address_that_is_not_there(server):
+    with pytest.raises(FormatError, match="no such"):
+        tokfmt.open(f"{server.endpoint}/bkt/none.pbin")

@@ -1,0 +1,108 @@
+"""Open the store of an address: with its credentials, its endpoint and its region."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from tokfmt.core.errors import MissingDependencyError, OptionError
+from tokfmt.core.place import Url
+from tokfmt.remote import credentials
+from tokfmt.remote.clients import client_options, retry_config
+from tokfmt.remote.failures import Asked
+from tokfmt.remote.hub import open_hub
+from tokfmt.remote.objects import ObjectStore
+from tokfmt.remote.options import StoreOptions, configured
+from tokfmt.remote.web import open_web
+
+if TYPE_CHECKING:
+    from obstore.store import S3Config
+
+
+def open_store(url: Url) -> ObjectStore:
+    """Open the store of an address.
+
+    Raises:
+        MissingDependencyError: If obstore is not installed.
+        OptionError: If the address or the configuration is not valid.
+    """
+    try:
+        import obstore.exceptions
+    except ImportError as error:
+        raise MissingDependencyError("obstore", "remote", "Reading from object stores") from error
+    options = configured()
+    opener = {"s3": _open_s3, "gs": _open_gs, "az": _open_azure, "hf": open_hub}.get(url.scheme, open_web)
+    try:
+        return opener(url, options)
+    except obstore.exceptions.BaseError as error:  # Its text may hold what is wrong: half of a key, a file of keys.
+        what = _CONFIGURATION.get(url.scheme, "the address")
+        raise OptionError(f"{url}: {what} is not valid ({_reason(error)})") from None
+
+
+_CONFIGURATION = {
+    "s3": "the configuration of S3 in the environment",
+    "gs": "the configuration of Google Cloud in the environment, or its file of credentials,",
+    "az": "the configuration of Azure in the environment",
+}
+
+
+def _reason(error: Exception) -> str:
+    """Return the name that obstore gives to what is wrong with a configuration, such as MissingSecretAccessKey."""
+    found = re.search(r"source: ([A-Z][A-Za-z]+)", str(error))
+    return found[1] if found else type(error).__name__
+
+
+def _open_s3(url: Url, options: StoreOptions) -> ObjectStore:
+    from obstore.store import S3Store
+
+    access = credentials.s3_access(url, options)
+    region = access.region or credentials.region_of(url, access.endpoint) or "us-east-1"
+
+    def connect(region: str, *, writes: bool = False) -> S3Store:
+        return S3Store(
+            url.authority,
+            config=cast("S3Config", {**access.config, "region": region}),
+            client_options=client_options(writes=writes),
+            retry_config=retry_config(),
+            credential_provider=access.provider,
+        )
+
+    return ObjectStore(
+        Url(url.scheme, url.authority), connect, access.asked, region, endpoint=access.endpoint, lists=True
+    )
+
+
+def _open_gs(url: Url, options: StoreOptions) -> ObjectStore:
+    from obstore.store import GCSStore
+
+    return _open_cloud(url, options, GCSStore, "base_url", "Google Cloud")
+
+
+def _open_azure(url: Url, options: StoreOptions) -> ObjectStore:
+    from obstore.store import AzureStore
+
+    return _open_cloud(url, options, AzureStore, "endpoint", "Azure")
+
+
+def _open_cloud(url: Url, options: StoreOptions, kind: Callable[..., Any], endpoint: str, cloud: str) -> ObjectStore:
+    """Open a bucket of a cloud whose credentials obstore finds itself.
+
+    Args:
+        url: An address in the bucket.
+        options: The options of stores.
+        kind: The class of obstore.
+        endpoint: The name of its configuration for the address of the server.
+        cloud: The name of the cloud, for messages.
+    """
+    config: dict[str, Any] = {"skip_signature": True} if options.anonymous else {}
+    if options.endpoint:
+        credentials.check_encrypted(options.endpoint, options)
+        config[endpoint] = options.endpoint
+
+    def connect(region: str, *, writes: bool = False) -> Any:  # noqa: ARG001 -- these buckets are found anywhere
+        client = client_options(writes=writes)
+        return kind(url.authority, config=config, client_options=client, retry_config=retry_config())
+
+    asked = Asked("" if options.anonymous else cloud)
+    return ObjectStore(Url(url.scheme, url.authority), connect, asked, "", lists=True)
