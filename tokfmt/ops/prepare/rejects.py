@@ -68,7 +68,9 @@ class Rejects:
         absolute = all(os.path.isabs(path) for path in source.entry.path)
         home = self._recipe.where.parent
         paths = [
-            str(part.path) if absolute or isinstance(part.path, Url) else os.path.relpath(part.path, home)
+            str(part.path)
+            if absolute or isinstance(part.path, Url) or isinstance(home, Url)
+            else os.path.relpath(part.path, home)
             for part in parts
         ]
         self._files[number] = _Files(source.name, paths, parts, offsets_of([part.records for part in parts]))
