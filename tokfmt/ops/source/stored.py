@@ -54,7 +54,7 @@ class Separator(NamedTuple):
         eos_id: The ID; None if there is no separator, or if it is not known.
         source: In words: "--eos", "tokenizer", "manifest of X", "stage1 convention", "every sequence ends with it".
         inferred: The ID is inferred from the data.
-        doubt: A note on an ID that looks like a separator and is not used as one; "" if there is none.
+        doubt: A note on an ID that looks like a separator and is not used as one; "" without one.
     """
 
     eos_id: int | None
