@@ -53,7 +53,7 @@ _Batch = dict[str, torch.Tensor]
 
 
 class Loader:
-    """An iterable over the samples of a recipe, in batches of tensors, with a state that you can save and load.
+    """An iterable over the samples of a recipe in batches of tensors, with a state that you can save.
 
     Each `iter()` continues at the current sample and ends with the last whole batch of the recipe, so that all ranks
     end together. The recipe sets the number of passes over the data (`epochs`, `tokens`): after its end, another

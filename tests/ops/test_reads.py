@@ -13,7 +13,7 @@ from tokfmt.core.errors import CorruptError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.formats import megatron
 from tokfmt.ops.show.show import show
-from tokfmt.ops.source.endings import Look
+from tokfmt.ops.source.endings import SequenceEnds
 
 EOS = 50256
 DOCUMENTS, LENGTH = 100_000, 33
@@ -131,7 +131,7 @@ def test_separator_inferred_from_the_ends_of_sequences(tmp_path, change, eos_id,
     documents[documents == 50_000] = 0
     change(documents)
     path = megatron_pair(tmp_path / "x_document", documents)
-    look = Look(tokfmt.open(path, eos="none")._reader, few_sequences=few)
+    look = SequenceEnds(tokfmt.open(path, eos="none")._reader, few_sequences=few)
     assert look.shown() == eos_id
 
 

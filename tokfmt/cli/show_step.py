@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tokfmt.ops.provenance import Origin
-    from tokfmt.ops.show.step import Drawn, Part, Step
+    from tokfmt.ops.show.step import Step, StepPart, StepSample
 
 _COLORS = ("cyan", "green", "yellow", "magenta", "blue")
 """Colors of sources, in the order of their first sample."""
@@ -132,7 +132,7 @@ def _heading(found: Step) -> str:
     return f"{what}; step {found.step:,} of batches of {found.batch_size:,}{of_rank}: {samples}"
 
 
-def _title(drawn: Drawn) -> str:
+def _title(drawn: StepSample) -> str:
     facts = []
     if drawn.drawn_from:
         facts.append(f"drawn from {drawn.drawn_from}")
@@ -141,7 +141,7 @@ def _title(drawn: Drawn) -> str:
     return click.style(f"#{drawn.sample}", bold=True) + click.style(f"  {', '.join(facts)}" if facts else "", dim=True)
 
 
-def _line(part: Part, color: str) -> str:
+def _line(part: StepPart, color: str) -> str:
     whole = part.start == 0 and part.stop >= part.length
     there = "" if whole else f", {part.start:,} to {min(part.stop, part.length):,}"
     end = " and its end" if part.stop > part.length else ""

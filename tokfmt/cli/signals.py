@@ -41,7 +41,7 @@ class Interrupted(BaseException):
 
 
 def behind(error: BaseException) -> Interrupted | None:
-    """Return the signal in the chain of causes of an error; None if there is none."""
+    """Return the signal in the chain of causes of an error; None without one."""
     seen: list[BaseException | None] = [error]
     while (last := seen[-1]) is not None and not isinstance(last, Interrupted) and len(seen) < _DEEP:
         seen.append(last.__cause__ or last.__context__)

@@ -380,7 +380,7 @@ class Staging:
         return _inode(self.destination) == self._inode
 
     def _recorded_inode(self) -> int:
-        """Return the inode that an earlier run was about to publish from this sibling; -1 if there is none."""
+        """Return the inode that an earlier run was about to publish from this sibling; -1 without one."""
         try:
             return int((self.home / "published").read_bytes())
         except (OSError, ValueError):
@@ -422,7 +422,7 @@ class Staging:
             raise self._not_replaced(why)
 
     def _old(self) -> Path | None:
-        """Return the path of the replaced output, which waits for its removal; None if there is none."""
+        """Return the path of the replaced output, which waits for its removal; None without one."""
         return next((p for p in (replaced_path(self._built()), self._built()) if os.path.lexists(p)), None)
 
     def _permit(self) -> None:

@@ -63,7 +63,7 @@ def claim_url(destination: Url) -> Url:
 
 
 def read_claim(store: WritableStore, destination: Url) -> Claimed | None:
-    """Return the claim of a destination; None if there is none.
+    """Return the claim of a destination; None without one.
 
     Raises:
         ConversionError: If another object has its name.

@@ -62,7 +62,7 @@ class TokfmtError(Exception):
     """The base class of all errors that tokfmt raises itself. `exit_code` is the exit code of the command line.
 
     Attributes:
-        accepted_by: The word of `--allow-loss` that accepts the problem; "" if there is none.
+        accepted_by: The word of `--allow-loss` that accepts the problem; "" without one.
     """
 
     exit_code = 3
@@ -133,8 +133,8 @@ class FormatError(TokfmtError):
         path: The file.
         what: The problem, in words.
         offset: Byte offset of the problem in the file; None if it is not at one place.
-        expected: The expected value; None if there is none.
-        found: The value found; None if there is none.
+        expected: The expected value; None without one.
+        found: The value found; None without one.
         remedy: What the user can do; None if there is no remedy.
     """
 

@@ -59,7 +59,7 @@ class Problem(NamedTuple):
         error: The error that is raised if the dataset cannot be read because of the problem.
         is_fatal: The dataset cannot be read.
         note: Note of a reader that continues; "" for none.
-        accepted_by: The word of `--allow-loss` with which the dataset can be read anyway; "" if there is none.
+        accepted_by: The word of `--allow-loss` with which the dataset can be read anyway; "" without one.
         is_truncated: A file is truncated. What it holds of the dataset is unchanged and complete up to its end.
     """
 

@@ -390,7 +390,7 @@ def close_stores() -> None:
 
 
 def _opener(scheme: str) -> Callable[[Url], Store] | None:
-    """Return the function that opens the stores of a scheme; None if there is none."""
+    """Return the function that opens the stores of a scheme; None without one."""
     if (found := _OPENERS.get(scheme)) is not None:
         return found
     from importlib.metadata import entry_points  # Takes 30 ms, which a local path does not pay.

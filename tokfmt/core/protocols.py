@@ -122,7 +122,7 @@ class HasRecordOffsets(Protocol):
         """
 
     def record_at(self, path: Place, offset: int) -> int | None:
-        """Return the record whose line holds a byte of a file; None if there is none."""
+        """Return the record whose line holds a byte of a file; None without one."""
 
 
 @runtime_checkable
@@ -306,7 +306,7 @@ class Restorable(Protocol, metaclass=CachedProtocolMeta):
     """A view that removed separators, and still has the axis with them."""
 
     def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
-        """Return a reader of this axis with `eos_id` after each sequence; None if there is none.
+        """Return a reader of this axis with `eos_id` after each sequence; None without one.
 
         Args:
             eos_id: The separator.
@@ -388,7 +388,7 @@ class MayContinue(Protocol):
 
         Args:
             following: The reader of the next dataset, of any class, without views.
-            eos_id: The separator, which may be on both sides of the border; None if there is none.
+            eos_id: The separator, which may be on both sides of the border; None without one.
 
         Raises:
             FormatError: If it may continue: a token would be repeated, or a document cut.

@@ -112,8 +112,8 @@ class Info:
         other_splits: The other splits.
         nonstandard_masks: Number of samples with a loss mask or labels other than those of plain text, such as a masked
             prompt. None: samples are stored without them, or were not counted.
-        first_nonstandard: Number of the first of these samples; -1 if there is none.
-        loss_masks: Description of loss masks beside the tokens, which few formats can store; "" if there are none.
+        first_nonstandard: Number of the first of these samples; -1 without one.
+        loss_masks: Description of loss masks beside the tokens, which few formats can store; "" without any.
         segmented: Rows hold several documents, and the dataset states where each begins, without separators.
         extras: Facts specific to the format (variant, byte order, width ...), for display.
         damage: The parts that `Hints.allow_partial` left out.
@@ -226,7 +226,7 @@ def check_position(position: int, length: int) -> None:
 
 
 def sequence_at(reader: TokenReader, position: int, shift: int = 0) -> int:
-    """Return the last sequence i with `offsets[i] + shift * i <= position`, by bisection; 0 if there is none.
+    """Return the last sequence i with `offsets[i] + shift * i <= position`, by bisection; 0 without one.
 
     With shift 0, it is the sequence that holds a token position. With shift 1, positions are those of the same axis
     with one separator after each sequence. O(log sequences) calls of `offsets`.

@@ -608,7 +608,7 @@ class FlatWriter(TokenWriter):
         return Receipt(region.index, top, out.written)
 
     def remedy(self, dtype: np.dtype[Any]) -> str:
-        """Return the remedy for an ID that does not fit `dtype`; "" if there is none."""
+        """Return the remedy for an ID that does not fit `dtype`; "" without one."""
         widest = np.dtype(self.dtypes[-1])
         maximum = min(self.limit, int(np.iinfo(widest).max))
         if np.iinfo(dtype).max >= maximum or not (self.options.width or self.options.dtype):
@@ -660,7 +660,7 @@ def _follows(before: Place, path: Place) -> bool:
 
 
 def files_named(directory: Place, pattern: re.Pattern[str]) -> list[Place]:
-    """Return the files of a directory whose names match, in natural order of the first group, or of the whole name.
+    """Return the files of a directory whose names match, in natural order of the first group or the name.
 
     Raises:
         FormatError: The directory cannot be listed.

@@ -724,7 +724,7 @@ def read_blend(path: Place, split: str = "train") -> list[Blended]:
 
 
 def likely_prefixes(head: bytes) -> list[str]:
-    """Return the first words of a file that may be prefixes of a blend list; none if it is not text."""
+    """Return the first words of a text that may be prefixes of a blend list."""
     listed = head.lstrip().startswith(b"{")
     if b"\0" in head or (listed and b'"train"' not in head):
         return []

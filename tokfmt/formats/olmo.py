@@ -432,7 +432,7 @@ def _closed(looks: list[FileLayout], eos_id: int | None) -> list[FileLayout]:
 
 
 def _zeros(file: File, at: int) -> bool:
-    """Return whether the bytes from `at` on begin and end with zeros; up to 64 KiB at each end are read."""
+    """Return whether the bytes from `at` on are zeros, as far as 64 KiB at each end show it."""
     if not at < file.size:
         return False
     many = min(file.size - at, _LOOKED_AT)
@@ -530,7 +530,7 @@ def _run_on(looks: Sequence[FileLayout], eos_id: int | None) -> tuple[Offsets, t
 
 
 def _common_end(readers: Sequence[FlatReader]) -> int | None:
-    """Return the ID with which more than half of the first documents end; None if there is none."""
+    """Return the ID with which more than half of the first documents end; None without one."""
     ends = [
         int(reader.tokens(at - 1, at)[0])
         for reader in readers

@@ -220,7 +220,7 @@ class TextReader(TextRecords):
     def _separator(
         self, held: bytearray, at: int, *, begins: bool = True, ends: bool = False
     ) -> tuple[int, int] | None:
-        """Return the bounds of the next separator line in `held`, with its line end; None if there is none.
+        """Return the bounds of the next separator line in `held`, with its line end; None without one.
 
         Args:
             held: A part of the text.

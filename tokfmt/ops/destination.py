@@ -49,7 +49,7 @@ def strangers_in_store(destination: Place, stated: str) -> str:
 
     Args:
         destination: The address.
-        stated: The format that the claim of an earlier run states; "" if there is none.
+        stated: The format that the claim of an earlier run states; "" without one.
     """
     if not listing.is_dir(destination):
         return ""
@@ -184,7 +184,7 @@ def refuse_foreign(destination: Place) -> None:
 
 
 def _beginning_of_object(path: Url) -> str:
-    """Return the first 4 KiB of an object as text; "" if there is none."""
+    """Return the first 4 KiB of an object as text; "" without one."""
     if writable_store(path).identity(path.key) is None:
         return ""
     file = open_file(path)
@@ -224,7 +224,7 @@ def remove_manifest_of_link(destination: Place) -> None:
 
 
 def replaced(destination: Place) -> str:
-    """Describe the file or directory that a destination would replace; "" if there is none."""
+    """Describe the file or directory that a destination would replace; "" without one."""
     if isinstance(destination, Url):
         return _replaced_objects(destination)
     place = resolve_link(destination)

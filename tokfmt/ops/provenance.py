@@ -347,7 +347,7 @@ class Origin:
         line: Number of the line in the file, from 1; None if records are not lines.
         byte_offset: Offset in bytes of the line, in the decompressed text if `decompressed`; None without a line.
         decompressed: The file is compressed.
-        detail: The place in terms of the format, such as a row group; "" if there is none.
+        detail: The place in terms of the format, such as a row group; "" without one.
         via: The prepared datasets that lead to the record, each with the number of a sequence, outermost first.
     """
 
@@ -419,7 +419,7 @@ class Ledger(NamedTuple):
 
 
 def read_ledger(path: Place, name: str | None) -> Ledger | None:
-    """Return the ledger beside a dataset, or beside the target of a link; None if there is none.
+    """Return the ledger beside a dataset, or beside the target of a link; None without one.
 
     Args:
         path: The dataset.

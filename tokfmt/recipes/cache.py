@@ -246,7 +246,7 @@ def _write(paths: Sequence[Path], parts: Iterator[Sequence[Numbers]]) -> None:
 
 
 def recalled(key: str) -> Any:
-    """Return a value that `remember` kept; None if there is none, or it cannot be read."""
+    """Return a value that `remember` kept; None without one, or if it cannot be read."""
     with contextlib.suppress(OSError, ValueError, RecursionError, TokfmtError):
         path = _place() / f"{key}.json"
         if not distrusted(path.parent):

@@ -368,7 +368,7 @@ class Axis:
         return not self.width and self.starts.path is not None
 
     def _stored(self, k: int) -> StoredParts | None:
-        """Return the files that store a source's part of the axis as it is; None if there are none."""
+        """Return the files that store a source's part of the axis as it is; None without any."""
         source, tokens = self.sources[k], self.begins[k + 1] - self.begins[k]
         stored = source.reader if self.eos_id is None else restored(source.reader, self.eos_id, read=True)
         if stored is None or stored.info.tokens < tokens:

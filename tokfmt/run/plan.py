@@ -470,9 +470,9 @@ class Scan(NamedTuple):
     """The result of one pass over a token axis.
 
     Attributes:
-        max_id: Largest token ID; -1 if there is none.
+        max_id: Largest token ID; -1 without one.
         separators: Number of separators.
-        first: Position of the first separator; -1 if there is none.
+        first: Position of the first separator; -1 without one.
     """
 
     max_id: int

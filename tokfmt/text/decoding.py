@@ -169,7 +169,7 @@ def byte_table(tokenizer: Any) -> dict[int, bytes]:
     """Return the bytes of each ID of a byte-level `tokenizers.Tokenizer`.
 
     A byte-level vocabulary spells each byte as a visible character. A token with any other character means its own
-    UTF-8 bytes, and so does an added token that the model does not have.
+    UTF-8 bytes. An added token that the model does not have means its UTF-8 bytes too.
     """
     spelled = _spelling()
     own = set(tokenizer.get_vocab(with_added_tokens=False).values())

@@ -111,7 +111,7 @@ def snapshot(name: str, *, local: bool = False) -> str:
 
 
 def _cached(name: str, signs: tuple[str, ...]) -> str:
-    """Return the directory in the local cache that holds one of the files; "" if there is none."""
+    """Return the directory in the local cache that holds one of the files; "" without one."""
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 

@@ -278,7 +278,7 @@ def _opening(sessions: Sessions) -> Callable[..., OpenedPair]:
 
 
 def common_view(sessions: Sessions, other_than: str = "") -> str:
-    """Return the name of a view that both sessions have, documents before samples; "" if there is none."""
+    """Return the name of a view that both sessions have, documents before samples; "" without one."""
     names = [[view.name for view in session.opened.views] for session in sessions]
     shared = [name for name in ("documents", "records", "rows", "samples") if all(name in some for some in names)]
     return next((name for name in shared if name != other_than), "")

@@ -538,7 +538,7 @@ def carried(before: View, where: Where, after: View) -> Where:
 
 
 def located(port: RowSource, position: int) -> Where | None:
-    """Return the row and the unit of a position on the token axis; None if there is none. Reads."""
+    """Return the row and the unit of a position on the token axis; None without one. Reads."""
     row = port.row_at(position)
     span = None if row is None else fetched_span(port, row)
     if row is None or not isinstance(span, Span) or span.start is None:

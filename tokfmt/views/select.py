@@ -81,7 +81,7 @@ class NonEmpty(Indexed):
 
 
 def empty_sequences(source: TokenReader) -> tuple[int, int]:
-    """Return the number of empty sequences, and the number of the first (-1 if there is none). Reads only offsets."""
+    """Return the number of empty sequences, and the number of the first (-1 without one). Reads only offsets."""
     count, first = 0, -1
     for a, b in windows(0, source.info.sequences):
         empty = np.flatnonzero(np.diff(source.offsets(a, b)) == 0)

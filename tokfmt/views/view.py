@@ -123,7 +123,7 @@ def byte_offset_of(reader: TokenReader, position: int) -> ByteOffset | None:
 
 
 def position_of(reader: TokenReader, path: Place, offset: int) -> int | None:
-    """Return the position on any axis of the token that holds a byte of a file; None if there is none."""
+    """Return the position on any axis of the token that holds a byte of a file; None without one."""
     if isinstance(reader, MappedView):
         for below in reader.readers():
             found = position_of(below, path, offset)

@@ -243,7 +243,7 @@ def _step(stored: Stored, stride: str) -> int:
 
 
 def tokens_in(stored: Stored, own: WriterAttributes) -> int:
-    """Return the number of tokens from the first token of a file to that of the next file of the stream."""
+    """Return the number of tokens of the stream between the starts of a file and the next file."""
     return len(stored.table) * _step(stored, own.stride)
 
 
@@ -303,7 +303,7 @@ class Params:
         eos_id: Separator; None if not stated.
         pad_id: Padding ID; None if not stated.
         vocab_size: Number of token IDs; None if not stated.
-        note: Defect of the file, "" if there is none.
+        note: Defect of the file, "" without one.
     """
 
     eos_id: int | None = None
@@ -371,7 +371,7 @@ class Opening:
     damage: tuple[Damage, ...] = ()
 
     def own(self) -> list[WriterAttributes | None]:
-        """Return the attributes that tokfmt wrote in each file; None if there are none, or options override them."""
+        """Return the attributes that tokfmt wrote in each file; None without any, or if options override them."""
         if self.options.stride != "auto":
             return [None] * len(self.files)
         found = [own_facts(stored) for stored in self.files]

@@ -38,7 +38,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(slots=True)
 class Tally:
-    """The number of samples with a property, and the first of them (-1 if there is none)."""
+    """The number of samples with a property, and the first of them (-1 without one)."""
 
     count: int = 0
     first: int = -1

@@ -184,7 +184,7 @@ class _Chunks:
         return Field(name, place, max(0, min(stored, self.file.size - place)), value, meaning, bool(wrong))
 
     def _damage(self, number: int, place: int, stored: int) -> str:
-        """Return the defect of a chunk, "" if there is none."""
+        """Return the defect of a chunk, "" without one."""
         pipeline = self.chunks.pipeline
         if place + stored > self.file.size:
             return "continues beyond the end of the file"

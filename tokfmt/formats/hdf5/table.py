@@ -762,7 +762,7 @@ class Rows:
         return self.tables[k].byte_offset(row - int(self.starts[k]), field, column)
 
     def region(self, path: Place, offset: int) -> Region | None:
-        """Return the values at a byte offset of a file, with row numbers of this object; None if there are none."""
+        """Return the values at a byte offset of a file, with row numbers of this object; None without any."""
         for k, table in enumerate(self.tables):
             found = table.region(offset) if table.file.path == path else None
             if found is not None:

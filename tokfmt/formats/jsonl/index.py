@@ -129,7 +129,7 @@ def load_certain(text: TextFile, *, trusted: bool) -> tuple[RawIndex | None, Dam
 
 
 def load_index(text: TextFile, *, trusted: bool, partial: bool = False, is_truncated: bool = False) -> RawIndex | None:
-    """Return the index of a plain text file; None if there is none.
+    """Return the index of a plain text file; None without one.
 
     Args:
         text: The text file. With `is_truncated`, its `limit` is set to the end of the last line that has an entry.

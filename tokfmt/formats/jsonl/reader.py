@@ -181,7 +181,7 @@ class Part:
         return Line(text.path, line_number(text, start), start, decompressed)
 
     def record_at(self, offset: int) -> int | None:
-        """Return the record whose line holds the byte at `offset`; None if there is none, or the file is compressed."""
+        """Return the record whose line holds the byte at `offset`; None without one, or if the file is compressed."""
         if self.text.compression is not None or not 0 <= offset < self.text.size:
             return None
         index = self._record_index()
@@ -530,7 +530,7 @@ def _of_lines(first: TokfmtError, numbers: Sequence[int]) -> str:
 
 
 def _at(document: Document | Fault, keys: tuple[str, ...]) -> object:
-    """Return the value at a path of keys in a line; None if there is none."""
+    """Return the value at a path of keys in a line; None without one."""
     value = document.value if isinstance(document, Document) else None
     try:
         for key in keys:

@@ -162,7 +162,7 @@ class JsonlWriter(TokenWriter):
             first += count
 
     def _write(self, out: BinaryIO, first: int, last: int, source: TokenReader) -> int:
-        """Write the lines of sequences `first <= i < last`; return the largest ID, -1 if there is none."""
+        """Write the lines of sequences `first <= i < last`; return the largest ID, -1 without one."""
         offsets = source.offsets(first, last)
         start, stop = offsets[[0, -1]].tolist()
         if self.decoder is None and stop - start > WINDOW:

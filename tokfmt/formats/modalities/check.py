@@ -283,7 +283,7 @@ class _Look(NamedTuple):
         usual: Those that end with the separator.
         first_other: The first document that does not; -1 if all do.
         inside: Separators inside documents.
-        first_inside: The position of the first of these; -1 if there is none.
+        first_inside: The position of the first of these; -1 without one.
         padded: Documents that end with a run of one ID before the last token.
     """
 
@@ -461,7 +461,7 @@ class _Pack:
 
     @cached_property
     def announced(self) -> Header | None:
-        """The header that points to bytes that begin like an index; None if there is none."""
+        """The header that points to bytes that begin like an index; None without one."""
         if self.options.layout == "P0":
             return Header(0, big=True, length=self.file.size)
         return next((one for one in headers(self.head, self.options.layout) if announces(self.file, one)), None)

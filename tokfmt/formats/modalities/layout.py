@@ -632,7 +632,7 @@ class Index(NamedTuple):
     Attributes:
         start, stop: The byte offsets of its start and its end in the file.
         starts: int64[documents + 1], the byte offset of each document from the lengths, relative to the first one.
-        base: The first stored offset; 0 if there is none.
+        base: The first stored offset; 0 without one.
         last_length: Bytes of the last document.
         shifted: The first entry whose offset does not follow from the entry before it.
         odd: The first entry whose offset is wrong by a number that is not a multiple of SHIFT.
@@ -788,7 +788,7 @@ def _mixed(places: Ints) -> NDArray[np.uint64]:
 
 
 def find_index(file: File) -> Index | None:
-    """Return the last index that ends with the file, without using the header; None if there is none."""
+    """Return the last index that ends with the file, without using the header; None without one."""
     if not file.size or file.read(file.size - 1, 1) != b".":
         return None
     for attempt, start in enumerate(_beginnings(file)):

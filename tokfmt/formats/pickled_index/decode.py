@@ -294,7 +294,7 @@ class Walk:
         return self._flush()
 
     def left(self) -> Entries | None:
-        """Return the entries that were read before an error and not yielded yet; None if there are none."""
+        """Return the entries that were read before an error and not yielded yet; None without any."""
         return self._flush() if self._pending or self._walked else None
 
     def _head(self) -> None:

@@ -48,7 +48,7 @@ _SUMS = ("looked", "zeros", "above_16", "above_24", "negative", "separators", "b
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The counts of a block, or of a window of one. Positions count in the block; -1 if there is none.
+    """The counts of a block, or of a window of one. Positions count in the block; -1 without one.
 
     Attributes:
         path: The block.

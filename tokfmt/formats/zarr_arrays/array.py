@@ -162,7 +162,7 @@ def _v2(where: Place, raw: Json, itemsize: int) -> Layout:
 
 
 def _filters(where: Place, value: object, itemsize: int) -> bool:
-    """Return True if the filters of zarr v2 are one delta filter, False if there are none; raise otherwise."""
+    """Return True if the filters of zarr v2 are one delta filter, False without any; raise otherwise."""
     filters = value if isinstance(value, list) else [] if value is None else [value]
     names = [entry.get("id") if isinstance(entry, dict) else entry for entry in filters]
     if names not in ([], ["delta"]):

@@ -145,7 +145,7 @@ class DiffReport:
         a, b: Both datasets.
         same: The number of equal sequences; None if the order is ignored.
         counts: The number of differences by kind; see `alignment.Difference`.
-        first: The first difference; None if there is none, or the order is ignored.
+        first: The first difference; None without one, or if the order is ignored.
         differences: The first differences, up to the limit.
         surplus: What A has more of, and what B has more of, if the order is ignored; else None.
         complete: True if `counts` has the minimum number of moved sequences. False if so many sequences are equal that

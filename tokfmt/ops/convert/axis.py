@@ -11,7 +11,7 @@ from tokfmt.core.place import Place
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader, SkippedRecords
 from tokfmt.core.text_format import printable
-from tokfmt.ops.source.endings import Look
+from tokfmt.ops.source.endings import SequenceEnds
 from tokfmt.ops.source.ingest import encoder_for, encoder_of, ingest
 from tokfmt.ops.source.open import text_recipe_of
 from tokfmt.ops.source.request import parse_selection
@@ -169,7 +169,7 @@ def _not_twice(axis: TokenReader, eos_id: int | None, path: Place, notes: list[s
     """
     if eos_id is None or eos_id in (axis.info.eos_id, axis.info.free_of):
         return axis
-    ends = Look(axis).ids
+    ends = SequenceEnds(axis).ids
     if ends is None or eos_id not in ends:
         return axis
     if len(ends) == 1:

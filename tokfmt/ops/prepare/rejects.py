@@ -121,7 +121,7 @@ class Rejects:
 
 
 def _twins(kept: Kept | None, entries: NDArray[np.void]) -> list[tuple[int, int]]:
-    """Return the source and the record of the equal document of each entry; -1 if there is none."""
+    """Return the source and the record of the equal document of each entry; -1 without one."""
     if kept is None:
         return [(-1, -1)] * len(entries)
     return list(zip(kept.sources(entries).tolist(), kept.records(entries).tolist(), strict=True))

@@ -237,7 +237,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SearchPart:
     """Consecutive sequences of the reader under a view, and the shifts that lead back to the view.
 
     Attributes:

@@ -39,9 +39,9 @@ from tokfmt.ops.search.query import (
     Hit,
     Hits,
     LengthQuery,
-    Part,
     Query,
     Search,
+    SearchPart,
     TextQuery,
     TokenQuery,
     never,
@@ -116,17 +116,17 @@ def find_many(
     """
     last = reader.info.sequences if last is None else last
     check_interval(first, last, reader.info.sequences, "sequences")
-    parts = list(_parts(Part(reader, first, last)))
+    parts = list(_parts(SearchPart(reader, first, last)))
     return _found(parts[::-1] if search.backwards else parts, query, decoder, search)
 
 
-def _found(parts: list[Part], query: Query, decoder: object, search: Search) -> Iterator[Hits]:
+def _found(parts: list[SearchPart], query: Query, decoder: object, search: Search) -> Iterator[Hits]:
     for part in parts:
         for hits in _in_part(part, query, decoder, search):
             yield Hits(hits.sequences + part.sequence, hits.starts + part.token, hits.stops + part.token)
 
 
-def _in_part(part: Part, query: Query, decoder: object, search: Search) -> Iterator[Hits]:
+def _in_part(part: SearchPart, query: Query, decoder: object, search: Search) -> Iterator[Hits]:
     if isinstance(query, LengthQuery):
         return find_lengths(part, query, search)
     if isinstance(query, TokenQuery):
@@ -136,12 +136,12 @@ def _in_part(part: Part, query: Query, decoder: object, search: Search) -> Itera
     return (Hits.of((hit,)) for hit in find_text(part, query, decoder, search))
 
 
-def _parts(part: Part) -> Iterator[Part]:
+def _parts(part: SearchPart) -> Iterator[SearchPart]:
     """Yield the parts that a view joins or cuts, because the dtype of the IDs may differ between them."""
     reader = part.reader
     if isinstance(reader, Slice):
         base = int(reader.source.offsets(reader.first, reader.first)[0])
-        shifted = Part(
+        shifted = SearchPart(
             reader.source,
             part.first + reader.first,
             part.last + reader.first,
@@ -155,13 +155,13 @@ def _parts(part: Part) -> Iterator[Part]:
             count = source.info.sequences
             a, b = max(part.first - sequence, 0), min(part.last - sequence, count)
             if a < b:
-                yield from _parts(Part(source, a, b, part.sequence + sequence, part.token + token))
+                yield from _parts(SearchPart(source, a, b, part.sequence + sequence, part.token + token))
             sequence, token = sequence + count, token + source.info.tokens
     elif part.first < part.last:
         yield part
 
 
-def find_lengths(part: Part, query: LengthQuery, search: Search) -> Iterator[Hits]:
+def find_lengths(part: SearchPart, query: LengthQuery, search: Search) -> Iterator[Hits]:
     """Yield the sequences with a length in the range of the query; a hit is the complete sequence."""
     for a, b in stretches(part.first, part.last, MANY, backwards=search.backwards):
         if search.stopped():
@@ -218,7 +218,7 @@ def _searched(reader: TokenReader) -> _Searched:
     return _Searched(reader, reader, 0) if stored is None else _Searched(reader, stored, 1)
 
 
-def find_ids(part: Part, ids: tuple[int, ...], search: Search) -> Iterator[Hits]:
+def find_ids(part: SearchPart, ids: tuple[int, ...], search: Search) -> Iterator[Hits]:
     """Yield every run of `ids` within one sequence; runs may overlap."""
     info = part.reader.info
     if max(ids) > np.iinfo(info.dtype).max or info.free_of in ids:
@@ -416,7 +416,7 @@ def _characters(data: bytes, start: int) -> int:
 class _Walk:
     """A search for text in one part of a dataset."""
 
-    part: Part
+    part: SearchPart
     matcher: Matcher
     spelling: Spelling
     search: Search
@@ -499,7 +499,7 @@ class _Walk:
         yield from ordered[:1] if self.search.each else ordered
 
 
-def find_text(part: Part, query: TextQuery, decoder: Any, search: Search) -> Iterator[Hit]:
+def find_text(part: SearchPart, query: TextQuery, decoder: Any, search: Search) -> Iterator[Hit]:
     """Yield the matches of a regular expression in the text of each sequence; a hit is the tokens of the match."""
     spelling = Spelling(decoder)
     sieve = None if query.literal is None else Sieve(query.literal.encode("utf-8", "surrogatepass"), spelling)

@@ -34,7 +34,7 @@ from tokfmt.views.view import byte_offset_of
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StepPart:
     """The part of one sequence in a sample: its positions `start <= p < stop`.
 
     Attributes:
@@ -62,7 +62,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class StepSample:
     """One sample of a recipe.
 
     Attributes:
@@ -77,7 +77,7 @@ class Drawn:
     drawn_from: str
     epoch: int
     padding: int
-    parts: Iterator[Part] = field(repr=False)
+    parts: Iterator[StepPart] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Step:
     first: int
     last: int
     notes: tuple[str, ...]
-    shown: Iterator[Drawn] = field(repr=False)
+    shown: Iterator[StepSample] = field(repr=False)
 
 
 def show_step(
@@ -186,10 +186,10 @@ def show_step(
     )
 
 
-def _drawn(reader: Samples, where: Where, look: Look, ledgers: Ledgers) -> Drawn:
+def _drawn(reader: Samples, where: Where, look: Look, ledgers: Ledgers) -> StepSample:
     traced = [one for span in where.spans for one in _traced(reader.sources, span, reader.eos_id)]
     held = sum(one.span.stop - one.span.start for one in traced)
-    return Drawn(
+    return StepSample(
         where.sample,
         where.source,
         where.epoch,
@@ -240,7 +240,7 @@ def _dataset(reader: TokenReader, position: int) -> tuple[TokenReader, int]:
     return reader, position
 
 
-def _part(traced: Traced, look: Look, ledgers: Ledgers) -> Part:
+def _part(traced: Traced, look: Look, ledgers: Ledgers) -> StepPart:
     name, source, span, eos_id = traced
     begin, place = _begin(source, span), source.place(span.sequence)
     length = int(source.reader.offsets(place + 1, place + 1)[0]) - begin
@@ -262,4 +262,4 @@ def _part(traced: Traced, look: Look, ledgers: Ledgers) -> Part:
     ledger = ledgers.of(home) if home is not None else None
     if ledger is not None and ledger.sequences == dataset.info.sequences:
         origins = ledgers.origins(ledger, stored, span.start, span.stop)
-    return Part(name, shown, span.sequence, stored, span.start, span.stop, length, ids, text, tuple(origins))
+    return StepPart(name, shown, span.sequence, stored, span.start, span.stop, length, ids, text, tuple(origins))

@@ -69,7 +69,7 @@ def filters_of(file: RecipeFile, entry: SourceEntry) -> tuple[tuple[str, FilterR
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SourcePreview:
     """The numbers of some texts of a source that filters leave out.
 
     Attributes:
@@ -89,12 +89,14 @@ class Look:
     rejected: dict[str, int]
 
 
-def _look(source: TextSource) -> Look:
+def _look(source: TextSource) -> SourcePreview:
     texts = [text for part in source.parts for text in first_look(part)[0]]
     sieve = FilterChain(source.filters)
     broken = Counter(number for number in sieve.entries(texts)["rule"].tolist() if number)
     rejected = {".".join(sieve.rule(number)): count for number, count in sorted(broken.items())}
-    return Look(source.name, source.parts[0].format.name, source.size, source.entry.tokens, len(texts), rejected)
+    return SourcePreview(
+        source.name, source.parts[0].format.name, source.size, source.entry.tokens, len(texts), rejected
+    )
 
 
 class TextRecipe:
@@ -164,7 +166,7 @@ class TextRecipe:
         """The sources that hold token IDs."""
         return [source for source in self.sources if isinstance(source, Source)]
 
-    def looks(self) -> list[Look]:
+    def looks(self) -> list[SourcePreview]:
         """Run the filters over some texts of each source, from places spread over it."""
         return [_look(source) for source in self.of_text]
 

@@ -1,4 +1,4 @@
-"""Read the ends of sequences in a few places, to find if all end with one ID and have it nowhere else.
+"""Read the ends of sequences in a few places, to find out whether all end with one ID that occurs nowhere else.
 
 `WithoutTrailing` checks the other sequences when they are read, and raises at the first exception.
 
@@ -7,8 +7,8 @@
     few      all of a dataset of 2^20 tokens; else 4 runs of up to 1,024,  a window of 2^16 tokens for each run
              one of them at the sequences that a command reads
 
-A command that reads a few sequences makes the `few` look, any other command the `whole` one. `Look.seen` has the number
-of sequences that a `few` look read.
+A command that reads a few sequences makes the `few` look, any other command the `whole` one. `SequenceEnds.seen` has
+the number of sequences that a `few` look read.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Window = tuple[Offsets, int, Tokens]
 """The bounds of neighboring sequences, int64[neighbors + 1]; a position; the tokens from there to the last bound."""
 
 
-class Look:
+class SequenceEnds:
     """The ends of some sequences.
 
     Attributes:

@@ -164,7 +164,7 @@ class _OfRecords(_Temporary):
         return line._replace(width=None, detail=detail)
 
     def position(self, path: Place, offset: int) -> int | None:
-        """Return the position of the first token of the record at a byte offset of a file; None if there is none."""
+        """Return the position of the first token of the record at a byte offset of a file; None without one."""
         record = self.records.record_at(path, offset)
         if record is None:
             return None

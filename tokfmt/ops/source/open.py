@@ -26,7 +26,7 @@ from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, wi
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.discover import find_sources
-from tokfmt.ops.source.endings import Look
+from tokfmt.ops.source.endings import SequenceEnds
 from tokfmt.ops.source.manifest import (
     IGNORED,
     Manifest,
@@ -415,7 +415,7 @@ def open_stored(
         separator = _stated(stored, format_) or known or Separator(default, "tokenizer" if default is not None else "")
         return Source(places, format_, stored, separator, notes, None, tokenizers, left_out, damage)
     trailing = checked and stored.info.separators is Separators.TRAILING
-    look = Look(stored, few_sequences=few_sequences, max_sequences=max_sequences) if trailing else None
+    look = SequenceEnds(stored, few_sequences=few_sequences, max_sequences=max_sequences) if trailing else None
     separator, endings = resolve(known, default, stored, look), None if look is None else look.ids
     notes = (*notes, *separator.guess)
     made = all(manifest.made_labels for manifest in manifests)

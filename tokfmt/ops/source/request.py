@@ -377,7 +377,7 @@ class SourceFiles(NamedTuple):
         format: Its format.
         files: Every file of the dataset; see `Format.files`. Empty if they were not listed, and are not compared with a
             manifest.
-        left_out: The other files in the directory, which are not read, in words; "" if there are none.
+        left_out: The other files in the directory, which are not read, in words; "" without any.
         below: Some of the other files are in directories below.
         named: The datasets that a recipe names, if they were found already; see `find_sources`.
     """

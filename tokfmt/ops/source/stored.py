@@ -1,7 +1,8 @@
 """Describe opened datasets: the ID that separates their sequences, and the tokenizer that made their token IDs.
 
 The first of these that applies gives the separator: `--eos`; the manifest; a fact that the dataset states; the
-tokenizer; the convention of the format; the data. From the data it is inferred; see `endings.Look` for the evidence.
+tokenizer; the convention of the format; the data. From the data it is inferred; see `endings.SequenceEnds` for the
+evidence.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Damage, Info, Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
-from tokfmt.ops.source.endings import Look
+from tokfmt.ops.source.endings import SequenceEnds
 from tokfmt.ops.source.manifest import (
     Manifest,
     located_tokenizer,
@@ -53,7 +54,7 @@ class Separator(NamedTuple):
         eos_id: The ID; None if there is no separator, or if it is not known.
         source: In words: "--eos", "tokenizer", "manifest of X", "stage1 convention", "every sequence ends with it".
         inferred: The ID is inferred from the data.
-        doubt: A note on an ID that looks like a separator and is not used as one; "" if there is none.
+        doubt: A note on an ID that looks like a separator and is not used as one; "" without one.
     """
 
     eos_id: int | None
@@ -79,8 +80,8 @@ class Source(NamedTuple):
         reader: The reader of tokens or of records.
         separator: Its separator.
         notes: Notes on the source, including inferred facts.
-        endings: The distinct last IDs of some sequences, see `endings.Look`; None if the format stores no separator at
-            the ends of sequences.
+        endings: The distinct last IDs of some sequences, see `endings.SequenceEnds`; None if the format stores no
+            separator at the ends of sequences.
         tokenizers: The tokenizer of the token IDs by the manifest of each path; None if the manifest states none.
         left_out: Files in its directories that are not read, in words.
         damage: The damage of a source that is read in part.
@@ -250,7 +251,9 @@ def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequen
     return None
 
 
-def resolve(known: Separator | None, tokenizer_eos: int | None, stored: TokenReader, look: Look | None) -> Separator:
+def resolve(
+    known: Separator | None, tokenizer_eos: int | None, stored: TokenReader, look: SequenceEnds | None
+) -> Separator:
     """Return the separator of an opened source: given, stated by the dataset, the tokenizer's, or inferred.
 
     Args:

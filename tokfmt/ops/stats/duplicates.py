@@ -46,7 +46,7 @@ _ROW = 24  # bytes per row
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class DuplicateGroup:
     """A group of equal sequences.
 
     Attributes:
@@ -76,7 +76,7 @@ class Repeats:
     groups: int
     surplus: int
     tokens: int
-    largest: tuple[Group, ...]
+    largest: tuple[DuplicateGroup, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -161,7 +161,7 @@ def too_many(sequences: int) -> bool:
 
 
 def duplicates_of(
-    stores: Sequence[Store | None], lengths: Table, describe: Callable[[Group], RepeatedSequence]
+    stores: Sequence[Store | None], lengths: Table, describe: Callable[[DuplicateGroup], RepeatedSequence]
 ) -> Duplicates | None:
     """Return the duplicates of some datasets together.
 
@@ -190,7 +190,7 @@ def duplicates_of(
 def repeats(stores: Sequence[Store]) -> Repeats:
     """Return the sequences that occur more than once in some datasets together."""
     groups = surplus = tokens = 0
-    largest: list[Group] = []
+    largest: list[DuplicateGroup] = []
     count = 1 if sum(map(len, stores)) <= _FEW else _BUCKETS
     for parts in zip(*(store.buckets(count) for store in stores), strict=True):
         datasets = np.repeat(np.arange(len(parts), dtype=np.uint64), [len(part) for part in parts])
@@ -205,11 +205,11 @@ def repeats(stores: Sequence[Store]) -> Repeats:
     return Repeats(groups, surplus, tokens, tuple(largest))
 
 
-def _largest(known: list[Group], rows: Rows, counts: Offsets, lengths: Offsets) -> list[Group]:
+def _largest(known: list[DuplicateGroup], rows: Rows, counts: Offsets, lengths: Offsets) -> list[DuplicateGroup]:
     first = np.lexsort((rows[:, 2], rows[:, 3], -lengths, -counts))[:LISTED_GROUPS]
     places = (rows[first, 2] >> np.uint64(_LENGTH_BITS)).tolist()
     columns = zip(counts[first].tolist(), lengths[first].tolist(), places, rows[first, 3].tolist(), strict=True)
-    found = [Group(count, length, place, dataset) for count, length, place, dataset in columns]
+    found = [DuplicateGroup(count, length, place, dataset) for count, length, place, dataset in columns]
     return heapq.nsmallest(LISTED_GROUPS, known + found, key=lambda g: (-g.count, -g.length, g.dataset, g.position))
 
 

@@ -26,7 +26,7 @@ _TEXT_BLOCK = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnAxis:
     """A sample that is drawn from a dataset.
 
     Attributes:
@@ -44,7 +44,7 @@ class Drawn:
     weight: float
 
 
-def draw(axis: StatsAxis, count: int, seed: int) -> Drawn | None:
+def draw(axis: StatsAxis, count: int, seed: int) -> DrawnAxis | None:
     """Draw `count` sequences, or about as many from a stream.
 
     Returns:
@@ -57,10 +57,10 @@ def draw(axis: StatsAxis, count: int, seed: int) -> Drawn | None:
         return None
     numbers = np.array(sorted(islice(random_order(info.sequences, seed, SAMPLE), count)), np.int64)
     drawn = Indexed(Picked(axis.stored, numbers), axis.eos_id, axis.path)
-    return Drawn(drawn, info.sequences, axis.content_tokens, exact=True, weight=info.sequences / count)
+    return DrawnAxis(drawn, info.sequences, axis.content_tokens, exact=True, weight=info.sequences / count)
 
 
-def _from_stream(axis: Streamed, count: int, seed: int) -> Drawn | None:
+def _from_stream(axis: Streamed, count: int, seed: int) -> DrawnAxis | None:
     total = axis.info.tokens
     blocks = -(-total // _BLOCK)
     starts: list[int] = []
@@ -81,7 +81,7 @@ def _from_stream(axis: Streamed, count: int, seed: int) -> Drawn | None:
     drawn = Indexed(Intervals(axis.stored, first, last - first), None, "stream")
     weight = total / read
     tokens = round(int((last - first).sum()) * weight)
-    return Drawn(drawn, round(len(first) * weight), tokens, exact=False, weight=weight)
+    return DrawnAxis(drawn, round(len(first) * weight), tokens, exact=False, weight=weight)
 
 
 def _begun(axis: Streamed, begin: int, end: int) -> Iterator[tuple[int, int]]:

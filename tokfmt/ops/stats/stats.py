@@ -32,9 +32,9 @@ from tokfmt.ops.source.manifest import extent
 from tokfmt.ops.source.open import contradicted, open_stored
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.source.stored import NO_SEPARATOR, Source, manifest_tokenizer, tokenizer_of, without_separators
-from tokfmt.ops.stats.duplicates import TOO_MANY, Group, duplicates_of
+from tokfmt.ops.stats.duplicates import TOO_MANY, DuplicateGroup, duplicates_of
 from tokfmt.ops.stats.report import Failure, RepeatedSequence, SampleFacts, Share, Statistics, StatsReport
-from tokfmt.ops.stats.sampling import Drawn, draw, draw_records
+from tokfmt.ops.stats.sampling import DrawnAxis, draw, draw_records
 from tokfmt.ops.stats.tables import Counts, Table, ends_of, ids_of, lengths_of, packing, spelling
 from tokfmt.ops.stats.texts import TextSubject, described_texts, measure_texts
 from tokfmt.ops.stats.walk import Indexed, StatsAxis, Streamed, Survey, axis_of, measure
@@ -225,7 +225,7 @@ class _Run:
                 samples.append(drawn)
         return each, lambda: self._total(total_of(seen, wanted), each, samples)
 
-    def _prepared(self, sources: Sequence[Source], sizes: Sequence[int]) -> Iterator[tuple[Subject, Drawn | None]]:
+    def _prepared(self, sources: Sequence[Source], sizes: Sequence[int]) -> Iterator[tuple[Subject, DrawnAxis | None]]:
         """Yield the axis of each dataset, or of the sample drawn from it; records become an axis in scratch."""
         sample, seed = self.request.sample, self.request.seed
         for number, (source, size) in enumerate(zip(sources, sizes, strict=True)):
@@ -246,7 +246,7 @@ class _Run:
         )
         return axis_of(shards, str(source.paths[0]))
 
-    def _drawn(self, found: Statistics, drawn: Drawn) -> Statistics:
+    def _drawn(self, found: Statistics, drawn: DrawnAxis) -> Statistics:
         """Mark statistics as estimated from a sample, and use the dataset's own counts if they are known."""
         sampled = SampleFacts(
             drawn.axis.info.sequences,
@@ -257,7 +257,7 @@ class _Run:
         )
         return _estimated(replace(found, sequences=drawn.sequences, tokens=drawn.tokens), sampled)
 
-    def _total(self, found: Statistics, each: Sequence[Statistics], drawn: Sequence[Drawn | None]) -> Statistics:
+    def _total(self, found: Statistics, each: Sequence[Statistics], drawn: Sequence[DrawnAxis | None]) -> Statistics:
         """Return the total with the counts of its datasets, some of which may be sampled."""
         if all(part is None for part in drawn):
             return found
@@ -613,7 +613,7 @@ def _filled(heading: Statistics, figures: Figures, seen: Sequence[Surveyed], wan
     )
 
 
-def _repeated(group: Group, seen: Sequence[Surveyed], decoder: Decoder | None) -> RepeatedSequence:
+def _repeated(group: DuplicateGroup, seen: Sequence[Surveyed], decoder: Decoder | None) -> RepeatedSequence:
     one = seen[group.dataset]
     ids = _beginning(one.survey.axis.stored, group)
     return RepeatedSequence(
@@ -626,5 +626,5 @@ def _repeated(group: Group, seen: Sequence[Surveyed], decoder: Decoder | None) -
     )
 
 
-def _beginning(stored: TokenReader, group: Group) -> Tokens:
+def _beginning(stored: TokenReader, group: DuplicateGroup) -> Tokens:
     return stored.tokens(group.position, group.position + min(group.length, _SHOWN))

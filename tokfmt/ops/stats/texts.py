@@ -15,7 +15,7 @@ from xxhash import xxh3_128_digest
 from tokfmt.core.errors import FormatError
 from tokfmt.core.records import Block, RecordReader, json_lines
 from tokfmt.ops.source.stored import Source
-from tokfmt.ops.stats.duplicates import PLACE_BITS, Group, Seen, Store, duplicates_of, too_many
+from tokfmt.ops.stats.duplicates import PLACE_BITS, DuplicateGroup, Seen, Store, duplicates_of, too_many
 from tokfmt.ops.stats.report import FieldCount, RepeatedSequence, Share, Statistics, TextFacts
 from tokfmt.ops.stats.tables import Table, lengths_of
 from tokfmt.ops.stats.walk import CancelledError
@@ -231,7 +231,7 @@ def _commonest(total: TextStats) -> list[tuple[str, int]]:
     return sorted(total.fields.items(), key=lambda item: (-item[1], item[0]))[:_FIELDS]
 
 
-def _repeated(group: Group, subjects: Sequence[TextSubject]) -> RepeatedSequence:
+def _repeated(group: DuplicateGroup, subjects: Sequence[TextSubject]) -> RepeatedSequence:
     subject = subjects[group.dataset]
     number = subject.survey.number(group.position)
     path = str(subject.source.paths[0]) if len(subjects) > 1 else None

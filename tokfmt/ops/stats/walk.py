@@ -10,7 +10,7 @@ Axes are walked as they are stored, with separators, because removing them costs
 A region may end within a sequence. Sequences that are complete in a region are counted there. A sequence that continues
 after the region is *loose*: its interval is known, and `measure` reads its two ends, and hashes it, afterwards. In a
 stream, the starts of sequences are not known beforehand. A region therefore keeps its first and last separator as a
-`Span`. Spans that touch are joined, and the sequence between their separators is loose.
+`StreamSpan`. Spans that touch are joined, and the sequence between their separators is loose.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Loose(NamedTuple):
     stop: int
 
 
-class Span(NamedTuple):
+class StreamSpan(NamedTuple):
     """The bounds of a region of a stream, and the positions of its first and last separator (-1: none)."""
 
     start: int
@@ -79,7 +79,7 @@ class Stats:
     masked: int = 0
     seen: Seen = field(default_factory=Seen.nothing)
     loose: tuple[Loose, ...] = ()
-    spans: tuple[Span, ...] = ()
+    spans: tuple[StreamSpan, ...] = ()
     begun: Mapping[int, int] = field(default_factory=dict)
 
     def __add__(self, other: Stats) -> Stats:
@@ -97,13 +97,13 @@ class Stats:
         )
 
 
-def joined(spans: Iterable[Span]) -> tuple[tuple[Span, ...], tuple[Loose, ...]]:
+def joined(spans: Iterable[StreamSpan]) -> tuple[tuple[StreamSpan, ...], tuple[Loose, ...]]:
     """Join spans that touch.
 
     Returns:
         The joined spans, and the sequences between the separators of spans that were joined.
     """
-    done: list[Span] = []
+    done: list[StreamSpan] = []
     loose: list[Loose] = []
     for span in sorted(spans):
         if not done or done[-1].stop != span.start:
@@ -113,7 +113,7 @@ def joined(spans: Iterable[Span]) -> tuple[tuple[Span, ...], tuple[Loose, ...]]:
         if before.last >= 0 and span.first > before.last + 1:
             loose.append(Loose(before.last + 1, span.first))
         first = before.first if before.first >= 0 else span.first
-        done.append(Span(before.start, span.stop, first, max(before.last, span.last)))
+        done.append(StreamSpan(before.start, span.stop, first, max(before.last, span.last)))
     return tuple(done), tuple(loose)
 
 
@@ -132,7 +132,7 @@ class Tally:
         self._waiting = 0
         self._seen: list[Seen] = []
         self._loose: list[Loose] = []
-        self._spans: list[Span] = []
+        self._spans: list[StreamSpan] = []
         self._begun: dict[int, int] = {}
         self._masked = 0
 
@@ -171,7 +171,7 @@ class Tally:
         """Add a sequence to read later."""
         self._loose.append(Loose(start, stop))
 
-    def span(self, span: Span, begun: int) -> None:
+    def span(self, span: StreamSpan, begun: int) -> None:
         """Add the region of a stream that was read, and the number of sequences that follow a separator in it."""
         self._spans.append(span)
         self._begun[span.start] = begun
@@ -423,7 +423,7 @@ class Streamed:
             piece = tokens[int(at[-1]) + 1 :].copy()
         if last == stop - 1 and stop < self.info.tokens:
             begun += int(self.stored.tokens(stop, stop + 1)[0]) != self.eos_id
-        tally.span(Span(start, stop, first, last), begun if self.padded else separators)
+        tally.span(StreamSpan(start, stop, first, last), begun if self.padded else separators)
 
     def content(self, loose: Loose) -> Loose:
         """Return a loose sequence unchanged, because it includes no separator."""

@@ -562,7 +562,7 @@ class CompareTab(Tab):
         self._tell()
 
     def hop(self, direction: int) -> bool:
-        """Move the cursor to the next or previous difference of this pair; return False if there is none."""
+        """Move the cursor to the next or previous difference of this pair; return False without one."""
         marks, side = self.marks, self.leader
         if not isinstance(marks, Marks):
             return False
