@@ -197,21 +197,6 @@ def test_missing_objects(bucket):
         assert (code, error) == (3, f"tokfmt: error: mem://bucket/{name}: no such file\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "what"),
-    [
-        (("show", "{}recipe/mix.toml"), "{}recipe/mix.toml: a recipe is read from a local path only"),
-        (("index", "{}jsonl/corpus.jsonl"), "{}jsonl/corpus.jsonl: a text to index is read from a local path only"),
-    ],
-)
-def test_formats_read_by_a_library_are_refused(bucket, words, what):
-    code, _, error = run(*(word.replace("{}", "mem://bucket/") for word in words))
-    expected = what.replace("{}", "mem://bucket/")
-    assert (code, error.splitlines()[-1]) == (
-        3, f"tokfmt: error: {expected}. Download or mount it first",
-    )  # fmt: skip
-
-
 def test_the_browser_refuses_an_address(bucket):
     from tokfmt.tui.session import shown_path
 

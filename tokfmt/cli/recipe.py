@@ -113,13 +113,15 @@ def command(
 
 def _file(words: Sequence[str], output: str | None, keys: dict[str, Any]) -> tuple[RecipeFile, bool]:
     """Return the recipe that the arguments describe, and whether they name an existing recipe."""
-    from tokfmt.core.files import File
+    from tokfmt.core import listing
+    from tokfmt.core.files import open_file
+    from tokfmt.core.place import place_of
     from tokfmt.recipes.language import entries_of, is_recipe, parse_recipe, read_blend, read_recipe
 
     where = Path(output or "recipe")
-    if len(words) == 1 and Path(words[0]).suffix in (".toml", ".txt", ".blend", "") and Path(words[0]).is_file():
-        path = Path(words[0])
-        file = File(path)
+    path = place_of(words[0]) if len(words) == 1 else None
+    if path is not None and path.suffix in (".toml", ".txt", ".blend", "") and listing.is_file(path):
+        file = open_file(path)
         try:
             head = file.read(0, min(file.size, 1 << 16))
         finally:

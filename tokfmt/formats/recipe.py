@@ -18,7 +18,7 @@ from typing import Any
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import Confidence, Format, Hints, Probe
-from tokfmt.core.place import AnyPlace, Place, local_path
+from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.recipes.language import is_recipe, read_recipe
@@ -53,7 +53,7 @@ class RecipeFormat(Format):
         del options
         if hints.open_recipe is None:
             raise OptionError(f"{paths[0]}: a recipe needs all formats to open its sources. Use tokfmt.open")
-        return hints.open_recipe(read_recipe(local_path(paths[0], "a recipe")), hints)
+        return hints.open_recipe(read_recipe(paths[0]), hints)
 
     def destination(self, path: AnyPlace, options: Any) -> AnyPlace:
         del options
@@ -64,7 +64,7 @@ class RecipeFormat(Format):
     def audit(self, path: Place, options: Any, how: Audit) -> Iterator[Finding]:
         del options, how
         try:
-            read_recipe(local_path(path, "a recipe"))
+            read_recipe(path)
         except FormatError as error:
             yield Finding.of("TF801", error)
 

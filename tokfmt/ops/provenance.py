@@ -30,13 +30,13 @@ from numpy.typing import NDArray
 from tokfmt import registry
 from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TruncatedError
-from tokfmt.core.files import File
+from tokfmt.core.files import File, open_file
 from tokfmt.core.format import Format
 from tokfmt.core.messages import Option, allowing
 from tokfmt.core.named import place_named
 from tokfmt.core.options import given_options
 from tokfmt.core.output import whole
-from tokfmt.core.place import Place, Url, absolute, local_path, place_of, real, text_of
+from tokfmt.core.place import Place, Url, absolute, place_of, real, text_of
 from tokfmt.core.protocols import HasRecordOffsets
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import TokenReader, windows
@@ -363,6 +363,26 @@ class Origin:
     via: tuple[tuple[str, int], ...] = ()
 
 
+class StoredRows:
+    """The rows of a ledger that cannot be mapped. Rows and slices are read by byte offset.
+
+    Args:
+        file: The file of rows.
+        count: Number of rows.
+    """
+
+    def __init__(self, file: File, count: int) -> None:
+        self._file, self._count = file, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, rows: int | slice) -> Any:
+        first, last, _ = (rows if isinstance(rows, slice) else slice(rows, rows + 1)).indices(self._count)
+        found = self._file.array(_HEAD + first * ROW.itemsize, max(0, last - first), ROW)
+        return found if isinstance(rows, slice) else found[0]
+
+
 class Ledger(NamedTuple):
     """A ledger that belongs to its dataset.
 
@@ -372,25 +392,25 @@ class Ledger(NamedTuple):
         unit: "sequences" or "samples".
         sequences: Number of sequences or samples that it covers.
         sources: The files and datasets that it lists.
-        rows: The mapped rows, ROW[rows].
+        rows: The rows, ROW[rows]: mapped, or read when they are needed if the ledger is in a store.
     """
 
-    path: Path
-    home: str
+    path: Place
+    home: Place
     unit: str
     sequences: int
     sources: Sequence[Mapping[str, Any]]
-    rows: NDArray[np.void]
+    rows: NDArray[np.void] | StoredRows
 
     def pieces(self, sequence: int, start: int, stop: int | None) -> list[tuple[int, int, int, int]]:
         """Return source, record, start and stop of each piece of positions `start <= p < stop` of a sequence.
 
         A separator without a row belongs to the end of the last piece.
         """
-        column, found, at = self.rows["sequence"], list[tuple[int, int, int, int]](), 0
-        k = bisect.bisect_left(column, sequence)
-        while k < len(column) and int(column[k]) == sequence:
-            _, source, record, a, b = self.rows[k].tolist()
+        rows, found, at = self.rows, list[tuple[int, int, int, int]](), 0
+        k = bisect.bisect_left(range(len(rows)), sequence, key=lambda row: int(rows[row]["sequence"]))
+        while k < len(rows) and int((row := rows[k])["sequence"]) == sequence:
+            _, source, record, a, b = row.tolist()
             low, high = max(start, at), at + b - a if stop is None else min(stop, at + b - a)
             if low < high or a == b:
                 found.append((source, record, a + low - at, a + high - at))
@@ -413,8 +433,7 @@ def read_ledger(path: Place, name: str | None) -> Ledger | None:
         rows_at, about_at = ledger_paths(real(path))
     if not listing.exists(about_at):
         return None
-    columns, about = local_path(rows_at, "a ledger"), local_path(about_at, "a ledger")
-    file = File(about)
+    file = open_file(about_at)
     try:
         content = json.loads(file.read(0, min(file.size, _LIMIT)))
         known = content["schema"] == SCHEMA and content["unit"] in ("sequences", "samples")
@@ -425,7 +444,7 @@ def read_ledger(path: Place, name: str | None) -> Ledger | None:
     finally:
         file.close()
     if not known:
-        raise CorruptError(about, "is not a ledger of tokfmt", remedy=_AGAIN)
+        raise CorruptError(about_at, "is not a ledger of tokfmt", remedy=_AGAIN)
     found = {
         **extent(written_files(format_of(path, name), path)),
         "xxh3_128": read_manifest(path).output.get("xxh3_128"),
@@ -433,16 +452,19 @@ def read_ledger(path: Place, name: str | None) -> Ledger | None:
     for key, value in found.items():
         if None not in (value, dataset.get(key)) and value != dataset[key]:
             what = f"belongs to another {printable(path.name)} than the one that is there, by its {key}"
-            raise CorruptError(about, what, expected=dataset[key], found=value, remedy=_AGAIN)
-    file = File(columns)
+            raise CorruptError(about_at, what, expected=dataset[key], found=value, remedy=_AGAIN)
+    file = open_file(rows_at)
     size = _HEAD + rows * ROW.itemsize
     if file.size < size:
-        raise TruncatedError(columns, "is cut", expected=f"{size:,} bytes", found=f"{file.size:,}", remedy=_AGAIN)
+        raise TruncatedError(rows_at, "is cut", expected=f"{size:,} bytes", found=f"{file.size:,}", remedy=_AGAIN)
     if file.size > size or file.read(0, _HEAD) != _head(rows):
-        what = f"does not match {printable(about.name)}, which states {rows:,} rows"
-        raise CorruptError(columns, what, remedy=_AGAIN)
-    mapped = np.memmap(columns, ROW, "r", _HEAD, (rows,)) if rows else np.empty(0, ROW)
-    return Ledger(columns, os.path.realpath(about.parent), content["unit"], count, sources, mapped)
+        what = f"does not match {printable(about_at.name)}, which states {rows:,} rows"
+        raise CorruptError(rows_at, what, remedy=_AGAIN)
+    held: NDArray[np.void] | StoredRows = np.empty(0, ROW)
+    if rows:
+        mapped = isinstance(rows_at, Path)
+        held = np.memmap(rows_at, ROW, "r", _HEAD, (rows,)) if mapped else StoredRows(file, rows)  # type: ignore[call-overload]
+    return Ledger(rows_at, real(about_at.parent), content["unit"], count, sources, held)
 
 
 def compare(ledger: Ledger, reader: TokenReader) -> None:
@@ -574,7 +596,7 @@ def _opened(ledger: Ledger, listed: Mapping[str, Any]) -> Opened:
 
 def _named(ledger: Ledger, name: str) -> Place:
     """The place that a ledger names: an address, or a path from the directory of the ledger."""
-    place = place_named(ledger.path, name, Path(ledger.home))
+    place = place_named(ledger.path, name, ledger.home)
     return Path(os.path.normpath(place)) if isinstance(place, Path) else place
 
 

@@ -31,6 +31,7 @@ from typing import Any, Literal
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import open_file
 from tokfmt.core.options import nearest
+from tokfmt.core.place import Place, Url, place_of
 from tokfmt.core.reader import INT32_MAX
 from tokfmt.core.text_format import printable
 
@@ -126,7 +127,7 @@ class RecipeFile:
         dedup: "exact" removes equal texts.
     """
 
-    where: Path = Path()
+    where: Place = Path()
     sources: tuple[SourceEntry, ...] = ()
     filters: Mapping[str, FilterRules] = field(default_factory=dict)
     tokfmt: int = _bounded(VERSION, VERSION, VERSION)
@@ -185,7 +186,7 @@ def is_recipe(head: bytes, *, toml: bool) -> bool:
     return found and (toml or _KEY.match(head) is not None)  # not a text that quotes a recipe
 
 
-def read_recipe(path: Path) -> RecipeFile:
+def read_recipe(path: Place) -> RecipeFile:
     """Read a recipe.
 
     Raises:
@@ -209,7 +210,7 @@ def read_recipe(path: Path) -> RecipeFile:
     return parse_recipe(table, path)
 
 
-def parse_recipe(table: Mapping[str, Any], where: Path) -> RecipeFile:
+def parse_recipe(table: Mapping[str, Any], where: Place) -> RecipeFile:
     """Return the recipe of TOML tables.
 
     Args:
@@ -239,7 +240,7 @@ def parse_recipe(table: Mapping[str, Any], where: Path) -> RecipeFile:
     return found
 
 
-def _entry(table: Any, where: Path, number: int) -> SourceEntry:
+def _entry(table: Any, where: Place, number: int) -> SourceEntry:
     name = table.get("name") if isinstance(table, Mapping) else None
     place = f'[[source]] "{printable(name)}"' if isinstance(name, str) else f"[[source]] {number + 1}"
     entry = SourceEntry(**_values(SourceEntry, table, where, place))
@@ -360,7 +361,7 @@ _PLACES = (
 )
 
 
-def _keys(table: Any, known: Sequence[str], where: Path, place: str) -> dict[str, Any]:
+def _keys(table: Any, known: Sequence[str], where: Place, place: str) -> dict[str, Any]:
     """Return a table as a dict.
 
     Raises:
@@ -378,7 +379,7 @@ def _keys(table: Any, known: Sequence[str], where: Path, place: str) -> dict[str
     return dict(table)
 
 
-def _values(kind: type, table: Any, where: Path, place: str) -> dict[str, Any]:
+def _values(kind: type, table: Any, where: Place, place: str) -> dict[str, Any]:
     """Return the fields of a dataclass from a table, each checked for its type and its bounds."""
     given = _keys(table, _names(kind), where, place)
     hints, found = typing.get_type_hints(kind), {}
@@ -392,7 +393,7 @@ def _values(kind: type, table: Any, where: Path, place: str) -> dict[str, Any]:
     return found
 
 
-def _value(value: Any, hint: Any, bounds: Mapping[str, Any], where: Path, what: str) -> Any:
+def _value(value: Any, hint: Any, bounds: Mapping[str, Any], where: Place, what: str) -> Any:
     """Return a value in the type of its field.
 
     Raises:
@@ -430,7 +431,7 @@ def _flat(hint: Any) -> list[Any]:
     return [hint]
 
 
-def _within(value: Any, bounds: Mapping[str, Any], where: Path, what: str) -> Any:
+def _within(value: Any, bounds: Mapping[str, Any], where: Place, what: str) -> Any:
     minimum, maximum = bounds.get("minimum"), bounds.get("maximum")
     if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
         if what == "tokfmt":
@@ -442,7 +443,7 @@ def _within(value: Any, bounds: Mapping[str, Any], where: Path, what: str) -> An
     return value
 
 
-def _wrong(value: Any, kinds: Sequence[Any], words: Sequence[str], where: Path, what: str) -> FormatError:
+def _wrong(value: Any, kinds: Sequence[Any], words: Sequence[str], where: Place, what: str) -> FormatError:
     if words and isinstance(value, str):
         near = nearest(value, words)
         hint = f"Did you mean {near}?" if near else None
@@ -523,7 +524,7 @@ def entries_of(words: Sequence[str], directory: Path) -> list[dict[str, Any]]:
     return [_typed_entry(word, directory) for word in words]
 
 
-def read_blend(path: Path) -> list[str]:
+def read_blend(path: Place) -> list[str]:
     """Return the words of a file with a blend list.
 
     Raises:
@@ -575,7 +576,7 @@ def _typed_entry(word: str, directory: Path) -> dict[str, Any]:
 
 
 def _seen_from(directory: Path, path: str) -> str:
-    return path if os.path.isabs(path) else os.path.relpath(path, directory)
+    return path if isinstance(place_of(path), Url) or os.path.isabs(path) else os.path.relpath(path, directory)
 
 
 def _number(word: str) -> int | float | None:

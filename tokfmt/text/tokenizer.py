@@ -23,9 +23,11 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from xxhash import xxh3_128_hexdigest
 
+from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, UnsafeError
-from tokfmt.core.files import File
+from tokfmt.core.files import open_file
 from tokfmt.core.format import Encoder
+from tokfmt.core.place import Place, Url, place_of
 from tokfmt.core.text_format import printable
 from tokfmt.text.decoding import (
     ByteLevelDecoder,
@@ -168,7 +170,8 @@ def load_tokenizer(
     """Find and load a tokenizer.
 
     Args:
-        spec: A directory, a tokenizer.json, or a name on the Hugging Face hub. A path that exists wins over a name.
+        spec: A directory or a tokenizer.json, which may be in a store, or a name on the Hugging Face hub. A path that
+            exists wins over a name.
         special_tokens: "text" encodes a literal `<|endoftext|>` in a text as text; "parse" encodes it as its ID.
         engine: "auto" uses fastokens if it gives the same IDs as tokenizers; other values name the engine.
         local: Use only tokenizers on this machine.
@@ -180,9 +183,15 @@ def load_tokenizer(
     spec = os.fspath(spec)
     if not spec:
         raise TokenizerError(spec, "the name is empty. Give a name, a directory or a tokenizer.json")
-    path = Path(spec) if os.path.exists(spec) else Path(snapshot(spec, local=local))
-    file = path / "tokenizer.json" if path.is_dir() else path
-    if not file.exists():
+    place = place_of(spec)
+    if isinstance(place, Url):
+        spec = str(place)  # an address may hold a signature
+    path: Place = place if isinstance(place, Url) or place.exists() else Path(snapshot(spec, local=local))
+    file = path / "tokenizer.json" if listing.is_dir(path) else path
+    if not listing.exists(file):
+        if isinstance(path, Url):
+            what = "has no tokenizer.json. Download the directory to load it without one"
+            raise TokenizerError(spec, what if listing.is_dir(path) else "does not exist")
         return _from_transformers(spec, str(path), special_tokens, engine)
     source = _read(file)
     remedy = "Give tokenizer.json or the directory that holds it"
@@ -239,7 +248,7 @@ def _handle(
     )
 
 
-def _beside(spec: str, directory: Path, tokenizer: Any) -> tuple[int | None, tuple[str, ...]]:
+def _beside(spec: str, directory: Place, tokenizer: Any) -> tuple[int | None, tuple[str, ...]]:
     """Return the end-of-text ID in the configuration files next to a tokenizer.json, and their contradictions."""
     remarks = []
     config = _config(directory / "tokenizer_config.json")
@@ -271,9 +280,9 @@ def _id_of(tokenizer: Any, token: str) -> int | None:
     return None
 
 
-def _config(path: Path) -> Mapping[str, Any]:
+def _config(path: Place) -> Mapping[str, Any]:
     """Return the content of a configuration file; {} if it does not exist."""
-    if not path.exists():
+    if not listing.exists(path):
         return {}
     try:
         return _mapping(json.loads(_read(path)))
@@ -285,8 +294,8 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _read(path: Path) -> bytes:
-    file = File(path)
+def _read(path: Place) -> bytes:
+    file = open_file(path)
     try:
         if file.size > _LARGEST:
             expected = f"at most {_LARGEST:,} bytes"

@@ -26,7 +26,7 @@ from tokfmt.core.files import File, open_file, writing
 from tokfmt.core.findings import Finding
 from tokfmt.core.messages import Option, from_option
 from tokfmt.core.output import readable_by, resolve_link
-from tokfmt.core.place import AnyPlace, Place, PlaceLike, Url, destination_of, local_path
+from tokfmt.core.place import AnyPlace, Place, PlaceLike, Url, destination_of
 from tokfmt.core.reader import Damage
 from tokfmt.core.spool import staging_for
 from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, border, bounds, lines_of, walk
@@ -533,16 +533,17 @@ def write_index(
         OptionError: The destination is the source.
         DestinationExistsError: The index exists, and `overwrite` is not set.
     """
-    source = local_path(source, "a text to index")
     text = TextFile(source)
     if text.compression is not None:
         what = f"is {text.compression} data; only plain text can have an index"
         raise UnsupportedError(source, what, remedy="Decompress it")
     destination = destination_of(destination or index_path(source))
-    if not isinstance(destination, Url):
-        place = resolve_link(destination)
-        if place.resolve() == source.resolve() or (listing.exists(place) and place.samefile(source)):
-            raise OptionError(f"{source}: the index would replace the text. Name another file with -o")
+    place = destination if isinstance(destination, Url) else resolve_link(destination)
+    same = place == source
+    if isinstance(place, Path) and isinstance(source, Path):
+        same = place.resolve() == source.resolve() or (listing.exists(place) and place.samefile(source))
+    if same:
+        raise OptionError(f"{source}: the index would replace the text. Name another file with -o")
     validator = Validator() if validate else None
     with staging_for(destination, overwrite=overwrite, readable=readable_by([source])) as staging:
         spilled = staging.scratch / "entries"

@@ -24,7 +24,7 @@ from tokfmt.core.format import Hints
 from tokfmt.core.messages import Message, allowing, marked, recipe_words, reword
 from tokfmt.core.named import place_named
 from tokfmt.core.options import given_options
-from tokfmt.core.place import Place, Url, absolute, local_path, place_of, text_of
+from tokfmt.core.place import Place, Url, absolute, place_of, text_of
 from tokfmt.core.protocols import Piece, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader
@@ -248,7 +248,7 @@ def named_by(recipe: Place) -> Found:
     """
     found = dict[tuple[Place, str | None], SourceFiles]()
     with _entered(recipe):
-        for entry in read_recipe(local_path(recipe, "a recipe")).sources:
+        for entry in read_recipe(recipe).sources:
             request = SourceRequest(expanded([place_named(recipe, path) for path in entry.path]), entry.format)
             try:
                 for path in dataset_paths(request):
@@ -275,7 +275,7 @@ def _tokenizer(file: RecipeFile) -> TokenizerHandle | None:
 
     beside = _beside(file.where, file.tokenizer)
     try:
-        return load_tokenizer(str(beside) if listing.exists(beside) else file.tokenizer)
+        return load_tokenizer(text_of(beside) if listing.exists(beside) else file.tokenizer)
     except TokfmtError as error:
         error.add_note(f"It is the tokenizer of {printable(file.where)}")
         raise
