@@ -509,7 +509,7 @@ class Ledgers:
 
     def __init__(self) -> None:
         self._ledgers: dict[Place, Ledger | None] = {}
-        self._opened: dict[tuple[Path, int], Opened] = {}
+        self._opened: dict[tuple[Place, int], Opened] = {}
 
     def of(self, path: Place, name: str | None = None) -> Ledger | None:
         """Return the ledger of a dataset; None if it has none; see `read_ledger`."""

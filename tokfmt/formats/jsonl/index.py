@@ -499,7 +499,7 @@ class IndexReport:
         size_bytes: Size of the text in bytes.
     """
 
-    source: Path
+    source: Place
     destination: Place
     entries: int
     skipped: int

@@ -14,6 +14,7 @@ from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Encoder, Format
 from tokfmt.core.locks import Scratch
 from tokfmt.core.messages import Option, allowing
+from tokfmt.core.place import place_of
 from tokfmt.core.protocols import HasLabels, HasMarks
 from tokfmt.core.reader import Info, Layout, TokenReader
 from tokfmt.core.records import RecordReader
@@ -309,7 +310,7 @@ def _as_rows(one: SourceRequest, other: SourceRequest, formats: Sequence[Format]
     """Return a request that reads samples of the recipe's length if the other dataset is a recipe of samples."""
     mine, others = formats
     rows = viewed(one, mine, "samples") if others.is_computed else one
-    width = read_recipe(other.paths[0]).seq_len if rows is not one else None
+    width = read_recipe(place_of(other.paths[0])).seq_len if rows is not one else None
     if width is None:
         return one
     lengths = {"seq_len": width} if "seq_len" in option_names(mine.read_options) else {}
