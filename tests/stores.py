@@ -40,3 +40,15 @@ class Memory:
 
     def _identity(self, key):
         return Identity(len(self.held[key]), str(hash(self.held[key])))
+
+
+class Counting(Memory):
+    """A store in memory that counts the calls in which ranges are asked for, each of which takes one round."""
+
+    def __init__(self, held):
+        super().__init__(held)
+        self.calls = 0
+
+    def read_ranges(self, key, ranges, identity):
+        self.calls += bool(ranges)
+        return super().read_ranges(key, ranges, identity)

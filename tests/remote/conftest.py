@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from paths import FIXTURES
 from remote import faulty, servers
+from stores import Counting
 
 pytest.importorskip("obstore")
 
+from tokfmt.core import place
 from tokfmt.core.place import Url, close_stores
 from tokfmt.remote import account, disk, open_store
 from tokfmt.remote.ahead import AHEAD
@@ -58,6 +60,16 @@ def fresh(server):
     close_stores()
     yield server
     close_stores()
+
+
+@pytest.fixture
+def held(monkeypatch):
+    """A store in memory that every mem:// address of the test is in."""
+    monkeypatch.setattr(place, "_OPENERS", {})
+    monkeypatch.setattr(place, "_OPEN", {})
+    store = Counting({})
+    place.register_store("mem", lambda _: store)
+    return store
 
 
 @pytest.fixture

@@ -6,10 +6,8 @@ import h5py
 import numpy as np
 import pytest
 from paths import FIXTURES
-from stores import Memory
 
 import tokfmt
-from tokfmt.core import place
 from tokfmt.core.errors import SourceChangedError, TokfmtError, TruncatedError, UnreachableError
 from tokfmt.core.place import Url
 from tokfmt.formats.hdf5.container import open_stored
@@ -20,28 +18,6 @@ from tokfmt.remote import blocks
 HOME = FIXTURES / "hdf5"
 GOOD = sorted(one.name for one in HOME.iterdir() if one.is_dir())
 BAD = sorted(one.name for one in (FIXTURES / "bad/hdf5").iterdir() if one.suffix == ".h5")
-
-
-class Counting(Memory):
-    """A store in memory that counts the calls in which ranges are asked for."""
-
-    def __init__(self, held):
-        super().__init__(held)
-        self.calls = 0
-
-    def read_ranges(self, key, ranges, identity):
-        self.calls += bool(ranges)
-        return super().read_ranges(key, ranges, identity)
-
-
-@pytest.fixture
-def held(monkeypatch):
-    """What a store in memory holds, and the store."""
-    monkeypatch.setattr(place, "_OPENERS", {})
-    monkeypatch.setattr(place, "_OPEN", {})
-    store = Counting({})
-    place.register_store("mem", lambda _: store)
-    return store
 
 
 def outcome(path, **options):

@@ -205,8 +205,8 @@ def test_the_longest_text_of_a_dictionary(tmp_path, compression):
     container = ParquetContainer(parquet(tmp_path / "x.parquet", data, compression=compression))
     (chunk,) = container.chunks(container.groups[0], ["text"])
     _, at, size, stored = next(container.pages(chunk))
-    assert container._longest_word(chunk, at, size, stored) == 4
-    assert container._longest_word(chunk, at, 1 << 23, stored) == 1 << 23
+    assert container._longest_word(container.file, chunk, at, size, stored) == 4
+    assert container._longest_word(container.file, chunk, at, 1 << 23, stored) == 1 << 23
 
 
 @pytest.mark.parametrize("dictionary", [False, True])

@@ -16,6 +16,7 @@ import resource
 import stat
 import sys
 import threading
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -478,10 +479,37 @@ def read_whole(place: PlaceLike, limit_bytes: int) -> bytes:
         file.close()
 
 
+class Held:
+    """A file in a store, of which some ranges are held in memory. They are requested side by side.
+
+    Args:
+        file: The file.
+        ranges: The first byte of each range, and the byte after its last, ascending and disjoint.
+    """
+
+    def __init__(self, file: File, ranges: Sequence[tuple[int, int]]) -> None:
+        self._file, self.size = file, file.size
+        self._starts = [start for start, _ in ranges]
+        self._contents = list(file.read_ranges(ranges))
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return exactly `length` bytes from `offset`. What is not held is read from the file.
+
+        Raises:
+            TruncatedError: If the file is shorter.
+        """
+        number = bisect_right(self._starts, offset) - 1
+        if number >= 0:
+            start, content = self._starts[number], self._contents[number]
+            if offset + length <= start + len(content):
+                return bytes(content[offset - start : offset - start + length])
+        return self._file.read(offset, length)
+
+
 class Stream(io.RawIOBase):
     """A file as a seekable stream, for libraries that need one."""
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: File | Held) -> None:
         self._file, self._at = file, 0
 
     def readable(self) -> bool:

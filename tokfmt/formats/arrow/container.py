@@ -23,10 +23,10 @@ from tokfmt.core.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from tokfmt.core.files import Stream, open_file
+from tokfmt.core.files import File, Held, Stream, open_file
 from tokfmt.core.findings import Problem, noted
 from tokfmt.core.messages import Option, allowing, from_option
-from tokfmt.core.place import Place
+from tokfmt.core.place import Place, Url
 from tokfmt.core.records import CHATS, are_chats
 from tokfmt.core.text_format import counted, printable
 
@@ -47,6 +47,7 @@ _UNREADABLE = "the footer cannot be read"
 _SCHEMA, _DICTIONARIES, _BATCH = 1, 2, 3
 _NESTED = 16  # maximum depth of structs and lists in a footer
 _FOOTER = 1 << 26  # maximum bytes of a footer: about 100,000 row groups of six columns
+_HELD = 1 << 27  # maximum bytes of a row group or a batch in a store that are held in memory
 _SCHEMA_BYTES = 1 << 16  # bytes in which the schema of a stream before Arrow 1.0 is searched
 
 FieldPath = tuple[int, ...]
@@ -176,6 +177,7 @@ class ParquetContainer:
         length = int.from_bytes(ends[:4], "little")
         if length > self.file.size - 12:
             raise CorruptError(path, "length of the footer", offset=self.file.size - 8, found=length)
+        self.file.prefetch([(self.file.size - 8 - min(length, _FOOTER), self.file.size)], keep=True)
         metadata = self.metadata
         with worded(path, _UNREADABLE):
             self._check_columns(length)
@@ -183,10 +185,10 @@ class ParquetContainer:
             raise CorruptError(path, "rows in the footer", expected=metadata.num_rows, found="others in its row groups")
         check_rows(path, metadata.num_rows, self.file.size)
 
-    def _open(self, metadata: Any = None) -> Any:
+    def _open(self, metadata: Any = None, file: File | Held | None = None) -> Any:
         pa = arrow()
         return pa.parquet.ParquetFile(
-            pa.PythonFile(Stream(self.file), "r"),
+            pa.PythonFile(Stream(file or self.file), "r"),
             metadata=metadata,
             buffer_size=1 << 20,
             pre_buffer=False,
@@ -287,22 +289,24 @@ class ParquetContainer:
         """
         with worded(self.path, f"{self.unit} {group.number:,} cannot be read"):
             chunks, weight, longest = self.chunks(group, columns), 1, 1
+            file = held(self.file, [_extent(chunk) for chunk in chunks])
             for chunk in chunks:
                 weight = max(weight, chunk.total_uncompressed_size, 4 * chunk.num_values)
                 check_claim(self.path, "values in a column", chunk.num_values, chunk.total_compressed_size)
-                for kind, at, size, stored in self.pages(chunk):
+                for kind, at, size, stored in self.pages(chunk, file):
                     if kind == _DICTIONARY and chunk.physical_type == _TEXT:
-                        longest = max(longest, self._longest_word(chunk, at, size, stored))
+                        longest = max(longest, self._longest_word(file, chunk, at, size, stored))
                 if group.rows > chunk.num_values:
                     raise CorruptError(self.path, "rows of a column", expected=group.rows, found=chunk.num_values)
             rows = min(max(1, group.rows * AT_ONCE // weight), 1 << 17, max(1, _REPEATED // longest))
-            reader = self._open(self.metadata)
+            reader = self._open(self.metadata, file)
             yield from reader.iter_batches(rows, [group.number], columns=list(columns), use_threads=False)
 
-    def _longest_word(self, chunk: Any, at: int, size: int, stored: int) -> int:
+    def _longest_word(self, file: File | Held, chunk: Any, at: int, size: int, stored: int) -> int:
         """Return the bytes of the longest text in a dictionary, which any number of rows may repeat.
 
         Args:
+            file: The file.
             chunk: Column chunk of texts.
             at: Byte offset of the dictionary page.
             size: Decompressed bytes of the page.
@@ -313,7 +317,7 @@ class ParquetContainer:
         """
         if size > _SEARCHED:
             return size
-        data = self.file.read(at, stored)
+        data = file.read(at, stored)
         _, head = thrift(data)
         page = memoryview(data)[head:]
         if chunk.compression != "UNCOMPRESSED":
@@ -328,13 +332,19 @@ class ParquetContainer:
             longest, begin = max(longest, min(length, size)), begin + 4 + length
         return longest
 
-    def pages(self, chunk: Any) -> Iterator[tuple[int, int, int, int]]:
-        """Yield kind, byte offset, decompressed bytes and stored bytes with header of each page, after checks."""
+    def pages(self, chunk: Any, file: File | Held | None = None) -> Iterator[tuple[int, int, int, int]]:
+        """Yield kind, byte offset, decompressed bytes and stored bytes with header of each page, after checks.
+
+        Args:
+            chunk: Column chunk.
+            file: What the pages are read from (default: the file).
+        """
+        file = file or self.file
         at, size = _extent(chunk)
         end = at + size
         while at < end:
             for room in (256, 1 << 16, 1 << 22):
-                head = self.file.read(at, min(room, end - at))
+                head = file.read(at, min(room, end - at))
                 try:
                     fields, length = thrift(head)
                     break
@@ -349,6 +359,26 @@ class ParquetContainer:
             check_claim(self.path, f"bytes of the page at byte {at:,}, when it is decompressed,", plain, stored, 8)
             yield kind, at, plain, length + stored
             at += length + stored
+
+
+def held(file: File, extents: Sequence[tuple[int, int]]) -> File | Held:
+    """Return a file in a store with some parts in memory, which were requested side by side; a local file as it is.
+
+    Args:
+        file: The file.
+        extents: Byte offset and size of each part, in any order. Parts beyond the end are left out.
+    """
+    if not isinstance(file.path, Url):
+        return file
+    ranges = list[tuple[int, int]]()
+    for begin, size in sorted(extents):
+        start = max(begin, ranges[-1][1] if ranges else 0)
+        if start < begin + size <= file.size:
+            ranges.append((start, begin + size))
+    if sum(stop - start for start, stop in ranges) > _HELD:
+        file.prefetch(ranges)
+        return file
+    return Held(file, ranges)
 
 
 def _extent(chunk: Any) -> tuple[int, int]:
@@ -482,6 +512,8 @@ class ArrowContainer:
     def __init__(self, path: Place, *, tail: bool = False) -> None:
         self.path, self.file = path, open_file(path)
         self._is_file = self.file.read(0, min(8, self.file.size)) == _ARROW
+        if self._is_file and isinstance(path, Url):
+            self.file.prefetch(_heads(self.file))
         self.messages, self.end, self.ended = self._walk()
         batches = [message for message in self.messages if message.kind == _BATCH]
         if not self.messages or self.messages[0].kind != _SCHEMA:
@@ -567,12 +599,16 @@ class ArrowContainer:
             parts = [self.messages[0], *(m for m in before if m.kind == _DICTIONARIES), self.messages[number]]
             if (total := sum(m.head + m.body for m in parts)) > _BODY:
                 raise UnsafeError(self.path, f"{self.unit} {group.number:,} is too large", expected=_BODY, found=total)
+            file = held(self.file, [(m.begin, m.head + m.body) for m in parts])
             for message in parts:
-                self._check_buffers(message)
+                self._check_buffers(message, file)
             stream = bytearray(total + 8)
             at = 0
             for m in parts:
-                self.file.read_into(m.begin, memoryview(stream)[at : at + m.head + m.body])
+                if isinstance(file, File):
+                    file.read_into(m.begin, memoryview(stream)[at : at + m.head + m.body])
+                else:
+                    stream[at : at + m.head + m.body] = file.read(m.begin, m.head + m.body)
                 at += m.head + m.body
             stream[at : at + 4] = _FRAME
             chosen = sorted({self.schema.get_field_index(name.split(".")[0]) for name in columns} - {-1})
@@ -595,12 +631,12 @@ class ArrowContainer:
                 weight = max(weight, 8 * group.rows * (compute.max(lengths).as_py() or 0))
         return weight
 
-    def _check_buffers(self, message: Message) -> None:
+    def _check_buffers(self, message: Message, file: File | Held) -> None:
         """Bound what a message claims: the values of its columns and the decompressed bytes of its buffers.
 
         pyarrow allocates the size that a compressed buffer states in its first 8 bytes.
         """
-        data = self.file.read(message.begin + 8, message.head - 8)
+        data = file.read(message.begin + 8, message.head - 8)
         total = 0
         for values in _values(data, message.kind):
             check_claim(self.path, "values in a column", values, message.body)
@@ -609,7 +645,7 @@ class ArrowContainer:
                 raise CorruptError(self.path, "a buffer leaves its message", offset=message.begin)
             if length >= 8:
                 at = message.begin + message.head + begin
-                plain = max(0, int.from_bytes(self.file.read(at, 8), "little", signed=True))
+                plain = max(0, int.from_bytes(file.read(at, 8), "little", signed=True))
                 check_claim(
                     self.path, f"bytes of the buffer at byte {at:,}, when it is decompressed,", plain, length, 8
                 )
@@ -622,6 +658,30 @@ class ArrowContainer:
                 expected=f"{_BODY:,}",
                 found=total,
             )
+
+
+def _heads(file: File) -> list[tuple[int, int]]:
+    """Return the byte ranges of the metadata of all messages that a footer lists; [] if it cannot be read.
+
+    A footer is a FlatBuffers table whose fields 2 and 3 are vectors of blocks: i64 byte offset, i32 bytes of metadata
+    with the frame.
+    """
+    ends = file.read(max(0, file.size - 10), min(10, file.size))
+    length = int.from_bytes(ends[:4], "little", signed=True)
+    if not 0 < length <= min(_FOOTER, file.size - 18):
+        return []
+    data, found = file.read(file.size - 10 - length, length), list[tuple[int, int]]()
+    try:
+        root = _at("<I", data, 0)
+        for number in (2, 3):
+            if field := _field(data, root, number):
+                vector = _table(data, field)
+                for k in range(_at("<I", data, vector)):
+                    begin, size = _at("<q", data, vector + 4 + 24 * k), _at("<i", data, vector + 12 + 24 * k)
+                    found.append((begin, begin + size))
+    except ValueError:
+        return []
+    return sorted((start, stop) for start, stop in found if 8 <= start < stop <= min(file.size, start + _SCHEMA_BYTES))
 
 
 def _field(data: bytes, table: int, number: int) -> int:

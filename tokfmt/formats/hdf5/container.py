@@ -250,7 +250,7 @@ class Exact(Stream):
         Raises:
             TruncatedError: The file ends earlier.
         """
-        self._file.read_into(self._at, memoryview(buffer))
+        memoryview(buffer)[:] = self._file.read(self._at, len(buffer))
         self._at += len(buffer)
         return len(buffer)
 
