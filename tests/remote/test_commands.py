@@ -1,13 +1,11 @@
 """Commands on datasets in a bucket: what they print and write is what they print and write of local files."""
 
 import json
-import os
 import pickle
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 
 import numpy as np
@@ -18,7 +16,7 @@ from remote.conftest import forget, within
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import OptionError, SourceChangedError, UnreachableError, UnsupportedError
+from tokfmt.core.errors import OptionError, SourceChangedError, UnreachableError
 from tokfmt.core.place import close_stores
 from tokfmt.remote.ranges import BLOCKS
 
@@ -236,29 +234,6 @@ def test_ctrl_c_ends_a_command_while_a_server_stalls(server, bucket, stalled):
     process.send_signal(signal.SIGINT)
     _, error = within(3, process.communicate)
     assert process.returncode == 130 and "Traceback" not in error
-
-
-def test_a_forked_child_says_so_and_does_not_hang(bucket):
-    shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
-    dataset = tokfmt.open(f"s3://bkt/{PACK}")
-    BLOCKS.clear()
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:  # pragma: no cover -- in another process
-        try:
-            dataset[0]
-        except UnsupportedError as error:
-            os.write(writing, str(error).encode())
-        os._exit(0)
-    hanging = threading.Timer(20, os.kill, (child, signal.SIGKILL))
-    hanging.start()
-    os.close(writing)
-    with os.fdopen(reading) as said:
-        words = said.read()
-    hanging.cancel()
-    hanging.join()
-    assert os.waitpid(child, 0)[1] == 0
-    assert 'multiprocessing_context="forkserver"' in words
 
 
 def test_local_files_import_nothing_of_it():

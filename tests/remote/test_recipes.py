@@ -1,7 +1,6 @@
 """Recipes in a bucket, and training from one: the samples of local files, through faults of the server, or an error."""
 
 import shutil
-from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -9,9 +8,9 @@ from paths import FIXTURES
 from remote.conftest import forget
 
 import tokfmt
-from tokfmt.core.errors import FormatError, UnreachableError
+from tokfmt.core.errors import FormatError, UnreachableError, UnsafeError
 from tokfmt.ops.source import recipe as sources
-from tokfmt.remote import objects
+from tokfmt.remote import clients
 
 RECIPE = """tokfmt = 1
 seq_len = 64
@@ -45,6 +44,20 @@ def test_every_sample(mix):
     assert [{k: v.tolist() for k, v in one.items()} for one in stored] == [
         {k: v.tolist() for k, v in one.items()} for one in local
     ]
+
+
+def test_paths_are_seen_from_the_place_of_the_recipe(mix, bucket):
+    """A recipe names what is in its bucket, and nothing else unless the user accepts it."""
+    (bucket / "deep/er").mkdir(parents=True)
+    text = (bucket / "mix.toml").read_text()
+    (bucket / "deep/er/mix.toml").write_text(text.replace('"modalities', '"../../modalities'))
+    assert [one["input_ids"].tolist() for one in tokfmt.open("s3://bkt/deep/er/mix.toml")] == [
+        one["input_ids"].tolist() for one in tokfmt.open(mix[1])
+    ]
+    for outside in (str(FIXTURES / "modalities"), "../../../other/x", "s3://other/x"):
+        (bucket / "mix.toml").write_text(text.replace("modalities/D_2byte_gpt2.pbin", outside))
+        with pytest.raises(UnsafeError, match="^s3://bkt/mix.toml: names .* which is outside of s3://bkt"):
+            tokfmt.open("s3://bkt/mix.toml")
 
 
 def test_a_recipe_is_small(fresh, bucket):
@@ -99,12 +112,7 @@ def test_training_goes_on_where_it_was(mix, loader):
 @pytest.fixture
 def patience(monkeypatch):
     """The seconds without a byte after which a request is repeated."""
-    before = objects._client_options
-
-    def options(**how):
-        return {**before(**how), "read_timeout": timedelta(seconds=0.3)}
-
-    monkeypatch.setattr(objects, "_client_options", options)
+    monkeypatch.setattr(clients, "SILENCE", 0.3)
 
 
 @pytest.mark.parametrize("fault", ["503", "reset", "cut", "stalled body", "stalled head"])

@@ -2,7 +2,7 @@
 
 Read downwards: `open_store` finds the credentials of an address (`credentials`) and returns an `ObjectStore`
 (`objects`). It keeps blocks in memory (`blocks`), sends requests in threads that Ctrl-C does not wait for (`requests`),
-and reports failures in words that hold no secret (`failures`).
+and reports failures in words that hold no secret (`failures`). In a forked process, another process reads (`forked`).
 
 `core.place` finds this package by the entry point group `tokfmt.stores` when it first sees an address, so reading local
 files imports nothing of it.
@@ -10,6 +10,17 @@ files imports nothing of it.
 
 from __future__ import annotations
 
-from tokfmt.remote.stores import open_store
+from tokfmt.core.place import Store, Url
+from tokfmt.remote import stores
+from tokfmt.remote.forked import ForkedStore
+from tokfmt.remote.requests import are_of_parent
 
-__all__ = ["open_store"]
+
+def open_store(url: Url) -> Store:
+    """Open the store of an address.
+
+    Raises:
+        MissingDependencyError: If obstore is not installed.
+        OptionError: If the address or the configuration is not valid.
+    """
+    return ForkedStore(url) if are_of_parent() else stores.open_store(url)

@@ -87,10 +87,15 @@ class _Threads:
 _THREADS: list[_Threads] = []
 
 
+def are_of_parent() -> bool:
+    """Return whether this process was forked from one that has sent requests, so that its own would hang."""
+    return bool(_THREADS) and _THREADS[0].process != os.getpid()
+
+
 def _threads(url: Url) -> _Threads:
     if not _THREADS:
         _THREADS.append(_Threads())
-    if _THREADS[0].process != os.getpid():
+    if are_of_parent():
         raise UnsupportedError(
             url,
             "cannot be read in a process that was forked after its parent had read from a store",
