@@ -392,9 +392,9 @@ def test_a_full_spool(bucket, tmp_path, monkeypatch):
 
     monkeypatch.setattr(space, "free_bytes", lambda _: 100)
     with pytest.raises(
-        OutageError, match=r"^s3://bkt/m: needs at least .* in the spool .* has 100 bytes free"
+        OutageError, match=r"^s3://bkt/m.pbin: needs at least .* in the spool .* has 100 bytes free"
     ) as caught:
-        tokfmt.convert(PACK, "s3://bkt/m", **MDS)
+        tokfmt.convert(PACK, "s3://bkt/m.pbin")
     assert 'spool="DIR"' in str(caught.value).replace("spool=DIR", 'spool="DIR"') and not everything(bucket)
     with pytest.raises(OutageError, match="cannot be written: the directory it should go to does not exist"):
         tokfmt.convert(PACK, "s3://bkt/m", spool=tmp_path / "none", **MDS)

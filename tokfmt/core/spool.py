@@ -158,7 +158,7 @@ class StoreStaging(Staging):
                 self._note_run()
             self.claim.take(overwrite=self.overwrite, note=self._note)
             if self.claim.replaced is None and not self.continues:
-                self.check_replaceable()  # Another run may have written it since, and released its claim.
+                self._check_dataset(None)  # Another run may have written it since, and released its claim.
         except BaseException:
             self.keep = self.keep and (self.home / "conversion.json").exists()
             self._leave()
