@@ -1,5 +1,6 @@
 """Conversions to a bucket: the bytes of a local conversion, complete or absent, whatever fails at whatever step."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -389,9 +390,9 @@ def test_a_full_spool(bucket, tmp_path, monkeypatch):
 
     monkeypatch.setattr(space, "free_bytes", lambda _: 100)
     with pytest.raises(
-        OutageError, match=r"^s3://bkt/m: needs at least .* in the spool .* has 100 bytes free"
+        OutageError, match=r"^s3://bkt/m.pbin: needs at least .* in the spool .* has 100 bytes free"
     ) as caught:
-        tokfmt.convert(PACK, "s3://bkt/m", **MDS)
+        tokfmt.convert(PACK, "s3://bkt/m.pbin")
     assert 'spool="DIR"' in str(caught.value).replace("spool=DIR", 'spool="DIR"') and not everything(bucket)
     with pytest.raises(OutageError, match="cannot be written: the directory it should go to does not exist"):
         tokfmt.convert(PACK, "s3://bkt/m", spool=tmp_path / "none", **MDS)
@@ -508,3 +509,102 @@ def test_small_outputs(server, bucket, tmp_path):
     (bucket / "page.html").write_bytes(b"mine")
     done = CliRunner().invoke(cli, ["stats", str(PACK), "--html", "s3://bkt/page.html"])
     assert "it is not a page of tokfmt stats" in str(done.exception)
+
+
+STREAMED = {
+    "out.zarr": {"chunk": 4096},
+    "parts": {"shard_size": 20_000},
+    "saved": {"shard_size": 20_000},
+    "mds": {"shard_size": 20_000},
+    "litdata": {"shard_size": 20_000, "compression": "zstd"},
+    "olmo": {"shard_size": 20_000},
+    "shards": {"shard_size": 20_000},
+    "llmc": {"shard_size": 20_000},
+}
+NAMES = {"parts": "parquet", "saved": "arrow", "shards": "megatron", "out.zarr": "flat-tokens"}
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """400,000 tokens in 4,000 documents."""
+    lines = np.random.default_rng(0).integers(0, 50_000, (4000, 100))
+    source = tmp_path_factory.mktemp("large") / "large.jsonl"
+    source.write_text("".join(json.dumps({"input_ids": line.tolist()}) + "\n" for line in lines))
+    tokfmt.convert(source, source.with_name("large.pbin"), eos=EOS)
+    return source.with_name("large.pbin")
+
+
+def taken(place):
+    """Bytes on the disk below a directory."""
+    found = 0
+    for base, _, names in os.walk(place):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                found += os.lstat(os.path.join(base, name)).st_blocks * 512
+    return found
+
+
+def small_regions(monkeypatch):
+    from tokfmt.ops.convert import write
+
+    monkeypatch.setattr(write, "region_size", lambda request, axis: 10_000)
+    monkeypatch.setattr("tokfmt.formats.arrow.writer.GROUP", 10_000)
+
+
+@pytest.mark.parametrize("name", STREAMED)
+def test_files_are_uploaded_as_they_are_complete(server, bucket, tmp_path, spool, large, monkeypatch, name):
+    """The spool holds a few of them, whatever the size of the result."""
+    how = {"to_format": NAMES.get(name, name), "eos": EOS, "to_options": STREAMED[name], "executor": "serial"}
+    small_regions(monkeypatch)
+    tokfmt.convert(large, tmp_path / name, **how)
+    wanted, peak = tree(tmp_path / name), [0]
+    server.before = lambda method, key: peak.append(max(peak[-1], taken(spool)))
+    tokfmt.convert(large, f"s3://bkt/{name}", **how)
+    assert tree(bucket / name) == wanted
+    assert manifest_of(bucket / name)["output"]["xxh3_128"] == manifest_of(tmp_path / name)["output"]["xxh3_128"]
+    size = sum(map(len, wanted.values()))
+    assert peak[-1] < size / 3, (peak[-1], size)
+
+
+@pytest.mark.parametrize("name", ["mds", "parts", "out.zarr"])
+def test_a_run_that_uploads_early_is_continued(server, bucket, tmp_path, spool, large, monkeypatch, name):
+    how = {"to_format": NAMES.get(name, name), "eos": EOS, "to_options": STREAMED[name], "executor": "serial"}
+    small_regions(monkeypatch)
+    tokfmt.convert(large, tmp_path / name, **how)
+    wanted = tree(tmp_path / name)
+    for resume in (False, True):
+        for stop in (3, 8, 15):
+            left = [stop]
+
+            def before(method, key, left=left):
+                left[0] -= method == "PUT"
+                if method == "PUT" and not left[0]:
+                    server.forever[f"{method} {key}"] = "400"
+
+            server.before = before
+            with pytest.raises(OutageError):
+                tokfmt.convert(large, f"s3://bkt/{name}", resume=resume, **how)
+            server.forever.clear()
+            server.before = lambda *_: None
+            assert resume or not everything(bucket)
+    del server.seen[:]
+    there = set(everything(bucket))
+    tokfmt.convert(large, f"s3://bkt/{name}", resume=True, **how)
+    assert tree(bucket / name) == wanted and not any(spool.iterdir())
+    assert not {key for key in order(server) if key in there} - {f"{name}.tokfmt-writing"}, "nothing is uploaded twice"
+
+
+def test_an_early_object_that_changes_is_not_published(server, bucket, large, monkeypatch):
+    small_regions(monkeypatch)
+    monkeypatch.setattr("tokfmt.ops.convert.upload._UNSYNCED", 0)
+    how = {"to_format": "mds", "eos": EOS, "to_options": STREAMED["mds"], "resume": True}
+    server.forever["PUT bkt/mds/index.json"] = "400"
+    with pytest.raises(OutageError):
+        tokfmt.convert(large, "s3://bkt/mds", **how)
+    server.forever.clear()
+    (bucket / "mds/shard.00003.mds").write_bytes(b"foreign")
+    with pytest.raises(ConversionError, match="uploaded has changed or is gone"):
+        tokfmt.convert(large, "s3://bkt/mds", **how)
+    with pytest.raises(ConversionError, match="verify=True cannot read them back"):
+        tokfmt.convert(large, "s3://bkt/mds", verify=True, **how)
+    assert not (bucket / "mds/index.json").exists()

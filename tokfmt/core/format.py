@@ -336,6 +336,30 @@ class TokenWriter(ABC):
         rest.
         """
 
+    finishes_files: bool = False
+    """Files are complete before `commit`: `files_of` states which, and `finish_files` completes them."""
+
+    def files_of(self, source: TokenReader, region: Region) -> Sequence[Path]:
+        """Return the files that are complete once all regions for which they are returned are finished.
+
+        `commit` neither reads nor writes them: they may be gone by then. Two regions share all of these files, or none.
+        """
+        return ()
+
+    def finish_files(self, source: TokenReader, regions: Sequence[Region], receipts: Sequence[Receipt]) -> object:
+        """Complete the files of these regions, which are all regions of these files, and return facts for `commit`.
+
+        It may be called again after an interruption. The facts are a JSON value, which `recall_files` takes.
+        """
+        return None
+
+    def recall_files(self, facts: object) -> None:  # noqa: B027 - most writers need no facts
+        """Take the facts of files that another process has finished, before `commit`."""
+
+    def parts_of(self, regions: Sequence[Region]) -> Sequence[Path]:
+        """Return the intermediate files of these regions, which are not needed once their files are finished."""
+        return ()
+
     def wants_max_id(self, source: TokenReader) -> bool:
         """Return whether `create` needs `source.info.max_id`. If it is unknown, the caller scans the source for it."""
         return False

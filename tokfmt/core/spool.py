@@ -99,6 +99,7 @@ class StoreStaging(Staging):
         spool: The local directory in which it is built.
         claim: The claim of this run.
         uploaded: What was uploaded, by key.
+        continues: The claim in the store is of the run that this one continues.
         total: Number of objects to upload, for messages; 0 if it is not known yet.
         begun: True once objects of the old dataset were deleted.
     """
@@ -138,7 +139,7 @@ class StoreStaging(Staging):
         """
         self.url, self.store, self.spool = url, writable_store(url), spool_of(url, spool)
         self._objects_to, self._beside, self._note = objection, tuple(companions), note
-        self._claims, self._continues, self._done = claims, False, False
+        self._claims, self.continues, self._done = claims, False, False
         self.claim = Claim(self.store, url, os.urandom(8).hex(), format_name)
         self.uploaded: dict[str, Uploaded] = {}
         self.total, self.begun = 0, False
@@ -156,8 +157,8 @@ class StoreStaging(Staging):
             if self._kept:
                 self._note_run()
             self.claim.take(overwrite=self.overwrite, note=self._note)
-            if self.claim.replaced is None and not self._continues:
-                self.check_replaceable()  # Another run may have written it since, and released its claim.
+            if self.claim.replaced is None and not self.continues:
+                self._check_dataset(None)  # Another run may have written it since, and released its claim.
         except BaseException:
             self.keep = self.keep and (self.home / "conversion.json").exists()
             self._leave()
@@ -176,8 +177,8 @@ class StoreStaging(Staging):
             return
         self._recall_run()
         found = read_claim(self.store, self.url)
-        self._continues = found is not None and found.run == self.claim.run
-        if self._continues:
+        self.continues = found is not None and found.run == self.claim.run
+        if self.continues:
             return
         if found is not None and not self.overwrite:
             raise refused(self.url, found)

@@ -570,6 +570,18 @@ class FlatWriter(TokenWriter):
         spans = [span for cut in self.cuts(self.stored(source)) for span in windows(cut.start, cut.stop, max(1, size))]
         return [Region(index, range(0), range(a, b)) for index, (a, b) in enumerate(spans)]
 
+    @property
+    def finishes_files(self) -> bool:  # type: ignore[override]
+        """True for a folder: `index` writes to other files."""
+        return self.folder and bool(self.names)
+
+    def files_of(self, source: TokenReader, region: Region) -> Sequence[Path]:
+        """Return the token file of a region, and its loss mask."""
+        if not self.finishes_files:
+            return ()
+        path = self.file(self.cut_at(self.stored(source), region.tokens.start).number)
+        return [path, self.mask_file(path)] if self.masked and self.mask_file is not None else [path]
+
     def create(self, source: TokenReader) -> None:
         dtype, stored = self._dtype(source), self.stored(source)
         for cut in self.cuts(stored):

@@ -482,6 +482,7 @@ class ShardWriter(FlatWriter):
         super().__init__(path, options, target)
         self.codec: str = "" if options.compression == "none" else options.compression
         self._packed: Mapping[int, Mapping[str, str]] = {}
+        self._finished: dict[int, list[Any]] = {}
 
     def minimum_bytes(self, source: TokenReader) -> int | None:
         """See `TokenWriter.minimum_bytes`."""
@@ -515,6 +516,41 @@ class ShardWriter(FlatWriter):
         """See `TokenWriter.notes`."""
         for loss in () if self.needs_eos else lost_empties(source):
             yield f"{loss.what}: {self.empties}"
+
+    finishes_files = True
+
+    def finish_files(self, source: TokenReader, regions: Sequence[Region], receipts: Sequence[Receipt]) -> object:
+        """Complete a shard, and return [its number, hashes of its content, size and hashes of its file]."""
+        stored, dtype = self.stored(source), self._dtype(source)
+        cut = self.cut_at(stored, regions[0].tokens.start)
+        packed: dict[int, Mapping[str, str]] = dict(receipt.details for receipt in receipts if receipt.details)
+        if not self.codec:
+            with Output(self.file(cut.number)) as out:
+                for at, content in self._beginning_and_end(stored, dtype, cut):
+                    out.write(at, content)
+        facts = self._facts(cut, packed.get(cut.number))
+        self.recall_files(facts)
+        return facts
+
+    def recall_files(self, facts: object) -> None:
+        """See `TokenWriter.recall_files`."""
+        number, *rest = cast("list[Any]", facts)
+        self._finished[number] = rest
+
+    def _facts(self, cut: Cut, hashes: Mapping[str, str] | None) -> list[Any]:
+        """Return the facts of a complete shard; see `finish_files`."""
+        file = open_file(self.file(cut.number))
+        own = {kind: digest(file, kind) for kind in self.hashed}
+        file.close()
+        return [cut.number, dict(own if hashes is None else hashes), file.size, own]
+
+    def _beginning_and_end(self, stored: TokenReader, dtype: np.dtype[Any], cut: Cut) -> Iterator[tuple[int, bytes]]:
+        """Yield what no region writes to a shard: byte offsets of items, empty items at the end, and last the count."""
+        empty = self._empty(stored, dtype, cut)
+        yield from self._offset_table(stored, dtype, cut)
+        yield self._size(cut, dtype) - len(empty), empty
+        # Last, as `commit` removes a file whose first piece begins at byte 0.
+        yield 0, (cut.last - cut.first).to_bytes(4, "little")
 
     @property
     def max_bytes(self) -> int:  # type: ignore[override]
@@ -616,19 +652,15 @@ class ShardWriter(FlatWriter):
         shards = list[Written]()
         for cut in self.cuts(stored):
             path, size, hashes = self.file(cut.number), self._size(cut, dtype), self._packed.get(cut.number)
-            if not self.codec:
-                empty = self._empty(stored, dtype, cut)
-                yield from ((path, at, table) for at, table in self._offset_table(stored, dtype, cut))
-                yield path, size - len(empty), empty
-                # Last, as `commit` removes a file whose first piece begins at byte 0.
-                yield path, 0, (cut.last - cut.first).to_bytes(4, "little")
-            elif hashes is None:  # A shard without IDs is in no region.
-                with Output(path) as out:
-                    _, (_, hashes) = self._pack(out, stored, dtype, cut)
-            file = open_file(path)
-            own = {kind: digest(file, kind) for kind in self.hashed}
-            shards.append(Written(cut, path.name, size, own if hashes is None else hashes, file.size, own))
-            file.close()
+            if cut.number not in self._finished:
+                if not self.codec:
+                    yield from ((path, at, content) for at, content in self._beginning_and_end(stored, dtype, cut))
+                elif hashes is None:  # A shard without IDs is in no region.
+                    with Output(path) as out:
+                        _, (_, hashes) = self._pack(out, stored, dtype, cut)
+                self.recall_files(self._facts(cut, hashes))
+            raw, stored_size, own = self._finished[cut.number]
+            shards.append(Written(cut, path.name, size, raw, stored_size, own))
         yield self.path / INDEX, 0, json.dumps(self.described(shards, dtype), sort_keys=True).encode()
 
     def _size(self, cut: Cut, dtype: np.dtype[Any]) -> int:

@@ -29,7 +29,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -296,6 +296,20 @@ def read_journal(path: Path) -> tuple[list[tuple[str, int, Any]], int]:
 # Running a plan
 
 
+class Sink(Protocol):
+    """A place for files of the destination that are complete before the destination is, such as a store."""
+
+    def take(self, files: Sequence[Path]) -> None:
+        """Take complete files.
+
+        Raises:
+            OutageError: If a file cannot be taken.
+        """
+
+    def drop(self, files: Sequence[Path]) -> None:
+        """Remove files that were taken, once the journal has recorded it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Workers:
     """The executor of a conversion, and the directories that its tasks share.
@@ -307,6 +321,7 @@ class Workers:
         journal: Finished work of earlier runs.
         texts: Directory of tokenized text that all tasks of a conversion share; None: `scratch`.
         share: The part of the text that this task tokenizes. Other tasks tokenize the rest. None: all.
+        sink: Takes files of the destination as soon as they are complete. None: they stay until all are.
     """
 
     executor: Executor
@@ -315,6 +330,7 @@ class Workers:
     journal: NullJournal = field(default_factory=NullJournal)
     texts: Path | None = None
     share: Share | None = None
+    sink: Sink | None = None
 
     @property
     def tasks(self) -> int:
@@ -409,13 +425,18 @@ def run(job: Plan, workers: Workers, task: Task | None = None, part: str = "") -
     journal = workers.journal
     journal.begin(lambda: job.writer.create(job.source), part)
     receipts: list[Receipt] = []
+    finishing = None if workers.sink is None else _Finishing(job, workers.sink, journal, part)
     regions = job.regions if task is None else task.of(job.regions)
+    if finishing is not None and task is not None:
+        regions = finishing.of(task)
     kind = replace(RECEIPTS, name=of_part(RECEIPTS.name, part))
     ready = None if journal.keeps else _Ready(job)  # A resumable run commits in one step.
     for receipt in journaled(kind, _write, job, regions, workers):
         receipts.append(receipt)
         if ready is not None:
             ready.add(receipt)
+        if finishing is not None:
+            finishing.add(receipt)
         yield receipt
     journal.sync()
     if task is None:
@@ -436,6 +457,44 @@ class _Ready:
         self._waiting[receipt.region] = receipt
         while self._order and self._order[0] in self._waiting:
             self._job.writer.join_parts(self._job.source, self._waiting.pop(self._order.popleft()))
+
+
+class _Finishing:
+    """Finish files as soon as all regions of each are written, and hand them to a sink."""
+
+    def __init__(self, job: Plan, sink: Sink, journal: NullJournal, part: str) -> None:
+        self._job, self._sink, self._journal, self._kind = job, sink, journal, of_part("finished", part)
+        self._group_of = dict[int, int]()
+        self._groups, self._files = dict[int, list[Region]](), dict[int, list[Path]]()
+        self._receipts = dict[int, list[Receipt]]()
+        first_of = dict[Path, int]()
+        for region in job.regions:
+            files = list(job.writer.files_of(job.source, region))
+            group = first_of.setdefault(files[0], region.index) if files else region.index
+            self._group_of[region.index] = group
+            self._groups.setdefault(group, []).append(region)
+            self._files[group] = files
+
+    def of(self, task: Task) -> list[Region]:
+        """Return the regions of a task, which share no file with regions of another task."""
+        return [region for group in task.of(list(self._groups.values())) for region in group]
+
+    def add(self, receipt: Receipt) -> None:
+        """Add a receipt, and finish the files of its region if it is the last one."""
+        group = self._group_of[receipt.region]
+        regions, receipts = self._groups[group], self._receipts.setdefault(group, [])
+        receipts.append(receipt)
+        if len(receipts) < len(regions) or not self._files[group]:
+            return
+        writer, done = self._job.writer, self._journal.done(self._kind)
+        if group in done:
+            writer.recall_files(done[group])
+            return
+        receipts.sort(key=lambda one: one.region)
+        facts = writer.finish_files(self._job.source, regions, receipts)
+        self._sink.take(self._files[group])
+        self._journal.add(self._kind, group, facts)
+        self._sink.drop([*self._files[group], *writer.parts_of(regions)])
 
 
 def commit(job: Plan, receipts: Iterable[Receipt]) -> None:

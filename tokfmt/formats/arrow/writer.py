@@ -7,6 +7,7 @@ joins parts of Parquet as bytes: only offsets, ordinals and counts in the footer
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import json
 import shutil
@@ -136,6 +137,8 @@ class ColumnWriter(TokenWriter):
         arrow()
         self.path, self.options, self.target = path, options, target
         self._made: TokenReader | None = None
+        self._numbers: list[int] | None = None
+        self._finished: set[str] = set()
         self.mask_columns: tuple[str, ...] = ()
         self.masked = False
         plain = self.single or options.split is None or options.split.replace("-", "_").isidentifier()
@@ -224,6 +227,44 @@ class ColumnWriter(TokenWriter):
             found.append(self._region(len(found), rows, pending[0], rows.info.sequences))
         return found
 
+    @property
+    def finishes_files(self) -> bool:  # type: ignore[override]
+        """True for a folder."""
+        return not self.single
+
+    def _path_of(self, source: TokenReader, first: int) -> Path:
+        """Return the file of a folder that stores a row."""
+        rows = self._rows(source)
+        if self._numbers is None:
+            self._numbers = sorted({file for _, _, file in self._cuts(rows, 0, rows.info.sequences)})
+        number = int(rows.offsets(first, first)[0]) // self.options.shard_size
+        return self.home / self.name(bisect.bisect_left(self._numbers, number), len(self._numbers))
+
+    def files_of(self, source: TokenReader, region: Region) -> Sequence[Path]:
+        """Return the file that stores the rows of a region; none if the destination is one file."""
+        return () if self.single else [self._path_of(source, region.sequences.start)]
+
+    def finish_files(self, source: TokenReader, regions: Sequence[Region], receipts: Sequence[Receipt]) -> object:
+        """Join the parts of a file, and return its name."""
+        path = self._path_of(source, regions[0].sequences.start)
+        self._join_file(path, receipts)
+        self.recall_files(path.name)
+        return path.name
+
+    def recall_files(self, facts: object) -> None:
+        """See `TokenWriter.recall_files`."""
+        self._finished.add(str(facts))
+
+    def parts_of(self, regions: Sequence[Region]) -> Sequence[Path]:
+        """Return the parts of regions."""
+        return [self._part(region.index) for region in regions]
+
+    def _join_file(self, path: Path, receipts: Sequence[Receipt]) -> None:
+        path.unlink(missing_ok=True)  # an interrupted run may have left it
+        preallocate(path, 0)
+        with Output(path) as out:
+            self.join(out, [File(self._part(receipt.region)) for receipt in receipts])
+
     def _region(self, index: int, rows: TokenReader, first: int, last: int) -> Region:
         return Region(index, range(first, last), range(*(int(rows.offsets(at, at)[0]) for at in (first, last))))
 
@@ -300,10 +341,8 @@ class ColumnWriter(TokenWriter):
         files = [list(ours) for _, ours in itertools.groupby(receipts, key=lambda receipt: receipt.details[0])] or [[]]
         paths = [self.path if self.single else self.home / self.name(k, len(files)) for k in range(len(files))]
         for path, ours in zip(paths, files, strict=True):
-            path.unlink(missing_ok=True)  # an interrupted commit may have left it
-            preallocate(path, 0)
-            with Output(path) as out:
-                self.join(out, [File(self._part(receipt.region)) for receipt in ours])
+            if path.name not in self._finished:
+                self._join_file(path, ours)
         if not self.single:
             digests = (digest for receipt in receipts for digest in receipt.details[2:])
             self.describe(paths, xxhash.xxh3_64_hexdigest(" ".join(digests).encode()))

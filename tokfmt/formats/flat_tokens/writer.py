@@ -45,6 +45,14 @@ class FlatTokensWriter(TokenWriter):
         self.encode = ENCODERS[options.codec]
         self.group = path / options.split if options.split else path
 
+    finishes_files = True
+
+    def files_of(self, source: TokenReader, region: Region) -> Sequence[Path]:  # noqa: ARG002 - the region suffices
+        """Return the chunks of tokens of a region."""
+        chunk = self.options.chunk
+        numbers = range(region.tokens.start // chunk, -(-region.tokens.stop // chunk))
+        return [self._chunk(TOKENS, number) for number in numbers]
+
     def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
         step = max(1, size // self.options.chunk) * self.options.chunk
         cuts = windows(0, source.info.tokens, step)

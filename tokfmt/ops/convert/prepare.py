@@ -15,7 +15,6 @@ from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import Content, known_losses, left_out, names_lost, record_losses, scanned
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.resolve import Resolved, with_rows
-from tokfmt.ops.convert.space import need_room
 from tokfmt.ops.convert.workplace import Workplace
 from tokfmt.ops.source.request import option_names
 from tokfmt.run.plan import Workers
@@ -74,7 +73,7 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
         writers = _writers(destination, place, target) if destination.rows is not None else writers
     axis, traits, embedded = destination.packed or reading.axis, destination.traits, None
     if request.arrangement.shares is None:  # before tokens are read, and before a shuffle takes space
-        need_room(destination.path, place.first.path, writers[0].minimum_bytes(axis))
+        place.need_room(destination.portions[0], writers[0], axis)
     known = known_losses(axis, resolved.sources, traits, request.source) if reading.skipped else resolved.losses
     losses.found.extend(known)
     if reading.encoded:

@@ -63,10 +63,9 @@ def _published_in_stores(
     resolved: Resolved, written: Written, place: Workplace, done: Conversion, notes: Notes, prove: Proof | None
 ) -> Conversion:
     """Upload the destinations, and return the result."""
-    from tokfmt.ops.convert.upload import Output, objects_of, outputs_in_stores, publish_in_stores
+    from tokfmt.ops.convert.upload import Output, objects_of, publish_in_stores
 
-    request = resolved.request
-    outputs = outputs_in_stores(place.stagings, written.destination.format, place.journals)
+    request, outputs = resolved.request, place.outputs
     for one in outputs.values():
         one.measure(request.jobs)
     sums: dict[Place, Mapping[str, Any]] = {path: one.summary() for path, one in outputs.items()}

@@ -12,22 +12,26 @@ The claims go at the end. Several destinations of one run take each step togethe
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from xxhash import xxh3_64_hexdigest
 
 from tokfmt import registry
 from tokfmt.core import listing
 from tokfmt.core.atomic_output import Beside
 from tokfmt.core.errors import ConversionError, OptionError
-from tokfmt.core.format import Format
+from tokfmt.core.format import Format, everything_in
+from tokfmt.core.messages import Option
 from tokfmt.core.place import Identity, Kind, Place, Url
 from tokfmt.core.spool import StoreStaging, Uploaded
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import (
     Measured,
     combined,
+    digest_of_file,
     ledger_paths,
     manifest_path,
     measured,
@@ -39,6 +43,9 @@ from tokfmt.run.plan import NullJournal
 
 _KIND = "object"
 """Kind of the journal entries of uploaded objects."""
+_SINCE = "sink"
+"""Kind of the one journal entry that states that files are uploaded as they are complete."""
+_UNSYNCED = 64 << 20  # Bytes of taken files that wait for their journal entries.
 _ASKED = 8  # Objects of which each is asked; more are listed.
 
 
@@ -50,7 +57,8 @@ class Output:
         staging: Where it was built, and what was uploaded.
         format: Its format.
         journal: Records what was uploaded, so that a later run does not repeat it.
-        files: The files of the dataset by name, the path below the directory that holds the dataset.
+        files: The files of the dataset by name, the path below the directory that holds the dataset. A file that was
+            uploaded when it was complete is not there any more.
         measured: The size and checksum of each, by name.
         old: The objects of what is replaced, by key.
     """
@@ -67,14 +75,25 @@ class Output:
         """The destination."""
         return self.staging.url
 
+    def name_of(self, file: Path) -> str:
+        """Return the name of a file that was built."""
+        return file.relative_to(self.staging.path.parent).as_posix()
+
     def measure(self, jobs: int) -> None:
-        """Compute the checksums of all files."""
-        built = self.staging.path
-        files = [file for file in written_files(self.format, built) if isinstance(file, Path)]
-        inside = built.is_dir()
-        for file, one in zip(_sorted(built, files), measured(built, files, jobs), strict=True):
-            name = f"{built.name}/{one.name}" if inside else one.name
-            self.files[name], self.measured[name] = file, one
+        """Compute the checksums of all files that are not uploaded, and take over those of the others."""
+        built, uploaded = self.staging.path, self.staging.uploaded
+        for key, one in uploaded.items():
+            name = self._name_of_key(key)
+            self.files[name] = self.staging.path.parent / name
+            below = name.removeprefix(f"{built.name}/") if built.is_dir() else name
+            self.measured[name] = Measured(below, one.size, one.digest)
+        inside = built.is_dir()  # All files in it appear, as those of a local destination do.
+        found = everything_in(built) if inside else written_files(self.format, built)
+        files = [file for file in found if isinstance(file, Path) and file.is_file()]
+        files = [file for file in files if self.name_of(file) not in self.files]
+        for file, one_file in zip(_sorted(built, files), measured(built, files, jobs), strict=True):
+            name = f"{built.name}/{one_file.name}" if inside else one_file.name
+            self.files[name], self.measured[name] = file, one_file
 
     def summary(self) -> dict[str, Any]:
         """Return the size, number and checksum of the dataset, as a manifest states them."""
@@ -102,12 +121,16 @@ class Output:
         """Read the claim again, and remove what makes the old dataset readable."""
         self.staging.claim.check()
         self.staging.total = len(self.files)
-        self._recall()
+        self.recall()
         self._find_old()
         self._remove_readable()
 
-    def _recall(self) -> None:
-        """Take over the objects that an earlier run has uploaded, if they are still as it left them."""
+    def recall(self) -> None:
+        """Take over the objects that an earlier run has uploaded, if they are still as it left them.
+
+        Raises:
+            ConversionError: If one has changed whose file is not in the spool any more.
+        """
         stated = {key: Uploaded(*facts) for key, *facts in self.journal.done(_KIND).values()}
         if not stated:
             return
@@ -116,10 +139,41 @@ class Output:
         for key, one in stated.items():
             if there.get(key) == one.identity and digests.get(key) in (None, one.digest):
                 self.staging.uploaded[key] = one
+            elif digests.get(key) is None and self._is_finished() and not self._has(key, one):
+                raise ConversionError(
+                    f"{printable(self.url)}: an object that an earlier run uploaded has changed or is gone "
+                    f"({printable(key)}), and its file is not kept. Run once with {Option('overwrite')} and without "
+                    f"{Option('resume')}"
+                )
+
+    def _has(self, key: str, one: Uploaded) -> bool:
+        """Return whether the spool still has the file of an uploaded object."""
+        file = self.staging.path.parent / self._name_of_key(key)
+        return file.is_file() and digest_of_file(file) == (one.size, one.digest)
+
+    def _name_of_key(self, key: str) -> str:
+        above = self.url.parent.key
+        return key.removeprefix(f"{above}/") if above else key
+
+    def refuse_verify(self) -> None:
+        """Refuse to read back a destination whose files are not in the spool any more.
+
+        Raises:
+            ConversionError: If an earlier run, or a task, has uploaded files before all were complete.
+        """
+        if self._is_finished():
+            raise ConversionError(
+                f"{printable(self.url)}: its files were uploaded as they were complete, so {Option('verify')} cannot "
+                "read them back. Leave it out, and compare with tokfmt diff"
+            )
+
+    def _is_finished(self) -> bool:
+        return bool(self.journal.done(_SINCE))
 
     def note(self, key: str) -> None:
         """Record an uploaded object."""
-        self.journal.add(_KIND, len(self.staging.uploaded), [key, *self.staging.uploaded[key]])
+        number = int(xxh3_64_hexdigest(key.encode())[:12], 16)  # The same in the journals of all tasks.
+        self.journal.add(_KIND, number, [key, *self.staging.uploaded[key]])
 
     def stated(self, keys: Sequence[str]) -> dict[str, Identity]:
         """Return what the store states of objects of the dataset, by key. One that does not exist is left out."""
@@ -183,6 +237,56 @@ class Output:
         rest = [key for key in self.old if key not in self.staging.uploaded]
         if rest:
             self.staging.store.delete(rest)
+
+
+class Uploads:
+    """Upload files as soon as they are complete, and remove them from the spool: the `Sink` of a store."""
+
+    def __init__(self, output: Output) -> None:
+        """Go on where an earlier run stopped.
+
+        Args:
+            output: The destination.
+
+        Raises:
+            ConversionError: If what it uploaded has changed.
+        """
+        self._output = output
+        self._waiting, self._bytes = list[Path](), 0
+        output.recall()
+
+    def take(self, files: Sequence[Path]) -> None:
+        """Upload complete files, whose checksums are computed before.
+
+        Raises:
+            OutageError: If one cannot be uploaded.
+        """
+        one, staging = self._output, self._output.staging
+        one.journal.add(_SINCE, 0, True)
+        digests = {staging.address(one.name_of(file)).key: digest_of_file(file) for file in files}
+
+        def done(key: str, identity: Identity) -> None:
+            staging.uploaded[key] = Uploaded(*identity, digests[key][1])
+            one.note(key)
+
+        keys = ((staging.address(one.name_of(file)).key, file) for file in files)
+        left = [
+            (key, file)
+            for key, file in keys
+            if key not in staging.uploaded or digests[key] != (staging.uploaded[key].size, staging.uploaded[key].digest)
+        ]
+        staging.store.upload(left, done)
+
+    def drop(self, files: Sequence[Path]) -> None:
+        """Remove files, once the journal has recorded that they are uploaded."""
+        self._waiting += files
+        self._bytes += sum(file.stat().st_size for file in files if file.exists())
+        if self._output.journal.keeps and self._bytes < _UNSYNCED:
+            return
+        self._output.journal.sync()
+        for file in self._waiting:
+            file.unlink(missing_ok=True)
+        self._waiting, self._bytes = [], 0
 
 
 def publish_in_stores(
@@ -305,14 +409,3 @@ def _sorted(built: Path, files: Sequence[Path]) -> list[Path]:
 
 def _last(name: str) -> str:
     return name.rpartition("/")[2]
-
-
-def outputs_in_stores(
-    stagings: Mapping[Place, Any], format_: Format, journals: Mapping[Place, NullJournal]
-) -> dict[Url, Output]:
-    """Return the destinations that are in stores, by address; empty for local destinations."""
-    return {
-        path: Output(staging, format_, journals[path])
-        for path, staging in stagings.items()
-        if isinstance(path, Url) and isinstance(staging, StoreStaging)
-    }

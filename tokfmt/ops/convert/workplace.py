@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tokfmt.core import listing
 from tokfmt.core.atomic_output import Staging
+from tokfmt.core.format import TokenWriter
 from tokfmt.core.messages import Option
 from tokfmt.core.place import Place
+from tokfmt.core.reader import TokenReader
+from tokfmt.core.spool import StoreStaging
 from tokfmt.ops.convert.arrangement import SplitTarget
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.resolve import Resolved
 from tokfmt.ops.convert.resume import Facts, resumed
+from tokfmt.ops.convert.space import need_room
 from tokfmt.run.execute import make_executor, slots
-from tokfmt.run.plan import NullJournal, Share, Workers
+from tokfmt.run.plan import NullJournal, Share, Sink, Workers
+
+if TYPE_CHECKING:
+    from tokfmt.ops.convert.upload import Output
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +37,32 @@ class Workplace:
         journals: The journal of each destination, by path.
         first: The hidden directory of the first destination, where the text of all portions is tokenized.
         facts: The facts that a run has to repeat to continue this one; empty if no run can continue it.
+        outputs: The destinations in stores, by address.
+        sinks: The sinks of those whose files are uploaded as soon as they are complete.
     """
 
     stagings: Mapping[Place, Staging]
     journals: Mapping[Place, NullJournal]
     first: Staging
     facts: Facts
+    outputs: Mapping[Place, Output] = field(default_factory=dict)
+    sinks: Mapping[Place, Sink] = field(default_factory=dict)
 
     def of(self, portion: SplitTarget, workers: Workers) -> tuple[Path, Workers]:
         """Return the path to write a portion to, and the workers with the scratch and journal of its destination."""
         staging = self.stagings[portion.destination]
-        return staging.path, replace(workers, scratch=staging.scratch, journal=self.journals[portion.destination])
+        journal, sink = self.journals[portion.destination], self.sinks.get(portion.destination)
+        return staging.path, replace(workers, scratch=staging.scratch, journal=journal, sink=sink)
+
+    def need_room(self, portion: SplitTarget, writer: TokenWriter, reader: TokenReader) -> None:
+        """Refuse a portion that does not fit where it is built, unless its files are uploaded as they are complete.
+
+        Raises:
+            ConversionError: The file system has less free space.
+        """
+        if portion.destination in self.sinks and writer.finishes_files:
+            return
+        need_room(portion.destination, self.stagings[portion.destination].path, writer.minimum_bytes(reader))
 
 
 @contextmanager
@@ -49,7 +73,31 @@ def workplace(resolved: Resolved, facts: Facts, notes: Notes) -> Iterator[Workpl
             path: stack.enter_context(_entered(staging, resolved.request, facts, notes))
             for path, staging in resolved.stagings.items()
         }
-        yield Workplace(resolved.stagings, journals, next(iter(resolved.stagings.values())), facts)
+        first = next(iter(resolved.stagings.values()))
+        outputs, sinks = _in_stores(resolved, journals)
+        yield Workplace(resolved.stagings, journals, first, facts, outputs, sinks)
+
+
+def _in_stores(
+    resolved: Resolved, journals: Mapping[Place, NullJournal]
+) -> tuple[dict[Place, Output], dict[Place, Sink]]:
+    """Return the destinations in stores, and the sinks of those whose files may be uploaded before all are complete.
+
+    That is not done if the files are read back (--verify), or if an old dataset is readable until they are complete.
+    """
+    staged = {path: one for path, one in resolved.stagings.items() if isinstance(one, StoreStaging)}
+    if not staged:
+        return {}, {}
+    from tokfmt.ops.convert.upload import Output, Uploads
+
+    request, outputs, sinks = resolved.request, dict[Place, Output](), dict[Place, Sink]()
+    for path, staging in staged.items():
+        outputs[path] = one = Output(staging, resolved.destination.format, journals[path])
+        if request.verify and request.task is None:
+            one.refuse_verify()
+        elif staging.continues or not request.overwrite or not listing.is_there(path):
+            sinks[path] = Uploads(one)
+    return outputs, sinks
 
 
 @contextmanager

@@ -20,7 +20,6 @@ from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.prepare import Prepared
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.resolve import Resolved
-from tokfmt.ops.convert.space import need_room
 from tokfmt.ops.convert.workplace import Workplace
 from tokfmt.ops.source.request import EosChoice, option_names
 from tokfmt.run.execute import Progress
@@ -164,7 +163,7 @@ def _write_portion(
     with arranged(content.reader, arrangement, portion, workers, notes.progress, marked=with_masks) as view:
         carried = content.carried(view)
         if arrangement.shares is not None:
-            need_room(portion.destination, path, writer.minimum_bytes(carried.reader))
+            place.need_room(portion, writer, carried.reader)
         size = region_size(request, carried.reader)
         try:
             counts = write_regions(carried.reader, writer, portion, size, workers, notes.progress, request.task)

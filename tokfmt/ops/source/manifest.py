@@ -562,7 +562,7 @@ def measured(path: Place, files: Sequence[Place], jobs: int = 1) -> list[Measure
     named = [(file.name if names is None else names.as_posix(), file) for names, file in below]
     named.sort(key=lambda one: (one[0], one[1].parts))
     with ThreadPoolExecutor(jobs) as pool:
-        digests = pool.map(_digest, [file for _, file in named])
+        digests = pool.map(digest_of_file, [file for _, file in named])
         return [Measured(name, *found) for (name, _), found in zip(named, digests, strict=True)]
 
 
@@ -584,7 +584,8 @@ def combined(files: Sequence[Measured], *, single: bool) -> dict[str, Any]:
     return {"bytes": total, "files": len(files), "xxh3_128": tree.hexdigest()}
 
 
-def _digest(path: Place) -> tuple[int, str]:
+def digest_of_file(path: Place) -> tuple[int, str]:
+    """Return the size and the XXH3-128 of a file."""
     import xxhash
 
     file, state = open_file(path), xxhash.xxh3_128()
