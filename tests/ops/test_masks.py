@@ -436,6 +436,17 @@ def test_documents_of_one_id_do_not_look_like_padding(tmp_path):
     assert not [one.code for one in verdict.findings if one.severity == "error"]
 
 
+def test_documents_of_one_id_do_not_look_like_masks_of_two_writers(tmp_path):
+    """Two samples in one file: one whose end looks padded with a mask of 0, and one with a mask of 1."""
+    pytest.importorskip("h5py")
+    ids = [[8], [0, 1, 8, 0, 0], [8], [1, 8, 8], [1, 8], [0], [1, 1]]
+    masks = [[1, 1], [1, 0, 0, 1, 1, 0], [0, 1], [0, 0, 1, 0], [1, 1, 0], [0, 1], [0, 1, 1]]
+    source = datatrove(tmp_path / "a.ds", ids, masks)
+    tokfmt.convert(source, tmp_path / "x", eos=EOS, to_format="hdf5", to_options={"seq_len": 2, "shard_size": 4})
+    (verdict,) = tokfmt.check(tmp_path / "x", deep=True)
+    assert not [one.code for one in verdict.findings if one.severity == "error"]
+
+
 def test_samples_side_by_side_have_no_place_for_masks(tmp_path):
     """The first token of each is no label; and what --allow-loss gives up leaves plain samples, which say so."""
     h5py = pytest.importorskip("h5py")

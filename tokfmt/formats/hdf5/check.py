@@ -464,7 +464,7 @@ def _look(stored: Stored, known: FileFacts, eos_id: int | None, cut: tuple[int, 
     for code, _, _, test in TESTS if stored.rank == 3 else TESTS[:2]:
         tally = seen.tallies[code] = Tally()
         tally.add(test(values, known), first)
-    if stored.rank == 3:
+    if stored.rank == 3 and not known.of_documents:  # The mask of documents does not show padding.
         seen.loss, seen.inverted = Ends(values[:, 0], values[:, 2]).votes(values[:, 1])
     if stored.rank == 3 and stored.shape[1] == 5:
         seen.segments = _segments(stored, first, values)
