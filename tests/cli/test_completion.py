@@ -46,7 +46,9 @@ def completed(line, shell):
 
 PROTOCOLS = {"convert cor", "convert a b --to "}
 """A file and words: what every shell is tried with."""
-CASES = [(*case, shell) for case in WHAT for shell in ("bash", "zsh", "fish") if shell == "bash" or case[0] in PROTOCOLS]
+CASES = [
+    (*case, shell) for case in WHAT for shell in ("bash", "zsh", "fish") if shell == "bash" or case[0] in PROTOCOLS
+]
 
 
 @pytest.mark.parametrize(

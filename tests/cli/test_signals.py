@@ -12,7 +12,7 @@ from functools import cache
 
 import forkserver
 import pytest
-from amount import NIGHTLY
+from amount import NIGHTLY, only
 from paths import CORPUS, FIXTURES, TOKENIZER
 from processes import running
 
@@ -147,7 +147,7 @@ run(["index", "x.jsonl"])
 
 
 @pytest.mark.parametrize("where", ["library", "cleaning"])
-@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("number", only([signal.SIGINT], ENDING))
 def test_third_signal_ends_a_process_that_does_not_respond(where, number, tmp_path):
     """The process is inside a library in C or Rust, or its cleanup hangs."""
     words = [sys.executable, "-c", STUCK, where]
