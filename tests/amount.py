@@ -1,14 +1,19 @@
-"""How much is tried: 10,000 mutations and one of each kind in `make test`, FUZZ mutations and every grid in `make fuzz`."""
+"""How much is tried: 4,000 mutations and one case of each kind in `make test`, FUZZ mutations and every grid in `make fuzz`."""
 
 import os
 
 import pytest
 
 NIGHTLY = bool(os.environ.get("FUZZ"))
-MUTATIONS = int(os.environ.get("FUZZ") or 10_000)
+MUTATIONS = int(os.environ.get("FUZZ") or 4_000)
 
 EVERY = pytest.mark.every
 """Marks cases that are like others that `make test` has: only `make fuzz` collects them."""
+
+
+def examples(most):
+    """How many examples of a property are tried: a third of them in `make test`, and all in `make fuzz`."""
+    return most if NIGHTLY else max(20, most // 3)
 
 
 def first(kept, cases):

@@ -4,6 +4,7 @@ import asyncio
 
 import numpy as np
 from paths import FIXTURES
+from textual.css.stylesheet import Stylesheet
 
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.reader import Info, Layout
@@ -19,6 +20,20 @@ BLOCKS = FIXTURES / "stage1" / "blocks"
 STORE = FIXTURES / "flat-tokens" / "multi_chunk.zarr"
 HDF5 = FIXTURES / "hdf5" / "padded_eos"
 EVERY = [PACK, BLOCKS, STORE, HDF5]
+
+
+parse, parsed = Stylesheet._parse_rules, {}
+
+
+def parse_once(sheet, css, *place, **how):
+    """Parse each style sheet once: Textual parses them for each app, in a sixth of the time that one starts in."""
+    key = css, place, *sorted(how.items()), *sorted(sheet._variables.items())
+    if key not in parsed:
+        parsed[key] = parse(sheet, css, *place, **how)
+    return parsed[key]
+
+
+Stylesheet._parse_rules = parse_once  # type: ignore[method-assign]
 
 
 def browse(paths, steps, *, size=(120, 36), tokenizer=None, session=None):

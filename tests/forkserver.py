@@ -261,7 +261,7 @@ if __name__ == "__main__":
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     from warm import import_all, load_engines
 
-    import_all(*sys.argv[2:])
+    import_all("pyarrow.compute", "pyarrow.parquet", *sys.argv[2:])
     load_engines()
     assert threading.active_count() == 1
     KEPT = set(sys.modules) - {"__main__"}

@@ -11,6 +11,7 @@ import time
 import forkserver
 import numpy as np
 import pytest
+from amount import only
 from paths import CORPUS, FIXTURES, TOKENIZER
 from processes import running
 
@@ -101,8 +102,13 @@ def blocks(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-@pytest.mark.parametrize("stage", ["spill-*", "offsets"])
+@pytest.mark.parametrize(
+    ("stage", "number"),
+    only(
+        [("spill-*", signal.SIGINT), ("offsets", signal.SIGKILL)],
+        [(stage, number) for stage in ("spill-*", "offsets") for number in (signal.SIGINT, signal.SIGKILL)],
+    ),
+)
 def test_interrupted(blocks, number, stage):
     words = ["convert", "in.bin", "o.pbin", "--from", "stage1", "-q", *SPLIT, "--shuffle", "1"]
     command = [sys.executable, "-m", "tokfmt", *words]

@@ -13,6 +13,7 @@ from html import escape
 
 import forkserver
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import FIXTURES
@@ -144,7 +145,7 @@ def test_no_line_is_a_command_of_a_workflow(home, command):
 
 
 @given(st.text(st.sampled_from(":#[ \n\r\tax\x0b\u2028"), max_size=30))
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_defused(text):
     found = defused(text)
     assert "##[" not in found

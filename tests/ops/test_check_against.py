@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from amount import examples
 from check_cases import asked, converted, own, pack, stored
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -72,7 +73,7 @@ def longest_common(a, b):
     return row[-1]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.integers(0, 30), max_size=60),
     st.lists(st.integers(0, 30), max_size=60),

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import CORPUS, FIXTURES, TOKENIZER
@@ -32,7 +33,7 @@ from tokfmt.views.select import Picked
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 LLMC = FIXTURES / "llmc"
-quick = settings(max_examples=80, deadline=None)
+quick = settings(max_examples=examples(80), deadline=None)
 
 
 def held(ragged):

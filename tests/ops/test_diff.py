@@ -5,6 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import CORPUS, FIXTURES, TOKENIZER
@@ -128,7 +129,7 @@ EDITS = st.tuples(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(ROWS, max_size=24), st.lists(EDITS, max_size=6), st.booleans(), st.lists(ROWS, max_size=12) | st.none())
 def test_the_counts_are_those_of_a_longest_common_subsequence(base, edits, unlike, other):
     a = [[i, *row] for i, row in enumerate(base)] if unlike else base
@@ -173,7 +174,7 @@ def test_the_counts_are_those_of_a_longest_common_subsequence(base, edits, unlik
     assert (more_a.count, more_b.count) == (len(more_a.examples), len(more_b.examples))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(ROWS, max_size=16), st.lists(EDITS, max_size=4))
 def test_too_many_equal_ones_are_paired_as_they_come(a, edits):
     b = edited(a, edits)

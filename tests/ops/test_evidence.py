@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from amount import examples
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -188,7 +189,7 @@ def sequences(dataset):
     return [ids.tolist() for ids in dataset]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     documents=st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=9), min_size=1, max_size=30),
     ending=st.integers(0, 50),

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +22,7 @@ from tokfmt.views.select import Concat, Slice
 from tokfmt.views.view import SplitAt, WithoutTrailing
 
 EOS = 9
-quick = settings(max_examples=80, deadline=None)
+quick = settings(max_examples=examples(80), deadline=None)
 lists = st.lists(st.lists(st.integers(0, 3), max_size=14), max_size=8)
 
 WORDS = [b"a", b"b", b"ab", b"", b"\xc3", b"\xa4", "ä€".encode(), b"\n", b"\xff", "𝄞".encode()[:3], "𝄞".encode()[3:]]
@@ -126,7 +127,7 @@ def naive(sequences, pattern):
             yield Hit(i, at + low, at + high)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(texts, st.sampled_from(PATTERNS), st.booleans(), st.booleans())
 def test_text(sequences, pattern, each, backwards):
     reader = MemoryReader(Ragged.of(sequences, np.dtype(np.uint8)))
@@ -265,7 +266,7 @@ def test_text_needs_a_decoder():
         list(find(MemoryReader(Ragged.of([[1]])), parse_query("text:a")))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.text("ab ä", max_size=9), max_size=8), st.booleans(), st.booleans(), st.data())
 def test_records_of_text(tmp_path_factory, lines, each, backwards, data):
     path = tmp_path_factory.mktemp("records") / "x.jsonl"

@@ -7,6 +7,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import FIXTURES
@@ -66,7 +67,7 @@ def oracle(content):
     return entries
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(
         st.sampled_from([b"", b" ", b"{}", b'{"a": NaN}', b"[1, 2]", b"{", b'{"a": 1}{"b": 2}', b'{"a":', b"1}", b'"\xc3\xa4"', b'"\xff"', b"\r",
@@ -115,7 +116,7 @@ def test_without_validation(tmp_path):
     assert pickle.loads((tmp_path / "x.idx").read_bytes()) == [(0, 2), (4, 2)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.lists(st.sampled_from([b"", b"\r", b"\xef\xbb\xbf", b"\xef\xbb\xbf\r", b"a", b"abcd", b"abcd\r", b"abcdef", b"x" * 23]), max_size=20),
     st.booleans(),

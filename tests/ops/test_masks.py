@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -46,7 +47,7 @@ def masked(draw):
     return documents, [mask if one else [1] for one, mask in zip(documents, masks, strict=True)]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(masked(), st.integers(0, 3))
 def test_masks_go_with_their_tokens(tmp_path_factory, given_, seed):
     """There and back to the byte; shuffled, selected and joined with what has no mask."""

@@ -9,6 +9,7 @@ import struct
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import FIXTURES
@@ -134,7 +135,7 @@ def test_processes_copy_as_well(tmp_path):
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     st.lists(
         st.tuples(

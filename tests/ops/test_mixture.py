@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made_corpora import WORDS
@@ -85,7 +86,7 @@ def stored(path):
     return tokens, pieces
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(recipes())
 def test_the_table_is_a_count_over_what_is_stored(home, made):
     table, entries, selection = made

@@ -144,7 +144,8 @@ def test_a_file_without_a_certain_line_leaves_the_others(tmp_path):
     assert saved(home) == LISTS[:10] + LISTS[20:30]
 
 
-DOCUMENTS = ["".join(random.Random(k).choices("abcdefgh \u00fc\n", k=500 + k)) + "\n" for k in range(3000)]
+LETTERS = "".join(random.Random(1).choices("abcdefgh \u00fc\n", k=200_000))
+DOCUMENTS = [f"{LETTERS[66 * k :][: 500 + k % 500]}\n" for k in range(3000)]
 MARK = "<|endoftext|>\n"
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from amount import examples
 from filter_oracle import broken
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -472,7 +473,7 @@ if not os.path.exists(sys.argv[2]):
     st.lists(st.tuples(st.integers(0, 5), st.booleans(), st.integers(0, 6)), max_size=60),
     st.integers(0, 3), st.none() | st.integers(0, 80), st.integers(1, 9),
 )  # fmt: skip
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_drawing_in_parts(rows, seed, quota, at_once):
     """Whatever is held in memory, and however much is drawn at once."""
     entries = np.array([(tokens, tokens, rule, word % 2, word) for tokens, rule, word in rows], ENTRY)

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+from amount import examples
 from filter_oracle import broken
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -85,7 +86,7 @@ def oracle(sources, seed, *, dedup):
 @given(
     made=st.lists(SOURCE, min_size=1, max_size=3), seed=st.integers(0, 9), dedup=st.booleans(), shards=st.integers(0, 2)
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_filters_quotas_duplicates_and_tasks_together(tmp_path_factory, made, seed, dedup, shards):
     """Tokens and origins equal those of the oracle, or the error names the short source; tasks change nothing."""
     home = tmp_path_factory.mktemp("joints")

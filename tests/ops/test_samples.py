@@ -3,6 +3,7 @@
 import h5py
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import CORPUS, FIXTURES, TOKENIZER
@@ -94,7 +95,7 @@ def test_a_corpus_has_none():
         samples(SourceRequest((HOME / "corpus_uint16",)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=8), st.integers(0, 6), st.booleans())
 def test_padding(real, fill, ignored):
     """Tokens that count, then a run that does not: however the real ones end, exactly the run is padding."""

@@ -14,6 +14,7 @@ import warnings
 import forkserver
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import ROOT, TOKENIZER
@@ -82,7 +83,7 @@ segments = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(segments)
 def test_the_sequence_of_samples_is_the_same_however_a_run_is_cut(mix, cuts):
     view, state, seen = tokfmt.open(mix), None, [np.empty((0, SEQ_LEN), np.int64)]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recipe.test_laws import Held, languages, sources
@@ -111,7 +112,7 @@ def cut(view):
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(mixes(), st.data())
 def test_contributions_equal_counts_of_the_result(view, data):
     if view is None:
@@ -140,7 +141,7 @@ def test_contributions_equal_counts_of_the_result(view, data):
         assert [row.padded for row in top] == by_source
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(mixes())
 def test_passes_of_documents_are_those_handed_out_over_those_there_are(view):
     if not isinstance(view, Documents):
@@ -156,7 +157,7 @@ def test_passes_of_documents_are_those_handed_out_over_those_there_are(view):
         assert row.passes == pytest.approx(sum(n for (j, _), n in out.items() if j == k) / max(1, there))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(sources, languages(), st.integers(1, 4), st.sampled_from(["none", "samples", "documents"]))
 def test_whole_passes_are_whole_numbers(found, words, epochs, shuffle):
     entries = [{"path": f"s{k}", "epochs": epochs} for k in range(len(found))]
@@ -171,7 +172,7 @@ def test_whole_passes_are_whole_numbers(found, words, epochs, shuffle):
         assert whole.passes == epochs
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.integers(1, 3000), st.integers(0, 2**64 - 1), st.integers(0, 2**40))
 def test_the_inverse_of_a_permutation(size, seed, place):
     order = Permutation(size, seed, ORDER_SAMPLES, place)

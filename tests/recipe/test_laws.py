@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recipe import oracle
@@ -97,7 +98,7 @@ def languages(draw):
     return words
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(sources, languages())
 def test_samples_are_what_the_oracle_says(found, words):
     samples, borders, following = expected(found, words)
@@ -126,7 +127,7 @@ def test_samples_are_what_the_oracle_says(found, words):
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(sources, languages(), st.integers(0, 3), st.sampled_from(["samples", "documents"]))
 def test_shuffled_samples_lose_and_repeat_nothing(found, words, seed, shuffle):
     words = {**words, "tail": "pad"} if words["pack"] == "stream" else words
@@ -161,7 +162,7 @@ def test_shuffled_samples_lose_and_repeat_nothing(found, words, seed, shuffle):
         assert sorted(map(view.spans, range(len(view)))) == sorted(map(plain.spans, range(len(plain))))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(sources, st.integers(1, 9), st.sampled_from(["stream", "document", "bestfit"]), st.booleans())
 def test_every_token_but_the_first_is_a_target_exactly_once(found, width, pack, shuffled):
     sequences = [[1000 * s + 10 * q + 1] * len(ids) for s, one in enumerate(found) for q, ids in enumerate(one)]
@@ -189,7 +190,7 @@ def test_every_token_but_the_first_is_a_target_exactly_once(found, width, pack, 
     del sequences
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(sources, st.integers(1, 9))
 def test_best_fit_never_splits_a_piece_and_never_exceeds(found, width):
     if not any(found):
@@ -205,7 +206,7 @@ def test_best_fit_never_splits_a_piece_and_never_exceeds(found, width):
             assert stop == min(start + width, length)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(sources, st.integers(0, 2**64 - 1))
 def test_documents_are_drawn_once_each(found, seed):
     plain, view = opened(found), opened(found, shuffle="documents", seed=seed)
@@ -223,7 +224,7 @@ def test_documents_are_drawn_once_each(found, seed):
     assert view.tokens(0, view.info.tokens).tolist() == [token for ids in sequences(view) for token in ids]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(sources, st.integers(1, 9), st.integers(1, 9))
 def test_best_fit_in_groups_is_best_fit_of_each_group(found, width, group):
     """Pieces are planned so many at a time; a group has no part in another's samples."""

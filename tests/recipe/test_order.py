@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recipe.test_laws import opened
@@ -23,7 +24,7 @@ from tokfmt.recipes.samples import Samples
 WEIGHTS = st.lists(st.fractions(Fraction(1, 10**6), 10**6), min_size=1, max_size=9)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(1, 3000), st.integers(0, 2**64 - 1), st.integers(0, 2**40))
 def test_a_permutation_is_one(size, seed, place):
     order = Permutation(size, seed, ORDER_SAMPLES, place)
@@ -58,7 +59,7 @@ def test_a_permutation_of_ten_to_the_fifteen_takes_no_memory():
     assert max(found) < 10**15
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(WEIGHTS, st.integers(0, 5000))
 def test_every_source_is_within_two_samples_of_its_share(weights, count):
     tree, total = EvenTree(weights), sum(weights)
@@ -66,7 +67,7 @@ def test_every_source_is_within_two_samples_of_its_share(weights, count):
         assert abs(got - count * weight / total) < 2
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(WEIGHTS)
 def test_a_sample_of_the_tree_is_the_next_of_its_source(weights):
     tree, given_out = EvenTree(weights), [0] * len(weights)
@@ -83,7 +84,7 @@ def test_extreme_weights_are_no_index_error():
     assert tree.locate(10**12)[0] == 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(WEIGHTS, st.lists(st.integers(0, 200), min_size=9, max_size=9))
 def test_the_most_ends_before_the_first_sample_beyond_a_cap(weights, caps):
     tree, caps = EvenTree(weights), caps[: len(weights)]

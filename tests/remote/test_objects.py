@@ -4,6 +4,7 @@ import pickle
 import re
 
 import pytest
+from amount import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from remote.conftest import noise
@@ -57,7 +58,7 @@ def test_the_first_look_is_one_request(server, bucket, store):
     assert [(one.method, one.start, one.stop) for one in server.seen] == [("GET", 0, blocks.SIZE)]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 12 * MIB), st.integers(0, 3 * MIB)), max_size=6))
 def test_any_ranges_are_the_bytes_of_the_file(store, large, spans):
     ranges = [(start, min(start + length, len(LARGE))) for start, length in spans]

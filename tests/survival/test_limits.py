@@ -219,7 +219,7 @@ def test_two_for_one_destination(tmp_path, stage, pack, target):
     place = place_for(tmp_path, stage, pack, TARGETS[target], NAMES.get(target))
     operations = stage.run(place.home, *place.words).operations
     begins = next(k for k, name in enumerate(operations) if name.startswith("os.mkdir"))
-    for at in range(begins, len(operations), 1 if EVERY else 5):
+    for at in range(begins, len(operations), 1 if EVERY else 9):
         place.reset()
         first, second = racing(place, stage, at, place.words, lambda: stage.run(place.home, *place.words))
         assert place.state() == "new"
@@ -235,7 +235,7 @@ def test_two_that_both_may_overwrite(tmp_path, stage, pack):
     words = [*place.words, "--overwrite"]
     operations = stage.run(place.home, *words).operations
     begins = next(k for k, name in enumerate(operations) if name.startswith("os.mkdir"))
-    for at in range(begins, len(operations), 1 if EVERY else 4):
+    for at in range(begins, len(operations), 1 if EVERY else 8):
         first, second = racing(place, stage, at, words, lambda: stage.run(place.home, *words))
         assert (first.code, second.code) == (0, 0), (operations[at], first.stderr, second.stderr)
         assert place.state() == "new"

@@ -92,7 +92,7 @@ def place_for(tmp_path, corpus, *words):
 
 def test_each_operation(tmp_path, stage, either):
     """A signal, or an error of the file system, at any of them."""
-    seldom = 61 if (either / "letters").exists() else 19  # many files are many operations
+    seldom = 97 if (either / "letters").exists() else 37  # many files are many operations
     sweep(place_for(tmp_path, either), stage, stride=1 if EVERY else seldom)
 
 

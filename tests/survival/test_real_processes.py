@@ -43,7 +43,7 @@ def visible(home):
     return sorted(p.name for p in home.iterdir() if not p.name.startswith("."))
 
 
-@pytest.mark.parametrize("executor", EXECUTORS)
+@pytest.mark.parametrize("executor", only(["processes"], EXECUTORS))
 def test_sigkill(blocks, executor):
     with running(start(blocks, executor)) as process:
         wait_until_writing(blocks, process)

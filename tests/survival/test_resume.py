@@ -85,7 +85,7 @@ def test_killed_again_and_again(tmp_path, pack, name, drive):
 
 @EACH
 def test_killed_while_tokenizing(tmp_path, name, drive):
-    drive("sweep", of_text(tmp_path, name), tmp_path, moments=6)
+    drive("sweep", of_text(tmp_path, name), tmp_path, moments=4)
 
 
 SPLIT = {"split": "train=0.6,validation=0.4"}
@@ -101,7 +101,7 @@ ARRANGED = {"shuffled": {"shuffle": 5}, "split": SPLIT, "both": {"shuffle": 5, *
 )
 def test_killed_while_arranging(tmp_path, pack, name, how, drive):
     """Spills and regions of each split are journaled: what is done stays done."""
-    seen = drive("sweep", {**of_pack(pack, name), **ARRANGED[how], "spill": 2048}, tmp_path, moments=6)
+    seen = drive("sweep", {**of_pack(pack, name), **ARRANGED[how], "spill": 2048}, tmp_path, moments=4)
     assert seen["outputs"] == (2 if how != "shuffled" and name != "flat-tokens" else 1)
     assert seen["spared"] >= seen["tasks"] - 2, "nothing was saved at the end"
 
@@ -114,13 +114,13 @@ def test_killed_again_and_again_while_arranging(tmp_path, pack, name, drive):
 
 def test_killed_while_tokenizing_for_a_shuffle(tmp_path, drive):
     case = {**of_text(tmp_path, "modalities"), **ARRANGED["both"], "spill": 4096}
-    drive("sweep", case, tmp_path, moments=6)
+    drive("sweep", case, tmp_path, moments=4)
 
 
 @pytest.mark.parametrize("how", only(["both"], ARRANGED))
 def test_killed_while_arranging_lines(tmp_path, how, drive):
     case = {**of_text(tmp_path, "jsonl"), **ARRANGED[how], "tokenizer": None, "spill": 4096}
-    drive("sweep", case, tmp_path, moments=6)
+    drive("sweep", case, tmp_path, moments=4)
 
 
 @pytest.mark.parametrize("name", only(["modalities"], ["modalities", "hdf5", "stage1"]))
@@ -130,7 +130,7 @@ def test_killed_while_merging(tmp_path, pack, name, drive):
     other.write_text("".join(json.dumps({"input_ids": [i % 50_000] * (i % 90 + 1)}) + "\n" for i in range(60)))
     case = of_pack(pack, name)
     case["sources"] = [str(pack), str(other), str(pack)]
-    drive("sweep", case, tmp_path, moments=6)
+    drive("sweep", case, tmp_path, moments=4)
 
 
 @pytest.mark.parametrize("arranged", [every({}), ARRANGED["both"]], ids=["plain", "both"])
@@ -138,12 +138,12 @@ def test_killed_while_writing_a_directory_of_samples(tmp_path, pack, arranged, d
     """HDF5 in several files, as trainers read it."""
     case = {**of_pack(pack, "hdf5"), **arranged, "name": "samples", "to": "hdf5", "spill": 2048}
     case["to_options"] = {"seq_len": 64, "shard_size": 1280}
-    drive("sweep", case, tmp_path, moments=6)
+    drive("sweep", case, tmp_path, moments=4)
 
 
 def test_killed_while_copying_lines(tmp_path, drive):
     case = {**of_text(tmp_path, "jsonl"), "tokenizer": None}
-    drive("sweep", case, tmp_path, moments=6)
+    drive("sweep", case, tmp_path, moments=4)
 
 
 @EACH
@@ -176,7 +176,7 @@ def of_recipe(tmp_path, name):
 
 def test_killed_while_preparing(tmp_path, drive):
     """While records are read and filtered, drawn, written, published."""
-    seen = drive("sweep", of_recipe(tmp_path, "modalities"), tmp_path, moments=8)
+    seen = drive("sweep", of_recipe(tmp_path, "modalities"), tmp_path, moments=6)
     assert seen["spared"], "nothing was saved"
 
 

@@ -65,7 +65,7 @@ def swapped(request, monkeypatch, team, private):
     monkeypatch.setattr(Staging, "_occupy", occupied)
 
 
-@pytest.mark.usefixtures("swapped")
+@pytest.mark.usefixtures("swapped", "kept_workers")
 @pytest.mark.parametrize(
     ("name", "executor"), [("out.pbin", "serial"), pytest.param("out.zarr", "processes", marks=pytest.mark.slow)]
 )

@@ -105,7 +105,7 @@ def ends(terminal, number):
     assert code in (128 + number, -number), (code, terminal.seen[-2000:])
 
 
-@pytest.mark.parametrize(("number", "moment"), only(SHOTS[::2], SHOTS))
+@pytest.mark.parametrize(("number", "moment"), only([SHOTS[k] for k in (0, 4, 8, 9, 13, 17)], SHOTS))
 def test_a_signal_ends_it_at_any_moment(number, moment, tmp_path):
     with Terminal(tmp_path, PACK) as terminal:
         terminal.await_listening()
@@ -130,7 +130,7 @@ def test_a_signal_that_a_library_drops_ends_it(tmp_path):
         assert terminal.code() == 128 + signal.SIGINT
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("delay", only([0.4], [0.0, 0.4, 1.0]))
 def test_a_terminal_that_goes_away_ends_it(delay, tmp_path):
     with Terminal(tmp_path, PACK) as terminal:
         terminal.await_text(b"\x1b[?1049h")

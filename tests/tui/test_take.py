@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from amount import examples
 from browsing import BLOCKS, EVERY, PACK, Fake, browse, reader_text, session_of, tab_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,7 +52,7 @@ def columns(hits):
     return Hits(table[:, 0], table[:, 1], table[:, 2])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(places, st.integers(0, 6), st.integers(1, 30), st.integers(0, 6), st.integers(0, 6), st.sampled_from([1, -1]))
 def test_hits_are_kept_in_order_and_bounded(found, begin, most, row, at, step):
     hits = sorted({(r, s, s + width) for r, s, width in found})

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from tokfmt.views import select as chosen
 from tokfmt.views.memory import MemoryReader
 from tokfmt.views.select import Chosen
 
-quick = settings(max_examples=80, deadline=None)
+quick = settings(max_examples=examples(80), deadline=None)
 
 
 @quick

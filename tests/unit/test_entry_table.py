@@ -5,6 +5,7 @@ import pickletools
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +28,7 @@ def table_of(home, raw, lead=b"lead"):
 numbers = st.one_of(st.integers(0, 300), st.integers(0, 2**33), st.integers(0, 2**55))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data(), st.lists(st.tuples(numbers, numbers), max_size=40), st.sampled_from([2, 3, 4, 5]))
 def test_any_stretch(home, data, entries, protocol):
     before = decode._STEP

@@ -4,7 +4,7 @@ import tracemalloc
 from dataclasses import asdict
 
 import pytest
-from amount import every
+from amount import every, examples
 from filter_oracle import broken, value_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -79,7 +79,7 @@ def test_more_than_a_thousand_words():
 
 
 @given(st.lists(TEXTS), FILTERS, st.integers(1, 9))
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_long_texts_are_judged_in_pieces(texts, rules, batch):
     """As they would be whole, wherever a piece ends: in a word, in a run, between the halves of a character."""
     with pytest.MonkeyPatch.context() as patched:

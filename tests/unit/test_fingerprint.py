@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from tokfmt.core.ragged import Ragged
 from tokfmt.ops.compare.fingerprint import SHORT, AxisSide, Running, fingerprints, hands
 from tokfmt.views.memory import MemoryReader
 
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=examples(60), deadline=None)
 lengths = st.lists(st.sampled_from([0, 1, 2, 3, SHORT - 1, SHORT, SHORT + 1, 200]), max_size=8)
 
 

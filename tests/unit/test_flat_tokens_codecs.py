@@ -8,6 +8,7 @@ import numcodecs
 import numpy as np
 import pytest
 import zstandard
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,7 +48,7 @@ def test_right(name):
 
 
 @pytest.mark.parametrize("name", ENCODED)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_damaged(name, data):
     raw = bytearray(ENCODED[name])
@@ -60,7 +61,7 @@ def test_damaged(name, data):
         assert "\n" not in str(error)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_damaged_blocks(data):
     raw = bytearray(BLOCKS)

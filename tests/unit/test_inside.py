@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -80,7 +81,7 @@ def all_readers(reader):
             yield from all_readers(below)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(stacks())
 def test_there_and_back(top):
     for reader in all_readers(top):
@@ -102,7 +103,7 @@ def test_there_and_back(top):
         assert reader.from_source(Placed(Ragged.of([[1]]), "stranger"), 0) is None
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(stacks())
 def test_what_is_not_on_the_axis_has_no_position_but_separators_taken_away(top):
     for reader in all_readers(top):
@@ -121,7 +122,7 @@ def test_what_is_not_on_the_axis_has_no_position_but_separators_taken_away(top):
                     assert here is None
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(stacks())
 def test_places_through_all_views(top):
     tokens = top.tokens(0, top.info.tokens).tolist()

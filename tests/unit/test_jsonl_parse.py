@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ from tokfmt.formats.jsonl import parse
 from tokfmt.formats.jsonl.lines import lines_of
 from tokfmt.formats.jsonl.parse import DEEPEST, Fault, IdTooLarge, OtherFields, Parser, Validator, depth_of, skippable
 
-quick = settings(max_examples=300, deadline=None)
+quick = settings(max_examples=examples(300), deadline=None)
 KEYS = st.sampled_from(["text", "input_ids", "id", "te\\u0078t", "meta", "", "\\ud800", "é"])
 SCALARS = st.sampled_from(
     ["1", "-0", "01", "1.", "1e5", "1E400", "-", "NaN", "-Infinity", "nul", "null", "true", '""', '"a"', '"\\ud83d"', '"\\ud83d\\ude42"',
@@ -137,7 +138,7 @@ def test_brackets_in_strings_do_not_nest():
     assert depth_of(b'"' + b"\\" * 4 + b'"' + b"[" * 600) == 600
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(st.sampled_from(["[", "]", "{", "}", '"', '"[\\\\"', '"\\""', '"{{{"', " " * 99]), max_size=60),
     st.integers(1, 99),
@@ -199,7 +200,7 @@ def test_nested_field_and_its_neighbors():
     assert parser.one(b'{"meta": {"text": 1}, "meta": {"text": "b"}}') == "b"
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     ends=st.lists(st.sampled_from([b"\xc3", b"\xc3\xa9", b"\xa9", b"\xe2\x82\xac", b"\xe2\x82", b"\xed\xa0\x80", b"\xf0\x9f\x99\x82"]), max_size=5),
     gaps=st.lists(st.integers(0, 40), min_size=6, max_size=6),
@@ -216,7 +217,7 @@ def test_what_is_not_ascii_is_strict_utf8_wherever_it_stands(ends, gaps):
     assert skippable(lines_of(None, data, 99)) is right
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 300), st.sampled_from([0, 1, 3, 510, 511, 512, 600]), st.booleans()), max_size=8)
 )

@@ -8,6 +8,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import FIXTURES
@@ -145,7 +146,7 @@ def indexed(path, lines, keep, lengths=len):
     return path
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_indexes_that_leave_lines_out(tmp_path_factory, data):
     count = data.draw(st.integers(0, 9))
@@ -174,7 +175,7 @@ def test_indexes_that_leave_lines_out(tmp_path_factory, data):
     assert [source.record(i) for i in range(first, last)] == expected[first:last]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.data())
 def test_no_index_hides_a_document(tmp_path_factory, data):
     """Whatever entries are made longer, shorter, empty or are taken away: the documents of the file, or an error."""
@@ -257,7 +258,7 @@ def test_dotted_fields(tmp_path):
             reader(path, text_field=field)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     keys=st.lists(st.one_of(st.integers(0, 2), st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=4)),
                   min_size=1, max_size=3),
@@ -308,7 +309,7 @@ def test_an_id_beyond_32_bits_is_never_dropped(tmp_path):
 # lines
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.data())
 def test_any_lines_in_any_blocks(tmp_path_factory, data):
     """Random valid and invalid lines, line ends, block sizes, selections; the oracle is split and json."""

@@ -5,6 +5,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -50,7 +51,7 @@ def write(path, source, size=1 << 24, decoder=None, **options):
     return path.read_bytes(), receipts
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(
         st.lists(st.one_of(st.integers(0, 2**32 - 1), st.integers(0, 300), st.sampled_from(EDGES)), max_size=9),
@@ -138,7 +139,7 @@ class Chars:
         return "".join(map(chr, tokens))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=12), max_size=8), st.sampled_from([1, 5, 100])
 )

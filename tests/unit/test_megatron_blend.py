@@ -159,7 +159,7 @@ def test_a_list_is_never_overwritten_as_if_it_were_a_prefix(tmp_path):
 @pytest.mark.slow
 def test_thousands_of_prefixes(tmp_path):
     """Merging them holds offsets of 8 bytes a document and little for each prefix; the bytes are those of the parts."""
-    count, length = 2000, 300
+    count, length = 1000, 300
     rng = np.random.default_rng(3)
     one = Ragged(rng.integers(0, 5000, 64 * length).astype(np.uint16), np.arange(65) * length)
     made = write(FORMAT, tmp_path / "a_document.bin", one, eos_id=7, options={"eos": "none"})

@@ -9,6 +9,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from paths import FIXTURES
@@ -28,7 +29,7 @@ BAD = FIXTURES / "bad" / "modalities"
 GOOD = FIXTURES / "modalities"
 EOS = 50256
 DOCUMENTS = [[5, 6, 7, EOS], [8, EOS], [9, 10, 11, 12, 13, EOS], [14, 15, EOS]]
-QUICK = settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def data(documents, kind):

@@ -10,7 +10,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from amount import MUTATIONS
+from amount import MUTATIONS, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +23,7 @@ SAFE = {
     "PROTO", "FRAME", "EMPTY_LIST", "MARK", "APPEND", "APPENDS", "BININT1", "BININT2", "BININT", "LONG1", "TUPLE2",
     "MEMOIZE", "BINPUT", "LONG_BINPUT", "STOP",
 }  # fmt: skip
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def encode(entries, batch=777):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,7 +27,7 @@ from tokfmt.run.shuffle import shuffled
 from tokfmt.testing import datasets, sequences
 from tokfmt.views.memory import MemoryReader
 
-quick = settings(max_examples=40, deadline=None)
+quick = settings(max_examples=examples(40), deadline=None)
 
 
 @contextmanager

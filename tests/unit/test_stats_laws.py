@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,7 +98,7 @@ cuts = st.lists(st.integers(0, 400), max_size=8)
 STREAMS = [Separators.BETWEEN, Separators.AFTER, Separators.BEFORE]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(sequence, max_size=12), st.integers(0, 4), cuts, st.randoms(use_true_random=False),
     st.sampled_from([1, 3, 16, 1000]), st.sampled_from(["plain", "trailing", *STREAMS]), st.booleans(),
@@ -145,7 +146,7 @@ def test_any_partition_any_order(drawn, again, cuts, random, window, kind, loose
         patch.undo()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(sequence, min_size=1, max_size=12), st.integers(1, 6), st.integers(1, 90),
     st.randoms(use_true_random=False), st.booleans(),
@@ -255,7 +256,7 @@ def test_packing_adds_up(lengths, size, separator):
         assert 0 <= one.documents_cut <= len(lengths)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=5) | st.lists(st.integers(0, 1), min_size=1, max_size=90), max_size=40),
     st.sampled_from([np.uint8, np.uint16, np.uint32, np.uint64]),

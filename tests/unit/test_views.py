@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ from tokfmt.views.select import Concat, Known, NonEmpty, Slice, empty_sequences
 from tokfmt.views.view import SplitAt, WithoutTrailing, WithSeparators
 
 EOS = 9
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=examples(60), deadline=None)
 
 
 def stored_stream(lists):
