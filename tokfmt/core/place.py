@@ -20,6 +20,7 @@ from tokfmt.core.errors import OptionError, UnsupportedError
 from tokfmt.core.text_format import printable
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/+)")  # A Path turns two slashes into one.
+AZURE_ACCOUNT = "AZURE_STORAGE_ACCOUNT_NAME"
 _WITH_QUERY = ("http", "https")
 """Schemes in which `?` ends the key. In a key of an object store, `?` is a character or a pattern."""
 
@@ -30,7 +31,8 @@ class Url:
 
     Attributes:
         scheme: In lower case, such as `s3`.
-        authority: The bucket or the host, with the user and the port if given.
+        authority: The bucket or the host, with the user and the port if given. On Azure, "ACCOUNT/CONTAINER", or the
+            container alone if `AZURE_ACCOUNT` names the account.
         key: Names joined by slashes, without a slash at either end; "" is the bucket itself.
         query: The text after the question mark of a web address. It may hold a signature, so `str` omits it.
     """
@@ -59,6 +61,9 @@ class Url:
         if scheme in _WITH_QUERY:
             rest, _, query = rest.partition("?")
         authority, _, key = rest.partition("/")
+        if scheme == "az" and not os.environ.get(AZURE_ACCOUNT) and key:
+            container, _, key = key.partition("/")
+            authority = f"{authority}/{container}"
         return Url(scheme, authority, key.removesuffix("/"), query)
 
     @property

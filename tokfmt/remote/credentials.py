@@ -10,25 +10,47 @@ import configparser
 import ipaddress
 import os
 import re
+import shutil
 import socket
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tokfmt.core.errors import MissingDependencyError, OptionError
 from tokfmt.core.messages import Option
 from tokfmt.core.place import Url
-from tokfmt.remote.failures import Asked
+from tokfmt.remote.failures import CANNOT_RENEW, Asked
 from tokfmt.remote.options import StoreOptions
+
+if TYPE_CHECKING:
+    from obstore.store import S3Credential
 
 _METADATA = ("169.254.169.254", 80)
 _METADATA_SECONDS = 0.3
 _REGION_SECONDS = 5.0
 _BY_BOTO3 = ("sso_start_url", "sso_session", "role_arn", "credential_process", "source_profile")
+_KEYS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+"""Keys of a profile. In capitals, they are variables of the environment."""
+_GOOGLE = (
+    "GOOGLE_SERVICE_ACCOUNT",
+    "GOOGLE_SERVICE_ACCOUNT_PATH",
+    "SERVICE_ACCOUNT",
+    "GOOGLE_SERVICE_ACCOUNT_KEY",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+)
+_AZURE = (
+    *("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_MASTER_KEY"),
+    *("AZURE_STORAGE_SAS_KEY", "AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_TOKEN"),
+    *("AZURE_STORAGE_CLIENT_ID", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE"),
+)
+"""Variables that obstore reads, the first of which is named in messages."""
+_FIXED = timedelta(minutes=30)
+"""After this time, credentials that state no end are asked for again."""
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 
 
@@ -87,24 +109,14 @@ def _s3_credentials(name: str, profile: Mapping[str, str], options: StoreOptions
     unsigned = {"skip_signature": True}
     if options.anonymous:
         return unsigned, Asked("", (str(Option("store-opt", "anonymous=true")),)), None
-    if os.environ.get("AWS_ACCESS_KEY_ID") and not options.profile:
-        keys = {
-            "access_key_id": os.environ["AWS_ACCESS_KEY_ID"],
-            "secret_access_key": os.environ.get("AWS_SECRET_ACCESS_KEY", ""),
-        }
-        if token := os.environ.get("AWS_SESSION_TOKEN"):
-            keys["session_token"] = token
-        return keys, Asked("the environment"), None
-    if "aws_access_key_id" in profile:
-        keys = {
-            "access_key_id": profile["aws_access_key_id"],
-            "secret_access_key": profile.get("aws_secret_access_key", ""),
-        }
-        if token := profile.get("aws_session_token"):
-            keys["session_token"] = token
-        return keys, Asked(f"profile {name}"), None
+    environment = {name: os.environ.get(name.upper(), "") for name in _KEYS}
+    for keys, where in ((environment if not options.profile else {}, "the environment"), (profile, f"profile {name}")):
+        if keys.get("aws_access_key_id"):
+            return _key(keys, where), Asked(where), None
     if any(key in profile for key in _BY_BOTO3):
-        return {}, Asked(f"profile {name}"), _boto3_provider(name)
+        single = any(key.startswith("sso_") for key in profile)
+        renewal = f"Run aws sso login --profile {name}" if single else "Renew them"
+        return {}, Asked(f"profile {name}", renewal=renewal), _boto3_provider(name)
     if os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE"):
         return {}, Asked("the web identity"), None
     if os.environ.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") or os.environ.get("AWS_CONTAINER_CREDENTIALS_FULL_URI"):
@@ -114,14 +126,104 @@ def _s3_credentials(name: str, profile: Mapping[str, str], options: StoreOptions
     return unsigned, Asked("", ("environment", f"profile {name}", "metadata service")), None
 
 
+def _key(given: Mapping[str, str], where: str) -> dict[str, Any]:
+    """Return a key as the configuration of obstore.
+
+    Raises:
+        OptionError: If it has no secret.
+    """
+    if not given.get("aws_secret_access_key"):
+        raise OptionError(f"{where} has aws_access_key_id, and no aws_secret_access_key")
+    return {name.removeprefix("aws_"): given[name] for name in _KEYS if given.get(name)}
+
+
 def _boto3_provider(name: str) -> Any:
+    """Return a function that gives the credentials of a profile and when they end; obstore asks 5 minutes before."""
     try:
         import boto3
-        from obstore.auth.boto3 import Boto3CredentialProvider
+        import botocore.exceptions
     except ImportError as error:
         purpose = f"profile {name} of ~/.aws/config (single sign-on, a role, or a credential process)"
         raise MissingDependencyError("boto3", "", purpose) from error
-    return Boto3CredentialProvider(session=boto3.Session(profile_name=name))
+    session = boto3.Session(profile_name=name)
+
+    def credentials() -> S3Credential:
+        try:
+            found = session.get_credentials()
+            frozen = found.get_frozen_credentials()
+        except (botocore.exceptions.BotoCoreError, AttributeError, OSError):
+            raise RuntimeError(CANNOT_RENEW) from None  # Their texts may hold what a credential process printed.
+        ends = getattr(found, "_expiry_time", None) or datetime.now(UTC) + _FIXED
+        return {
+            "access_key_id": frozen.access_key,
+            "secret_access_key": frozen.secret_key,
+            "token": frozen.token,
+            "expires_at": ends.astimezone(UTC),  # obstore takes no other time zone.
+        }
+
+    return credentials
+
+
+@dataclass(frozen=True)
+class CloudAccess:
+    """How to reach a bucket of Google Cloud, or a container of Azure.
+
+    Attributes:
+        config: Configuration of the store of obstore, beside what it reads from the environment itself.
+        asked: The credentials in words.
+    """
+
+    config: dict[str, Any] = field(repr=False)
+    asked: Asked
+
+
+def google_access(options: StoreOptions) -> CloudAccess:
+    """Find the credentials of Google Cloud, as obstore and gcloud do.
+
+    Raises:
+        OptionError: If the endpoint has no encryption.
+    """
+    config: dict[str, Any] = {}
+    if options.endpoint:
+        check_encrypted(options.endpoint, options)
+        config["base_url"] = options.endpoint
+    named = next((name for name in _GOOGLE if os.environ.get(name)), None)
+    if not options.anonymous and named:
+        return CloudAccess(config, Asked(named))
+    home = Path(os.environ.get("CLOUDSDK_CONFIG") or Path.home() / ".config/gcloud")
+    file = home / "application_default_credentials.json"
+    if not options.anonymous and file.is_file():
+        return CloudAccess({**config, "application_credentials": str(file)}, Asked("gcloud"))
+    return _of_machine(config, options, (*_GOOGLE[-1:], "gcloud"))
+
+
+def azure_access(options: StoreOptions) -> CloudAccess:
+    """Find the credentials of Azure: a key, a signature or an application in the environment, or the program `az`.
+
+    Raises:
+        OptionError: If the endpoint has no encryption.
+    """
+    config: dict[str, Any] = {}
+    endpoint = options.endpoint or os.environ.get("AZURE_STORAGE_ENDPOINT") or os.environ.get("AZURE_ENDPOINT")
+    if endpoint:
+        check_encrypted(endpoint, options)
+        config["endpoint"] = endpoint
+    named = next((name for name in _AZURE if os.environ.get(name)), None)
+    if not options.anonymous and named:
+        return CloudAccess(config, Asked(named))
+    if not options.anonymous and shutil.which("az"):
+        return CloudAccess({**config, "use_azure_cli": True}, Asked("the program az"))
+    return _of_machine(config, options, ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_SAS_TOKEN", "the program az"))
+
+
+def _of_machine(config: dict[str, Any], options: StoreOptions, looked: tuple[str, ...]) -> CloudAccess:
+    """Return the access with the role of this machine, or without credentials."""
+    if options.anonymous:
+        return CloudAccess({**config, "skip_signature": True}, Asked("", (str(Option("store-opt", "anonymous=true")),)))
+    disabled = os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true"
+    if not disabled and _answers(_METADATA, _METADATA_SECONDS):
+        return CloudAccess(config, Asked("the role of this machine"))
+    return CloudAccess({**config, "skip_signature": True}, Asked("", (*looked, "metadata service")))
 
 
 def _profile(name: str) -> dict[str, str]:

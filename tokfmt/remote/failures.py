@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from tokfmt.core.errors import (
@@ -20,10 +21,16 @@ from tokfmt.core.text_format import printable
 
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>([A-Za-z0-9]{1,60})</Code>")
+_ACTION = re.compile(r"not authorized to perform: ([a-z0-9-]{1,20}:[A-Za-z]{1,40})")
+_TIME_HERE = re.compile(r"<RequestTime>(\d{8}T\d{6}Z)</RequestTime>")
+_TIME_THERE = re.compile(r"<ServerTime>(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)</ServerTime>")
+_TIMES = ("%Y%m%dT%H%M%SZ", "%Y-%m-%dT%H:%M:%SZ")
 _TRIES = re.compile(r"after (\d+) retries")
 _DNS = ("dns error", "failed to lookup address", "Name or service not known")
 _TLS = ("invalid peer certificate", "certificate verify failed", "UnknownIssuer", "CertificateUnknown")
 _OTHER_RANGE = ("UnexpectedRange", "NotPartial")
+CANNOT_RENEW = "tokfmt cannot renew these credentials"
+"""What the text of an error holds if a provider of credentials gives none."""
 _SKEW = ("RequestTimeTooSkewed", "RequestExpired")
 _EXPIRED = ("ExpiredToken", "TokenRefreshRequired", "ExpiredTokenException")
 _REGION = ("Received redirect without LOCATION", "PermanentRedirect", "AuthorizationHeaderMalformed")
@@ -40,10 +47,12 @@ class Asked(NamedTuple):
     Attributes:
         credentials: Where they come from, such as "profile work"; "" without credentials.
         looked_in: Where tokfmt looked for credentials.
+        renewal: What to do when the credentials have expired.
     """
 
     credentials: str
     looked_in: tuple[str, ...] = ()
+    renewal: str = "Renew them"
 
 
 def is_absent(error: BaseException) -> bool:
@@ -123,9 +132,15 @@ def _refusal(url: Url, error: BaseException, asked: Asked) -> FormatError | None
         remedy = f"Name its region with {Option('store-opt', 'region=NAME')}"
         return FormatError(url, f"bucket {url.authority} is in another region", remedy=remedy)
     if code in _SKEW:
-        return FormatError(url, "access denied, because the clock of this machine is wrong", remedy="Set the clock")
+        what = f"access denied, because the clock of this machine is {_minutes_off(str(error))}"
+        return FormatError(url, what, remedy="Set the clock")
     if code in _EXPIRED:
-        return FormatError(url, f"the credentials of {asked.credentials or 'this machine'} have expired")
+        what = f"the credentials of {asked.credentials or 'this machine'} have expired"
+        return FormatError(url, what, remedy=asked.renewal)
+    if CANNOT_RENEW in str(error):
+        return FormatError(url, f"the credentials of {asked.credentials} cannot be renewed", remedy=asked.renewal)
+    if is_denied(error) and (action := _ACTION.search(str(error))) and asked.credentials:
+        return FormatError(url, f"access denied for the credentials of {asked.credentials} ({action[1]})")
     return _denied(url, asked) if is_denied(error) else None
 
 
@@ -139,6 +154,18 @@ def _outage(url: Url, error: BaseException) -> UnreachableError:
         return UnreachableError(url, "the server sends other bytes than the range that it was asked for, twice")
     reason = _reason(text, _status(error), _code(error))
     return UnreachableError(url, f"cannot be reached: {reason}", remedy="Run again later")
+
+
+def _minutes_off(text: str) -> str:
+    """Return how far the clock is off, as the body of an answer states it."""
+    times = _TIME_HERE.search(text), _TIME_THERE.search(text)
+    try:
+        here, there = (
+            datetime.strptime(one[1], form).replace(tzinfo=UTC) for one, form in zip(times, _TIMES, strict=True) if one
+        )
+    except ValueError:
+        return "wrong"
+    return f"{round(abs((here - there).total_seconds()) / 60)} minutes {'ahead' if here > there else 'behind'}"
 
 
 def _denied(url: Url, asked: Asked) -> FormatError:

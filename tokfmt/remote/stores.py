@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from tokfmt.core.errors import MissingDependencyError, OptionError
-from tokfmt.core.place import Url
+from tokfmt.core.place import AZURE_ACCOUNT, Url
 from tokfmt.remote import credentials
 from tokfmt.remote.clients import client_options, retry_config
 from tokfmt.remote.failures import Asked
@@ -17,7 +19,7 @@ from tokfmt.remote.options import StoreOptions, configured
 from tokfmt.remote.web import open_web
 
 if TYPE_CHECKING:
-    from obstore.store import S3Config
+    from obstore.store import AzureConfig, GCSConfig, S3Config
 
 
 def open_store(url: Url) -> ObjectStore:
@@ -76,33 +78,26 @@ def _open_s3(url: Url, options: StoreOptions) -> ObjectStore:
 def _open_gs(url: Url, options: StoreOptions) -> ObjectStore:
     from obstore.store import GCSStore
 
-    return _open_cloud(url, options, GCSStore, "base_url", "Google Cloud")
+    access = credentials.google_access(options)
+    return _of_cloud(url, partial(GCSStore, url.authority, config=cast("GCSConfig", access.config)), access.asked)
 
 
 def _open_azure(url: Url, options: StoreOptions) -> ObjectStore:
     from obstore.store import AzureStore
 
-    return _open_cloud(url, options, AzureStore, "endpoint", "Azure")
+    access = credentials.azure_access(options)
+    account, _, container = url.authority.rpartition("/")
+    if not account and not os.environ.get(AZURE_ACCOUNT):
+        expected = f"az://ACCOUNT/CONTAINER/KEY, or {AZURE_ACCOUNT} and az://CONTAINER/KEY"
+        raise OptionError(f"{url}: names no container (expected {expected})")
+    config = cast("AzureConfig", {**access.config, **({"account_name": account} if account else {})})
+    return _of_cloud(url, partial(AzureStore, container, config=config), access.asked)
 
 
-def _open_cloud(url: Url, options: StoreOptions, kind: Callable[..., Any], endpoint: str, cloud: str) -> ObjectStore:
-    """Open a bucket of a cloud whose credentials obstore finds itself.
+def _of_cloud(url: Url, client: Callable[..., Any], asked: Asked) -> ObjectStore:
+    """Return the store of a cloud that finds its buckets anywhere."""
 
-    Args:
-        url: An address in the bucket.
-        options: The options of stores.
-        kind: The class of obstore.
-        endpoint: The name of its configuration for the address of the server.
-        cloud: The name of the cloud, for messages.
-    """
-    config: dict[str, Any] = {"skip_signature": True} if options.anonymous else {}
-    if options.endpoint:
-        credentials.check_encrypted(options.endpoint, options)
-        config[endpoint] = options.endpoint
+    def connect(region: str, *, writes: bool = False) -> Any:  # noqa: ARG001 -- there are no regions
+        return client(client_options=client_options(writes=writes), retry_config=retry_config())
 
-    def connect(region: str, *, writes: bool = False) -> Any:  # noqa: ARG001 -- these buckets are found anywhere
-        client = client_options(writes=writes)
-        return kind(url.authority, config=config, client_options=client, retry_config=retry_config())
-
-    asked = Asked("" if options.anonymous else cloud)
     return ObjectStore(Url(url.scheme, url.authority), connect, asked, "", lists=True)
