@@ -9,6 +9,8 @@ import threading
 import pytest
 from click.testing import CliRunner
 from paths import ROOT
+from peak import peak_of
+from remote import faulty
 from remote.conftest import forget, noise
 
 from tokfmt.cli.main import cli
@@ -257,7 +259,7 @@ def test_two_processes_write_the_same_blocks(store, bucket):
     """Both write all of them, and either's are right."""
     (bucket / "x.bin").write_bytes(CONTENT)
     identity = store.status("x.bin").identity
-    words = PROGRAM.replace("keep=True", "keep=False").replace("[(0, size)], identity)", "[(0, 3 << 20)], identity)")
+    words = PROGRAM.replace("keep=True", "keep=False").replace("[(0, size)], identity)", "[(0, 1 << 19)], identity)")
     ranks = [
         subprocess.Popen([sys.executable, "-c", words, str(identity.size), identity.tag], cwd=ROOT) for _ in range(2)
     ]
@@ -293,6 +295,51 @@ def test_no_secret_is_in_it(server, bucket, monkeypatch, tmp_path):
     for path in home().rglob("*"):
         assert "planted" not in str(path).lower()
         assert not path.is_file() or b"planted" not in path.read_bytes().lower()
+
+
+def test_a_scan_takes_bounded_memory(server, bucket, tmp_path, monkeypatch):
+    """An object of 160 MB: as much as locally, and 64 MiB for what is under way."""
+    monkeypatch.setattr(faulty, "_tag", lambda content: f'"{len(content):x}"')
+    for folder in (bucket, tmp_path):
+        with open(folder / "x.npy", "wb") as file:
+            file.truncate(160 << 20)
+    words = ["--from", "olmo", "--from-opt", "width=2", "--eos", "7", "--no-duplicates", "--json", "--jobs", "2"]
+    local, said = peak_of(["stats", "x.npy", *words], tmp_path)
+    remote, said_too = peak_of(["stats", "s3://bkt/x.npy", *words], tmp_path)
+    found, transfer = json.loads(said), json.loads(said_too)
+    assert found["tokens"] == transfer["tokens"]
+    assert transfer["transfer"]["read"] < 1.25 * (160 << 20), "nearly nothing is read twice"
+    assert remote - local < 64 << 20, (local, remote)
+
+
+def test_a_reader_that_goes_on_is_read_ahead(server, store, bucket):
+    """Twice as much each time, at most half of it in vain, and nothing twice; a jump asks for no more than itself."""
+    (bucket / "x.bin").write_bytes(CONTENT)
+    identity = store.status("x.bin").identity
+    del server.seen[:]
+    for at in range(0, 4 << 20, 1 << 17):
+        assert [*store.read_ranges("x.bin", [(at, at + (1 << 17))], identity)] == [CONTENT[at : at + (1 << 17)]]
+    lengths = [one.stop - one.start for one in server.bodies()]
+    assert len(lengths) <= 24 and max(lengths) >= 1 << 19 and sum(lengths) <= 8 << 20, lengths
+    starts = [one.start for one in server.bodies()]
+    assert len(starts) == len(set(starts))
+    forget()
+    del server.seen[:]
+    for at in (9 << 20, 1 << 20, 5 << 20, 11 << 20):
+        list(store.read_ranges("x.bin", [(at, at + 10)], identity))
+    assert [one.stop - one.start for one in server.bodies()] == [SIZE] * 4
+
+
+def test_scattered_ranges_of_a_scan_are_joined(server, store, bucket):
+    """Consecutive documents are few requests, in whatever order they are wanted."""
+    (bucket / "x.bin").write_bytes(CONTENT)
+    identity = store.status("x.bin").identity
+    for step in (1, -1):
+        ranges = [(at, at + 10_000) for at in range(0, 8_000_000, 10_000)][::step]
+        forget()
+        del server.seen[:]
+        assert [bytes(one) for one in store.read_ranges("x.bin", ranges, identity)] == [CONTENT[a:b] for a, b in ranges]
+        assert len(server.seen) <= 2
 
 
 def test_lengths_of_blocks_at_the_end():
