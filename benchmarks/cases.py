@@ -39,6 +39,7 @@ MODULES = (
     "access",
     "megatron",
     "columns",
+    "remote",
 )
 
 CASES = {}

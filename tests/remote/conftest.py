@@ -29,7 +29,7 @@ VARIABLES = [
 
 def forget():
     """What this process knows of objects, as if it were another one. The cache on disk stays."""
-    disk.settle()
+    disk.settle(60)
     BLOCKS.clear()
     AHEAD.clear()
     disk._State.by = None
@@ -51,7 +51,7 @@ def server(tmp_path, monkeypatch):
     with faulty.serving(tmp_path / "served") as served:
         monkeypatch.setenv("AWS_ENDPOINT_URL", served.endpoint)
         yield served
-        disk.settle()
+        disk.settle(60)
 
 
 @pytest.fixture

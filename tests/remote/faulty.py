@@ -320,7 +320,7 @@ class Handler(BaseHTTPRequestHandler):
             if (path := found[key]) is None:
                 rows.append(f"<CommonPrefixes><Prefix>{escape(key)}</Prefix></CommonPrefixes>")
             else:
-                tag = hashlib.md5(path.read_bytes()).hexdigest()
+                tag = _tag(path.read_bytes()).strip('"')
                 rows.append(
                     f"<Contents><Key>{escape(key)}</Key><LastModified>2026-11-24T12:00:00.000Z</LastModified>"
                     f"<ETag>&quot;{tag}&quot;</ETag><Size>{path.stat().st_size}</Size></Contents>"

@@ -9,6 +9,8 @@ import threading
 import pytest
 from click.testing import CliRunner
 from paths import ROOT
+from peak import peak_of
+from remote import faulty
 from remote.conftest import forget, noise
 
 from tokfmt.cli.main import cli
@@ -55,7 +57,7 @@ def test_another_version_of_the_object_has_its_own_blocks(server, bucket, store,
     (bucket / "x.bin").write_bytes(other)
     identity = store.status("x.bin").identity
     assert [*store.read_ranges("x.bin", SPANS, identity)] == [other[start:stop] for start, stop in SPANS]
-    disk.settle()
+    disk.settle(60)
     assert len({path.parent for path in files()}) == 2
 
 
@@ -120,14 +122,14 @@ def test_the_least_recently_used_are_removed(monkeypatch, store, bucket):
     for number in range(20):
         start = number * 5 * SIZE
         list(store.read_ranges("x.bin", [(start, start + 1)], identity))
-        disk.settle()
+        disk.settle(60)
         for path in files():
             if path.name == f"{number * 5}-1":
                 os.utime(path, (number, number))
     forget()
     list(store.read_ranges("x.bin", [(0, 1)], identity))  # Used, so it is not the oldest any more.
     list(store.read_ranges("x.bin", [(11 << 20, (11 << 20) + 1)], identity))
-    disk.settle()
+    disk.settle(60)
     names = {path.name for path in files()}
     assert sum(path.stat().st_size for path in files()) <= 0.9 * 20 * (SIZE + 32)
     assert {"0-1", "176-1", "95-1"} <= names and not {"5-1", "10-1"} & names
@@ -136,7 +138,7 @@ def test_the_least_recently_used_are_removed(monkeypatch, store, bucket):
 def test_the_estimate_of_its_size_may_be_lost(store, known):
     (home() / "held").write_text("nonsense")
     list(store.read_ranges("x.bin", [(2 << 20, (2 << 20) + 1)], known))
-    disk.settle()
+    disk.settle(60)
     assert int((home() / "held").read_text()) == sum(path.stat().st_size for path in files())
 
 
@@ -153,7 +155,7 @@ def test_a_full_disk_is_no_trouble(monkeypatch, server, store, bucket, call):
 
     monkeypatch.setattr(os, call, full)
     assert [*store.read_ranges("x.bin", SPANS, identity)] == PARTS
-    disk.settle()
+    disk.settle(60)
     assert not files() and not list(home().glob("*/.*"))
 
 
@@ -186,7 +188,7 @@ def test_its_size(monkeypatch, server, store, bucket, size):
             list(store.read_ranges("x.bin", SPANS, identity))
         return
     list(store.read_ranges("x.bin", SPANS, identity))
-    disk.settle()
+    disk.settle(60)
     assert home().exists() is (size == "")
 
 
@@ -198,7 +200,7 @@ def test_what_streams_past_does_not_enter(server, store, bucket):
     for at in range(0, 4 << 20, 1 << 18):  # Goes on where it ended.
         list(store.read_ranges("x.bin", [(STREAMED + at, STREAMED + at + (1 << 18))], identity))
     list(store.read_ranges("whole", [(0, 1 << 20)], store.status("whole").identity))
-    disk.settle()
+    disk.settle(60)
     assert not files()
 
 
@@ -208,7 +210,7 @@ def test_without_a_strong_tag_nothing_is_on_disk(server, store, bucket, tag):
     server.forever["bkt/x.bin"] = tag
     identity = store.status("x.bin").identity
     assert [*store.read_ranges("x.bin", SPANS, identity)] == PARTS
-    disk.settle()
+    disk.settle(60)
     assert not files()
 
 
@@ -257,7 +259,7 @@ def test_two_processes_write_the_same_blocks(store, bucket):
     """Both write all of them, and either's are right."""
     (bucket / "x.bin").write_bytes(CONTENT)
     identity = store.status("x.bin").identity
-    words = PROGRAM.replace("keep=True", "keep=False").replace("[(0, size)], identity)", "[(0, 3 << 20)], identity)")
+    words = PROGRAM.replace("keep=True", "keep=False").replace("[(0, size)], identity)", "[(0, 1 << 19)], identity)")
     ranks = [
         subprocess.Popen([sys.executable, "-c", words, str(identity.size), identity.tag], cwd=ROOT) for _ in range(2)
     ]
@@ -288,11 +290,55 @@ def test_no_secret_is_in_it(server, bucket, monkeypatch, tmp_path):
         (open_store(Url.parse(f"{server.endpoint}/bkt/x.bin?X-Amz-Signature=planted")), ""),
     ):
         list(store.read_ranges(key, SPANS, store.status(key).identity))
-    disk.settle()
+    disk.settle(60)
     assert len({path.parent for path in files()}) == 2
     for path in home().rglob("*"):
         assert "planted" not in str(path).lower()
         assert not path.is_file() or b"planted" not in path.read_bytes().lower()
+
+
+def test_a_scan_takes_bounded_memory(server, bucket, tmp_path, monkeypatch):
+    """An object of 160 MB: as much as locally, and 64 MiB for what is under way."""
+    monkeypatch.setattr(faulty, "_tag", lambda content: f'"{len(content):x}"')
+    for folder in (bucket, tmp_path):
+        with open(folder / "x.npy", "wb") as file:
+            file.truncate(160 << 20)
+    words = ["--from", "olmo", "--from-opt", "width=2", "--eos", "7", "--no-duplicates", "--json", "--jobs", "2"]
+    local, said = peak_of(["stats", "x.npy", *words], tmp_path)
+    remote, said_too = peak_of(["stats", "s3://bkt/x.npy", *words], tmp_path)
+    found, transfer = json.loads(said), json.loads(said_too)
+    assert found["tokens"] == transfer["tokens"]
+    assert transfer["transfer"]["read"] < 1.25 * (160 << 20), "nearly nothing is read twice"
+    assert remote - local < 64 << 20, (local, remote)
+
+
+def test_a_reader_that_goes_on_is_read_ahead(server, store, bucket):
+    """Twice as much each time, at most half of it in vain, and nothing twice; a jump asks for no more than itself."""
+    (bucket / "x.bin").write_bytes(CONTENT)
+    identity = store.status("x.bin").identity
+    del server.seen[:]
+    for at in range(0, 4 << 20, 1 << 17):
+        assert [*store.read_ranges("x.bin", [(at, at + (1 << 17))], identity)] == [CONTENT[at : at + (1 << 17)]]
+    lengths = [one.stop - one.start for one in server.bodies()]
+    assert len(lengths) <= 24 and max(lengths) >= 1 << 19 and sum(lengths) <= 8 << 20, lengths
+    starts = [one.start for one in server.bodies()]
+    assert len(starts) == len(set(starts))
+    (bucket / "y.bin").write_bytes(CONTENT)
+    for at in (9 << 20, 1 << 20, 5 << 20, 11 << 20):
+        list(store.read_ranges("y.bin", [(at, at + 10)], identity))
+    assert [one.stop - one.start for one in server.bodies("bkt/y.bin")] == [SIZE] * 4
+
+
+def test_scattered_ranges_of_a_scan_are_joined(server, store, bucket):
+    """Consecutive documents are few requests, in whatever order they are wanted."""
+    (bucket / "x.bin").write_bytes(CONTENT)
+    identity = store.status("x.bin").identity
+    for step in (1, -1):
+        ranges = [(at, at + 10_000) for at in range(0, 8_000_000, 10_000)][::step]
+        forget()
+        del server.seen[:]
+        assert [bytes(one) for one in store.read_ranges("x.bin", ranges, identity)] == [CONTENT[a:b] for a, b in ranges]
+        assert len(server.seen) <= 2
 
 
 def test_lengths_of_blocks_at_the_end():

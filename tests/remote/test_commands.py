@@ -174,7 +174,8 @@ def test_a_dataset_is_pickled_by_its_address(bucket):
     assert [list(one) for one in again] == [list(one) for one in dataset]
 
 
-def test_an_object_that_changes(bucket):
+def test_an_object_that_changes(bucket, monkeypatch):
+    monkeypatch.setenv("TOKFMT_CACHE_SIZE", "0")
     shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
     dataset = tokfmt.open(f"s3://bkt/{PACK}")
     content = bytearray((bucket / PACK).read_bytes())

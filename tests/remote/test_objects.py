@@ -119,10 +119,10 @@ def test_two_versions_are_never_mixed(server, bucket, store, large, small):
     assert store.status("x.bin").identity != large, "a new look is a new version"
 
 
-@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("number", range(2))
 def test_a_version_that_changes_between_two_requests_of_one_read(server, store, large, number):
-    server.faults["bkt/x.bin"] = ["", "", ""]
-    server.faults["bkt/x.bin"][number] = "no tag" if number == 2 else "changed"
+    server.faults["bkt/x.bin"] = ["", ""]
+    server.faults["bkt/x.bin"][number] = "no tag" if number else "changed"
     with pytest.raises(SourceChangedError):
         list(store.read_ranges("x.bin", [(0, 8 * MIB), (8 * MIB, 12 * MIB), (100, 5 * MIB)], large))
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from tokfmt.remote.blocks import LARGEST, SIZE, Buffer
+from tokfmt.remote.blocks import LARGEST, SIZE, STREAMED, Buffer
 
 LEAST = 1 << 17
 """Bytes that are read ahead first."""
@@ -47,8 +47,9 @@ class Piece:
 
 @dataclass(eq=False)
 class _Reader:
-    """A reader of an object: where it ended, what it has read without a jump, and up to where is read ahead of it."""
+    """A reader of an object: where it began and ended, the bytes without a jump, and where reading ahead ends."""
 
+    start: int
     end: int
     run: int
     ahead: int
@@ -103,13 +104,19 @@ class Ahead:
                 piece.unread -= max(0, min(stop, piece.stop) - max(start, piece.start))
             self._drop(one, lambda piece: piece.unread <= 0)
             reader = self._reader(one, start)
+            goes_on = reader is not None
             if reader is None:
-                one.readers = [*one.readers[1 - _READERS :], _Reader(stop, stop - start, held)]
+                reader = _Reader(start, stop, stop - start, held)
+                one.readers = one.readers[1 - _READERS :]
+                if reader.run >= STREAMED and one.readers:  # Another thread takes the next region of a scan.
+                    reader.run = max(reader.run, *(other.run for other in one.readers))
+                    goes_on = reader.run > stop - start
             else:
                 reader.run += max(0, stop - reader.end)
                 reader.end, reader.ahead = max(stop, reader.end), max(held, reader.ahead)
                 one.readers.remove(reader)
-                one.readers.append(reader)
+            one.readers.append(reader)
+            if goes_on:
                 self._extend(one, reader, size, submit)
             while len(self._objects) > _READERS:
                 _, oldest = self._objects.popitem(last=False)
@@ -146,8 +153,10 @@ class Ahead:
             return
         window = min(MOST, 1 << (reader.run.bit_length() - 1))
         length = min(LARGEST, max(LEAST, window // 4))
-        end = min(size, reader.end + window)
-        while reader.ahead < end and (end - reader.ahead >= length or end == size):
+        others = (other.start for other in one.readers if other.start >= reader.end and other.run >= STREAMED)
+        last = min([size, *others])
+        end = min(last, reader.end + window)
+        while reader.ahead < end and (end - reader.ahead >= length or end == last):
             held = next((piece for piece in one.pieces if piece.start <= reader.ahead < piece.stop), None)
             if held is not None:
                 reader.ahead = held.stop

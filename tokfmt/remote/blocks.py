@@ -14,8 +14,10 @@ GAP = 1 << 20
 """Bytes between two wanted ranges that take less time to read than another request."""
 LARGEST = 1 << 23
 """Bytes of one request: the body of a larger one would exceed the time that a request may take on a slow line."""
-STREAMED = 1 << 22
-"""Bytes of a read that is not kept: what `convert` and `stats` read once would displace all other blocks."""
+STREAMED = 1 << 20
+"""Bytes of a range that is not kept: what `convert` and `stats` read once would displace all other blocks."""
+MANY = 1 << 22
+"""Bytes of several ranges that are not kept."""
 
 
 class Blocks:

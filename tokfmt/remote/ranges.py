@@ -1,13 +1,14 @@
 """Read ranges of objects: from memory, from what is read ahead, from the disk, or by as few requests as possible.
 
-A read of less than `STREAMED` bytes is a random one: its blocks are kept in memory and on disk. A larger read streams:
-it enters no cache, and holds at most four requests of `LARGEST` bytes. What goes on where a reader ended, and objects
-that are read whole, do not enter the disk: `convert` and `stats` would displace all other blocks.
+A read of less than `STREAMED` bytes is a random one: its blocks are kept in memory and on disk. A larger read, and one
+that goes on where a reader ended, streams: it enters no cache, and holds at most four requests of `LARGEST` bytes.
+Objects that are read whole do not enter the disk either: chunks of zarr that `convert` reads would displace all others.
 """
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from functools import partial
@@ -15,9 +16,9 @@ from typing import NamedTuple
 
 from tokfmt.core.place import Url
 from tokfmt.remote import disk
-from tokfmt.remote.ahead import AHEAD, LEAST, Piece
-from tokfmt.remote.blocks import LARGEST, SIZE, STREAMED, Blocks, Buffer, joined, numbers_of
-from tokfmt.remote.requests import in_order, request, submit, when_all
+from tokfmt.remote.ahead import AHEAD, LEAST, MOST, Piece
+from tokfmt.remote.blocks import GAP, LARGEST, MANY, SIZE, STREAMED, Blocks, Buffer, joined, numbers_of
+from tokfmt.remote.requests import AT_ONCE, in_order, request, submit, when_all
 
 BLOCKS = Blocks(256 << 20)
 os.register_at_fork(after_in_child=BLOCKS.clear)
@@ -55,7 +56,9 @@ def read(one: Version, ranges: Sequence[tuple[int, int]]) -> Iterator[Buffer]:
         return
     start, stop, total = min(ranges)[0], max(stop for _, stop in ranges), sum(b - a for a, b in ranges)
     run, pieces = AHEAD.begin(one.of, start, stop)
-    if total >= STREAMED or not one.kept:
+    longest = max(b - a for a, b in ranges)
+    goes_on = run >= 2 * LEAST and longest >= 2 * SIZE  # Small reads that go on take many of the same block.
+    if longest >= STREAMED or total >= MANY or goes_on or not one.kept:
         yield from _streamed(one, ranges, pieces)
         held = stop
     else:
@@ -80,7 +83,7 @@ def prefetch(one: Version, ranges: Sequence[tuple[int, int]], *, keep: bool) -> 
     numbers = sorted({number for start, stop in ranges for number in numbers_of(start, stop)})
     cache = disk.opened() if one.name else None
     missing = _missing(one, numbers, cache)
-    if len(missing) * SIZE < STREAMED or cache is None:  # A process that waits for another would take as long.
+    if len(missing) * SIZE < MANY or cache is None:  # A process that waits for another would take as long.
         _fill(one, missing, cache)
         return
     disk.settle()  # This process may be about to write what is missing.
@@ -100,7 +103,7 @@ def _missing(one: Version, numbers: Sequence[int], cache: disk.DiskCache | None)
 def _fill(one: Version, numbers: Sequence[int], cache: disk.DiskCache | None) -> list[Future[Buffer]]:
     """Request blocks, keep them on disk, and hold them until they are read. Few are kept in memory as well."""
     ranges = [(first * SIZE, min(last * SIZE, one.size)) for first, last in joined(numbers)]
-    few = cache is None or sum(stop - start for start, stop in ranges) < STREAMED
+    few = cache is None or sum(stop - start for start, stop in ranges) < MANY
 
     def kept(start: int, stop: int) -> Buffer:
         content = one.fetch(start, stop)
@@ -151,15 +154,52 @@ def _random(
 
 
 def _streamed(one: Version, ranges: Sequence[tuple[int, int]], pieces: Sequence[Piece]) -> Iterator[Buffer]:
-    """Yield the bytes of ranges, which are requested exactly, but for those that are read ahead or on disk."""
+    """Yield the bytes of ranges, requested without whole blocks, but for those that are read ahead or on disk."""
     parts: list[list[tuple[int, int, Piece | None]]] = [_parts(pieces, start, stop) for start, stop in ranges]
+    wanted = [(start, stop) for found in parts for start, stop, by in found if by is None]
+    spans, of = _spans(wanted)
     cache = disk.opened() if one.name else None
-    calls = (partial(_part, one, cache, start, stop) for found in parts for start, stop, by in found if by is None)
-    contents = in_order(one.url, calls, _AT_ONCE)
+    longest = max((stop - start for start, stop in spans), default=1)
+    order = list(dict.fromkeys(of))  # As the caller needs them.
+    calls = (partial(_part, one, cache, *spans[number]) for number in order)
+    contents = zip(order, in_order(one.url, calls, max(_AT_ONCE, min(AT_ONCE, MOST // longest))), strict=True)
+    left, held, used = Counter(of), dict[int, Buffer](), iter(of)
+
+    def taken(start: int, stop: int) -> Buffer:
+        number = next(used)
+        while number not in held:
+            arrived, content = next(contents)
+            held[arrived] = content
+        begin, view = spans[number][0], memoryview(held[number])
+        left[number] -= 1
+        if not left[number]:
+            del held[number]
+        return view[start - begin : stop - begin]
+
     for found in parts:
         yield _together([
-            next(contents) if by is None else _of_piece(one, by, start, stop) for start, stop, by in found
+            taken(start, stop) if by is None else _of_piece(one, by, start, stop) for start, stop, by in found
         ])  # fmt: skip
+
+
+def _spans(wanted: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], list[int]]:
+    """Join ranges that are close together to spans of at most `LARGEST` bytes, which one request reads each.
+
+    Args:
+        wanted: Ranges of at most `LARGEST` bytes.
+
+    Returns:
+        The spans, ascending; and the number of the span of each range.
+    """
+    spans, of = list[tuple[int, int]](), [0] * len(wanted)
+    for number in sorted(range(len(wanted)), key=wanted.__getitem__):
+        start, stop = wanted[number]
+        if spans and start - spans[-1][1] <= GAP and max(stop, spans[-1][1]) - spans[-1][0] <= LARGEST:
+            spans[-1] = spans[-1][0], max(stop, spans[-1][1])
+        else:
+            spans.append((start, stop))
+        of[number] = len(spans) - 1
+    return spans, of
 
 
 def _part(one: Version, cache: disk.DiskCache | None, start: int, stop: int) -> Buffer:

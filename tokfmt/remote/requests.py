@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from tokfmt.core.errors import UnsupportedError
 from tokfmt.core.place import Url
+from tokfmt.core.resources import share_freed_memory
 
 T = TypeVar("T")
 
@@ -40,6 +41,7 @@ class _Threads:
         self.started, self.idle = 0, 0
         self.lock = threading.Lock()
         self.process = os.getpid()
+        share_freed_memory()
 
     def submit(self, call: Callable[[], T], *, urgent: bool) -> Future[T]:
         future: Future[T] = Future()
@@ -67,11 +69,9 @@ class _Threads:
             future, call = self._next()
             if future.set_running_or_notify_cancel():
                 try:
-                    found = call()
+                    future.set_result(call())
                 except BaseException as error:  # noqa: BLE001 -- the caller raises it
                     future.set_exception(error)
-                else:
-                    future.set_result(found)
             del future, call  # What they hold is not kept while this thread waits.
             with self.lock:
                 self.idle += 1

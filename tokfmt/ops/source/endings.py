@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.core.protocols import read_intervals
 from tokfmt.core.ragged import Offsets, Tokens
@@ -81,16 +82,20 @@ class SequenceEnds:
         return eos_id
 
     def _ends(self) -> Tokens | None:
-        found = list[Tokens]()
+        wanted, picks = list[tuple[int, int]](), list[NDArray[np.int64] | slice]()
         for first, last in self._runs:
             bounds = self._axis.offsets(first, last)
             if not np.diff(bounds).all():
                 return None
             ends, begin = bounds[1:] - 1, int(bounds[1]) - 1
             if ends[-1] - begin > len(ends) * _READ:
-                found += read_intervals(self._axis, [(at, at + 1) for at in ends.tolist()])
+                wanted += [(at, at + 1) for at in ends.tolist()]
+                picks += [slice(None)] * len(ends)
             else:
-                found.append(self._axis.tokens(begin, int(bounds[-1]))[ends - begin])
+                wanted.append((begin, int(bounds[-1])))
+                picks.append(ends - begin)
+        read = read_intervals(self._axis, wanted)  # A store is asked for all of them side by side.
+        found = [tokens[pick] for tokens, pick in zip(read, picks, strict=True)]
         return distinct(np.concatenate(found)) if found else None
 
     def _ends_of_few(self, max_sequences: int) -> tuple[Tokens | None, int]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tokfmt.core import listing
 from tokfmt.core.errors import DetectionError, FormatError, OptionError
 from tokfmt.core.format import Decoder
 from tokfmt.core.locks import Scratch
@@ -102,15 +103,16 @@ def stats(request: StatsRequest, progress: Progress | None = None, cancelled: Ca
     handle = tokenizer_of(request.tokenizer)
     with Scratch() as scratch, make_executor(request.executor, jobs) as executor:
         workers = Workers(executor, jobs, scratch)
-        paths = dataset_paths(request.source)
-        run = _Run(request, handle, workers, progress or NullProgress(), cancelled, several=len(paths) > 1)
         sources, before = [], []
-        for path in paths:
-            with run.recording_failure(path):
-                one = found_at(path, format_of(path, request.source.format), request.source)
-                now = snapshot([one])
-                sources.append(open_stored([one], reading, handle, jobs))
-                before.append((one, now))
+        with listing.kept():
+            paths = dataset_paths(request.source)
+            run = _Run(request, handle, workers, progress or NullProgress(), cancelled, several=len(paths) > 1)
+            for path in paths:
+                with run.recording_failure(path):
+                    one = found_at(path, format_of(path, request.source.format), request.source)
+                    now = snapshot([one])
+                    sources.append(open_stored([one], reading, handle, jobs))
+                    before.append((one, now))
         if handle is None and not request.source.ignore_manifest and (known := manifest_tokenizer(sources)) is not None:
             run = replace(run, handle=known)
             note = f"tokenizer {known.name}, by the manifest of {printable(sources[0].paths[0].name)}"
