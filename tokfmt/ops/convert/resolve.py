@@ -12,6 +12,7 @@ from tokfmt.core import listing
 from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import Loss, OptionError, SeparatorUnknownError, TokfmtError
 from tokfmt.core.files import writing
+from tokfmt.core.format import Target
 from tokfmt.core.messages import Option, marked, to_option
 from tokfmt.core.options import choices
 from tokfmt.core.output import readable_by, resolve_link
@@ -189,6 +190,7 @@ def _checked(resolved: Resolved, notes: Notes) -> Resolved:
         _need_separator(resolved)
     if request.task:
         refuse_undealt(sources, copies=resolved.copies)
+        _refuse_unshared(resolved)
     looked = [first_look(source) for source in sources]
     if not resolved.copies:
         resolved = replace(resolved, losses=tuple(_known_losses(resolved)))
@@ -201,6 +203,26 @@ def _checked(resolved: Resolved, notes: Notes) -> Resolved:
     if request.executor == "auto":
         resolved = replace(resolved, request=replace(request, executor=_best_executor(resolved)))
     return resolved
+
+
+def _refuse_unshared(resolved: Resolved) -> None:
+    """Refuse tasks that need a common directory for a destination in a store, unless the user names it.
+
+    Raises:
+        OptionError: No spool is named, and the tasks tokenize text, or write parts of one file.
+    """
+    request, destination = resolved.request, resolved.destination
+    if not isinstance(request.destination, Url):
+        return
+    from tokfmt.ops.convert.tasks_in_stores import refuse_unshared
+
+    portion = destination.portions[0]
+    target = Target(resolved.separator.eos_id, None, request.source.allow_loss)
+    writer = destination.writer(resolved.stagings[portion.destination].path, portion, target)
+    if resolved.holds_records:
+        refuse_unshared(request.destination, request.spool, "each tokenizes a part of the text")
+    elif not writer.finishes_files:
+        refuse_unshared(request.destination, request.spool, "each writes a part of one file")
 
 
 def _foreseen(request: Request, destination: Destination, notes: Notes) -> frozenset[Place]:
