@@ -653,6 +653,10 @@ def test_tasks_share_only_the_bucket(server, bucket, tmp_path, large, monkeypatc
 
 def test_tasks_that_need_a_common_directory(server, bucket, tmp_path, large, monkeypatch):
     monkeypatch.delenv("TOKFMT_SPOOL")
+    with pytest.raises(
+        OptionError, match="needs a directory that all tasks see, because its workers write to the spool"
+    ):
+        tokfmt.convert(PACK, "s3://bkt/m", executor="dask:tcp://127.0.0.1:1", **MDS)
     for source, name, how, why in (
         (large, "out.pbin", {"eos": EOS}, "each writes a part of one file"),
         (CORPUS, "mds", {"to_format": "mds", "tokenizer": str(TOKENIZER)}, "each tokenizes a part of the text"),

@@ -190,7 +190,8 @@ def _checked(resolved: Resolved, notes: Notes) -> Resolved:
         _need_separator(resolved)
     if request.task:
         refuse_undealt(sources, copies=resolved.copies)
-        _refuse_unshared(resolved)
+    if isinstance(request.destination, Url) and (request.task or request.executor.startswith("dask:")):
+        _refuse_unshared(resolved, request.destination)
     looked = [first_look(source) for source in sources]
     if not resolved.copies:
         resolved = replace(resolved, losses=tuple(_known_losses(resolved)))
@@ -205,24 +206,25 @@ def _checked(resolved: Resolved, notes: Notes) -> Resolved:
     return resolved
 
 
-def _refuse_unshared(resolved: Resolved) -> None:
-    """Refuse tasks that need a common directory for a destination in a store, unless the user names it.
+def _refuse_unshared(resolved: Resolved, url: Url) -> None:
+    """Refuse tasks, and a cluster, that need a common directory for a destination in a store, unless the user names it.
 
     Raises:
         OptionError: No spool is named, and the tasks tokenize text, or write parts of one file.
     """
-    request, destination = resolved.request, resolved.destination
-    if not isinstance(request.destination, Url):
-        return
     from tokfmt.ops.convert.tasks_in_stores import refuse_unshared
 
+    request, destination = resolved.request, resolved.destination
+    if request.task is None:
+        refuse_unshared(url, request.spool, Option("executor", "dask:ADDRESS"), "its workers write to the spool")
+        return
     portion = destination.portions[0]
     target = Target(resolved.separator.eos_id, None, request.source.allow_loss)
     writer = destination.writer(resolved.stagings[portion.destination].path, portion, target)
     if resolved.holds_records:
-        refuse_unshared(request.destination, request.spool, "each tokenizes a part of the text")
+        refuse_unshared(url, request.spool, Option("task"), "each tokenizes a part of the text")
     elif not writer.finishes_files:
-        refuse_unshared(request.destination, request.spool, "each writes a part of one file")
+        refuse_unshared(url, request.spool, Option("task"), "each writes a part of one file")
 
 
 def _foreseen(request: Request, destination: Destination, notes: Notes) -> frozenset[Place]:

@@ -31,12 +31,13 @@ def _records(destination: Url) -> Url:
     return destination.with_name(f"{destination.name}{_SUFFIX}")
 
 
-def refuse_unshared(destination: Url, spool: Path | None, why: str) -> None:
-    """Refuse tasks that need a common directory, unless the user names the spool.
+def refuse_unshared(destination: Url, spool: Path | None, what: Option, why: str) -> None:
+    """Refuse tasks, or workers of a cluster, that need a common directory, unless the user names the spool.
 
     Args:
         destination: The destination.
         spool: The spool that the user gave.
+        what: The option that needs it.
         why: What the tasks share.
 
     Raises:
@@ -44,7 +45,7 @@ def refuse_unshared(destination: Url, spool: Path | None, why: str) -> None:
     """
     if not is_named(spool):
         raise OptionError(
-            f"{printable(destination)}: {Option('task')} needs a directory that all tasks see, because {why}. "
+            f"{printable(destination)}: {what} needs a directory that all tasks see, because {why}. "
             f"Name it with {Option('spool', 'DIR')}"
         )
 
