@@ -608,3 +608,68 @@ def test_an_early_object_that_changes_is_not_published(server, bucket, large, mo
     with pytest.raises(ConversionError, match="verify=True cannot read them back"):
         tokfmt.convert(large, "s3://bkt/mds", verify=True, **how)
     assert not (bucket / "mds/index.json").exists()
+
+
+@pytest.mark.parametrize("name", ["mds", "parts", "out.zarr", "olmo"])
+def test_tasks_share_only_the_bucket(server, bucket, tmp_path, large, monkeypatch, name):
+    """Each runs as on a machine of its own: another spool and another directory, and the source in the bucket."""
+    small_regions(monkeypatch)
+    monkeypatch.delenv("TOKFMT_SPOOL")
+    shutil.copy(large, bucket / "large.pbin")
+    how = {"to_format": NAMES.get(name, name), "eos": EOS, "to_options": STREAMED[name], "executor": "serial"}
+    tokfmt.convert(large, tmp_path / name, **how)
+    from tokfmt.ops.convert.convert import finish
+
+    def on(machine):
+        place = tmp_path / f"machine{machine}"
+        place.mkdir(exist_ok=True)
+        monkeypatch.chdir(place)
+        monkeypatch.setattr("tempfile.tempdir", str(place))
+
+    for task in (2, 0):
+        on(task)
+        tokfmt.convert("s3://bkt/large.pbin", f"s3://bkt/{name}", task=(task, 3), **how)
+    on(3)
+    with pytest.raises(ConversionError, match=f"s3://bkt/{name}: task 1 of 3 is missing"):
+        finish(f"s3://bkt/{name}")
+    on(1)
+    with pytest.raises(ConversionError, match="another tokfmt is writing it|already exists"):
+        tokfmt.convert("s3://bkt/large.pbin", f"s3://bkt/{name}", **how)
+    with pytest.raises(ConversionError, match="tasks of another request have begun to write it"):
+        tokfmt.convert("s3://bkt/large.pbin", f"s3://bkt/{name}", task=(1, 4), **how)
+    shutil.rmtree(tmp_path / "machine1")
+    on(1)
+    tokfmt.convert("s3://bkt/large.pbin", f"s3://bkt/{name}", task=(1, 3), **how)
+    on(4)
+    del server.seen[:]
+    finish(f"s3://bkt/{name}")
+    assert tree(bucket / name) == tree(tmp_path / name)
+    assert manifest_of(bucket / name)["output"]["xxh3_128"] == manifest_of(tmp_path / name)["output"]["xxh3_128"]
+    assert sorted(key.partition("/")[0] for key in everything(bucket) if not key.startswith(f"{name}/")) == [
+        *sorted(["large.pbin", f"{name}.tokfmt.json"])
+    ]
+    assert len(order(server)) < len(tree(bucket / name)), "the data objects are those of the tasks"
+
+
+def test_tasks_that_need_a_common_directory(server, bucket, tmp_path, large, monkeypatch):
+    monkeypatch.delenv("TOKFMT_SPOOL")
+    with pytest.raises(
+        OptionError, match="needs a directory that all tasks see, because its workers write to the spool"
+    ):
+        tokfmt.convert(PACK, "s3://bkt/m", executor="dask:tcp://127.0.0.1:1", **MDS)
+    for source, name, how, why in (
+        (large, "out.pbin", {"eos": EOS}, "each writes a part of one file"),
+        (CORPUS, "mds", {"to_format": "mds", "tokenizer": str(TOKENIZER)}, "each tokenizes a part of the text"),
+    ):
+        with pytest.raises(
+            OptionError, match=f"^s3://bkt/{name}: task= needs a directory that all tasks see, because {why}"
+        ):
+            tokfmt.convert(source, f"s3://bkt/{name}", task=(0, 2), **how)
+        for task in range(2):
+            tokfmt.convert(source, f"s3://bkt/{name}", task=(task, 2), spool=tmp_path / "spool", **how)
+        from tokfmt.ops.convert.convert import finish
+
+        finish(f"s3://bkt/{name}", spool=tmp_path / "spool")
+        tokfmt.convert(source, tmp_path / name, **how)
+        assert tree(bucket / name) == tree(tmp_path / name)
+        assert not list(bucket.glob("*.tokfmt-[wt]*/*")) and not list(bucket.glob("*.tokfmt-writing"))

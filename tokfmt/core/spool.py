@@ -154,7 +154,7 @@ class StoreStaging(Staging):
         if not self._claims:
             return self
         try:
-            if self._kept:
+            if self._kept == "resume":
                 self._note_run()
             self.claim.take(overwrite=self.overwrite, note=self._note)
             if self.claim.replaced is None and not self.continues:
@@ -196,8 +196,10 @@ class StoreStaging(Staging):
                 raise self._not_replaced(why)
 
     def _recall_run(self) -> None:
-        """Take over the run of an earlier process, whose claim then is ours."""
-        if not self._kept:
+        """Take over the run of an earlier process, whose claim then is ours. All tasks of a destination are one run."""
+        if self._kept == "tasks":
+            self.claim.run = f"tasks of {self.url.as_posix()}"
+        if self._kept != "resume":
             return
         with contextlib.suppress(OSError):
             self.claim.run = (self.sibling / "run").read_text("ascii") or self.claim.run

@@ -16,6 +16,8 @@ resolve      stage 1: open the sources, refuse what cannot be done
 axis         all sources as one token axis
 space        free space on the file system
 verify       read a destination back, and compare it with the source
+tasks_in_stores  the work of tasks whose destination is in a store
+upload       publication in a store
 resume       the state of an interrupted run, and a check that this request may continue it
 workplace    the hidden directories where destinations are built, and the workers
 prepare      stage 2: read the sources, find what is lost
@@ -30,6 +32,6 @@ pipes        standard input and output
 convert      the functions that the command line and Python call
 
 A task of a cluster (`--task I/N`) runs the same stages. If the sources hold text, it ends after prepare; if they hold
-token IDs, after write. A run with --finish publishes. To support a remote destination, change workplace and publish. To
-support a remote source, change resolve.
+token IDs, after write. A run with --finish publishes. A destination in a store is built in a spool (`core.spool`), and
+`upload` replaces the last step.
 """

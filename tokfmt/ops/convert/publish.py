@@ -8,7 +8,7 @@ from typing import Any
 
 from tokfmt.core.atomic_output import Beside, Staging
 from tokfmt.core.place import Place, Url
-from tokfmt.core.spool import put_small
+from tokfmt.core.spool import StoreStaging, put_small
 from tokfmt.core.together import publish_together
 from tokfmt.ops.convert.manifests import manifests, with_objects
 from tokfmt.ops.convert.notes import Notes
@@ -16,6 +16,7 @@ from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.convert.resolve import Resolved
 from tokfmt.ops.convert.results import result_of
 from tokfmt.ops.convert.resume import digest_of, digest_of_sources
+from tokfmt.ops.convert.tasks_in_stores import remove, send
 from tokfmt.ops.convert.workplace import Workplace
 from tokfmt.ops.convert.write import Written
 from tokfmt.ops.destination import remove_manifest_of_link
@@ -41,6 +42,10 @@ def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes
     done = result_of(resolved, written, notes)
     if request.task is not None:
         check_unchanged(resolved.before, resolved.files)
+        for staging in place.stagings.values():
+            if isinstance(staging, StoreStaging):
+                place.journals[staging.url].sync()
+                send(staging, request.task)
         return done
     if any(isinstance(path, Url) for path in place.stagings):
         return _published_in_stores(resolved, written, place, done, notes, prove)
@@ -80,6 +85,8 @@ def _published_in_stores(
 
     _write_rejects(request, place)
     publish_in_stores(list(outputs.values()), beside, manifest, notes.progress)
+    for one in outputs.values() if request.finish else ():
+        remove(one.staging, request.finish)
     return done
 
 

@@ -12,6 +12,7 @@ from tokfmt.core import listing
 from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import Loss, OptionError, SeparatorUnknownError, TokfmtError
 from tokfmt.core.files import writing
+from tokfmt.core.format import Target
 from tokfmt.core.messages import Option, marked, to_option
 from tokfmt.core.options import choices
 from tokfmt.core.output import readable_by, resolve_link
@@ -189,6 +190,8 @@ def _checked(resolved: Resolved, notes: Notes) -> Resolved:
         _need_separator(resolved)
     if request.task:
         refuse_undealt(sources, copies=resolved.copies)
+    if isinstance(request.destination, Url) and (request.task or request.executor.startswith("dask:")):
+        _refuse_unshared(resolved, request.destination)
     looked = [first_look(source) for source in sources]
     if not resolved.copies:
         resolved = replace(resolved, losses=tuple(_known_losses(resolved)))
@@ -201,6 +204,27 @@ def _checked(resolved: Resolved, notes: Notes) -> Resolved:
     if request.executor == "auto":
         resolved = replace(resolved, request=replace(request, executor=_best_executor(resolved)))
     return resolved
+
+
+def _refuse_unshared(resolved: Resolved, url: Url) -> None:
+    """Refuse tasks, and a cluster, that need a common directory for a destination in a store, unless the user names it.
+
+    Raises:
+        OptionError: No spool is named, and the tasks tokenize text, or write parts of one file.
+    """
+    from tokfmt.ops.convert.tasks_in_stores import refuse_unshared
+
+    request, destination = resolved.request, resolved.destination
+    if request.task is None:
+        refuse_unshared(url, request.spool, Option("executor", "dask:ADDRESS"), "its workers write to the spool")
+        return
+    portion = destination.portions[0]
+    target = Target(resolved.separator.eos_id, None, request.source.allow_loss)
+    writer = destination.writer(resolved.stagings[portion.destination].path, portion, target)
+    if resolved.holds_records:
+        refuse_unshared(url, request.spool, Option("task"), "each tokenizes a part of the text")
+    elif not writer.finishes_files:
+        refuse_unshared(url, request.spool, Option("task"), "each writes a part of one file")
 
 
 def _foreseen(request: Request, destination: Destination, notes: Notes) -> frozenset[Place]:

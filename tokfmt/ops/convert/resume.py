@@ -41,11 +41,12 @@ from tokfmt.core.messages import Message, Option
 from tokfmt.core.options import given_options
 from tokfmt.core.output import resolve_link
 from tokfmt.core.place import Identity, Place, Url, absolute, local_path, place_of, text_of
-from tokfmt.core.spool import spool_of
+from tokfmt.core.spool import StoreStaging, spool_of
 from tokfmt.core.text_format import printable
 from tokfmt.core.version import __version__
 from tokfmt.ops.convert.arrangement import AS_IT_IS
 from tokfmt.ops.convert.request import Request
+from tokfmt.ops.convert.tasks_in_stores import agree, fetch
 from tokfmt.ops.source.manifest import Manifest, extent, file_differences, read_manifest
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, words_of
 from tokfmt.run.plan import Journal, NullJournal, Task, keep_only, read_journal
@@ -257,6 +258,8 @@ def resumed(
             staging.keep = in_tasks or path.exists()
             raise
         new = _agree(staging, request, facts, kept, note)
+        if request.task is not None and isinstance(staging, StoreStaging):
+            agree(staging)
         task = request.task or Task()
         also = [Task(k, request.finish) for k in range(request.finish)]
         with Journal(staging.home, task, also) as journal:
@@ -394,6 +397,8 @@ def request_of_tasks(destination: Place, spool: Path | None) -> Request:
     for place in itertools.chain([destination], by_prefix):
         built = spool_of(place, spool) / place.name if isinstance(place, Url) else resolve_link(place)
         home = hidden_sibling(built, "tasks")
+        if isinstance(place, Url):
+            fetch(place, home)
         if os.path.lexists(home):
             check_private(home)
             break

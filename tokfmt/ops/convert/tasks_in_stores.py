@@ -1,0 +1,117 @@
+"""The work of tasks whose destination is in a store: records beside the destination, so that they share no file system.
+
+    DST.tokfmt-tasks/conversion.json    the request that all tasks share; see `resume`
+    DST.tokfmt-tasks/journal-3-of-8     the journal of task 3 of 8, once the task is complete; see `run.plan`
+
+Each task builds its files in a spool of its own, and uploads each as soon as it is complete. --finish copies the
+records to its spool, where it finds them as if it had run the tasks. Formats whose files are complete only at the end,
+and text that is tokenized, need a spool that all tasks see.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from tokfmt.core.errors import ConversionError, FormatError, OptionError
+from tokfmt.core.files import open_file, writing
+from tokfmt.core.locks import make_private
+from tokfmt.core.messages import Option
+from tokfmt.core.place import Url, writable_store
+from tokfmt.core.spool import StoreStaging, is_named
+from tokfmt.core.text_format import printable
+from tokfmt.run.plan import Task
+
+_SUFFIX, _REQUEST = ".tokfmt-tasks", "conversion.json"
+_LARGEST = 1 << 30  # Bytes of a record.
+
+
+def _records(destination: Url) -> Url:
+    return destination.with_name(f"{destination.name}{_SUFFIX}")
+
+
+def refuse_unshared(destination: Url, spool: Path | None, what: Option, why: str) -> None:
+    """Refuse tasks, or workers of a cluster, that need a common directory, unless the user names the spool.
+
+    Args:
+        destination: The destination.
+        spool: The spool that the user gave.
+        what: The option that needs it.
+        why: What the tasks share.
+
+    Raises:
+        OptionError: If no spool is named.
+    """
+    if not is_named(spool):
+        raise OptionError(
+            f"{printable(destination)}: {what} needs a directory that all tasks see, because {why}. "
+            f"Name it with {Option('spool', 'DIR')}"
+        )
+
+
+def agree(staging: StoreStaging) -> None:
+    """Record the request of the tasks, or compare it with that of the tasks before.
+
+    Raises:
+        ConversionError: If tasks of another request have begun to write the destination.
+    """
+    place, ours = _records(staging.url) / _REQUEST, (staging.home / _REQUEST).read_bytes()
+    try:
+        staging.store.put(place.key, ours, if_absent=staging.claim.taken)
+    except FileExistsError:
+        theirs = json.loads(_content(place))
+        facts = json.loads(ours)["facts"]
+        differs = [key for key in {**facts, **theirs["facts"]} if facts.get(key) != theirs["facts"].get(key)]
+        if differs:
+            raise ConversionError(
+                f"{printable(staging.url)}: tasks of another request have begun to write it (another "
+                f"{printable(differs[0])}). Ask for the same; to start over, delete {printable(place.parent)}"
+            ) from None
+
+
+def send(staging: StoreStaging, task: Task) -> None:
+    """Upload the journal of a complete task.
+
+    Raises:
+        OutageError: If it cannot be uploaded.
+    """
+    place = _records(staging.url) / task.journal
+    staging.store.put(place.key, staging.home / task.journal)
+
+
+def fetch(destination: Url, home: Path) -> None:
+    """Copy the records of tasks to the hidden directory in which --finish looks for them, unless they are there.
+
+    Raises:
+        FormatError: If the store cannot be asked.
+    """
+    store, records = writable_store(destination), _records(destination)
+    try:
+        names = [entry.name for entry in store.entries(records.key)]
+    except FileNotFoundError:
+        return
+    with writing(home):
+        for directory in (home.parent, home):
+            make_private(directory, taken_over=True)
+        for name in names:
+            if not (home / name).exists() and (name == _REQUEST or name.startswith("journal-")):
+                fd = os.open(home / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+                with open(fd, "wb") as file:
+                    file.write(_content(records / name))
+
+
+def remove(staging: StoreStaging, count: int) -> None:
+    """Delete the records of all tasks of a complete destination."""
+    records = _records(staging.url)
+    staging.store.delete([(records / name).key for name in (_REQUEST, *(Task(k, count).journal for k in range(count)))])
+
+
+def _content(place: Url) -> bytes:
+    file = open_file(place)
+    try:
+        if file.size > _LARGEST:
+            raise FormatError(place, "is too large for a record of tasks", expected=_LARGEST, found=file.size)
+        return file.read(0, file.size)
+    finally:
+        file.close()
