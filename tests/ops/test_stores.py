@@ -14,7 +14,7 @@ import tokfmt
 from tokfmt import plugin
 from tokfmt.cli.main import cli
 from tokfmt.core import place
-from tokfmt.core.errors import FormatError, OptionError, SourceChangedError, TokfmtError, UnsupportedError
+from tokfmt.core.errors import FormatError, OptionError, SourceChangedError, TokfmtError
 from tokfmt.ops.check.check import CheckRequest, check
 from tokfmt.ops.show.parts import sections
 from tokfmt.ops.source.request import SourceRequest, expanded
@@ -195,13 +195,6 @@ def test_missing_objects(bucket):
     for name in ("modalities/gone.pbin", "gone", "gone/x.pbin"):
         code, _, error = run("show", f"mem://bucket/{name}")
         assert (code, error) == (3, f"tokfmt: error: mem://bucket/{name}: no such file\n")
-
-
-def test_the_browser_refuses_an_address(bucket):
-    from tokfmt.tui.session import shown_path
-
-    with pytest.raises(UnsupportedError, match="^mem://bucket/x: a dataset in the browser is read from a local path"):
-        shown_path(SourceRequest(("mem://bucket/x",)))
 
 
 def test_destinations_are_refused(bucket, tmp_path):

@@ -155,6 +155,7 @@ def _app(requests: list[Any], tokenizer: str | None, theme: str | None, *, compa
     A damaged dataset is opened with the parts and bytes that can be shown. Other errors are raised: a missing file,
     a wrong option, a missing library.
     """
+    from tokfmt.core import listing
     from tokfmt.core.errors import TokfmtError
     from tokfmt.tui.session import shown_session
 
@@ -163,7 +164,7 @@ def _app(requests: list[Any], tokenizer: str | None, theme: str | None, *, compa
         error = one.refused
         if error is not None:
             code = error.exit_code if isinstance(error, TokfmtError) else 0
-            if code != TokfmtError.exit_code or not os.path.lexists(one.path):
+            if code != TokfmtError.exit_code or not listing.is_there(one.path):
                 raise error
     from tokfmt.tui.app import DARK, Browser
 

@@ -53,17 +53,20 @@ class Transfer:
 
 _LOCK = threading.Lock()
 _COUNTED = [Transfer()]
+_UNDER_WAY: dict[object, float] = {}
 
 
 @contextmanager
 def counted(kind: Kind, requests: int = 1) -> Iterator[None]:
     """Count a request, and measure its time."""
-    began = time.monotonic()
+    began, mark = time.monotonic(), object()
+    _UNDER_WAY[mark] = began
     try:
         yield
     finally:
         took = time.monotonic() - began
         with _LOCK:
+            del _UNDER_WAY[mark]
             _COUNTED[0].requests[kind] += requests
             _COUNTED[0].slowest = max(_COUNTED[0].slowest, took)
 
@@ -77,6 +80,12 @@ def count(*, read: int = 0, written: int = 0, cached: int = 0, retries: int = 0,
         now.cached += cached
         now.retries += retries
         now.requests["list"] += lists
+
+
+def waiting() -> float:
+    """Return the seconds since the oldest request that is under way began; 0 if there is none."""
+    began = min(list(_UNDER_WAY.values()), default=None)
+    return 0.0 if began is None else time.monotonic() - began
 
 
 def so_far() -> Transfer:

@@ -22,7 +22,7 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from tokfmt.core.errors import OptionError, TokfmtError
-from tokfmt.core.place import Place
+from tokfmt.core.place import Place, Url
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.dialogs import OneOf, Page, Question, about, bindings_of, help_blocks
@@ -31,7 +31,7 @@ from tokfmt.tui.state import is_written
 from tokfmt.tui.tabs import TABS
 from tokfmt.tui.tabs.base import Entry, Tab
 from tokfmt.tui.tabs.sequences import SequencesTab
-from tokfmt.tui.widgets.frame import KeyBar, TopBar, summary
+from tokfmt.tui.widgets.frame import KeyBar, TopBar, summary, transfer
 from tokfmt.tui.widgets.row_view import WithLoader
 from tokfmt.tui.workers import Job
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _FONTS = re.compile(r"@font-face\s*\{[^}]*\}\s*")
 _MOMENT = 3.0  # seconds
+_EVERY = 1.0  # seconds between two looks at what was fetched from stores
 
 DARK, LIGHT = "tokyo-night", "catppuccin-latte"
 
@@ -111,6 +112,8 @@ class Browser(App[None]):
         self.screen.screen_layout_refresh_signal.subscribe(self, self._laid_out)
         self.show_dataset(0)
         self._show_tab(self.entry)
+        if transfer(self.session) or any(isinstance(shown_path(request), Url) for request in self.requests):
+            self.set_interval(_EVERY, self._say)
         # Textual does not update the footer of an app without focus, as a page is until it gets the focus.
         self.watch(self, "app_focus", self._footer, init=False)
 
@@ -253,7 +256,8 @@ class Browser(App[None]):
         bar, session = self.query_one(TopBar), self.session
         facts, loading = summary(session, self.loadings.get(self.current), len(self.requests))
         names = [printable(shown_path(self.requests[number]).name) for number in self._openings]
-        bar.say(facts, f"◌ opening {' and '.join(names)} · esc stops" if names else loading)
+        loading = f"◌ opening {' and '.join(names)} · esc stops" if names else loading
+        bar.say(facts, " · ".join(filter(None, (loading, transfer(session)))))
         bar.say_splits(session.splits, session.split)
         self.refresh_bindings()
 
@@ -356,7 +360,8 @@ class Browser(App[None]):
         for job in self._openings.values():
             job.cancel()
         self._openings.clear()
-        if opening or self.loadings[self.current].cancel():
+        reading = [widget.loader.leave() for widget in (self.tab, *self.tab.query("*").results(WithLoader))]
+        if opening or self.loadings[self.current].cancel() or any(reading):
             self._say()
 
     def on_unmount(self) -> None:

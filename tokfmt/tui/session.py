@@ -12,19 +12,22 @@ A worker then loads the tokenizer, and all documents (from the index, or by a sc
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tokfmt import registry
-from tokfmt.core.errors import SourceChangedError, TokfmtError, UnsupportedError
+from tokfmt.core import listing
+from tokfmt.core.errors import FormatError, SourceChangedError, TokfmtError, UnsupportedError
 from tokfmt.core.fields import Pointer
-from tokfmt.core.files import natural_key
+from tokfmt.core.files import natural_key, read_whole
 from tokfmt.core.format import Encoder, Format, Hints
-from tokfmt.core.place import Identity, Kind, local_path, place_of, status_of
+from tokfmt.core.named import place_named
+from tokfmt.core.place import Identity, Kind, Place, Url, place_of, store_of, text_of
 from tokfmt.core.protocols import HasRecordOffsets
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Layout, Separators, TokenReader
@@ -214,25 +217,37 @@ def joined(first: Opened, full: Opened) -> Opened:
     return full._replace(views=full.views + kept, notes=notes)
 
 
-def is_small(path: Path) -> bool:
+def is_small(path: Place) -> bool:
     """Return whether all files of a path have at most `SMALL` bytes; listing stops at 256 entries."""
     total, seen, places = 0, 0, [path]
     try:
-        if not path.is_dir():
-            return os.stat(path).st_size <= SMALL
+        found = listing.status(path)
+        if found.kind is not Kind.DIRECTORY:
+            return found.size <= SMALL
         while places:
-            with os.scandir(places.pop()) as entries:
-                for entry in entries:
-                    seen += 1
-                    if entry.is_dir(follow_symlinks=False):
-                        places.append(Path(entry.path))
-                    else:
-                        total += entry.stat().st_size
-                    if total > SMALL or seen > _ENTRIES:
-                        return False
-    except OSError:
+            for place, size in _sizes_in(places.pop()):
+                seen += 1
+                if size is None:
+                    places.append(place)
+                total += size or 0
+                if total > SMALL or seen > _ENTRIES:
+                    return False
+    except (OSError, FormatError):
         return False
     return True
+
+
+def _sizes_in(directory: Place) -> Iterator[tuple[Place, int | None]]:
+    """Yield each entry of a directory with its size in bytes; None for a directory."""
+    if isinstance(directory, Url):
+        for one in store_of(directory).entries(directory.key):
+            place = directory / one.name
+            known = one.identity or (listing.status(place).identity if one.kind is Kind.FILE else None)
+            yield place, None if known is None else known.size
+        return
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            yield Path(entry.path), None if entry.is_dir(follow_symlinks=False) else entry.stat().st_size
 
 
 _PARAMS = "data_params.json"
@@ -260,7 +275,7 @@ class Vocabulary(NamedTuple):
         return self.handle.added if eos is None else self.handle.added | {eos}
 
 
-def choose(path: Path, given: str | None) -> Choice | None:
+def choose(path: Place, given: str | None) -> Choice | None:
     """Return the tokenizer to show a dataset with; None if no option, file or earlier run names one."""
     if given is not None:
         return Choice(given, "--tokenizer")
@@ -275,19 +290,21 @@ def choose(path: Path, given: str | None) -> Choice | None:
     return Choice(last, "last time") if isinstance(last, str) and last else None
 
 
-def _located(name: str, path: Path) -> str:
+def _located(name: str, path: Place) -> str:
     """Return a path from a file, which is relative to the directory of the conversion or to that of the dataset."""
-    sibling = path.parent / name
-    return str(sibling) if not os.path.exists(name) and sibling.exists() else name
+    if os.path.exists(name):
+        return name
+    with contextlib.suppress(TokfmtError):  # a file in a store may name only what is in that store
+        sibling = place_named(path, name)
+        return text_of(sibling) if listing.exists(sibling) else name
+    return name
 
 
-def _of_params(path: Path) -> str:
-    place = (path if path.is_dir() else path.parent) / _PARAMS
+def _of_params(path: Place) -> str:
+    place = (path if listing.is_dir(path) else path.parent) / _PARAMS
     try:
-        if not place.is_file() or place.stat().st_size > _LIMIT:
-            return ""
-        content: Any = json.loads(place.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        content: Any = json.loads(read_whole(place, _LIMIT)) if listing.is_file(place) else None
+    except (OSError, ValueError, RecursionError, FormatError):
         return ""
     for section in content.values() if isinstance(content, dict) else ():
         named = section.get("huggingface_tokenizer") if isinstance(section, Mapping) else None
@@ -336,6 +353,7 @@ class Session:
         asked: The request of the user, from which `request` differs after a change of the split.
         where: The position of the cursor, for showing the session again.
         identity: Identity of the file or directory at the path when it was opened.
+        is_file: The path is a file, not a directory.
     """
 
     request: SourceRequest
@@ -351,11 +369,12 @@ class Session:
     asked: SourceRequest | None = None
     where: Where = (0, 0)
     identity: Identity | None = None
+    is_file: bool = True
     _texts: dict[str, RowSource] = field(default_factory=dict, repr=False)
     _counted: dict[bool, Statistics] = field(default_factory=dict, repr=False)
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Place:
         """Return the first path."""
         return shown_path(self.request)
 
@@ -441,7 +460,7 @@ class Session:
 
     def check_unchanged(self) -> None:
         """Raise SourceChangedError if another dataset is at the path now. Call it before opening the files again."""
-        if self.identity != _identity_of(self.path):
+        if self.identity != _identity_of(self.path)[0]:
             what = "was replaced or changed since it was opened here"
             raise SourceChangedError(self.path, what, remedy="Open the dataset again")
 
@@ -451,23 +470,23 @@ class Session:
             view.reader.close()
 
 
-def shown_path(request: SourceRequest) -> Path:
-    """The dataset that the browser shows.
+def shown_path(request: SourceRequest) -> Place:
+    """Return the dataset that the browser shows."""
+    return place_of(request.paths[0])
 
-    Raises:
-        UnsupportedError: It is an address.
+
+def _identity_of(path: Place) -> tuple[Identity | None, bool]:
+    """Return the identity of a path, and whether it is a file.
+
+    The identity of a directory ignores its times, which files that are not data change.
     """
-    return local_path(request.paths[0], "a dataset in the browser")
-
-
-def _identity_of(path: str | os.PathLike[str]) -> Identity | None:
-    """Return the identity of a path. That of a directory ignores its times, which files that are not data change."""
     try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    status = status_of(found)
-    return Identity(0, str(found.st_ino)) if status.kind is Kind.DIRECTORY else status.identity
+        status = listing.status_now(path)
+        if status.kind is not Kind.DIRECTORY:
+            return status.identity, True
+        return Identity(0, "" if isinstance(path, Url) else str(os.stat(path).st_ino)), False
+    except (OSError, FormatError):
+        return None, True
 
 
 def open_session(request: SourceRequest, tokenizer: str | None = None) -> Session:
@@ -476,13 +495,15 @@ def open_session(request: SourceRequest, tokenizer: str | None = None) -> Sessio
     Raises:
         TokfmtError: The dataset cannot be read.
     """
-    identity, opened = _identity_of(shown_path(request)), open_first(request)
+    (identity, is_file), opened = _identity_of(shown_path(request)), open_first(request)
     info = opened.views[0].reader.info
     split = info.split or ""
     splits = (split, *info.other_splits) if split else ()
     choice = choose(shown_path(request), tokenizer)
     names = tuple(sorted(splits, key=natural_key))
-    return Session(request, opened, opened.views[0].name, choice, splits=names, split=split, identity=identity)
+    return Session(
+        request, opened, opened.views[0].name, choice, splits=names, split=split, identity=identity, is_file=is_file
+    )
 
 
 def shown_session(request: SourceRequest, tokenizer: str | None = None) -> Session:
@@ -501,9 +522,8 @@ def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
         format_ = None
     view = View("documents", Viewport(MemoryReader(Ragged.of(()))))
     opened = Opened(format_, (view,), Separator(None))
-    return Session(
-        request, opened, "documents", None, None, str(error), error, identity=_identity_of(shown_path(request))
-    )
+    identity, is_file = _identity_of(shown_path(request))
+    return Session(request, opened, "documents", None, None, str(error), error, identity=identity, is_file=is_file)
 
 
 def other_split(session: Session, split: str, tokenizer: str | None = None) -> Session:
@@ -654,7 +674,7 @@ class Loading:
         )
 
 
-def _loaded(path: Path, choice: Choice, *, encoding: bool) -> Vocabulary:
+def _loaded(path: Place, choice: Choice, *, encoding: bool) -> Vocabulary:
     """Load a tokenizer, and remember it for the dataset if the user named it."""
     asked = choice.source in ("--tokenizer", "last time")
     vocabulary = load(choice.name, encoding=encoding, local=not asked)

@@ -21,6 +21,7 @@ from typing import Any
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.locks import distrusted, make_private, own_file, release, take_lock, user_directory
+from tokfmt.core.place import Place, Url
 
 SCHEMA = "tokfmt.browse/1"
 _MOST = 500
@@ -44,21 +45,25 @@ def is_written() -> bool:
     return all(one.done() for one in _PENDING)
 
 
-def recall(path: Path) -> Mapping[str, Any]:
+def _key(path: Place) -> str:
+    return path.as_posix() if isinstance(path, Url) else os.path.abspath(path)
+
+
+def recall(path: Place) -> Mapping[str, Any]:
     """Return the facts about a dataset; {} without any."""
-    known = _read().get(os.path.abspath(path))
+    known = _read().get(_key(path))
     return known if isinstance(known, dict) else {}
 
 
-def remember(path: Path, **facts: object) -> None:
+def remember(path: Place, **facts: object) -> None:
     """Add facts about a dataset; None removes a fact. Fails silently."""
     amend(path, lambda known: known.update(facts))
 
 
-def amend(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+def amend(path: Place, change: Callable[[dict[str, Any]], None]) -> None:
     """Change the facts about a dataset in place, under the lock of the file. Fails silently."""
     with contextlib.suppress(OSError, ValueError, UnicodeError, TokfmtError):
-        file, key = state_file(), os.path.abspath(path)
+        file, key = state_file(), _key(path)
         file.parent.parent.mkdir(parents=True, exist_ok=True)
         make_private(file.parent, taken_over=True)
         lock = take_lock(file.with_name(f"{file.name}.lock"), patience=_PATIENCE)
@@ -135,7 +140,7 @@ class Bookmark:
 class Bookmarks:
     """The bookmarks of one dataset, the oldest first."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Place) -> None:
         self._path = path
         self.all = _all(recall(path).get("bookmarks"))
 

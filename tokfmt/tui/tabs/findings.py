@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -20,6 +19,7 @@ from textual.widgets import DataTable, Static
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.fields import Pointer
 from tokfmt.core.findings import Finding
+from tokfmt.core.place import Url, place_of
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.check import CheckReport, CheckRequest, check, explain
 from tokfmt.tui.dialogs import Page
@@ -134,7 +134,7 @@ class FindingTable(DataTable[Text]):
 
 def place_text(finding: Finding) -> str:
     """Return the file name and the byte offset of a finding."""
-    name = printable(Path(finding.path).name)
+    name = printable(place_of(finding.path).name)
     return name if finding.offset is None else f"{name}:{finding.offset:,}"
 
 
@@ -231,11 +231,15 @@ class FindingsTab(Working):
     @on(DataTable.RowSelected)
     def _followed(self) -> None:
         finding = self.list.finding
-        if finding is not None and Path(finding.path).is_dir():
+        if finding is None:
+            return
+        place = place_of(finding.path)
+        whole = not self.session.is_file and place == self.session.path  # a store is not asked while a key is handled
+        if whole if isinstance(place, Url) else place.is_dir():
             self.notify("This finding is about the whole directory.")
-        elif finding is not None:
+        else:
             length = 0 if finding.offset is None else 1
-            self.host.go_to_bytes(Path(finding.path), finding.offset or 0, length)
+            self.host.go_to_bytes(place, finding.offset or 0, length)
 
     def on_resize(self) -> None:
         self._moved()
@@ -245,7 +249,7 @@ class FindingsTab(Working):
         if finding is None or finding.offset is None:
             self.notify("This finding has no byte offset.")
             return
-        target = Pointer(Path(finding.path), finding.offset)
+        target = Pointer(place_of(finding.path), finding.offset)
 
         self.go_to_sequence(lambda: row_at(session, target), "no sequence is at that byte; Enter shows the bytes")
 

@@ -364,7 +364,7 @@ class IndexTab(Tab):
             self.hex.show(self.bytes, field.path or section.path, field.offset, field.length)
         elif field is not None and field.path is not None:
             self.hex.show(self.bytes, field.path, 0, 0)
-        elif self.hex.bytes is None and self.session.path.is_file():
+        elif self.hex.bytes is None and self.session.is_file:
             self.hex.show(self.bytes, self.session.path, 0, 0)
 
     # sequences
@@ -409,7 +409,7 @@ class IndexTab(Tab):
     def _to_byte(self, answer: str) -> None:
         name, _, number = answer.rpartition(":")
         shown = self.hex.path or self.session.path
-        path = (shown.parent if self.session.path.is_file() else self.session.path) / name if name else shown
+        path = (shown.parent if self.session.is_file else self.session.path) / name if name else shown
         offset = parse_count(number)
         if path == self.hex.path and not 0 <= offset < self.hex.file_size:
             raise OptionError(f"{path.name} has {self.hex.file_size:,} bytes")

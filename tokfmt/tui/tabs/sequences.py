@@ -567,6 +567,7 @@ class SequencesTab(Tab):
         elif self.search is not None:
             self._keep(None, self.filtered)
         else:
+            self._jumps.leave()
             self.host.action_cancel()
 
     def search_again(self, before: SearchScope | None, *, other: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -18,12 +19,15 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from tokfmt.core.errors import TokfmtError
+from tokfmt.core.place import Url
 from tokfmt.core.records import RecordReader
-from tokfmt.core.text_format import counted, plural, printable, short
+from tokfmt.core.text_format import counted, human_bytes, plural, printable, short
 from tokfmt.tui.session import Loading, Session
 
 if TYPE_CHECKING:
     from tokfmt.tui.search import SearchJob
+
+_SLOW = 5.0  # seconds without an answer of a store, after which the first line says so
 
 
 def summary(session: Session, loading: Loading | None, datasets: int) -> tuple[str, str]:
@@ -48,6 +52,19 @@ def _loading(session: Session, loading: Loading | None) -> str:
     if session.opened.pending:
         return f"v finds the {session.opened.pending}" if session.opened.pending == "documents" else ""
     return "✗ i shows the error" if session.failure else ""
+
+
+def transfer(session: Session) -> str:
+    """Return what was fetched from stores, or that one is slow to answer; "" if none was asked."""
+    account = sys.modules.get("tokfmt.remote.account")  # imported by the first address
+    found = account.so_far() if account is not None else None
+    if account is None or not found:
+        return ""
+    if (seconds := account.waiting()) > _SLOW:
+        place = session.path
+        name = printable(place.parts[0].strip("/").rpartition("/")[2]) if isinstance(place, Url) else "the store"
+        return f"{name} answers slowly: waiting {seconds:.0f} s"
+    return f"fetched {human_bytes(found.read)}, {counted(sum(found.requests.values()), 'request')}"
 
 
 class Link(Static):

@@ -52,6 +52,7 @@ class Loader:
         self._requests: deque[tuple[int, Callable[[], Any], Then]] = deque()
         self.generation = 0
         self._busy = self._closed = self._begun = False
+        self._turn = 0
         self._changed = threading.Condition()
 
     def ask(self, work: Callable[[], Any], then: Then) -> None:
@@ -63,13 +64,28 @@ class Loader:
             begin, self._begun = not self._begun, True
             self._changed.notify()
         if begin:
-            threading.Thread(target=self._run, name="tokfmt-loader", daemon=True).start()
+            threading.Thread(target=self._run, args=(self._turn,), name="tokfmt-loader", daemon=True).start()
 
     def forget(self) -> None:
         """Drop all requests and the result of the current one."""
         with self._changed:
             self.generation += 1
             self._requests.clear()
+
+    def leave(self) -> bool:
+        """Drop all requests, and leave the current one to its thread: a store may not answer for long.
+
+        Returns:
+            True if there was one.
+        """
+        with self._changed:
+            left = not self.idle
+            self.generation += 1
+            self._requests.clear()
+            self._turn += 1
+            self._busy = self._begun = False
+            self._changed.notify_all()
+        return left
 
     def close(self) -> None:
         """End the thread after its current request."""
@@ -82,11 +98,11 @@ class Loader:
         """Return whether no request is running or waiting."""
         return not self._requests and not self._busy
 
-    def _run(self) -> None:
+    def _run(self, turn: int) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._requests or self._closed)
-                if self._closed:
+                self._changed.wait_for(lambda: self._requests or self._closed or self._turn != turn)
+                if self._closed or self._turn != turn:
                     return
                 self._busy = True
                 generation, work, then = self._requests.popleft()
@@ -95,7 +111,8 @@ class Loader:
             except Exception as error:  # noqa: BLE001 - a plug-in's bug must not end the browser
                 result, then = error, self._failed
             self._owner.call_later(self._deliver, generation, then, result)
-            self._busy = False
+            with self._changed:
+                self._busy = self._busy and self._turn != turn
 
     def _deliver(self, generation: int, then: Then, result: object) -> None:
         if generation == self.generation:
