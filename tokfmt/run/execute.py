@@ -125,11 +125,6 @@ def is_cluster(name: str) -> bool:
     return name == "dask" or name.startswith("dask:")
 
 
-def slots(executor: Executor, jobs: int) -> int:
-    """Return the number of tasks that an executor runs at once: that of the cluster, else `jobs`."""
-    return executor.slots if isinstance(executor, ClusterExecutor) else jobs
-
-
 def make_executor(name: str, jobs: int) -> AbstractContextManager[Executor]:
     """Return an executor by name, as a context manager.
 
