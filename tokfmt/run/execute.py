@@ -224,7 +224,8 @@ def _finished(pending: list[Future[R]], queued: queue.SimpleQueue[Future[R]]) ->
         failed = next(filter(None, (future.exception() for future in begun)))
     ended = [future for future in pending if future in done]
     pending[:] = [future for future in pending if future not in done]
-    yield from (_received_result(future.result()) for future in ended if future.exception() is None)
+    for result in (future.result() for future in ended if future.exception() is None):
+        yield _received_result(result) if isinstance(result, _Counted) else result
     if failed is not None:
         raise failed
 
@@ -248,10 +249,8 @@ def _counted(result: Any) -> Any:
     return _Counted(result, asked) if asked else result
 
 
-def _received_result(result: Any) -> Any:
+def _received_result(result: _Counted) -> Any:
     """Add the counts of a worker process to those of this process, and return its result."""
-    if not isinstance(result, _Counted):
-        return result
     from tokfmt.remote import account
 
     account.add(result.asked)
