@@ -35,7 +35,7 @@ def test_a_source_and_what_stands_beside_it_are_opened_once(source):
         for _ in range(3):
             assert content(source) == b"first"
             assert content(source.with_suffix(".idx")) == b"index"
-        opened.settled()
+        opened.collects = False
         assert content(source) == b"first"
         assert sorted(call.args[0].name for call in opens.call_args_list) == ["a.bin", "a.idx"]
     assert descriptors() == before
@@ -58,6 +58,6 @@ def test_what_is_opened_later_or_elsewhere_is_not_kept(source, tmp_path_factory)
     with OpenedOnce([source]) as opened:
         before = descriptors()
         assert content(other) == b"other"
-        opened.settled()
+        opened.collects = False
         assert content(source) == b"first"
         assert descriptors() == before

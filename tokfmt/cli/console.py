@@ -78,7 +78,7 @@ def terminal(*, width: int | None = None, stderr: bool = False) -> Console:
     return Console(width=width, stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
-class Watcher:
+class Watcher(contextlib.AbstractContextManager["Watcher"]):
     """Draw progress as a bar on a terminal, else print a line every ten seconds; a `run.execute.Progress`."""
 
     def __init__(self, *, quiet: bool) -> None:
@@ -88,9 +88,6 @@ class Watcher:
         self._task: TaskID | None = None
         self._name, self._unit, self._total, self._done = "", "", 0, 0
         self._began = self._printed = time.monotonic()
-
-    def __enter__(self) -> Watcher:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -265,16 +262,6 @@ def output_of(words: Sequence[str]) -> str:
     return asked[-1] if asked else "text"
 
 
-def flush() -> None:
-    """Flush stdout.
-
-    Raises:
-        StdoutError: stdout cannot be written.
-        ReaderGone: The reader closed it.
-    """
-    sys.stdout.flush()
-
-
 def silence() -> None:
     """Discard the buffered output and all further output of stdout."""
     sink = os.open(os.devnull, os.O_WRONLY)
@@ -286,7 +273,7 @@ def silence() -> None:
 def settle() -> None:
     """Flush stdout or discard its buffer, which Python would otherwise flush at exit, with a message if that fails."""
     try:
-        flush()
+        sys.stdout.flush()
     except (ReaderGone, StdoutError):
         silence()
 

@@ -147,7 +147,7 @@ def _run(words: list[str]) -> int:
     """
     try:
         code = _invoke(words)
-        console.flush()
+        sys.stdout.flush()
     except console.ReaderGone:
         console.silence()
         is_incomplete = words[0] in _VERDICTS or (words[0] == "convert" and "-" in words)

@@ -132,15 +132,16 @@ NATIVE = {1: U8, 2: U16, 3: U32, 4: U32, 8: U64}
 
 
 class Struct:
-    """Consecutive fields of fixed width, not aligned: `Struct(magic="V9", version="<u8")`."""
+    """Consecutive fields of fixed width, not aligned: `Struct(magic="V9", version="<u8")`.
+
+    Attributes:
+        dtype: The dtype of the fields.
+        size: Their size in bytes.
+    """
 
     def __init__(self, **fields: str) -> None:
         self.dtype = np.dtype(list(fields.items()))
-
-    @property
-    def size(self) -> int:
-        """Size in bytes."""
-        return self.dtype.itemsize
+        self.size, self._names = self.dtype.itemsize, tuple(fields)
 
     def read(self, file: File) -> dict[str, Any]:
         """Return the values of the fields at the beginning of a file, as Python objects.
@@ -175,10 +176,6 @@ class Struct:
             found.append(Field(name.replace("_", " "), at, width, text))
             at += width
         return found
-
-    @property
-    def _names(self) -> tuple[str, ...]:
-        return self.dtype.names or ()
 
 
 class Columns:

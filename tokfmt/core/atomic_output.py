@@ -582,19 +582,16 @@ def _inode(path: Path) -> int:
         return _ABSENT
 
 
-def _prefix(destination: Path) -> str:
-    return f".{destination.name}.tokfmt-"
-
-
 def hidden_sibling(destination: Path, name: str) -> Path:
     """Return the path of the directory in which a destination is built; `name` is one of `KEPT`, or random."""
-    return destination.parent / f"{_prefix(destination)}{name}"
+    return destination.parent / f".{destination.name}.tokfmt-{name}"
 
 
 def hidden_siblings(destination: Path) -> list[Path]:
     """Return all directories in which the destination is or was built, by any process or user."""
+    prefix = hidden_sibling(destination, "").name
     with os.scandir(destination.parent) as entries:
-        found = [entry for entry in entries if entry.name.startswith(_prefix(destination))]
+        found = [entry for entry in entries if entry.name.startswith(prefix)]
     return [Path(entry.path) for entry in found if entry.is_dir(follow_symlinks=False)]
 
 
@@ -612,7 +609,7 @@ def remove_leftovers(destination: Path, *, spare: bool = False) -> tuple[str, ..
     if not parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(parent))
     for home in hidden_siblings(destination):
-        kept = home.name.removeprefix(_prefix(destination)) in KEPT
+        kept = home.name in {hidden_sibling(destination, name).name for name in KEPT}
         if kept and spare:
             continue
         with contextlib.suppress(OSError, ConversionError):

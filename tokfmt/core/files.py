@@ -77,7 +77,7 @@ class File:
         self.path = Path(path)
         self._fd: int | None = None
         fd = _open_regular(self.path)
-        self.identity = _identity(fd)
+        self.identity = status_of(os.fstat(fd)).identity
         if not self._keep(fd):
             os.close(fd)
 
@@ -332,7 +332,7 @@ class File:
         assert isinstance(self.path, Path)
         fd = _open_regular(self.path)
         try:
-            self._compare(_identity(fd))
+            self._compare(status_of(os.fstat(fd)).identity)
         except SourceChangedError:
             os.close(fd)
             raise
@@ -551,10 +551,6 @@ def _open_regular(path: Path) -> int:
         kind = kind_of(path)
         raise FormatError(path, "is not a regular file", found=kind, remedy=_SAVE if kind == "FIFO" else None)
     return fd
-
-
-def _identity(fd: int) -> Identity:
-    return status_of(os.fstat(fd)).identity
 
 
 def kind_of(path: str | os.PathLike[str]) -> str:

@@ -13,7 +13,7 @@ and the writer of a format:
 
     Encoding                                   is decoded in                        is encoded in
     a byte 0 or 1 per token, in a second file  core/annotation.py `mask_bytes`      core/annotation.py `bytes_of_marks`
-    a column of labels (Hugging Face)          formats/arrow/reader.py `_labelled`  core/loss_mask.py `labels_of`
+    a column of labels (Hugging Face)          formats/arrow/reader.py `_labeled`   core/loss_mask.py `labels_of`
     columns of packed rows (Megatron Bridge)   formats/arrow/reader.py `_packed`    core/loss_mask.py `of_next`
     a mask and labels of each sample           core/loss_mask.py `beside_samples`   formats/hdf5/writer.py `_blocks`
     none, made by a recipe                     recipes/samples.py `marks`

@@ -23,8 +23,11 @@ Path = str | os.PathLike[str]
 class OpenedOnce:
     """A context manager that keeps opened source files open for other parts of a command. Contexts may overlap.
 
-    A source file that is opened before `settled` stays open until the end. A later open returns a descriptor of the
-    same file, if the path still leads to it.
+    A source file that is opened while `collects` is True stays open until the end. A later open returns a descriptor of
+    the same file, if the path still leads to it.
+
+    Attributes:
+        collects: Set it to False before files are opened that may be removed while the command runs.
     """
 
     def __init__(self, paths: Iterable[PlaceLike]) -> None:
@@ -33,7 +36,7 @@ class OpenedOnce:
         self._parents = {os.path.dirname(place) for place in places}
         self._below = tuple(os.path.join(place, "") for place in places)
         self._files: dict[str, int] = {}
-        self._collects = True
+        self.collects = True
 
     def __enter__(self) -> OpenedOnce:
         with _Active.lock:
@@ -48,10 +51,6 @@ class OpenedOnce:
             while self._files:
                 os.close(self._files.popitem()[1])
 
-    def settled(self) -> None:
-        """Stop collecting: files that are opened from now on may be removed while the command runs."""
-        self._collects = False
-
     def take(self, place: str) -> int | None:
         """Return a descriptor of a kept file; None if it is not kept, or the path leads to another file."""
         kept = self._files.get(place)
@@ -64,7 +63,7 @@ class OpenedOnce:
     def keep(self, place: str, fd: int) -> None:
         """Keep an opened file, if it is one of the sources."""
         ours = place.startswith(self._below) or os.path.dirname(place) in self._parents
-        if not self._collects or not ours or place in self._files or len(self._files) == _MOST:
+        if not self.collects or not ours or place in self._files or len(self._files) == _MOST:
             return
         with contextlib.suppress(OSError):  # No descriptor is left.
             if stat.S_ISREG(os.fstat(fd).st_mode):

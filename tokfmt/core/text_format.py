@@ -58,12 +58,9 @@ def bar(share: float, room: int) -> str:
 
 def printable(text: object) -> str:
     """Escape control characters and bidirectional marks of text from a file or a path, for a terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in _utf8_safe(text))
-
-
-def _utf8_safe(text: object) -> str:
     # os.fsdecode returns undecodable bytes of a file name as lone surrogates, which a terminal cannot print.
-    return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
+    safe = str(text).encode("utf-8", "backslashreplace").decode("utf-8")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in safe)
 
 
 def visible(text: str, *, one_line: bool = False) -> str:

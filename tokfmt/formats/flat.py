@@ -260,9 +260,6 @@ class FlatReader:
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.info.tokens)
-        return self._read(start, stop)
-
-    def _read(self, start: int, stop: int) -> Tokens:
         k = bisect_right(self._begins, start) - 1
         if start < stop <= self._begins[k + 1]:  # the usual case: one file holds the interval
             one, a = self.extents[k], start - self._begins[k]
@@ -281,7 +278,7 @@ class FlatReader:
             check_interval(a, b, self.info.tokens)
         for k, run in itertools.groupby(wanted, key=self._holder):
             if k is None:
-                yield from (self._read(a, b) for a, b in run)
+                yield from (self.tokens(a, b) for a, b in run)
                 continue
             (file, begin, _, dtype), base, width = self.extents[k], self._begins[k], self.extents[k].dtype.itemsize
             bounds = [(begin + (a - base) * width, begin + (b - base) * width) for a, b in run]

@@ -125,11 +125,6 @@ def is_cluster(name: str) -> bool:
     return name == "dask" or name.startswith("dask:")
 
 
-def slots(executor: Executor, jobs: int) -> int:
-    """Return the number of tasks that an executor runs at once: that of the cluster, else `jobs`."""
-    return executor.slots if isinstance(executor, ClusterExecutor) else jobs
-
-
 def make_executor(name: str, jobs: int) -> AbstractContextManager[Executor]:
     """Return an executor by name, as a context manager.
 
@@ -229,7 +224,8 @@ def _finished(pending: list[Future[R]], queued: queue.SimpleQueue[Future[R]]) ->
         failed = next(filter(None, (future.exception() for future in begun)))
     ended = [future for future in pending if future in done]
     pending[:] = [future for future in pending if future not in done]
-    yield from (_received_result(future.result()) for future in ended if future.exception() is None)
+    for result in (future.result() for future in ended if future.exception() is None):
+        yield _received_result(result) if isinstance(result, _Counted) else result
     if failed is not None:
         raise failed
 
@@ -253,10 +249,8 @@ def _counted(result: Any) -> Any:
     return _Counted(result, asked) if asked else result
 
 
-def _received_result(result: Any) -> Any:
+def _received_result(result: _Counted) -> Any:
     """Add the counts of a worker process to those of this process, and return its result."""
-    if not isinstance(result, _Counted):
-        return result
     from tokfmt.remote import account
 
     account.add(result.asked)

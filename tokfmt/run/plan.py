@@ -508,15 +508,11 @@ def commit(job: Plan, receipts: Iterable[Receipt]) -> None:
     job.writer.commit(job.source, [by_region[region.index] for region in job.regions])
 
 
-def _facts(receipt: Receipt) -> list[object]:
-    return [int(receipt.max_id), int(receipt.written), receipt.details]
-
-
 RECEIPTS: Kind[Region, Receipt] = Kind(
     "region",
     number=lambda region: region.index,
     finished=lambda receipt: receipt.region,
-    facts=_facts,
+    facts=lambda receipt: [int(receipt.max_id), int(receipt.written), receipt.details],
     recall=lambda number, facts: Receipt(number, *facts),
 )
 

@@ -44,6 +44,7 @@ class FlatTokensWriter(TokenWriter):
         self.path, self.options, self.keep_parts = path, options, target.keep_parts
         self.encode = ENCODERS[options.codec]
         self.group = path / options.split if options.split else path
+        self._drafts = path.with_name(f"{path.name}.drafts")
 
     finishes_files = True
 
@@ -62,10 +63,6 @@ class FlatTokensWriter(TokenWriter):
         for directory in (self._drafts, *(self._chunk(name, 0).parent for name in (TOKENS, STARTS))):
             with writing(directory):
                 directory.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def _drafts(self) -> Path:
-        return self.path.with_name(f"{self.path.name}.drafts")
 
     def _chunk(self, name: str, number: int) -> Path:
         array = self.group / name

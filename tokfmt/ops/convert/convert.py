@@ -210,7 +210,7 @@ def carry_out(
         with OpenedOnce(map(place_of, request.source.paths)) as opened:
             notes = Notes(progress, request.piped)
             resolved = resolve(request, notes, given)
-            opened.settled()
+            opened.collects = False
             if request.dry_run:
                 return dry_run(resolved, notes)
             facts = facts_of(resolved.request, resolved.facts(), resolved.before) if request.kept else {}

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tokfmt import registry
-from tokfmt.core.format import Format
 from tokfmt.core.place import Place, Url
 from tokfmt.core.version import __version__
 from tokfmt.ops.convert.request import Conversion
@@ -48,7 +47,12 @@ def manifests(
         outputs: The size, number and checksum of the files of each destination (default: they are read).
     """
     progress.phase("checksums", len(sources) + len(stagings), "files")
-    outputs = outputs or outputs_of(stagings, registry.get(done.format), jobs)
+    if outputs is None:
+        format_ = registry.get(done.format)
+        outputs = {
+            path: fingerprint(staging.path, written_files(format_, staging.path), jobs)
+            for path, staging in stagings.items()
+        }
     read = checksums or sum(extent(one.files)["bytes"] for one in sources) <= LITTLE
     described = _described(sources, progress, jobs if read else 0)
     found = {}
@@ -57,14 +61,6 @@ def manifests(
         found[path] = _manifest(part, path.parent, {**described, "output": outputs[path], **given})
         progress.advance(1)
     return found
-
-
-def outputs_of(stagings: Mapping[Place, Staging], format_: Format, jobs: int) -> dict[Place, Mapping[str, Any]]:
-    """Return the size, number and checksum of the files of each destination that was built."""
-    return {
-        path: fingerprint(staging.path, written_files(format_, staging.path), jobs)
-        for path, staging in stagings.items()
-    }
 
 
 def with_objects(manifest: bytes, objects: Sequence[Mapping[str, Any]]) -> bytes:

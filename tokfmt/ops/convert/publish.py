@@ -51,7 +51,8 @@ def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes
         return _published_in_stores(resolved, written, place, done, notes, prove)
     texts = _manifests(resolved, written, place, done, notes) if request.manifest else {}
     check_unchanged(resolved.before, resolved.files)
-    _write_rejects(request, place)
+    if request.rejects is not None:
+        _write_rejects(request.rejects, request, place)
     files: dict[Staging, Beside] = {}
     for path, staging in place.stagings.items():
         manifest = texts.get(path)
@@ -83,20 +84,19 @@ def _published_in_stores(
     def manifest(one: Output) -> bytes | None:
         return with_objects(texts[one.url], objects_of(one)) if texts else None
 
-    _write_rejects(request, place)
+    if request.rejects is not None:
+        _write_rejects(request.rejects, request, place)
     publish_in_stores(list(outputs.values()), beside, manifest, notes.progress)
     for one in outputs.values() if request.finish else ():
         remove(one.staging, request.finish)
     return done
 
 
-def _write_rejects(request: Request, place: Workplace) -> None:
-    """Write the file of rejects, if one is asked for."""
-    if request.rejects is None:
-        return
+def _write_rejects(to: Place, request: Request, place: Workplace) -> None:
+    """Write the file of rejects."""
     from tokfmt.formats.jsonl.lines import join
 
-    made, to = place.first.scratch / "rejects", request.rejects
+    made = place.first.scratch / "rejects"
     if not isinstance(to, Url):
         join([made], to, request.jobs)
         return

@@ -21,7 +21,7 @@ from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.resolve import Resolved
 from tokfmt.ops.convert.resume import Facts, resumed
 from tokfmt.ops.convert.space import need_room
-from tokfmt.run.execute import make_executor, slots
+from tokfmt.run.execute import ClusterExecutor, make_executor
 from tokfmt.run.plan import NullJournal, Share, Sink, Workers
 
 if TYPE_CHECKING:
@@ -120,7 +120,8 @@ def workers_of(resolved: Resolved, place: Workplace) -> Iterator[Workers]:
     """Start the workers of a conversion, which share the scratch of its first destination."""
     request, first = resolved.request, place.first
     with make_executor(request.executor, request.jobs) as executor:
+        slots = executor.slots if isinstance(executor, ClusterExecutor) else request.jobs
         share = None if request.task is None else Share(request.task)
         texts = first.home / "scratch"  # all tasks share this directory
         journal = next(iter(place.journals.values()))
-        yield Workers(executor, slots(executor, request.jobs), first.scratch, journal, texts, share)
+        yield Workers(executor, slots, first.scratch, journal, texts, share)

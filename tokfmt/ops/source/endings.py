@@ -101,7 +101,8 @@ class SequenceEnds:
     def _ends_of_few(self, max_sequences: int) -> tuple[Tokens | None, int]:
         """Return the distinct last IDs of the few runs, and the number of sequences; keep `most` tokens of each run."""
         runs, windows, single = list[tuple[Offsets, int]](), list[tuple[int, int]](), list[tuple[int, int]]()
-        for bounds in map(self._bounds, self._runs):
+        for run in self._runs:
+            bounds = self._axis.offsets(*run)
             start = max(int(bounds[0]), int(bounds[-1]) - max_sequences)
             # The sequences that end in the window, and at least four.
             first = max(0, min(int(np.searchsorted(bounds, start, side="right")), len(bounds) - _FEW) - 1)
@@ -119,11 +120,9 @@ class SequenceEnds:
         found += read
         return distinct(np.concatenate(found)) if found else None, sum(map(len, found))
 
-    def _bounds(self, run: tuple[int, int]) -> Offsets:
-        return self._axis.offsets(*run)
-
     def _read_windows(self) -> Iterator[Window]:
-        for bounds in map(self._bounds, self._runs):
+        for run in self._runs:
+            bounds = self._axis.offsets(*run)
             start = max(int(bounds[0]), int(bounds[-1]) - _INSIDE)
             yield bounds, start, self._axis.tokens(start, int(bounds[-1]))
 
