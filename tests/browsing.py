@@ -33,7 +33,7 @@ def parse_once(sheet, css, *place, **how):
     return parsed[key]
 
 
-Stylesheet._parse_rules = parse_once  # type: ignore[method-assign]
+Stylesheet._parse_rules = parse_once
 
 
 def browse(paths, steps, *, size=(120, 36), tokenizer=None, session=None):

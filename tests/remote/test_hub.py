@@ -2,6 +2,7 @@
 
 import pickle
 import shutil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,7 +83,7 @@ def test_the_token_goes_to_the_hub_alone(hub, tmp_path, monkeypatch, stored):
 
 
 def test_an_address_that_ends_is_resolved_again(hub):
-    store = open_store(Url.parse("hf://datasets"))
+    store: Any = open_store(Url.parse("hf://datasets"))
     key = "org/corpus/modalities/D_2byte_gpt2.pbin"
     content = (hub.home / "datasets" / key).read_bytes()
     identity = store.status(key).identity

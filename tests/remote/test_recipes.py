@@ -1,6 +1,7 @@
 """Recipes in a bucket, and training from one: the samples of local files, through faults of the server, or an error."""
 
 import shutil
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,8 +40,12 @@ def mix(fresh, bucket, tmp_path, monkeypatch):
     return "s3://bkt/mix.toml", tmp_path / "here/mix.toml"
 
 
+def samples_of(recipe) -> Any:
+    return tokfmt.open(recipe)
+
+
 def test_every_sample(mix):
-    stored, local = map(tokfmt.open, mix)
+    stored, local = map(samples_of, mix)
     assert [{k: v.tolist() for k, v in one.items()} for one in stored] == [
         {k: v.tolist() for k, v in one.items()} for one in local
     ]
@@ -72,7 +77,7 @@ def test_a_recipe_is_small(fresh, bucket):
 def test_facts_on_sources_are_kept_by_the_identity_of_objects(mix, fresh, bucket, monkeypatch):
     """Opened again, a source is not read; when its object changes, it is."""
     monkeypatch.setattr(sources, "_SEQUENCES", 1)
-    first = tokfmt.open(mix[0])
+    first = samples_of(mix[0])
     assert [source.kept for source in first._samples.sources] == [True, True]
     del fresh.seen[:]
     tokfmt.open(mix[0])

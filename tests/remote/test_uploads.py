@@ -11,7 +11,7 @@ from remote.conftest import noise, within
 from tokfmt.core import place
 from tokfmt.core.errors import OptionError, OutageError, UnsupportedError
 from tokfmt.core.place import Url, destination_of, writable_store
-from tokfmt.remote import open_store, requests, upload
+from tokfmt.remote import requests, upload
 
 LARGE = noise(5 << 20)
 
@@ -159,7 +159,7 @@ def test_access_is_denied_without_a_secret(server, bucket, store):
             assert "access denied" in str(error) and "planted" not in f"{error!r} {error.__context__!r}"
     server.refused = False
     with pytest.raises(OutageError, match="bucket nobody does not exist"):
-        open_store(Url.parse("s3://nobody")).put("x", b"one")
+        writable_store(Url.parse("s3://nobody/x")).put("x", b"one")
 
 
 def test_one_failure_stops_the_others(server, bucket, store, tmp_path, large, parts):
