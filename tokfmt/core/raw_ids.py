@@ -75,9 +75,9 @@ def byte_swapped(ids: Numbers) -> bool:
         return len(ids) > 0 and int(ids.max()) >= LARGEST > int(ids.byteswap().max())
     if ids.dtype.itemsize != 2:
         return False
-    distinct = np.unique(ids)
-    low, high = int((distinct & 255).max(initial=0)), int(distinct.max(initial=0)) >> 8
-    return len(distinct) >= _DISTINCT and low < _LIMITED <= high
+    low, high = int((ids & 255).max(initial=0)), int(ids.max(initial=0)) >> 8
+    # np.unique imports numpy.ma when it is first called, which takes half the time of a small conversion.
+    return low < _LIMITED <= high and len(np.unique(ids)) >= _DISTINCT
 
 
 def _in_range(ids: Numbers) -> bool:
