@@ -674,3 +674,19 @@ def test_tasks_that_need_a_common_directory(server, bucket, tmp_path, large, mon
         tokfmt.convert(source, tmp_path / name, **how)
         assert tree(bucket / name) == tree(tmp_path / name)
         assert not list(bucket.glob("*.tokfmt-[wt]*/*")) and not list(bucket.glob("*.tokfmt-writing"))
+
+
+def test_tasks_in_mount_namespaces(server, bucket, local):
+    """Processes whose spools and working directories no other process can reach."""
+    inside = 'mount -t tmpfs none /mnt && cd /mnt && exec "$@"'
+    if subprocess.run(["unshare", "-m", "sh", "-c", "mount -t tmpfs none /mnt"], capture_output=True).returncode:
+        pytest.skip("mount namespaces need root")
+    shutil.copy(PACK, bucket / "in.pbin")
+    places = {"TMPDIR": "/mnt", "TOKFMT_CACHE_DIR": "/mnt/cache", "PYTHONPATH": str(ROOT)}
+    env = {**{name: value for name, value in os.environ.items() if name != "TOKFMT_SPOOL"}, **places}
+    words = ["s3://bkt/in.pbin", *map(str, WORDS[2:])]
+    for more in ([*words, "--task", "1/2"], [*words, "--task", "0/2"], ["--finish", "s3://bkt/m"]):
+        command = ["unshare", "-m", "sh", "-c", inside, "sh", sys.executable, "-m", "tokfmt", "convert", *more]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+    assert tree(bucket / "m") == local and not [key for key in everything(bucket) if "tokfmt-" in key]
