@@ -139,3 +139,12 @@ def test_a_file_that_was_cut(held):
     held.held["x.h5"] = content[:-40]
     with pytest.raises(TruncatedError, match="^mem://bucket/x.h5: the file is shorter than its superblock states"):
         tokfmt.open("mem://bucket/x.h5", eos=50256)
+
+
+def test_a_check_asks_each_question_once(fresh, bucket):
+    """Without that, the check of this one file lists its directory 48 times."""
+    shutil.copytree(HOME / "doc_example", bucket / "doc_example")
+    (stored,), (local,) = (tokfmt.check(f"{home}/doc_example", deep=True, eos=50256) for home in ("s3://bkt", HOME))
+    assert [(one.code, one.message) for one in stored.findings] == [(one.code, one.message) for one in local.findings]
+    assert (stored.sequences, stored.tokens) == (local.sequences, local.tokens)
+    assert len(fresh.seen) < 16, [(one.method, one.key) for one in fresh.seen]

@@ -310,3 +310,13 @@ def test_errors_of_tokfmt_alone(server, store, large):
         server.forever["bkt/x.bin"] = fault
         with pytest.raises((TokfmtError, OSError)):
             list(store.read_ranges("x.bin", [(0, 5 * MIB)], Identity(large.size, '"other"')))
+
+
+@pytest.mark.parametrize("name", ["0.idx", "a0.idx", "1.idx", "!.idx", "~.idx", ".idx", "é.idx"])
+def test_names_beside_any_name(bucket, store, name):
+    (bucket / "d").mkdir()
+    for other in (name, f"{name}.json", "zz"):
+        (bucket / "d" / other).write_bytes(b"x")
+    stem, last, entries = store.beside(f"d/{name}")
+    assert name.startswith(stem) and last is None
+    assert {entry.name for entry in entries} == {name, f"{name}.json"}

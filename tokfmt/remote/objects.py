@@ -143,7 +143,8 @@ class ObjectStore:
         if not self._lists or not stem or self.root.scheme == "az":  # Azure lists all keys before it, too.
             raise FormatError(url, "is in a store that lists no names from the middle")
         above = f"{folder}/" if folder else ""
-        before = f"{above}{stem[:-1]}{chr(max(ord(stem[-1]) - 1, 32))}~~~"  # Little lies between it and the stem.
+        previous = chr(max(ord(stem[-1]) - 1, 32)).replace("/", ".")  # "/" precedes "0", and would begin an empty name
+        before = f"{above}{stem[:-1]}{previous}~~~"  # Little lies between it and the stem.
 
         def listed(client: Any) -> Any:
             with account.counted("list"):

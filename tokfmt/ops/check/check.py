@@ -16,12 +16,14 @@ import os
 import shutil
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tokfmt import registry
+from tokfmt.core import listing
 from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import (
     ConversionError,
@@ -203,7 +205,10 @@ def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[C
     corpus = _corpus(request, handle, jobs, watched)
     try:
         for path in dataset_paths(request.source):
-            yield _Checking(path, request, handle, corpus, jobs, watched).report()
+            # in a store, a check of a small dataset would otherwise list its directory 50 times
+            with listing.kept() if isinstance(path, Url) else nullcontext():
+                found = _Checking(path, request, handle, corpus, jobs, watched).report()
+            yield found
     finally:
         if corpus is not None:
             corpus.close()
