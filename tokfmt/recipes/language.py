@@ -31,7 +31,7 @@ from typing import Any, Literal
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import open_file
 from tokfmt.core.options import nearest
-from tokfmt.core.place import Place, Url, place_of
+from tokfmt.core.place import Place, Url, is_address, place_of
 from tokfmt.core.reader import INT32_MAX
 from tokfmt.core.text_format import printable
 
@@ -260,6 +260,8 @@ def _entry(table: Any, where: Place, number: int) -> SourceEntry:
 
 def _likely_names(path: str) -> Iterator[str]:
     """Yield names for a source: its file, or the start or the folder of a pattern; then its suffix."""
+    if is_address(path):  # The query of a web address may hold a signature.
+        path = path.partition("?")[0]
     plain = path.split("*", maxsplit=1)[0].rstrip("/")
     yield Path(plain).name.split(".")[0]
     yield Path(plain).name.strip(".")
