@@ -30,6 +30,7 @@ from typing import Any, Literal
 
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import open_file
+from tokfmt.core.named import place_named
 from tokfmt.core.options import nearest
 from tokfmt.core.place import Place, Url, is_address, place_of
 from tokfmt.core.reader import INT32_MAX
@@ -578,7 +579,15 @@ def _typed_entry(word: str, directory: Path) -> dict[str, Any]:
 
 
 def _seen_from(directory: Path, path: str) -> str:
-    return path if isinstance(place_of(path), Url) or os.path.isabs(path) else os.path.relpath(path, directory)
+    """Return a path as a recipe in a directory names it.
+
+    Raises:
+        FormatError: If it is an address that holds a signature or a password, which no recipe may hold.
+    """
+    if isinstance(place_of(path), Url):
+        place_named(directory / "recipe", path)
+        return path
+    return path if os.path.isabs(path) else os.path.relpath(path, directory)
 
 
 def _number(word: str) -> int | float | None:
