@@ -1,13 +1,18 @@
 """What a file in a store may name: places of its own bucket, host or repository, and what the user accepts."""
 
+import shutil
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from paths import FIXTURES
 
+import tokfmt
+from tokfmt.cli.main import cli
 from tokfmt.core import named
 from tokfmt.core.errors import FormatError, OptionError, UnsafeError
 from tokfmt.core.named import allowing, place_named
-from tokfmt.core.place import Url
+from tokfmt.core.place import Url, close_stores
 
 HOME = Url.parse("s3://b/mixes/mix.toml")
 
@@ -84,3 +89,48 @@ def test_prefixes_that_are_none(prefix, monkeypatch):
     with pytest.raises(OptionError), allowing(prefix):
         pass
     assert named.os.environ[named.VARIABLE] == "s3://before"
+
+
+@pytest.fixture
+def run(server, bucket):
+    """Run a command on a file of the bucket, which has a pack and two Megatron datasets of ours beside it."""
+    for name in ("modalities", "megatron"):
+        shutil.copytree(FIXTURES / name, bucket / name)
+        shutil.copytree(FIXTURES / name, server.home / "other" / name)
+
+    def run(name, text, *options):
+        (bucket / name).write_text(text)
+        close_stores()
+        return CliRunner().invoke(cli, ["stats", f"s3://bkt/{name}", "--json", *options])
+
+    yield run
+    close_stores()
+
+
+def mix(path):
+    return f'tokfmt = 1\nseq_len = 64\n[[source]]\npath = "{path}"\n'
+
+
+def test_a_recipe_in_a_bucket(run, monkeypatch):
+    monkeypatch.delenv(named.VARIABLE, raising=False)
+    assert run("mix.toml", mix("modalities/D_2byte_gpt2.pbin")).exit_code == 0
+    other = mix("s3://other/modalities/D_2byte_gpt2.pbin")
+    for text in (other, mix("/etc/passwd"), mix("../../etc/passwd"), mix("https://h/x?X-Amz-Signature=planted")):
+        error = run("mix.toml", text).exception
+        assert isinstance(error, UnsafeError) and "planted" not in f"{error}{error.__notes__}"
+        assert "which is outside of s3://bkt. --allow-source PREFIX accepts" in str(error)
+    assert run("mix.toml", other, "--allow-source", "s3://other/modalities").exit_code == 0
+    named.allow_sources(())
+    (found,) = tokfmt.stats("s3://bkt/mix.toml", allow_source="s3://other").datasets
+    assert found.sequences and named.VARIABLE not in named.os.environ
+
+
+def test_a_blend_list_in_a_bucket(run, bucket, tmp_path, monkeypatch):
+    """Nor does one find an index in the working directory."""
+    assert run("blend.txt", "1 megatron/gpt2_text_document").exit_code == 0
+    shutil.copytree(FIXTURES / "megatron", tmp_path / "here")
+    monkeypatch.chdir(tmp_path)
+    for prefix in (f"{tmp_path}/here/gpt2_text_document", "here/gpt2_text_document", "../../x_text_document"):
+        error = run("blend.txt", f"0.5 megatron/gpt2_text_document 0.5 {prefix}").exception
+        assert isinstance(error, FormatError)
+        assert isinstance(error, UnsafeError) is (prefix != "here/gpt2_text_document"), error

@@ -9,7 +9,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -114,15 +113,16 @@ def command(path: str, selection: str | None, **given: Any) -> None:
         return
     rows = given.pop("rows")
     if only_text and not given["tokenizer"] and not _holds_text(path, given):
+        from tokfmt.core.place import place_of
         from tokfmt.ops.source.manifest import LocatedTokenizer, located_tokenizer
 
-        found = LocatedTokenizer() if given["ignore_manifest"] else located_tokenizer(Path(path))
+        found = LocatedTokenizer() if given["ignore_manifest"] else located_tokenizer(place_of(path))
         given["tokenizer"] = found.place
         if not found.place:
             problem = f": {found.problem}" if found.problem else ""
             raise click.UsageError(f"--text needs a tokenizer{problem}. Add --tokenizer")
         if not quiet:
-            note(f"tokenizer {given['tokenizer']}, by the manifest of {Path(path).name}")
+            note(f"tokenizer {given['tokenizer']}, by the manifest of {place_of(path).name}")
     if rows:
         show_samples(path, given, selection=selection, full=full, only_text=only_text, as_json=as_json, quiet=quiet)
         return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Collection, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -171,10 +170,13 @@ def _write_page(report: StatsReport, place: Staging, request: StatsRequest, watc
     from tokfmt.cli.page import page, prepared_of
     from tokfmt.core.files import writing
     from tokfmt.core.output import readable_by
+    from tokfmt.core.place import place_of
     from tokfmt.ops.check import CheckRequest, check
     from tokfmt.ops.source.manifest import read_manifest
 
-    paths = tuple(one.path for one in report.datasets)
+    given = {str(place): place for place in map(place_of, request.source.paths)}  # The report omits what is secret.
+    places = {one.path: given.get(one.path, place_of(one.path)) for one in report.datasets}
+    paths = tuple(places.values())
     source = dataclasses.replace(request.source, paths=paths, allow_loss=frozenset(), recursive=False)
     findings = {}
     watcher.phase("checking", len(paths), "datasets")
@@ -183,8 +185,8 @@ def _write_page(report: StatsReport, place: Staging, request: StatsRequest, watc
         watcher.advance(1)
     prepared = {}
     if not source.ignore_manifest:
-        prepared = {path: prepared_of(read_manifest(Path(path)).content.get("prepared")) for path in paths}
-    files = (file for one in report.datasets for file in registry.get(one.format).files(Path(one.path)))
+        prepared = {path: prepared_of(read_manifest(at).content.get("prepared")) for path, at in places.items()}
+    files = (file for one in report.datasets for file in registry.get(one.format).files(places[one.path]))
     place.readable = readable_by(files)  # the page shows their content
     with writing(place.destination):
         place.path.write_text(page(report, findings, prepared), "utf-8")

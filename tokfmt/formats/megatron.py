@@ -52,8 +52,9 @@ from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal, noted, raise_fatal
 from tokfmt.core.format import MOST_AT_ONCE, Confidence, Hints, Probe
 from tokfmt.core.messages import from_option
+from tokfmt.core.named import place_named
 from tokfmt.core.options import option
-from tokfmt.core.place import AnyPlace, Place
+from tokfmt.core.place import AnyPlace, Place, Url
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import INT32_MAX, Damage, Separators, TokenReader, windows
 from tokfmt.core.resources import Recent
@@ -229,8 +230,14 @@ class Megatron(FlatFormat):
             return Confidence.CERTAIN if _is_index(index) else Confidence.NAME if lost else None
         words = likely_prefixes(probe.head)
         prefixes = [word for word in words if _number(word) is None and word not in (*SPLITS, "null")]
-        listed = any(_is_index(self.names(located(path, prefix))[1]) for prefix in words)
+        listed = any(self._leads_to_index(path, prefix) for prefix in words)
         return Confidence.CERTAIN if listed or (prefixes and all(map(_NAMED.fullmatch, prefixes))) else None
+
+    def _leads_to_index(self, path: Place, prefix: str) -> bool:
+        """Return whether a word of a file that may be a list is the prefix of an index."""
+        with suppress(FormatError):  # The word of another text in a store leads anywhere.
+            return _is_index(self.names(located(path, prefix))[1])
+        return False
 
     def canonical(self, path: AnyPlace) -> AnyPlace:
         return path if self._is_list(path) else super().canonical(path)
@@ -736,8 +743,14 @@ def likely_prefixes(head: bytes) -> list[str]:
 def located(path: Place, prefix: str) -> Place:
     """Return the path of a prefix of a list: in the directory of the list, or in the working directory.
 
-    Upstream resolves prefixes in the working directory. tokfmt does so if only that directory holds the index.
+    Upstream resolves prefixes in the working directory. tokfmt does so if only that directory holds the index, and the
+    list is a local file.
+
+    Raises:
+        UnsafeError: If the list is in a store, and the prefix leads out of it.
     """
+    if isinstance(path, Url):
+        return place_named(path, prefix)
     beside = path.parent / prefix
     here = Path(prefix)
     return beside if _is_indexed(beside) or not _is_indexed(here) else here

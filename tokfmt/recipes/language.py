@@ -30,8 +30,9 @@ from typing import Any, Literal
 
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import open_file
+from tokfmt.core.named import place_named
 from tokfmt.core.options import nearest
-from tokfmt.core.place import Place, Url, place_of
+from tokfmt.core.place import Place, Url, is_address, place_of
 from tokfmt.core.reader import INT32_MAX
 from tokfmt.core.text_format import printable
 
@@ -260,6 +261,8 @@ def _entry(table: Any, where: Place, number: int) -> SourceEntry:
 
 def _likely_names(path: str) -> Iterator[str]:
     """Yield names for a source: its file, or the start or the folder of a pattern; then its suffix."""
+    if is_address(path):  # The query of a web address may hold a signature.
+        path = path.partition("?")[0]
     plain = path.split("*", maxsplit=1)[0].rstrip("/")
     yield Path(plain).name.split(".")[0]
     yield Path(plain).name.strip(".")
@@ -576,7 +579,15 @@ def _typed_entry(word: str, directory: Path) -> dict[str, Any]:
 
 
 def _seen_from(directory: Path, path: str) -> str:
-    return path if isinstance(place_of(path), Url) or os.path.isabs(path) else os.path.relpath(path, directory)
+    """Return a path as a recipe in a directory names it.
+
+    Raises:
+        FormatError: If it is an address that holds a signature or a password, which no recipe may hold.
+    """
+    if isinstance(place_of(path), Url):
+        place_named(directory / "recipe", path)
+        return path
+    return path if os.path.isabs(path) else os.path.relpath(path, directory)
 
 
 def _number(word: str) -> int | float | None:

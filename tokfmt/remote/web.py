@@ -17,7 +17,7 @@ from urllib.parse import quote
 from tokfmt.core.errors import UnsupportedError
 from tokfmt.core.place import Identity, Url
 from tokfmt.core.text_format import human_bytes
-from tokfmt.remote import credentials
+from tokfmt.remote import account, credentials
 from tokfmt.remote.blocks import SIZE, Buffer
 from tokfmt.remote.clients import client_options, retry_config
 from tokfmt.remote.failures import Asked
@@ -104,6 +104,7 @@ class WebStore(ObjectStore):
             raise RefusedError("UnexpectedRange")
         identity = Identity(int(stated[1]), _tag(answer.headers))
         content = _read(answer, min(SIZE, identity.size))
+        account.count(read=len(content))
         self._pages[key] = _Page(identity, client)
         return identity, content
 
@@ -120,6 +121,7 @@ class WebStore(ObjectStore):
                     file.flush()
                     size = file.tell()
                     copy = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+                account.count(read=size)
                 if length is not None and size != int(length):
                     raise _CutError(size)
                 held = _Page(Identity(size, _tag(answer.headers)), (None, ""), copy)

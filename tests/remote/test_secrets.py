@@ -1,0 +1,80 @@
+"""No command leaves a key, a token, a password or a signature in what it prints or writes."""
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+
+import forkserver
+import processes
+import pytest
+from paths import FIXTURES, ROOT
+
+import tokfmt
+from tokfmt.core.place import close_stores
+
+PACK = "modalities/D_2byte_gpt2.pbin"
+PLANTED = {
+    "AWS_ACCESS_KEY_ID": "PLANTEDKEY", "AWS_SECRET_ACCESS_KEY": "planted-secret", "AWS_SESSION_TOKEN": "planted-session",
+    "AZURE_STORAGE_SAS_TOKEN": "sig=planted-azure",
+}  # fmt: skip
+COMMANDS = {
+    "stats": ["stats", "{0}", "--json"],
+    "stats of many": ["stats", "{0}", "{1}", "--html", "{out}/page.html"],
+    "show": ["show", "{0}", "5", "--ids"],
+    "show raw": ["show", "{0}", "--raw", "--verbose"],
+    "check": ["check", "{0}", "--deep", "--json"],
+    "diff": ["diff", "{0}", "{1}"],
+    "convert": ["convert", "{0}", "{out}/o.zarr", "--checksums", "--verbose"],
+    "convert by tasks": ["convert", "{0}", "{out}/o.jsonl", "--jobs", "2", "--verify"],
+    "dry run": ["convert", "{0}", "{out}/p.parquet", "--dry-run"],
+    "recipe": ["recipe", "a={0}:1", "--seq-len", "64", "-o", "{out}/mix.toml"],
+    "cut": ["convert", "{2}", "{out}/never.jsonl"],
+    "nothing": ["stats", "{3}"],
+}
+
+
+@pytest.mark.parametrize("kind", ["bucket", "signature", "password"])
+def test_commands(server, bucket, tmp_path, monkeypatch, kind):
+    shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
+    (bucket / "cut.pbin").write_bytes((FIXTURES / PACK).read_bytes()[:-900])
+    for name, value in PLANTED.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TOKFMT_DEBUG", "remote")
+    server.forever["bkt/never.pbin"] = "503"
+    (bucket / "never.pbin").touch()
+    addresses = [
+        f"{kinds(server)[kind].format(key)}"
+        for key in (PACK, "modalities/E_D_2byte_gpt2.pbin", "cut.pbin", "never.pbin")
+    ]
+    (tmp_path / "out").mkdir()
+    told = {}
+    for name, words in COMMANDS.items():
+        given = [word.format(*addresses, out=tmp_path / "out") for word in words]
+        command = [sys.executable, "-m", "tokfmt", *given]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        with processes.running(forkserver.Popen(command, cwd=ROOT, text=True, env=dict(os.environ), **pipes)) as done:
+            told[name], _ = done.communicate(timeout=100)
+        assert "Traceback" not in told[name]
+        assert name in ("cut", "nothing", "diff", "recipe", "check") or done.returncode == 0, told[name]
+    held = {
+        str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and "served" not in path.parts
+    }
+    assert any(name.endswith(".tokfmt.json") for name in held)
+    close_stores()
+    dataset = tokfmt.open(addresses[0])
+    texts = {**told, "object": f"{dataset!r}{dataset.info}{json.dumps(dataset.notes)}", "names": "\n".join(held)}
+    found = [name for name, text in texts.items() if "planted" in text.lower()]
+    assert not found, {name: texts[name] for name in found}
+    assert not [name for name, content in held.items() if b"planted" in content.lower()]
+    assert kind != "bucket" or b"planted" not in pickle.dumps(dataset).lower()
+
+
+def kinds(server):
+    return {
+        "bucket": "s3://bkt/{0}",
+        "signature": f"{server.endpoint}/bkt/{{0}}?X-Amz-Signature=planted",
+        "password": f"{server.endpoint.replace('//', '//me:planted@')}/bkt/{{0}}",
+    }
