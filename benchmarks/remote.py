@@ -36,7 +36,7 @@ def served(cache=None):
     """The server, and a client of obstore; tokfmt uses it as s3://bkt, with an empty cache unless one is given."""
     from obstore.store import S3Store
 
-    with store(PLACE) as address, tempfile.TemporaryDirectory() as empty:
+    with store(PLACE) as address, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as empty:
         os.environ |= {
             "AWS_ENDPOINT_URL": address, "AWS_EC2_METADATA_DISABLED": "true", "AWS_CONFIG_FILE": os.devnull,
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull, "TOKFMT_CACHE_DIR": str(cache or empty),

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from bisect import bisect_right
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -21,7 +22,7 @@ PAGE = 1000  # keys of a list, as S3 has
 
 
 class Server(asyncio.Protocol):
-    asked = []
+    asked, keys = [], {}
     home, delay, began = "", 0.0, time.monotonic()
 
     def connection_made(self, transport):
@@ -88,8 +89,11 @@ class Server(asyncio.Protocol):
             for entry in os.scandir(above) if above.is_dir() else ():
                 name = os.path.relpath(entry.path, home) + ("/" if entry.is_dir() else "")
                 found[name] = None if entry.is_dir() else entry
-        else:
-            found = {str(path.relative_to(home)): path for path in above.rglob("*") if path.is_file()}
+        else:  # A store has its keys in order; to find them here takes longer than the delay, so it is done once.
+            if bucket not in self.keys:
+                self.keys[bucket] = sorted(str(path.relative_to(home)) for path in home.rglob("*") if path.is_file())
+            first = bisect_right(self.keys[bucket], after)
+            found = {key: home / key for key in self.keys[bucket][first : first + 2 * most]}
         keys = sorted(key for key in found if key.startswith(prefix) and key > after)
         rows = []
         for key in keys[:most]:

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,7 @@ import tokfmt
 from tokfmt.cli.main import cli
 from tokfmt.core.errors import OptionError, SourceChangedError, UnreachableError
 from tokfmt.core.place import close_stores
+from tokfmt.remote import account
 from tokfmt.remote.ranges import BLOCKS
 
 PACK = "modalities/D_2byte_gpt2.pbin"
@@ -82,6 +84,7 @@ SHOWN = {
     "many_text_document.bin": "megatron",
     "many.ds": "datatrove",
     "many.parquet": "parquet",
+    "many.zarr": "flat-tokens",
 }
 SHOW = ["--ids", "--json", "--quiet"]
 
@@ -95,8 +98,9 @@ def shown(name, number):
 @pytest.mark.parametrize("name", ["many.pbin", "many_text_document.bin", "many_text_document"])
 def test_show_takes_ten_requests_in_five_rounds(server, bucket, hundred_thousand, name):
     """And two once the index is on disk."""
-    for path in hundred_thousand.glob("many*"):
-        shutil.copy(path, bucket)
+    for path in hundred_thousand.glob(f"{name.partition('.')[0]}.*"):
+        if path.is_file():
+            shutil.copy(path, bucket)
     server.delay = 0.05
     wanted = shown(hundred_thousand / name, 54321)
     del server.seen[:]
@@ -109,6 +113,29 @@ def test_show_takes_ten_requests_in_five_rounds(server, bucket, hundred_thousand
     assert len(server.seen) <= 2, [(one.method, one.key, one.start) for one in server.seen]
 
 
+COSTS = re.findall(
+    r"^\| `(many[\w.]+)`.*? \| (\d+) \| ([\d.]+) MB \| (\d+) \|$", (ROOT / "docs/remote.md").read_text(), re.MULTILINE
+)
+
+
+@pytest.mark.parametrize(("name", "requests", "megabytes", "again"), COSTS, ids=[row[0] for row in COSTS])
+def test_what_show_costs(server, bucket, hundred_thousand, name, requests, megabytes, again):
+    """The table of docs/remote.md: it takes no more, and nearly as much."""
+    shutil.copytree(hundred_thousand, bucket, dirs_exist_ok=True)
+    shown(f"s3://bkt/{name}", 54321)
+    read, asked = account.so_far().read, [(one.method, one.key, one.start) for one in server.seen]
+    assert int(requests) - 2 <= len(asked) <= int(requests), asked
+    assert 0.5 * float(megabytes) - 0.1 <= read / 1e6 <= float(megabytes) + 0.05, read
+    forget()
+    del server.seen[:]
+    shown(f"s3://bkt/{name}", 54321)
+    assert len(server.seen) <= int(again), [(one.method, one.key, one.start) for one in server.seen]
+
+
+def test_every_format_of_the_table_is_measured():
+    assert [row[0] for row in COSTS] == [*SHOWN]
+
+
 def test_a_directory_of_many_objects_is_listed_once(server, bucket):
     """Neither statuses of its objects nor looks at what is beside each of them are asked."""
     (bucket / "d").mkdir()
@@ -118,6 +145,20 @@ def test_a_directory_of_many_objects_is_listed_once(server, bucket):
     assert len(dataset) == 2500
     methods = [one.method for one in server.seen]
     assert methods.count("LIST") <= 5 and methods.count("HEAD") == 0, methods
+
+
+def test_a_dry_run_says_what_is_read(server, bucket, tmp_path):
+    shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
+    size = (FIXTURES / PACK).stat().st_size
+    words = ["convert", f"s3://bkt/{PACK}", str(tmp_path / "a.zarr"), "--dry-run"]
+    done = CliRunner().invoke(cli, words)
+    assert re.search(r"^reads +1 object, [\d.]+ kB, about 1 request \(\d+ lists?\)$", done.output, re.MULTILINE), (
+        done.output
+    )
+    plan = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)["plan"]["download"]
+    assert (plan["objects"], plan["bytes"], plan["requests"]) == (1, size, 1)
+    local = ["convert", str(FIXTURES / PACK), *words[2:], "--json"]
+    assert "download" not in json.loads(CliRunner().invoke(cli, local).stdout)["plan"]
 
 
 def test_a_document_says_what_stores_were_asked(server, bucket, tmp_path):

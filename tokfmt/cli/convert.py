@@ -192,6 +192,7 @@ def _plan(done: Any) -> str:
         f"separator    {known}{', inferred' if separator['inferred'] else ''}",
         f"tasks        {done.plan['tasks'] if done.sequences is not None else 'planned when they are counted'}",
         *_room(done.plan),
+        *_download(done.plan),
         *_upload(done.plan),
         f"runs in      {done.plan['jobs']} {done.plan['executor']}",
         *_splits(done),
@@ -209,6 +210,17 @@ def _room(plan: Mapping[str, Any]) -> list[str]:
     free = "" if plan["free_bytes"] is None else f"{sized(plan['free_bytes'])} free"
     least = "" if plan["minimum_bytes"] is None else f"at least {sized(plan['minimum_bytes'])}"
     return [f"space        {', '.join(filter(None, (least, free)))}"] if least or free else []
+
+
+def _download(plan: Mapping[str, Any]) -> list[str]:
+    """Return the line about what is read from stores."""
+    from tokfmt.core.text_format import human_bytes
+
+    if "download" not in plan:
+        return []
+    read = plan["download"]
+    requests = f"about {counted(read['requests'], 'request')} ({counted(read['lists'], 'list')})"
+    return [f"reads        {counted(read['objects'], 'object')}, {human_bytes(read['bytes'])}, {requests}"]
 
 
 def _upload(plan: Mapping[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,12 +38,28 @@ def dry_run(resolved: Resolved, notes: Notes) -> Conversion:
     minimum_bytes = total_of(one.minimum_bytes for one in written.portions)
     built_at = _built_at(resolved, destination.portions[0])
     plan = {**result.plan, "minimum_bytes": minimum_bytes, "free_bytes": free_bytes(built_at)}
+    if stored := [identity.size for place, identity in resolved.before.items() if isinstance(place, Url)]:
+        plan["download"] = _download(stored)
     if isinstance(destination.path, Url):
         from tokfmt.core.spool import minimum_requests, spool_parent
 
         plan["spool"] = str(spool_parent(resolved.request.spool))
         plan["upload"] = {"minimum_bytes": minimum_bytes, "minimum_requests": minimum_requests(minimum_bytes or 0)}
     return replace(result, dry_run=True, verified=False, replaces=goes, plan=plan)
+
+
+def _download(sizes: Sequence[int]) -> Mapping[str, int]:
+    """Return what a run reads from stores: objects, bytes, requests for these, and the lists that found the objects."""
+    from tokfmt.remote import account
+    from tokfmt.remote.blocks import LARGEST
+
+    requests = sum(max(1, -(-size // LARGEST)) for size in sizes)
+    return {
+        "objects": len(sizes),
+        "bytes": sum(sizes),
+        "requests": requests,
+        "lists": account.so_far().requests["list"],
+    }
 
 
 def _of_records(resolved: Resolved) -> Written:
