@@ -125,7 +125,7 @@ def test_a_local_file_of_that_name_is_no_bucket(tmp_path, monkeypatch):
     ("address", "error", "words"),
     [
         ("https://host/out.pbin?sig=planted", OptionError, "https://host/out.pbin: the scheme https is not written"),
-        ("hf://datasets/a/out.pbin", OptionError, "run huggingface-cli upload"),
+        ("hf://datasets/a/out.pbin", OptionError, "run hf upload"),
         ("s3://bkt", OptionError, "s3://bkt: is a whole bucket"),
         ("s3://nobody/out.pbin", TokfmtError, "bucket nobody does not exist"),
         ("s3://bkt/a//out.pbin", OptionError, "an empty part in a key"),
