@@ -145,7 +145,7 @@ def test_workers_share_only_the_bucket(server, bucket, tmp_path, source, cluster
     assert "The complete tasks are kept in the store: run again with --resume" in line
     journals = [read_journal(path)[0] for path in bucket.glob("m.tokfmt-tasks/journal-*")]
     complete = [one for one in journals if any(kind == "task" for kind, _, _ in one)]
-    assert complete and complete < journals
+    assert 0 < len(complete) < len(journals)
     there = {facts[0] for one in complete for kind, _, facts in one if kind == "object"}
     code, _, error = run(tmp_path, address, *words)
     assert code == 4 and "another tokfmt is writing it" in error, error

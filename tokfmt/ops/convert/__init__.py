@@ -29,8 +29,8 @@ dry_run      the result that a dry run reports
 manifests    the manifests beside the destinations
 publish      stage 4: describe what was written, and make it visible in one step
 pipes        standard input and output
+spread       a conversion as tasks on a cluster whose workers share only the store of the destination
 convert      the functions that the command line and Python call
-spread       the same as tasks on a cluster whose workers share only the store of the destination
 
 A task of a cluster (`--task I/N`) runs the same stages. If the sources hold text, it ends after prepare; if they hold
 token IDs, after write. A run with --finish publishes. A destination in a store is built in a spool (`core.spool`), and

@@ -219,9 +219,9 @@ def carry_out(
             if again and (done := finished_before(resolved, facts, notes)):
                 return done
             if resolved.request.is_spread and not is_named(resolved.request.spool):
-                from tokfmt.ops.convert.spread import spread  # it imports this module
+                from tokfmt.ops.convert.spread import spread  # it imports tokfmt.remote
 
-                return spread(resolved, notes)
+                return spread(resolved, notes, carry_out, finish)
             with workplace(resolved, facts, notes) as place:
                 with workers_of(resolved, place) as workers:
                     if resolved.copies:

@@ -17,7 +17,7 @@ import contextlib
 import os
 import queue
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,7 +32,6 @@ from tokfmt.core.place import Identity, Url, close_stores, writable_store
 from tokfmt.core.records import RecordReader
 from tokfmt.core.spool import run_of_tasks
 from tokfmt.core.text_format import printable
-from tokfmt.ops.convert.convert import carry_out, finish
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.convert.resolve import Resolved
@@ -43,6 +42,7 @@ from tokfmt.remote import clients, disk, options
 from tokfmt.run.execute import (
     ClusterExecutor,
     NullProgress,
+    Progress,
     connected,
     counted,
     is_stopped,
@@ -67,17 +67,30 @@ class _Order:
         request: The conversion.
         count: Number of tasks.
         run: A random name of the run.
+        carry_out: Runs a conversion.
         environment: Variables of the process that the user started.
     """
 
     request: Request
     count: int
     run: str
+    carry_out: Callable[[Request, Progress], Conversion]
     environment: Mapping[str, str]
 
 
-def spread(resolved: Resolved, notes: Notes) -> Conversion:
+def spread(
+    resolved: Resolved,
+    notes: Notes,
+    carry_out: Callable[[Request, Progress], Conversion],
+    finish: Callable[..., Conversion],
+) -> Conversion:
     """Run all tasks of a conversion on a cluster, publish the destination, and return the result.
+
+    Args:
+        resolved: The conversion.
+        notes: Receives progress and notes.
+        carry_out: Runs one task, on a worker.
+        finish: Publishes the destination, as `convert.finish`.
 
     Raises:
         TokfmtError: A task failed. What the tasks uploaded is deleted, or kept if the request says so.
@@ -92,7 +105,7 @@ def spread(resolved: Resolved, notes: Notes) -> Conversion:
         count, left = _plan(resolved, executor, claim, home / "before", resume=resume)
         try:
             given = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-            order = _Order(request, count, f"tokfmt-{os.urandom(8).hex()}", given)
+            order = _Order(request, count, f"tokfmt-{os.urandom(8).hex()}", carry_out, given)
             notes.progress.phase("writing", count, "tasks")
             notes.progress.advance(count - len(left))
             _run(order, left, executor, notes)
@@ -193,7 +206,7 @@ def _task(order: _Order, index: int) -> Any:
     with _alone(order.environment), Scratch() as home, naming_worker():
         progress.advance(0)
         try:
-            carry_out(replace(order.request, task=task, spool=home, executor="threads"), progress)
+            order.carry_out(replace(order.request, task=task, spool=home, executor="threads"), progress)
         except BaseException:
             for journal in home.rglob(task.journal):
                 with contextlib.suppress(TokfmtError, OSError):
