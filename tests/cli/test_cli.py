@@ -340,7 +340,7 @@ def test_readme_shows_the_two_commands():
 STARTS = {
     "convert": [PACK, "o.zarr"], "browse": [PACK, "--screenshot", "o.svg"], "stats": [PACK], "check": [PACK],
     "diff": [PACK, PACK], "show": [PACK], "recipe": ["mix=part.jsonl:1", "--seq-len", "4", "-o", "mix.toml"],
-    "index": ["part.jsonl", "-o", "part.idx"], "formats": [], "plugin": ["new", "fresh"], "completion": ["bash"],
+    "index": ["part.jsonl", "-o", "part.idx"], "cache": [], "formats": [], "plugin": ["new", "fresh"], "completion": ["bash"],
 }  # fmt: skip
 
 

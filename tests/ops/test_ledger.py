@@ -285,7 +285,7 @@ def test_a_ledger_that_is_gone_or_cut_is_found_at_a_glance(tmp_path):
     Path(f"{path}.ledger.json").write_text(json.dumps(shorter))
     shutil.copy(f"{more}.ledger", f"{path}.ledger")
     ((code, message),) = glance()
-    assert (code, "the manifest of a.pbin says" in message) == ("TF916", True)
+    assert (code, "the manifest of a.pbin states" in message) == ("TF916", True)
     for suffix in (".ledger", ".ledger.json"):
         Path(f"{path}{suffix}").unlink()
     ((code, message),) = glance()

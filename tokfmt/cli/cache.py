@@ -18,8 +18,8 @@ from tokfmt.core.text_format import counted, human_bytes, printable
 def command(cache_dir: str | None, *, clear: bool, as_json: bool, quiet: bool, debug: bool) -> None:
     """Print the size of the cache of objects, or clear it.
 
-    tokfmt keeps indexes, footers and random reads of objects in stores, so that the next command does not request them
-    again.
+    The cache holds indexes, footers and random reads of objects in stores, so that the next command does not request
+    them again.
     """
     from tokfmt.remote import disk
 
