@@ -198,7 +198,7 @@ def test_check_reports_invalid_sources_of_a_recipe(words, tmp_path):
     for text, message in (
         (f'{begin}path = "gone.pbin"\n', 'gone.pbin: no such file. It is source "gone" of'),
         (f'{begin}path = "mix.toml"\n', "mix.toml: includes itself"),
-        (f'{begin}path = "{PACK}"\nfilter = "garbage"\n', "its filter has rules on text, and it holds token IDs"),
+        (f'{begin}path = "{PACK}"\nfilter = "garbage"\n', "its filter has rules on text, but it holds token IDs"),
         (f'{begin}path = "{PACK}"\ntokens = 10_000\n', "and the quota is 10,000: short by"),
     ):
         path.write_text(text)

@@ -238,8 +238,11 @@ def test_a_source_that_changes_while_it_is_copied(tmp_path, monkeypatch):
 def test_number_of_reads_per_token(tmp_path, monkeypatch, width, times):
     """Tokens are read once, or twice if a scan has to find the largest ID; opening reads few."""
     sources = [put(tmp_path / f"{k}.pbin", random_documents(k, 3000), width) for k in range(2)]
-    read, real = [], FlatReader.tokens
+    read, real, several = [], FlatReader.tokens, FlatReader.intervals
     monkeypatch.setattr(FlatReader, "tokens", lambda reader, a, b: read.append(b - a) or real(reader, a, b))
+    monkeypatch.setattr(
+        FlatReader, "intervals", lambda reader, all_: read.extend(b - a for a, b in all_) or several(reader, all_)
+    )
     merged(sources, tmp_path / "out.pbin", eos=EOS)
     tokens = sum(len(document) for k in range(2) for document in random_documents(k, 3000))
     assert times * tokens * 0.99 <= sum(read) <= times * tokens

@@ -260,7 +260,7 @@ def test_ids_beside_text(corpora, tmp_path):
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ('path = "x.pbin"\nfilter = "garbage"', "its filter has rules on text, and it holds token IDs"),
+        ('path = "x.pbin"\nfilter = "garbage"', "its filter has rules on text, but it holds token IDs"),
         ('path = "x.jsonl"\nfilter = "noise"', 'there is no filter "noise"'),
         ('path = "x.jsonl"\nfilter = "garbag"', "Did you mean garbage"),
         ('path = "x.jsonl"\ntext = "b"', 'found the field "text". text = "NAME" in the recipe reads another one'),

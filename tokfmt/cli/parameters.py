@@ -257,11 +257,26 @@ class TaskNumber(click.ParamType[Any]):
         return int(index), int(count)
 
 
-def _tell_at_the_end(context: click.Context, _parameter: click.Parameter, asked: bool) -> None:
-    if asked:
+def _use_for_stores(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """Use an option of stores in this process and its workers; that of the environment holds otherwise."""
+    if value is None or value is False or value == ():
+        return
+    if parameter.name == "verbose":
         from tokfmt.cli.console import tell_transferred
 
         context.call_on_close(tell_transferred)
+    elif parameter.name == "store_opt":
+        from tokfmt.remote.options import StoreOptions, configure
+
+        configure(StoreOptions.parse(value))
+    elif parameter.name == "allow_source":
+        from tokfmt.core.named import allow_sources
+
+        allow_sources(value)
+    else:
+        import os
+
+        os.environ[f"TOKFMT_{parameter.name}".upper()] = str(value)
 
 
 def common(function: F) -> F:
@@ -272,7 +287,7 @@ def common(function: F) -> F:
             "--verbose",
             is_flag=True,
             expose_value=False,
-            callback=_tell_at_the_end,
+            callback=_use_for_stores,
             help="Print the requests and bytes of stores on stderr.",
         ),
         output("--debug", is_flag=True, help="Show the traceback of an error."),
@@ -297,30 +312,6 @@ def requested(paths: Iterable[Any], given: Mapping[str, Any], **other: Any) -> S
     return SourceRequest.of(tuple(paths), **{**facts, **other})
 
 
-def _use_store_options(_context: click.Context, _parameter: click.Parameter, words: Sequence[str]) -> None:
-    """Use the options of stores that the command line gives; those of the environment hold otherwise."""
-    if words:
-        from tokfmt.remote.options import StoreOptions, configure
-
-        configure(StoreOptions.parse(words))
-
-
-def _use_cache(_context: click.Context, parameter: click.Parameter, value: object) -> None:
-    """Pass an option of the cache of stores to this process and its workers."""
-    if value is not None:
-        import os
-
-        os.environ[f"TOKFMT_{parameter.name}".upper()] = str(value)
-
-
-def _use_allowed_sources(_context: click.Context, _parameter: click.Parameter, prefixes: Sequence[str]) -> None:
-    """Use the prefixes that the command line gives; those of the environment hold otherwise."""
-    if prefixes:
-        from tokfmt.core.named import allow_sources
-
-        allow_sources(prefixes)
-
-
 def stores(function: F) -> F:
     """Add the options of stores to a command that reads."""
     for option in (
@@ -329,7 +320,7 @@ def stores(function: F) -> F:
             type=Count(0),
             metavar="BYTES",
             expose_value=False,
-            callback=_use_cache,
+            callback=_use_for_stores,
             help="Largest size of the cache of objects in stores, such as 10Gi; 0 turns it off (default: 4Gi).",
         ),
         source(
@@ -337,7 +328,7 @@ def stores(function: F) -> F:
             type=PLACE,
             metavar="DIR",
             expose_value=False,
-            callback=_use_cache,
+            callback=_use_for_stores,
             help="Directory of the cache of objects in stores (default: ~/.cache/tokfmt).",
         ),
         source(
@@ -345,7 +336,7 @@ def stores(function: F) -> F:
             multiple=True,
             metavar="NAME=VALUE",
             expose_value=False,
-            callback=_use_store_options,
+            callback=_use_for_stores,
             help="Option of stores: endpoint, region, profile, anonymous, requester_pays or allow_http; repeatable.",
         ),
         source(
@@ -353,7 +344,7 @@ def stores(function: F) -> F:
             multiple=True,
             metavar="PREFIX",
             expose_value=False,
-            callback=_use_allowed_sources,
+            callback=_use_for_stores,
             help="Address or directory that a recipe in a store may name, outside of that store; repeatable.",
         ),
     ):

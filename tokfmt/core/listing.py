@@ -214,7 +214,7 @@ def status(place: PlaceLike) -> Status:
     found = kept_now.statuses.get(key)
     if found is None:
         try:
-            found = _told(key) or status_now(key)
+            found = (isinstance(key, Url) and _told(key)) or status_now(key)
         except OSError as error:  # Not kept itself: its traceback would keep the open files of the callers alive.
             found = error.errno, error.strerror
         if len(kept_now.statuses) < _STATUSES:
@@ -224,14 +224,12 @@ def status(place: PlaceLike) -> Status:
     raise OSError(*found, str(key))
 
 
-def _told(key: str | Url) -> Status | None:
+def _told(key: Url) -> Status | None:
     """Return the status of an address that a list tells; None if the store has to be asked.
 
     Raises:
         FileNotFoundError: If the list shows that it does not exist.
     """
-    if not isinstance(key, Url):
-        return None
     known, kind = _known(key)
     if known and kind is None:
         raise FileNotFoundError(errno.ENOENT, "no such object")

@@ -425,11 +425,10 @@ def store_of(url: Url) -> Store:
     return _OPEN.setdefault(known, opener(url))
 
 
-def notes_of(place: Place) -> list[str]:
+def notes_of(url: Url) -> list[str]:
     """Return what a store found that users should know about a file, if the store has a method `notes`."""
-    if not isinstance(place, Url) or (notes := getattr(store_of(place), "notes", None)) is None:
-        return []
-    return list(notes(place.key))
+    notes = getattr(store_of(url), "notes", None)
+    return [] if notes is None else list(notes(url.key))
 
 
 def writable_store(url: Url) -> WritableStore:

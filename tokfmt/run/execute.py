@@ -233,7 +233,7 @@ def _finished(pending: list[Future[R]], queued: queue.SimpleQueue[Future[R]]) ->
     ended = [future for future in pending if future in done]
     pending[:] = [future for future in pending if future not in done]
     for result in (future.result() for future in ended if future.exception() is None):
-        yield received(result)
+        yield received(result) if isinstance(result, _Counted) else result
     if failed is not None:
         raise failed
 

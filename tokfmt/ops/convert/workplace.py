@@ -74,20 +74,18 @@ def workplace(resolved: Resolved, facts: Facts, notes: Notes) -> Iterator[Workpl
             for path, staging in resolved.stagings.items()
         }
         first = next(iter(resolved.stagings.values()))
-        outputs, sinks = _in_stores(resolved, journals)
+        staged = {path: one for path, one in resolved.stagings.items() if isinstance(one, StoreStaging)}
+        outputs, sinks = _in_stores(resolved, staged, journals) if staged else ({}, {})
         yield Workplace(resolved.stagings, journals, first, facts, outputs, sinks)
 
 
 def _in_stores(
-    resolved: Resolved, journals: Mapping[Place, NullJournal]
+    resolved: Resolved, staged: Mapping[Place, StoreStaging], journals: Mapping[Place, NullJournal]
 ) -> tuple[dict[Place, Output], dict[Place, Sink]]:
     """Return the destinations in stores, and the sinks of those whose files may be uploaded before all are complete.
 
     That is not done if the files are read back (--verify), or if an old dataset is readable until they are complete.
     """
-    staged = {path: one for path, one in resolved.stagings.items() if isinstance(one, StoreStaging)}
-    if not staged:
-        return {}, {}
     from tokfmt.ops.convert.upload import Output, Uploads
 
     request, outputs, sinks = resolved.request, dict[Place, Output](), dict[Place, Sink]()

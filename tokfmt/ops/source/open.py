@@ -20,7 +20,7 @@ from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.messages import Option, allowing
 from tokfmt.core.options import given_options
-from tokfmt.core.place import Place, PlaceLike, notes_of, place_of
+from tokfmt.core.place import Place, PlaceLike, Url, notes_of, place_of
 from tokfmt.core.protocols import MappedView, MayContinue, SkipsDamaged
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
@@ -400,7 +400,8 @@ def open_stored(
         _refuse_others(one, allow_loss)
     info, left_out = stored.info, tuple(one.left_out for one in found if one.left_out)
     notes = (*ignored, *written, *info.inferred, *info.notes, *(f"left out: {what}" for what in left_out))
-    notes += tuple(note for one in found for file in one.files or (one.path,) for note in notes_of(file))
+    stored_files = (file for one in found for file in one.files or (one.path,) if isinstance(file, Url))
+    notes += tuple(note for file in stored_files for note in notes_of(file))
     tokenizers = tuple(manifest.tokenizer for manifest in manifests)
     notes += tuple(note for manifest in manifests if (note := manifest.partial))
     if isinstance(stored, RecordReader) and stored.info.kind == "text":  # the separator follows from its tokenizer
