@@ -107,10 +107,10 @@ def test_at_any_moment(name, tmp_path_factory):
 
 LATE = """
 import signal
-from tokfmt.cli import console
+from tokfmt.cli import signals
 from tokfmt.cli.main import run
 
-console.flush = lambda: signal.raise_signal(signal.SIGTERM)
+signals.leave = lambda _: signal.raise_signal(signal.SIGTERM)
 run(["convert", {source!r}, "out.pbin"])
 """
 
