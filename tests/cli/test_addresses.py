@@ -70,9 +70,7 @@ def refusals(commands, home, stores, words):
 
 def test_destinations(home):
     """Also where a directory of that name is, which an absolute path means."""
-    for store, remedy in zip(
-        READ_ONLY, (", then run huggingface-cli upload", ", and upload it", ", and upload it"), strict=True
-    ):
+    for store, remedy in zip(READ_ONLY, (", then run hf upload", ", and upload it", ", and upload it"), strict=True):
         words = f"the scheme {{scheme}} is not written (expected s3, gs or az). Write to a local path{remedy}"
         some = dict(list(DESTINATIONS.items())[READ_ONLY.index(store) :: 3])
         refusals(some, home, [store], words)

@@ -402,7 +402,7 @@ def test_notes_name_their_source_once(path, tmp_path, monkeypatch):
 def test_invalid_paths_are_refused(tmp_path, monkeypatch):
     with pytest.raises(OptionError, match="a path is empty"):
         tokfmt.open("")
-    for address in ("ftp://h/x.jsonl", "oci://b/x", "hf://datasets/x"):
+    for address in ("ftp://h/x.jsonl", "oci://b/x"):
         with pytest.raises(OptionError, match="the scheme [a-z]+ is not read"):
             tokfmt.open(address)
     monkeypatch.chdir(tmp_path)

@@ -203,7 +203,7 @@ def test_addresses_of_destinations(server):
     for text, words in (
         ("http://host/x?sig=planted", "http://host/x: the scheme http is not written (expected s3, gs or az)"),
         ("https://host/x", "is not written"),
-        ("hf://datasets/a/b", "run huggingface-cli upload"),
+        ("hf://datasets/a/b", "run hf upload"),
         ("ftp://host/x", "the scheme ftp is not written"),
         ("s3:/bkt/x", "a Path cannot hold an address"),
     ):

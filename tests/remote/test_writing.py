@@ -125,7 +125,7 @@ def test_a_local_file_of_that_name_is_no_bucket(tmp_path, monkeypatch):
     ("address", "error", "words"),
     [
         ("https://host/out.pbin?sig=planted", OptionError, "https://host/out.pbin: the scheme https is not written"),
-        ("hf://datasets/a/out.pbin", OptionError, "run huggingface-cli upload"),
+        ("hf://datasets/a/out.pbin", OptionError, "run hf upload"),
         ("s3://bkt", OptionError, "s3://bkt: is a whole bucket"),
         ("s3://nobody/out.pbin", TokfmtError, "bucket nobody does not exist"),
         ("s3://bkt/a//out.pbin", OptionError, "an empty part in a key"),
@@ -654,10 +654,15 @@ def test_tasks_share_only_the_bucket(server, bucket, tmp_path, large, monkeypatc
 
 def test_tasks_that_need_a_common_directory(server, bucket, tmp_path, large, monkeypatch):
     monkeypatch.delenv("TOKFMT_SPOOL")
+    dask = {"executor": "dask:tcp://127.0.0.1:1"}
     with pytest.raises(
         OptionError, match="needs a directory that all tasks see, because its workers write to the spool"
     ):
-        tokfmt.convert(PACK, "s3://bkt/m", executor="dask:tcp://127.0.0.1:1", **MDS)
+        tokfmt.convert(PACK, "s3://bkt/m", verify=True, **dask, **MDS)
+    with tokfmt.open(PACK) as opened, pytest.raises(OptionError, match="because its workers write to the spool"):
+        opened.save("s3://bkt/m", **dask, **MDS)
+    with pytest.raises(ConversionError, match="no scheduler answers"):
+        tokfmt.convert(PACK, "s3://bkt/m", **dask, **MDS)
     for source, name, how, why in (
         (large, "out.pbin", {"eos": EOS}, "each writes a part of one file"),
         (CORPUS, "mds", {"to_format": "mds", "tokenizer": str(TOKENIZER)}, "each tokenizes a part of the text"),
@@ -666,6 +671,8 @@ def test_tasks_that_need_a_common_directory(server, bucket, tmp_path, large, mon
             OptionError, match=f"^s3://bkt/{name}: task= needs a directory that all tasks see, because {why}"
         ):
             tokfmt.convert(source, f"s3://bkt/{name}", task=(0, 2), **how)
+        with pytest.raises(OptionError, match=f"executor=.dask:ADDRESS. needs a directory .* because {why}"):
+            tokfmt.convert(source, f"s3://bkt/{name}", **dask, **how)
         for task in range(2):
             tokfmt.convert(source, f"s3://bkt/{name}", task=(task, 2), spool=tmp_path / "spool", **how)
         from tokfmt.ops.convert.convert import finish

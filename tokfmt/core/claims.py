@@ -110,12 +110,13 @@ class Claim:
         self.replaced: Claimed | None = None
         self._store, self._format = store, format_name
 
-    def take(self, *, overwrite: bool, note: Callable[[str], None]) -> None:
+    def take(self, *, overwrite: bool, note: Callable[[str], None], alone: bool = False) -> None:
         """Write the claim, or go on with that of the same run.
 
         Args:
             overwrite: Replace the claim of another run.
             note: Receives a note if the store knows no conditional writes.
+            alone: Do not go on with a claim of the same run.
 
         Raises:
             ConversionError: If another run has a claim.
@@ -133,6 +134,8 @@ class Claim:
                 except FileExistsError:
                     self.taken = False
                     found = read_claim(self._store, self.destination)
+                    if alone and found is not None:
+                        raise refused(self.destination, found) from None
                 else:
                     return
                 if found is not None and self._replaces(found, key, overwrite=overwrite):

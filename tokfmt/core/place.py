@@ -365,7 +365,7 @@ def _kind(entry: os.DirEntry[str]) -> Kind:
 
 _READ_REMEDY = "Download or mount it first"
 _READ_ONLY = {
-    "hf": "Write to a local path, then run huggingface-cli upload",
+    "hf": "Write to a local path, then run hf upload",
     "http": "Write to a local path, and upload it",
     "https": "Write to a local path, and upload it",
 }

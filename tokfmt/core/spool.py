@@ -85,6 +85,11 @@ def spool_of(destination: Url, given: Path | None) -> Path:
     return spool_parent(given) / f"tokfmt-spool-{hashlib.blake2b(named, digest_size=8).hexdigest()}"
 
 
+def run_of_tasks(destination: Url) -> str:
+    """Return the run that the claim of all tasks of a destination names."""
+    return f"tasks of {destination.as_posix()}"
+
+
 def no_objection(place: Place, stated: str) -> str:  # noqa: ARG001
     """Accept the replacement of an object, and object to that of a directory."""
     return "it is a directory" if listing.is_dir(place) else ""
@@ -198,7 +203,7 @@ class StoreStaging(Staging):
     def _recall_run(self) -> None:
         """Take over the run of an earlier process, whose claim then is ours. All tasks of a destination are one run."""
         if self._kept == "tasks":
-            self.claim.run = f"tasks of {self.url.as_posix()}"
+            self.claim.run = run_of_tasks(self.url)
         if self._kept != "resume":
             return
         with contextlib.suppress(OSError):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 RETRIES, SHORTEST_WAIT, LONGEST_WAIT = 8, 0.2, 10.0
 SILENCE = 15.0
 """Seconds without a byte after which a request is repeated."""
-_RETRY_TIMEOUT = "TOKFMT_RETRY_TIMEOUT"
+RETRY_TIMEOUT = "TOKFMT_RETRY_TIMEOUT"
 
 
 def client_options(*, writes: bool = False) -> ClientConfig:
@@ -46,11 +46,11 @@ def retry_seconds() -> float:
     Raises:
         OptionError: If the variable is not a number of seconds.
     """
-    given = os.environ.get(_RETRY_TIMEOUT, "120")
+    given = os.environ.get(RETRY_TIMEOUT, "120")
     try:
         seconds = float(given)
     except ValueError:
         seconds = -1
     if not 0 <= seconds < 1 << 31:
-        raise OptionError(f"{_RETRY_TIMEOUT}={given}: is not a number of seconds (expected 0 or more, such as 120)")
+        raise OptionError(f"{RETRY_TIMEOUT}={given}: is not a number of seconds (expected 0 or more, such as 120)")
     return seconds

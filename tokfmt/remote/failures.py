@@ -180,6 +180,8 @@ def _denied(url: Url, asked: Asked) -> FormatError:
     remedy = None
     if url.scheme == "hf":
         remedy = "Set HF_TOKEN"
+    if url.scheme in ("http", "https"):
+        remedy = "Name a file, because web servers list no folders, or give a signed address"
     if url.scheme == "s3":
         remedy = f"Set AWS_PROFILE, or use {ANONYMOUS} if the bucket is public"
     return FormatError(url, f"access denied without credentials{looked}", remedy=remedy)

@@ -58,6 +58,7 @@ from tokfmt.core.errors import (
 from tokfmt.core.locks import Scratch
 from tokfmt.core.messages import Option
 from tokfmt.core.options import nearest
+from tokfmt.core.place import is_address
 from tokfmt.core.resources import cpus
 from tokfmt.core.text_format import printable
 from tokfmt.run.isolation import ENDING, isolated, undelivered, without_main
@@ -198,19 +199,26 @@ def run_tasks(
         while pending:
             yield from _finished(pending, ended)
     except Exception as error:
-        if isinstance(executor, ClusterExecutor) and lost_workers(error) and not executor.answers():
-            raise OutageError(
-                f"{Option('executor', 'dask')}: the scheduler at {printable(executor.address)} does not answer "
-                "any more. Start a cluster, and run again"
-            ) from error
-        if isinstance(error, BrokenExecutor) or lost_workers(error):
-            raise OutageError(
-                "a worker process ended abruptly: killed, or out of memory. If memory is short, run with fewer "
-                f"{Option('jobs')}"
-            ) from error
+        if (outage := outage_of(error, executor)) is not None:
+            raise outage from error
         raise
     finally:
         wait([future for future in pending if not future.cancel()])
+
+
+def outage_of(error: Exception, executor: Executor) -> OutageError | None:
+    """Return the error of a lost worker process or scheduler in words; None if the error of a task is another one."""
+    if isinstance(executor, ClusterExecutor) and lost_workers(error) and not executor.answers():
+        return OutageError(
+            f"{Option('executor', 'dask')}: the scheduler at {printable(executor.address)} does not answer "
+            "any more. Start a cluster, and run again"
+        )
+    if isinstance(error, BrokenExecutor) or lost_workers(error):
+        return OutageError(
+            "a worker process ended abruptly: killed, or out of memory. If memory is short, run with fewer "
+            f"{Option('jobs')}"
+        )
+    return None
 
 
 def _finished(pending: list[Future[R]], queued: queue.SimpleQueue[Future[R]]) -> Iterator[R]:
@@ -225,7 +233,7 @@ def _finished(pending: list[Future[R]], queued: queue.SimpleQueue[Future[R]]) ->
     ended = [future for future in pending if future in done]
     pending[:] = [future for future in pending if future not in done]
     for result in (future.result() for future in ended if future.exception() is None):
-        yield _received_result(result) if isinstance(result, _Counted) else result
+        yield received(result)
     if failed is not None:
         raise failed
 
@@ -242,15 +250,17 @@ class _Counted(NamedTuple):
     asked: Any
 
 
-def _counted(result: Any) -> Any:
+def counted(result: Any) -> Any:
     """Return a result with the counts of this worker process, if it has asked a store."""
     account = sys.modules.get("tokfmt.remote.account")
     asked = account.taken() if account is not None else None
     return _Counted(result, asked) if asked else result
 
 
-def _received_result(result: _Counted) -> Any:
-    """Add the counts of a worker process to those of this process, and return its result."""
+def received(result: Any) -> Any:
+    """Return the result of a worker process. If it is `counted`, add the counts to those of this process."""
+    if not isinstance(result, _Counted):
+        return result
     from tokfmt.remote import account
 
     account.add(result.asked)
@@ -265,20 +275,27 @@ class _Remote:
 
     def __call__(self, item: object) -> Any:
         worker = _cluster_worker()
-        if not worker:
-            return _counted(self.function(receive(self.parcel), item))
-        if not self.shared.is_dir():
+        if worker and not self.shared.is_dir():
             visible = (parent for parent in self.shared.parents if not parent.name.startswith("."))
             raise _unseen(next(visible), worker, "sees another directory there, or none")
-        try:
-            return _counted(self.function(receive(self.parcel), item))
-        except SourceChangedError as error:
+        with naming_worker():
+            return counted(self.function(receive(self.parcel), item))
+
+
+@contextlib.contextmanager
+def naming_worker() -> Iterator[None]:
+    """Name the worker of a cluster in errors about a local file that it does not see, or of which it sees a copy."""
+    worker = _cluster_worker()
+    try:
+        yield
+    except SourceChangedError as error:
+        if worker:
             error.advise(f"The worker {worker} reported it. Every worker needs the same file, not a copy of it")
+        raise
+    except FormatError as error:
+        if not worker or is_address(error.path) or os.path.lexists(error.path):
             raise
-        except FormatError as error:
-            if os.path.lexists(error.path):
-                raise
-            raise _unseen(error.path, worker, "sees no such file") from error
+        raise _unseen(error.path, worker, "sees no such file") from error
 
 
 def _cluster_worker() -> str:
@@ -468,6 +485,7 @@ class ClusterExecutor(Executor):
     run again.
 
     Attributes:
+        workers: The addresses of the workers.
         slots: Number of tasks that the cluster runs at once.
         address: Address of the scheduler.
     """
@@ -475,7 +493,8 @@ class ClusterExecutor(Executor):
     def __init__(self, client: Any, jobs: int) -> None:
         self._client = client
         self.address: str = client.scheduler.address
-        self.slots = sum(client.ncores().values()) or jobs
+        threads: dict[str, int] = client.nthreads()
+        self.workers, self.slots = tuple(threads), sum(threads.values()) or jobs
 
     def answers(self) -> bool:
         """Return whether the scheduler accepts connections. Takes at most a second."""
@@ -486,12 +505,32 @@ class ClusterExecutor(Executor):
             return False
         return True
 
+    def stop(self, run: str) -> None:
+        """Tell the tasks of a run that ask `is_stopped` to stop. Dask itself does not stop a task that runs."""
+        self._event(run).set()
+
+    def forget(self, run: str) -> None:
+        """Remove from the scheduler that a run was stopped."""
+        self._event(run).clear()
+
+    def _event(self, run: str) -> Any:
+        import distributed
+
+        return distributed.Event(run, client=self._client)
+
     def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
         outer: Future[R] = Future()
         inner = self._client.submit(fn, *args, **kwargs, pure=False)  # Dask would hash pure calls and run them once.
         inner.add_done_callback(functools.partial(_settle, outer))
         outer.add_done_callback(lambda done: inner.cancel() if done.cancelled() else None)
         return outer
+
+
+def is_stopped(run: str) -> bool:
+    """Return, in a task on a cluster, whether its run is to stop. Asks the scheduler."""
+    import distributed
+
+    return bool(distributed.Event(run).is_set())
 
 
 def _settle(outer: Future[R], inner: Any) -> None:

@@ -29,6 +29,7 @@ dry_run      the result that a dry run reports
 manifests    the manifests beside the destinations
 publish      stage 4: describe what was written, and make it visible in one step
 pipes        standard input and output
+spread       a conversion as tasks on a cluster whose workers share only the store of the destination
 convert      the functions that the command line and Python call
 
 A task of a cluster (`--task I/N`) runs the same stages. If the sources hold text, it ends after prepare; if they hold

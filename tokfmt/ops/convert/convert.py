@@ -21,6 +21,7 @@ from tokfmt.core.messages import Option
 from tokfmt.core.once import OpenedOnce
 from tokfmt.core.options import given_options
 from tokfmt.core.place import PlaceLike, absolute, destination_of, place_of
+from tokfmt.core.spool import is_named
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.arrangement import arrangement_of
 from tokfmt.ops.convert.dry_run import dry_run
@@ -217,6 +218,10 @@ def carry_out(
             again = request.resume and request.task is None
             if again and (done := finished_before(resolved, facts, notes)):
                 return done
+            if resolved.request.is_spread and not is_named(resolved.request.spool):
+                from tokfmt.ops.convert.spread import spread  # it imports tokfmt.remote
+
+                return spread(resolved, notes, carry_out, finish)
             with workplace(resolved, facts, notes) as place:
                 with workers_of(resolved, place) as workers:
                     if resolved.copies:

@@ -45,7 +45,7 @@ def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes
         for staging in place.stagings.values():
             if isinstance(staging, StoreStaging):
                 place.journals[staging.url].sync()
-                send(staging, request.task)
+                send(staging.url, staging.home / request.task.journal)
         return done
     if any(isinstance(path, Url) for path in place.stagings):
         return _published_in_stores(resolved, written, place, done, notes, prove)
@@ -88,7 +88,7 @@ def _published_in_stores(
         _write_rejects(request.rejects, request, place)
     publish_in_stores(list(outputs.values()), beside, manifest, notes.progress)
     for one in outputs.values() if request.finish else ():
-        remove(one.staging, request.finish)
+        remove(one.url, request.finish)
     return done
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import REGION, Format
 from tokfmt.core.messages import Option
-from tokfmt.core.place import Place
+from tokfmt.core.place import Place, Url
 from tokfmt.ops.convert.arrangement import AS_IT_IS, Arrangement
 from tokfmt.ops.source.request import SourceRequest, option_names
 from tokfmt.run.plan import Task
@@ -59,6 +59,16 @@ class Request:
     def kept(self) -> str:
         """Suffix of the hidden directory that outlives an interruption; empty if none does."""
         return "tasks" if self.task or self.finish else "resume" if self.resume else ""
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether a cluster may run it as tasks that share only the store of the destination.
+
+        Each task writes its part without the others, and nobody reads all of it back, or replaces a dataset.
+        """
+        alone = self.executor.startswith("dask:") and isinstance(self.destination, Url)
+        one_run = self.verify or self.overwrite or self.ledger or self.rejects or not self.arrangement.plain
+        return alone and not (self.kept == "tasks" or one_run)
 
     def given_to_writer(self, format_: Format) -> dict[str, object]:
         """Return the writer's options that the user gave, --seq-len and --split among them.

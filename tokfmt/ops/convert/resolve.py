@@ -180,18 +180,24 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
         copies,
         losses=(),
     )
-    return _checked(resolved, notes)
+    return _checked(resolved, notes, by_request=given is None)
 
 
-def _checked(resolved: Resolved, notes: Notes) -> Resolved:
-    """Refuse losses, a missing separator and unsuitable tasks before the sources are read, and choose the executor."""
+def _checked(resolved: Resolved, notes: Notes, *, by_request: bool) -> Resolved:
+    """Refuse losses, a missing separator and unsuitable tasks before the sources are read, and choose the executor.
+
+    Args:
+        resolved: The conversion.
+        notes: Receives notes.
+        by_request: The request says all, so that another process can open the same sources.
+    """
     request, sources = resolved.request, resolved.sources
     if not resolved.copies:
         _need_separator(resolved)
     if request.task:
         refuse_undealt(sources, copies=resolved.copies)
     if isinstance(request.destination, Url) and (request.task or request.executor.startswith("dask:")):
-        _refuse_unshared(resolved, request.destination)
+        _refuse_unshared(resolved, request.destination, by_request=by_request)
     looked = [first_look(source) for source in sources]
     if not resolved.copies:
         resolved = replace(resolved, losses=tuple(_known_losses(resolved)))
@@ -206,7 +212,7 @@ def _checked(resolved: Resolved, notes: Notes) -> Resolved:
     return resolved
 
 
-def _refuse_unshared(resolved: Resolved, url: Url) -> None:
+def _refuse_unshared(resolved: Resolved, url: Url, *, by_request: bool) -> None:
     """Refuse tasks, and a cluster, that need a common directory for a destination in a store, unless the user names it.
 
     Raises:
@@ -215,16 +221,17 @@ def _refuse_unshared(resolved: Resolved, url: Url) -> None:
     from tokfmt.ops.convert.tasks_in_stores import refuse_unshared
 
     request, destination = resolved.request, resolved.destination
-    if request.task is None:
-        refuse_unshared(url, request.spool, Option("executor", "dask:ADDRESS"), "its workers write to the spool")
+    what = Option("task") if request.task else Option("executor", "dask:ADDRESS")
+    if request.task is None and not (request.is_spread and by_request):
+        refuse_unshared(url, request.spool, what, "its workers write to the spool")
         return
     portion = destination.portions[0]
     target = Target(resolved.separator.eos_id, None, request.source.allow_loss)
     writer = destination.writer(resolved.stagings[portion.destination].path, portion, target)
     if resolved.holds_records:
-        refuse_unshared(url, request.spool, Option("task"), "each tokenizes a part of the text")
+        refuse_unshared(url, request.spool, what, "each tokenizes a part of the text")
     elif not writer.finishes_files:
-        refuse_unshared(url, request.spool, Option("task"), "each writes a part of one file")
+        refuse_unshared(url, request.spool, what, "each writes a part of one file")
 
 
 def _foreseen(request: Request, destination: Destination, notes: Notes) -> frozenset[Place]:

@@ -83,10 +83,10 @@ _NAMES = {
 
 def plain(value: Any) -> Any:
     """Return a request, or a part of one, as values that JSON can represent."""
-    if dataclasses.is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, (Path, Url)):
         return text_of(value)
+    if dataclasses.is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Mapping):
@@ -439,7 +439,7 @@ def _rebuilt(stored: Mapping[str, Any]) -> Request:
 
 
 def _need_all(home: Path, destination: Place, count: int) -> None:
-    missing = [task for task in (Task(k, count) for k in range(count)) if not _written(home, task)]
+    missing = [task for task in (Task(k, count) for k in range(count)) if not is_complete(home, task)]
     if not missing:
         return
     begun = [task.index for task in missing if (home / task.journal).exists()]
@@ -452,7 +452,8 @@ def _need_all(home: Path, destination: Place, count: int) -> None:
     )
 
 
-def _written(home: Path, task: Task) -> bool:
+def is_complete(home: Path, task: Task) -> bool:
+    """Return whether the journal in a directory states that its task is complete."""
     return any(kind == "task" for kind, _, _ in read_journal(home / task.journal)[0])
 
 

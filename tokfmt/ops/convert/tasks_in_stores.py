@@ -1,7 +1,7 @@
 """The work of tasks whose destination is in a store: records beside the destination, so that they share no file system.
 
     DST.tokfmt-tasks/conversion.json    the request that all tasks share; see `resume`
-    DST.tokfmt-tasks/journal-3-of-8     the journal of task 3 of 8, once the task is complete; see `run.plan`
+    DST.tokfmt-tasks/journal-3-of-8     the journal of task 3 of 8, once the task has ended; see `run.plan`
 
 Each task builds its files in a spool of its own, and uploads each as soon as it is complete. --finish copies the
 records to its spool, where it finds them as if it had run the tasks. Formats whose files are complete only at the end,
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from tokfmt.core.errors import ConversionError, FormatError, OptionError
@@ -60,24 +61,30 @@ def agree(staging: StoreStaging) -> None:
     try:
         staging.store.put(place.key, ours, if_absent=staging.claim.taken)
     except FileExistsError:
-        theirs = json.loads(_content(place))
-        facts = json.loads(ours)["facts"]
-        differs = [key for key in {**facts, **theirs["facts"]} if facts.get(key) != theirs["facts"].get(key)]
-        if differs:
-            raise ConversionError(
-                f"{printable(staging.url)}: tasks of another request have begun to write it (another "
-                f"{printable(differs[0])}). Ask for the same; to start over, delete {printable(place.parent)}"
-            ) from None
+        refuse_others(staging.url, json.loads(ours)["facts"], json.loads(_content(place))["facts"])
 
 
-def send(staging: StoreStaging, task: Task) -> None:
-    """Upload the journal of a complete task.
+def refuse_others(destination: Url, ours: Mapping[str, object], theirs: Mapping[str, object]) -> None:
+    """Refuse to continue the work of tasks of another request.
+
+    Raises:
+        ConversionError: If the facts of this request differ from those in the store.
+    """
+    differs = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
+    if differs:
+        raise ConversionError(
+            f"{printable(destination)}: tasks of another request have begun to write it (another "
+            f"{printable(differs[0])}). Ask for the same; to start over, delete {printable(_records(destination))}"
+        )
+
+
+def send(destination: Url, journal: Path) -> None:
+    """Upload the journal of a task. It states whether the task is complete.
 
     Raises:
         OutageError: If it cannot be uploaded.
     """
-    place = _records(staging.url) / task.journal
-    staging.store.put(place.key, staging.home / task.journal)
+    writable_store(destination).put((_records(destination) / journal.name).key, journal)
 
 
 def fetch(destination: Url, home: Path) -> None:
@@ -101,10 +108,10 @@ def fetch(destination: Url, home: Path) -> None:
                     file.write(_content(records / name))
 
 
-def remove(staging: StoreStaging, count: int) -> None:
-    """Delete the records of all tasks of a complete destination."""
-    records = _records(staging.url)
-    staging.store.delete([(records / name).key for name in (_REQUEST, *(Task(k, count).journal for k in range(count)))])
+def remove(destination: Url, count: int) -> None:
+    """Delete the records of all tasks of a destination."""
+    records, names = _records(destination), (_REQUEST, *(Task(k, count).journal for k in range(count)))
+    writable_store(destination).delete([(records / name).key for name in names])
 
 
 def _content(place: Url) -> bytes:

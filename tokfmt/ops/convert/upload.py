@@ -41,7 +41,7 @@ from tokfmt.ops.source.manifest import (
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import NullJournal
 
-_KIND = "object"
+KIND = "object"
 """Kind of the journal entries of uploaded objects."""
 _SINCE = "sink"
 """Kind of the one journal entry that states that files are uploaded as they are complete."""
@@ -131,7 +131,7 @@ class Output:
         Raises:
             ConversionError: If one has changed whose file is not in the spool any more.
         """
-        stated = {key: Uploaded(*facts) for key, *facts in self.journal.done(_KIND).values()}
+        stated = {key: Uploaded(*facts) for key, *facts in self.journal.done(KIND).values()}
         if not stated:
             return
         there = self.stated(list(stated))
@@ -173,7 +173,7 @@ class Output:
     def note(self, key: str) -> None:
         """Record an uploaded object."""
         number = int(xxh3_64_hexdigest(key.encode())[:12], 16)  # The same in the journals of all tasks.
-        self.journal.add(_KIND, number, [key, *self.staging.uploaded[key]])
+        self.journal.add(KIND, number, [key, *self.staging.uploaded[key]])
 
     def stated(self, keys: Sequence[str]) -> dict[str, Identity]:
         """Return what the store states of objects of the dataset, by key. One that does not exist is left out."""
