@@ -17,8 +17,11 @@ from remote.conftest import forget, within
 
 import tokfmt
 from tokfmt.cli.main import cli
+from tokfmt.core import listing
 from tokfmt.core.errors import OptionError, SourceChangedError, UnreachableError
-from tokfmt.core.place import close_stores
+from tokfmt.core.format import Hints
+from tokfmt.core.place import Url, close_stores
+from tokfmt.formats import llmc
 from tokfmt.remote import account
 from tokfmt.remote.ranges import BLOCKS
 
@@ -284,3 +287,40 @@ def test_local_files_import_nothing_of_it():
         "assert not [name for name in sys.modules if name.startswith(('tokfmt.remote', 'obstore'))]"
     )
     subprocess.run([sys.executable, "-c", program, str(FIXTURES / PACK)], check=True, cwd=ROOT)
+
+
+@pytest.fixture
+def forty_shards(tmp_path):
+    """Forty files of llm.c with 50,000 tokens each, in a folder."""
+    ids = np.random.default_rng(0).integers(0, 50000, (200, 10_000), np.int32)
+    ids[:, -1] = 50256
+    ids.tofile(tmp_path / "block.bin")
+    how = {
+        "format": "stage1",
+        "eos": 50256,
+        "to_format": "llmc",
+        "to_options": {"shard_size": 50_000},
+        "manifest": False,
+    }
+    tokfmt.convert(tmp_path / "block.bin", tmp_path / "shards", **how)
+    return tmp_path / "shards"
+
+
+def test_files_of_a_folder_are_opened_side_by_side(server, bucket, forty_shards):
+    shutil.copytree(forty_shards, bucket / "shards")
+    server.delay = 0.05
+    with listing.kept():
+        file_layout = llmc.FORMAT.examine([Url.parse("s3://bkt/shards")], llmc.ReadOptions(), Hints())
+    assert len(file_layout.extents) == 40
+    assert len(server.bodies()) <= 42 and server.rounds <= 10, (server.rounds, len(server.bodies()))
+
+
+def test_a_scan_reads_the_next_files_ahead(server, bucket, forty_shards, tmp_path):
+    """One after the other, the files alone would take more than 120 rounds."""
+    shutil.copytree(forty_shards, bucket / "shards")
+    server.delay = 0.05
+    tokfmt.convert("s3://bkt/shards", tmp_path / "stored.pbin", manifest=False)
+    rounds = server.rounds
+    tokfmt.convert(forty_shards, tmp_path / "local.pbin", manifest=False)
+    assert (tmp_path / "stored.pbin").read_bytes() == (tmp_path / "local.pbin").read_bytes()
+    assert rounds <= 70, rounds

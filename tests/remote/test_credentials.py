@@ -178,3 +178,18 @@ def test_a_retry_timeout_that_is_no_number(monkeypatch, given):
     monkeypatch.setenv("TOKFMT_RETRY_TIMEOUT", given)
     with pytest.raises(OptionError, match="TOKFMT_RETRY_TIMEOUT=.*: is not a number of seconds"):
         retry_seconds()
+
+
+def test_a_profile_of_the_environment_that_does_not_exist(server, monkeypatch):
+    monkeypatch.setenv("AWS_PROFILE", "nope")
+    with pytest.raises(OptionError, match="^AWS_PROFILE=nope: is not a profile in ~/.aws$"):
+        credentials.s3_access(Url.parse("s3://bkt"), StoreOptions())
+
+
+def test_messages_name_the_server(monkeypatch):
+    for endpoint, shown in (
+        ("minio:9000", "endpoint minio:9000: is not an address"),
+        ("http://a:b@minio:9000/x", "http://minio:9000: is not"),
+    ):
+        with pytest.raises(OptionError, match=f"^{shown}"):
+            credentials.check_encrypted(endpoint, StoreOptions())

@@ -9,6 +9,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 from paths import FIXTURES
+from remote.faulty import Handler
 
 import tokfmt
 from tokfmt.core.errors import FormatError, SourceChangedError, UnreachableError, UnsafeError, UnsupportedError
@@ -182,3 +183,23 @@ def test_pages_of_any_size(server, bucket, size, web_server, use):
 def test_an_address_that_is_not_there(server):
     with pytest.raises(FormatError, match="no such"):
         tokfmt.open(f"{server.endpoint}/bkt/none.pbin")
+
+
+def test_what_is_beside_a_signed_page_may_be_denied(server, pack, monkeypatch):
+    """The signature is for one page: S3 denies the manifest beside it, which is then taken for absent."""
+    answer = Handler.answer
+
+    def only_signed(self, *, body):
+        return answer(self, body=body) if "Signature=" in self.path else self.refuse(403, "AccessDenied")
+
+    monkeypatch.setattr(web, "_SIGNED", set())
+    monkeypatch.setattr(Handler, "answer", only_signed)
+    address = f"{server.endpoint}/bkt/{PACK}"
+    with pytest.raises(FormatError, match="access denied"):
+        tokfmt.open(address)
+    close_stores()
+    signed, local = (
+        tokfmt.open(one, eos=50256, ignore_manifest=True) for one in (f"{address}?Signature=planted", FIXTURES / PACK)
+    )
+    assert [list(one) for one in signed] == [list(one) for one in local]
+    assert len(tokfmt.open(f"{address}?Signature=planted", eos=50256)) == len(local)

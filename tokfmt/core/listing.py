@@ -19,14 +19,16 @@ asked for an index, a manifest, or a mask that does not exist.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import NamedTuple, TypeVar, cast
 
 from tokfmt.core.errors import FormatError, UnreachableError
-from tokfmt.core.place import Entry, Identity, Kind, PlaceLike, Status, Url, local_entries, status_of, store_of
+from tokfmt.core.place import Entry, Identity, Kind, Place, PlaceLike, Status, Url, local_entries, status_of, store_of
 
 T = TypeVar("T")
 
@@ -238,6 +240,18 @@ def _told(key: Url) -> Status | None:
     kept_now = _KEPT.get()
     found = kept_now.statuses.get(key) if kept_now is not None else None
     return found if isinstance(found, Status) else None
+
+
+def identities_now(places: Iterable[Place]) -> Iterator[Identity]:
+    """Yield the identities of files, in order, as `status_now` finds them. A store is asked for many side by side.
+
+    Raises:
+        OSError: As `status_now`, when the file is reached.
+    """
+    for root, files in itertools.groupby(places, lambda one: replace(one, key="") if isinstance(one, Url) else None):
+        group = list(files)
+        ask = getattr(store_of(group[0]), "identities", None) if root is not None and not root.query else None
+        yield from ask([one.key for one in group]) if ask else (status_now(one).identity for one in group)
 
 
 def status_now(place: PlaceLike) -> Status:

@@ -16,6 +16,7 @@ import itertools
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -64,7 +65,7 @@ from tokfmt.core.format import (
 )
 from tokfmt.core.messages import to_option
 from tokfmt.core.output import Output, copy_region, preallocate
-from tokfmt.core.place import AnyPlace, Place
+from tokfmt.core.place import AnyPlace, Place, Url
 from tokfmt.core.protocols import ByteOffset, Piece, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
@@ -108,6 +109,13 @@ __all__ = [
     "whole_tokens",
     "written_tokens",
 ]
+
+_OPENED_AHEAD = 32
+"""Files of a store whose beginnings are requested before they are examined, and whose tokens are read ahead."""
+_READ_AHEAD = 8 << 20
+"""Bytes behind the place of a reader in which the files of a store are read ahead."""
+_RUN = 1 << 16
+"""Tokens after which a reader is taken for one that goes on to the next file."""
 
 Pieces = Iterator[tuple[Place, int, bytes | NDArray[Any]]]
 """Pieces of files to write: (path, byte offset, content)."""
@@ -223,6 +231,8 @@ class FlatReader:
         self.extents, self._masks = file_layout.extents, file_layout.masks
         # A list: to bisect an array takes as long as all the rest of a short read.
         self._begins = [0, *itertools.accumulate(extent.tokens for extent in file_layout.extents)]
+        self._in_store = len(self.extents) > 1 and isinstance(self.extents[0].file.path, Url)
+        self._run = self._end = self._asked = 0
         tokens, self._row = self._begins[-1], file_layout.sample_length
         stream = file_layout.starts is None and file_layout.entries is None
         layout = Layout.SAMPLES if self._row else Layout.STREAM if stream else Layout.DOCUMENTS
@@ -260,6 +270,8 @@ class FlatReader:
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.info.tokens)
+        if self._in_store:
+            self._ask_ahead(start, stop)
         k = bisect_right(self._begins, start) - 1
         if start < stop <= self._begins[k + 1]:  # the usual case: one file holds the interval
             one, a = self.extents[k], start - self._begins[k]
@@ -276,6 +288,8 @@ class FlatReader:
         """See `protocols.ReadsIntervals`. An interval that spans several files is read on its own."""
         for a, b in wanted:
             check_interval(a, b, self.info.tokens)
+        if self._in_store and wanted:
+            self._ask_ahead(min(a for a, _ in wanted), max(b for _, b in wanted))
         for k, run in itertools.groupby(wanted, key=self._holder):
             if k is None:
                 yield from (self.tokens(a, b) for a, b in run)
@@ -285,6 +299,36 @@ class FlatReader:
             for (start, _), raw in zip(bounds, file.read_ranges(bounds), strict=True):
                 ids = file.unsigned(np.frombuffer(raw, dtype), start)
                 yield ids.astype(self.info.dtype, copy=False)
+
+    def _ask_ahead(self, start: int, stop: int) -> None:
+        """Ask a store for all files of an interval, and for the next ones if a reader goes on.
+
+        Within a file, a store reads ahead itself. Threads may share a reader.
+        At worst, a file is then not read ahead, or a request for it is repeated.
+        """
+        for extent, a, b in itertools.islice(self._parts(self.extents, start, stop), 1, _OPENED_AHEAD):
+            at, width = extent.begin, extent.dtype.itemsize
+            extent.file.prefetch([(at + a * width, min(at + b * width, extent.file.size))])
+        length = stop - start
+        goes_on = -length < start - self._end <= 4 * length
+        self._run, self._end = (self._run + length if goes_on else 0), stop
+        if not goes_on:
+            self._asked = 0
+        if self._run < _RUN:
+            return
+        current = bisect_right(self._begins, stop) - 1
+        if current >= len(self.extents):
+            return
+        room = _READ_AHEAD - (self._begins[current + 1] - stop) * self.extents[current].dtype.itemsize
+        for number in range(current + 1, min(current + 1 + _OPENED_AHEAD, len(self.extents))):
+            if room <= 0:
+                return
+            file, begin, tokens, dtype = self.extents[number]
+            end = min(begin + min(tokens * dtype.itemsize, room), file.size)
+            if number > self._asked and begin < end:
+                file.prefetch([(begin, end)])
+                self._asked = number
+            room -= tokens * dtype.itemsize
 
     def _holder(self, interval: tuple[int, int]) -> int | None:
         """Return the number of the extent that holds a whole interval; None if several do, or it is empty."""
@@ -754,18 +798,39 @@ class FlatFormat(Format):
             hints: Facts and wishes of the command.
         """
         files = self.all_files(paths)
-        if hints.allow_partial:
-            parts = self.certain_parts(
-                files, lambda path: self.examine_file(open_file(path), options, hints), hints.allow_loss
-            )
-        else:
-            parts = [self.examine_file(open_file(path), options, hints) for path in files]
+        following = iter(files if len(files) > 1 else ())
+
+        def look(path: Place) -> FileLayout:
+            first = path == files[0]
+            for other in itertools.islice(following, _OPENED_AHEAD if first else 1):
+                self._ask_for_beginning(other)
+            return self.examine_file(open_file(path), options, hints)
+
+        parts = self.certain_parts(files, look, hints.allow_loss) if hints.allow_partial else list(map(look, files))
         file_layout = joined(parts)
         return (
             replace(file_layout, extras={**file_layout.extras, self.counted: len(parts)})
             if self.counted
             else file_layout
         )
+
+    def read_first(self, path: Place) -> tuple[Place, int]:
+        """Return the file that `examine_file` reads first, and the number of bytes that it reads from its beginning.
+
+        Stores are asked for these bytes of several files side by side. By default, no byte is read.
+
+        Args:
+            path: A token file of the dataset.
+        """
+        return path, 0
+
+    def _ask_for_beginning(self, path: Place) -> None:
+        """Ask a store for what `examine_file` will read of a file. It also reports what cannot be read."""
+        place, size = self.read_first(path)
+        if size and isinstance(place, Url):
+            with suppress(FormatError, OSError):
+                file = open_file(place)
+                file.prefetch([(0, min(size, file.size))], keep=True)
 
     def certain_parts(
         self, files: Sequence[Place], look: Callable[[Place], FileLayout], accepted: frozenset[str]

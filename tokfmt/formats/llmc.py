@@ -154,6 +154,10 @@ class Llmc(FlatFormat):
                 notes.append(f"{other} is read after {name}: a document at their border may have tokens of both")
         return replace(file_layout, notes=tuple(notes))
 
+    def read_first(self, path: Place) -> tuple[Place, int]:
+        """See `FlatFormat.read_first`: the header, and the first token."""
+        return path, HEADER.size + 4
+
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:  # noqa: ARG002
         numpy = file.path.suffix == ".npy"
         extent, kind, problems = (numpy_extent(file), "numpy", []) if numpy else _headed(file)

@@ -292,6 +292,10 @@ class Megatron(FlatFormat):
             few_sequences=sum(listing.status(one).size for one in indexes if listing.is_file(one)) > _LONG
         )
 
+    def read_first(self, path: Place) -> tuple[Place, int]:
+        """See `FlatFormat.read_first`: an index, or its beginning if it is long."""
+        return self.names(path)[1], 1 << 16
+
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         path = self.names(file.path)[1]
         if not listing.exists(path):

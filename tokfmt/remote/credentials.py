@@ -24,7 +24,8 @@ from urllib.parse import urlsplit
 from tokfmt.core.errors import MissingDependencyError, OptionError
 from tokfmt.core.messages import Option
 from tokfmt.core.place import Url
-from tokfmt.remote.failures import CANNOT_RENEW, Asked
+from tokfmt.core.text_format import printable
+from tokfmt.remote.failures import ANONYMOUS, CANNOT_RENEW, Asked
 from tokfmt.remote.options import StoreOptions
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def s3_access(url: Url, options: StoreOptions) -> S3Access:
     profile = _profile(name)
     if options.profile and not profile:
         raise OptionError(f"{Option('store-opt', f'profile={name}')}: is not a profile in ~/.aws", name="store-opt")
+    if not profile and os.environ.get("AWS_PROFILE") and not options.anonymous and not os.environ.get(_KEYS[0].upper()):
+        raise OptionError(f"AWS_PROFILE={printable(name)}: is not a profile in ~/.aws")
     endpoint = (
         options.endpoint
         or os.environ.get("AWS_ENDPOINT_URL_S3")
@@ -101,6 +104,7 @@ def s3_access(url: Url, options: StoreOptions) -> S3Access:
     if options.requester_pays:
         config["request_payer"] = True
     secrets, asked, provider = _s3_credentials(name, profile, options)
+    asked = asked._replace(server=server_of(endpoint) if endpoint else f"{url.authority}.s3.amazonaws.com")
     return S3Access(config | secrets, asked, endpoint, region, provider)
 
 
@@ -108,7 +112,7 @@ def _s3_credentials(name: str, profile: Mapping[str, str], options: StoreOptions
     """Return the configuration of the first credentials that are found, their name, and a provider for some."""
     unsigned = {"skip_signature": True}
     if options.anonymous:
-        return unsigned, Asked("", (str(Option("store-opt", "anonymous=true")),)), None
+        return unsigned, Asked("", (str(ANONYMOUS),)), None
     environment = {name: os.environ.get(name.upper(), "") for name in _KEYS}
     for keys, where in ((environment if not options.profile else {}, "the environment"), (profile, f"profile {name}")):
         if keys.get("aws_access_key_id"):
@@ -219,7 +223,7 @@ def azure_access(options: StoreOptions) -> CloudAccess:
 def _of_machine(config: dict[str, Any], options: StoreOptions, looked: tuple[str, ...]) -> CloudAccess:
     """Return the access with the role of this machine, or without credentials."""
     if options.anonymous:
-        return CloudAccess({**config, "skip_signature": True}, Asked("", (str(Option("store-opt", "anonymous=true")),)))
+        return CloudAccess({**config, "skip_signature": True}, Asked("", (str(ANONYMOUS),)))
     disabled = os.environ.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true"
     if not disabled and _answers(_METADATA, _METADATA_SECONDS):
         return CloudAccess(config, Asked("the role of this machine"))
@@ -266,14 +270,19 @@ def check_encrypted(address: str, options: StoreOptions) -> None:
     Raises:
         OptionError: If it is not.
     """
-    parts = urlsplit(address)
+    parts, shown = urlsplit(address), server_of(address)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise OptionError(f"endpoint {parts.hostname or 'without a host'}: is not an address (expected https://HOST)")
+        raise OptionError(f"endpoint {shown}: is not an address (expected https://HOST)")
     if parts.scheme == "http" and not options.allow_http and not is_loopback(parts.hostname):
         raise OptionError(
-            f"http://{parts.hostname}: is not encrypted. {Option('store-opt', 'allow_http=true')} accepts it",
+            f"http://{shown}: is not encrypted. {Option('store-opt', 'allow_http=true')} accepts it",
             name="store-opt",
         )
+
+
+def server_of(address: str) -> str:
+    """Return the host and the port of an address, without a password, a path or a query."""
+    return printable(re.split("[/?#]", address.partition("://")[2] or address)[0].rpartition("@")[2])
 
 
 def is_loopback(host: str) -> bool:

@@ -39,6 +39,7 @@ _REGION = ("Received redirect without LOCATION", "PermanentRedirect", "Authoriza
 _NOT_IMPLEMENTED = 501
 _CONDITIONS = ("AlreadyExistsError", "PreconditionError")
 _CUT_OFF = "cannot be reached: "
+ANONYMOUS = Option("store-opt", "anonymous=true")
 
 
 class Asked(NamedTuple):
@@ -48,11 +49,13 @@ class Asked(NamedTuple):
         credentials: Where they come from, such as "profile work"; "" without credentials.
         looked_in: Where tokfmt looked for credentials.
         renewal: What to do when the credentials have expired.
+        server: The host that is asked, with its port; "" if the address names it, or the library knows it.
     """
 
     credentials: str
     looked_in: tuple[str, ...] = ()
     renewal: str = "Renew them"
+    server: str = ""
 
 
 def is_absent(error: BaseException) -> bool:
@@ -95,7 +98,7 @@ def failure(url: Url, error: BaseException, asked: Asked) -> Exception:
         return FileNotFoundError(errno.ENOENT, "no such object", str(url))
     if type(error).__name__ == "PreconditionError" or _status(error) == 412:
         return SourceChangedError.while_read(url)
-    return _refusal(url, error, asked) or _outage(url, error)
+    return _refusal(url, error, asked) or _outage(url, error, asked)
 
 
 def write_failure(url: Url, error: BaseException, asked: Asked, *, conditional: bool = False) -> Exception:
@@ -113,7 +116,7 @@ def write_failure(url: Url, error: BaseException, asked: Asked, *, conditional: 
         return FileExistsError(errno.EEXIST, "another object is there", str(url))
     if conditional and (_status(error) == _NOT_IMPLEMENTED or type(error).__name__ == "NotSupportedError"):
         return UnsupportedError(url, "cannot be written under a condition, which this server does not know")
-    told = _refusal(url, error, asked) or _outage(url, error)
+    told = _refusal(url, error, asked) or _outage(url, error, asked)
     remedy = f". {told.remedy.marked}" if told.remedy else ""
     return OutageError(f"{printable(url)}: cannot be written: {told.what.marked.removeprefix(_CUT_OFF)}{remedy}")
 
@@ -144,15 +147,15 @@ def _refusal(url: Url, error: BaseException, asked: Asked) -> FormatError | None
     return _denied(url, asked) if is_denied(error) else None
 
 
-def _outage(url: Url, error: BaseException) -> UnreachableError:
+def _outage(url: Url, error: BaseException, asked: Asked) -> UnreachableError:
     text = str(error)
     if any(word in text for word in _DNS):
-        return UnreachableError(url, f"host {_host(url)} is unknown")
+        return UnreachableError(url, f"host {asked.server or _host(url)} is unknown")
     if any(word in text for word in _TLS):
-        return UnreachableError(url, f"the certificate of {_host(url)} is not trusted")
+        return UnreachableError(url, f"the certificate of {asked.server or _host(url)} is not trusted")
     if is_of_another_range(error):
         return UnreachableError(url, "the server sends other bytes than the range that it was asked for, twice")
-    reason = _reason(text, _status(error), _code(error))
+    reason = _reason(text, _status(error), _code(error), asked.server)
     return UnreachableError(url, f"cannot be reached: {reason}", remedy="Run again later")
 
 
@@ -171,6 +174,8 @@ def _minutes_off(text: str) -> str:
 def _denied(url: Url, asked: Asked) -> FormatError:
     if asked.credentials:
         return FormatError(url, f"access denied for the credentials of {asked.credentials}")
+    if asked.looked_in == (str(ANONYMOUS),):
+        return FormatError(url, "access denied without credentials", remedy=f"Leave out {ANONYMOUS}")
     looked = f" (looked in: {', '.join(asked.looked_in)})" if asked.looked_in else ""
     remedy = None
     if url.scheme == "hf":
@@ -178,19 +183,19 @@ def _denied(url: Url, asked: Asked) -> FormatError:
     if url.scheme in ("http", "https"):
         remedy = "Name a file, because web servers list no folders, or give a signed address"
     if url.scheme == "s3":
-        remedy = f"Set AWS_PROFILE, or use {Option('store-opt', 'anonymous=true')} if the bucket is public"
+        remedy = f"Set AWS_PROFILE, or use {ANONYMOUS} if the bucket is public"
     return FormatError(url, f"access denied without credentials{looked}", remedy=remedy)
 
 
-def _reason(text: str, status: int | None, code: str) -> str:
+def _reason(text: str, status: int | None, code: str, server: str) -> str:
     tries = int(found[1]) + 1 if (found := _TRIES.search(text)) else 1
     after = f" after {tries} tries" if tries > 1 else ""
     if status is not None:
         return f"{status}{f' {code}' if code else ''}{after}"
     if "Connection refused" in text:
-        return f"the connection is refused{after}"
+        return f"the connection{f' to {server}' if server else ''} is refused{after}"
     if "timed out" in text or "timeout" in text.lower():
-        return f"no answer in time{after}"
+        return f"no answer{f' of {server}' if server else ''} in time{after}"
     if "unexpected end of file" in text or "end of file before message length" in text or "error decoding" in text:
         return f"the server ends the body too early{after}"
     return f"the connection failed{after}"

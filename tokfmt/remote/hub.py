@@ -17,7 +17,7 @@ import os
 import re
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -242,6 +242,10 @@ class HubStore(ObjectStore):
                 options["default_headers"] = self._headers
             client = HTTPStore.from_url(address, client_options=options, retry_config=retry_config())
             return self._addresses.setdefault((key, commit), client)
+
+    def identities(self, keys: Sequence[str]) -> Iterator[Identity]:
+        """See `ObjectStore.identities`. The Hub states them in its lists, or is asked for one at a time."""
+        return map(self._look, map(self._key, keys))
 
     def _look(self, key: str) -> Identity:
         return self.status(key).identity

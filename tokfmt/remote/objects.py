@@ -31,7 +31,7 @@ from tokfmt.remote.failures import (
     write_failure,
 )
 from tokfmt.remote.ranges import BLOCKS, Version, prefetch, read
-from tokfmt.remote.requests import request, side_by_side
+from tokfmt.remote.requests import in_order, request, side_by_side
 from tokfmt.remote.upload import MOST_HELD, Stopped, at_once, held_by, requests_of, same, send, size_of
 
 if TYPE_CHECKING:
@@ -344,8 +344,21 @@ class ObjectStore:
 
     def _look(self, key: str) -> Identity:
         """Return the identity of an object at the first contact: the first block is read with it."""
+        return request(self._url(key), lambda: self._look_here(key))
+
+    def identities(self, keys: Sequence[str]) -> Iterator[Identity]:
+        """Ask for the identities of objects side by side, and yield them in order.
+
+        Raises:
+            FileNotFoundError: As `status`, when the object is reached.
+            FormatError: As `status`.
+        """
+        yield from in_order(self.root, (partial(self._look_here, self._key(key)) for key in keys))
+
+    def _look_here(self, key: str) -> Identity:
+        """Look at an object in this thread."""
         url = self._url(key)
-        identity, content = self._ask(url, lambda client: self._first(client, key))
+        identity, content = self._tried(url, lambda: self._first(self._client, key), again=self._moved)
         if len(content) != min(SIZE, identity.size):
             raise UnreachableError(url, "the server ends the body too early", found=len(content))
         if _is_strong(identity):

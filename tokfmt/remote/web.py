@@ -33,6 +33,9 @@ MOST_COPIED = 1 << 30
 UNKNOWN = "modified 1970-01-01T00:00:00+00:00"
 """The tag of a page without ETag and time of change: obstore takes the beginning of time for the latter."""
 _WHOLE, _NOTHING_THERE = 200, 416
+_DENIED = (401, 403)
+_SIGNED = set[str]()
+"""Hosts with an address that holds a query, in this process: a signature is for one page, not for what is beside it."""
 _SAFE = "/:@!$&'()*+,;=~%"
 """Characters that a path may hold. `%` is kept: users give addresses as they are in a browser."""
 
@@ -96,6 +99,8 @@ class WebStore(ObjectStore):
                 identity = Identity(int(body.headers.get("Content-Length") or 0), _tag(body.headers))
             self._pages[key] = _Page(identity, client)
             return identity, b""
+        if answer.status in _DENIED and not self.root.query and self.root.authority in _SIGNED:
+            raise FileNotFoundError(answer.status)  # A manifest or an index beside a signed page.
         answer.check()
         if answer.status == _WHOLE:
             return self._copied(key, answer)
@@ -210,6 +215,8 @@ def open_web(url: Url, options: StoreOptions) -> WebStore:
     Raises:
         OptionError: If the address has no encryption.
     """
+    if url.query:
+        _SIGNED.add(url.authority)
     root = url if url.query else Url(url.scheme, url.authority)
     credentials.check_encrypted(root.address, options)
     return WebStore(root)

@@ -205,6 +205,10 @@ class Modalities(FlatFormat):
     def members(self, path: Place) -> list[Place]:
         return [path]
 
+    def read_first(self, path: Place) -> tuple[Place, int]:
+        """See `FlatFormat.read_first`: the header."""
+        return path, 12
+
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         from tokfmt.formats.modalities.layout import examine, examine_partly
 

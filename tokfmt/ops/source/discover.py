@@ -167,9 +167,10 @@ def snapshot(found: Iterable[SourceFiles]) -> dict[Place, Identity]:
     """
     seen = {}
     for one in found:
+        identities = listing.identities_now(one.files)
         for file in one.files:
             try:
-                seen[file] = listing.status_now(file).identity
+                seen[file] = next(identities)
             except OSError as error:
                 raise reading_error(file, error) from error
     return seen
