@@ -104,7 +104,9 @@ def numpy_shard(path):
     return min(path.glob("*_val_*.npy"))
 
 
-@bad("llmc", NPY, r"is not a one-dimensional array of token IDs: expected a complete uint16\[n\], found \{'descr': '.O'")
+@bad(
+    "llmc", NPY, r"is not a one-dimensional array of token IDs: expected a complete uint16\[n\], found \{'descr': '.O'"
+)
 def an_array_of_objects(path):
     """A pickle, which numpy would load."""
     np.save(numpy_shard(path), np.array([{}, {}], object), allow_pickle=True)

@@ -24,7 +24,7 @@ import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar, cast
 
 from tokfmt.core.errors import FormatError, UnreachableError
@@ -48,15 +48,15 @@ class Beside(NamedTuple):
     entries: Mapping[str, Entry]
 
 
+@dataclass
 class Answers:
     """The kept answers. The listing of a directory that is too large to keep is None."""
 
-    def __init__(self) -> None:
-        self.directories: dict[str | Url, dict[str, Kind] | None] = {}
-        self.statuses: dict[str | Url, Status | tuple[int | None, str | None]] = {}
-        self.beside: dict[tuple[Url, str], Beside] = {}
-        self.unlisted: set[Url] = set()
-        self.found: dict[Hashable, object] = {}
+    directories: dict[str | Url, dict[str, Kind] | None] = field(default_factory=dict)
+    statuses: dict[str | Url, Status | tuple[int | None, str | None]] = field(default_factory=dict)
+    beside: dict[tuple[Url, str], Beside] = field(default_factory=dict)
+    unlisted: set[Url] = field(default_factory=set)
+    found: dict[Hashable, object] = field(default_factory=dict)
 
 
 _KEPT: ContextVar[Answers | None] = ContextVar("answers of the stores", default=None)
@@ -249,9 +249,11 @@ def identities_now(places: Iterable[Place]) -> Iterator[Identity]:
         OSError: As `status_now`, when the file is reached.
     """
     for root, files in itertools.groupby(places, lambda one: replace(one, key="") if isinstance(one, Url) else None):
-        group = list(files)
-        ask = getattr(store_of(group[0]), "identities", None) if root is not None and not root.query else None
-        yield from ask([one.key for one in group]) if ask else (status_now(one).identity for one in group)
+        ask = getattr(store_of(root), "identities", None) if root is not None and not root.query else None
+        if ask is None:
+            yield from (status_now(one).identity for one in files)
+        else:
+            yield from ask([one.key for one in files if isinstance(one, Url)])
 
 
 def status_now(place: PlaceLike) -> Status:

@@ -798,15 +798,13 @@ class FlatFormat(Format):
             hints: Facts and wishes of the command.
         """
         files = self.all_files(paths)
-        following = iter(files if len(files) > 1 else ())
-
-        def look(path: Place) -> FileLayout:
-            first = path == files[0]
-            for other in itertools.islice(following, _OPENED_AHEAD if first else 1):
-                self._ask_for_beginning(other)
-            return self.examine_file(open_file(path), options, hints)
-
-        parts = self.certain_parts(files, look, hints.allow_loss) if hints.allow_partial else list(map(look, files))
+        if hints.allow_partial:
+            parts = self.certain_parts(
+                files, lambda path: self.examine_file(open_file(path), options, hints), hints.allow_loss
+            )
+        else:
+            announced = files if len(files) == 1 else self._announced(files)
+            parts = [self.examine_file(open_file(path), options, hints) for path in announced]
         file_layout = joined(parts)
         return (
             replace(file_layout, extras={**file_layout.extras, self.counted: len(parts)})
@@ -824,13 +822,17 @@ class FlatFormat(Format):
         """
         return path, 0
 
-    def _ask_for_beginning(self, path: Place) -> None:
-        """Ask a store for what `examine_file` will read of a file. It also reports what cannot be read."""
-        place, size = self.read_first(path)
-        if size and isinstance(place, Url):
-            with suppress(FormatError, OSError):
-                file = open_file(place)
-                file.prefetch([(0, min(size, file.size))], keep=True)
+    def _announced(self, files: Sequence[Place]) -> Iterator[Place]:
+        """Yield the files, and ask stores for what `examine_file` will read of the next ones."""
+        following = iter(files)
+        for number, path in enumerate(files):
+            for other in itertools.islice(following, 1 if number else _OPENED_AHEAD):
+                place, size = self.read_first(other)
+                if size and isinstance(place, Url):
+                    with suppress(FormatError, OSError):  # `examine_file` reports what cannot be read.
+                        file = open_file(place)
+                        file.prefetch([(0, min(size, file.size))], keep=True)
+            yield path
 
     def certain_parts(
         self, files: Sequence[Place], look: Callable[[Place], FileLayout], accepted: frozenset[str]
