@@ -10,6 +10,7 @@ from plugged import plugged
 
 import tokfmt
 from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, TokenRangeError, VerificationError
+from tokfmt.core.format import Hints
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordBatch, SkippedRecords
 from tokfmt.ops.show.export import export
@@ -175,7 +176,7 @@ def test_chosen_records_are_json_lines(reel, tmp_path):
     """What the browser takes along."""
     for reader, name, expected in ((tokfmt_reel.Reader, "input_ids", LISTS), (Texts, "text", None)):
         path = reel(reader)
-        opened = reader([path], None, None)
+        opened = reader([path], None, Hints())
         export(opened, np.array([3, 7, 59]), tmp_path / f"{name}.jsonl", paths=[path], format=tokfmt_reel.FORMAT)
         expected = expected or [f"{ids}\n\x0a é" for ids in LISTS]
         assert records(tmp_path / f"{name}.jsonl", name) == [expected[k] for k in (3, 7, 59)]

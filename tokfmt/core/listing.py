@@ -249,7 +249,7 @@ def identities_now(places: Iterable[Place]) -> Iterator[Identity]:
         OSError: As `status_now`, when the file is reached.
     """
     for root, files in itertools.groupby(places, lambda one: replace(one, key="") if isinstance(one, Url) else None):
-        ask = getattr(store_of(root), "identities", None) if root is not None and not root.query else None
+        ask = getattr(store_of(root), "identities", None) if isinstance(root, Url) and not root.query else None
         if ask is None:
             yield from (status_now(one).identity for one in files)
         else:
