@@ -29,7 +29,10 @@ NAMES = st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"])
 )
 KEYS = st.lists(NAMES, max_size=4).map("/".join)
 BUCKETS = st.text("abcdefghijklmnopqrstuvwxyz0123456789-.", min_size=1, max_size=12)
-URLS = st.builds(Url, st.sampled_from(["s3", "gs", "az", "hf"]), BUCKETS, KEYS)
+CONTAINERS = st.tuples(BUCKETS, BUCKETS).map("/".join)  # Of an account that the address names.
+URLS = st.builds(Url, st.sampled_from(["s3", "gs", "hf"]), BUCKETS, KEYS) | st.builds(
+    Url, st.just("az"), CONTAINERS, KEYS
+)
 
 
 @pytest.fixture
