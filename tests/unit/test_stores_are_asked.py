@@ -20,6 +20,7 @@ LOCAL_STORE = {
     "core/together.py": "publishes local files",
     "core/locks.py": "makes locks and private directories, which are local",
     "core/resources.py": "reads limits of this machine",
+    "core/spool.py": "builds what is uploaded in a local directory",
 }
 """Modules that are the local store, or write to it."""
 OS = {"stat", "lstat", "scandir", "listdir", "walk", "access", "open", "readlink"}
@@ -32,7 +33,7 @@ WRITTEN = "a writer reads what it has written in the staging directory, which is
 OWN = "a file that this process, or a worker of it, has made"
 DESTINATION = "a destination is a local path"
 WORDS = "words of a user, before they are read"
-BROWSER = "the browser takes local datasets only; see tui.session.shown_path"
+BROWSER = "a local path that the browser is given or shows"
 ALLOWED = {
     "formats/hdf5/writer.py": {"open": OWN},
     "formats/jsonl/index.py": {"open": OWN, "samefile": "the index is written, so it is a local path"},
@@ -42,12 +43,13 @@ ALLOWED = {
     "recipes/language.py": dict.fromkeys(("os.path.isabs", "os.path.relpath"), WORDS),
     "ops/source/manifest.py": {"os.path.normpath": "a name of a manifest, which is compared and not read"},
     "ops/source/request.py": {"glob.glob": "patterns of local paths; `_objects` expands those of addresses"},
-    "cli/browse.py": {"os.path.lexists": BROWSER, "os.path.splitext": DESTINATION},
+    "core/named.py": dict.fromkeys(("os.path.commonpath", "os.path.realpath"), "a local directory that a user accepts"),
+    "cli/cache.py": {"exists": "the cache of this user is local"},
+    "cli/browse.py": {"os.path.splitext": DESTINATION},
     "cli/console.py": {"os.open": "the terminal"},
     "cli/index.py": dict.fromkeys(("os.path.getsize", "os.path.isfile"), "an index stands beside a local text"),
     "cli/usage.py": {"os.path.lexists": "a local file that looks like an option"},
     "cli/page.py": {"read_text": "a file of this package"},
-    "cli/recipe.py": dict.fromkeys(("File", "is_file"), "a recipe is a local file"),
     "ops/check/check.py": {"is_dir": "a local dataset is copied to be repaired"},
     "ops/check/cross_checks.py": dict.fromkeys(
         ("os.path.dirname", "os.path.isfile", "os.path.realpath", "os.stat"), "sources beside a local dataset"
@@ -62,6 +64,9 @@ ALLOWED = {
         ("exists", "glob", "is_dir", "open", "os.path.abspath", "os.path.exists", "os.path.lexists", "os.scandir",
          "os.stat"), DESTINATION
     ),
+    "ops/convert/spread.py": {"rglob": OWN},
+    "ops/convert/tasks_in_stores.py": dict.fromkeys(("exists", "open", "os.open", "read_bytes"), OWN),
+    "ops/convert/upload.py": dict.fromkeys(("exists", "is_dir", "is_file", "stat"), OWN),
     "ops/convert/space.py": dict.fromkeys(("os.lstat", "os.path.lexists", "os.walk"), DESTINATION),
     "ops/destination.py": dict.fromkeys(
         ("exists", "is_dir", "open", "os.lstat", "os.path.abspath", "os.path.islink", "os.path.join",
@@ -70,8 +75,8 @@ ALLOWED = {
     "ops/prepare/prepare.py": dict.fromkeys(("open", "stat"), OWN),
     "ops/prepare/rejects.py": {"open": OWN, **dict.fromkeys(("os.path.isabs", "os.path.relpath"), WORDS)},
     "ops/provenance.py": dict.fromkeys(
-        ("File", "os.path.abspath", "os.path.normpath", "os.path.realpath", "os.path.relpath", "os.path.samefile"),
-        "a ledger is a local file, and names local files relative to it",
+        ("os.path.abspath", "os.path.normpath", "os.path.realpath", "os.path.relpath", "os.path.samefile"),
+        "a ledger names local files relative to it",
     ),
     "ops/show/export.py": dict.fromkeys(("open", "os.stat"), DESTINATION),
     "ops/show/step.py": dict.fromkeys(
@@ -84,13 +89,11 @@ ALLOWED = {
     "tui/app.py": dict.fromkeys(("is_dir", "os.path.expanduser", "os.path.lexists"), DESTINATION),
     "tui/export.py": dict.fromkeys(("os.path.abspath", "os.path.expanduser", "os.path.lexists"), DESTINATION),
     "tui/session.py": dict.fromkeys(
-        ("exists", "is_dir", "is_file", "os.path.abspath", "os.path.exists", "os.scandir", "os.stat", "read_bytes",
-         "stat"), BROWSER
+        ("is_dir", "os.path.abspath", "os.path.exists", "os.scandir", "os.stat", "stat"), BROWSER
     ),
     "tui/signals.py": {"os.open": "the terminal"},
     "tui/state.py": dict.fromkeys(("open", "os.path.abspath"), "the state of the browser is a local file"),
     "tui/tabs/findings.py": {"is_dir": BROWSER},
-    "tui/tabs/index.py": {"is_file": BROWSER},
     "tui/web/__init__.py": {"read_text": "a file of this package"},
     "unsupported_config.py": dict.fromkeys(("is_file", "read_bytes", "stat"), "a tokenizer of this machine"),
 }  # fmt: skip
