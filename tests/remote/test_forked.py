@@ -158,6 +158,6 @@ def test_errors_are_those_of_the_store(dataset, fresh, bucket, monkeypatch):
 def test_workers_of_a_data_loader(dataset, local):
     torch = pytest.importorskip("torch")
     loader = torch.utils.data.DataLoader(
-        dataset, num_workers=4, batch_size=None, multiprocessing_context="fork", timeout=HANGING
+        dataset, num_workers=2, batch_size=None, multiprocessing_context="fork", timeout=HANGING
     )
     assert [np.asarray(ids).tolist() for ids in loader] == local
