@@ -108,7 +108,7 @@ def test_ranks_read_what_they_read_of_local_files(mix, loader):
 def test_training_goes_on_where_it_was(mix, loader):
     whole = batches(loader(mix[1], batch_size=8))
     first = loader(mix[0], batch_size=8, prefetch=3)
-    seen = [batch["input_ids"].tolist() for batch, _ in zip(first, range(3), strict=False)]
+    seen = [batch["input_ids"].tolist() for _, batch in zip(range(3), first, strict=False)]
     second = loader(mix[0], batch_size=8, prefetch=3)
     second.load_state_dict(first.state_dict())
     assert seen + batches(second) == whole
@@ -116,12 +116,13 @@ def test_training_goes_on_where_it_was(mix, loader):
 
 @pytest.fixture
 def patience(monkeypatch):
-    """The seconds without a byte after which a request is repeated."""
+    """The seconds without a byte after which a request is repeated. The disk keeps no answers."""
     monkeypatch.setattr(clients, "SILENCE", 0.3)
+    monkeypatch.setenv("TOKFMT_CACHE_SIZE", "0")
 
 
 @pytest.mark.parametrize("fault", ["503", "reset", "cut", "stalled body", "stalled head"])
-def test_a_server_that_recovers_during_training(mix, loader, fresh, patience, fault):
+def test_a_server_that_recovers_during_training(patience, mix, loader, fresh, fault):
     whole = batches(loader(mix[1], batch_size=8))
     reading = loader(mix[0], batch_size=8, prefetch=2)
     forget()
