@@ -562,7 +562,7 @@ APART: dict[tuple[str, str], str] = {}
 
 COMMANDS = {
     "convert": "convert", "browse": "browse", "stats": "stats", "check": "check", "diff": "diff", "show": "show",
-    "recipe": "recipe", "index": "index", "formats": "", "plugin": "", "completion": "",
+    "recipe": "recipe", "index": "index", "cache": "", "formats": "", "plugin": "", "completion": "",
 }  # fmt: skip
 """The reader or maker of each command; "" for those that read no dataset."""
 
@@ -581,7 +581,7 @@ OPTIONS = {
     ),
     **dict.fromkeys(
         ("tokenizer", "special_tokens", "engine", "text_field", "jobs", "executor", "overwrite", "dry_run", "checksums",
-         "recursive", "ignore_manifest", "progress", "rejects", "ledger", "storage_options", "allow_source"), "",
+         "recursive", "ignore_manifest", "progress", "rejects", "ledger", "spool", "storage_options", "allow_source"), "",
     ),
 }  # fmt: skip
 """The maker of each keyword of a conversion; "" for those that do not decide which ids are written, or are of text."""
