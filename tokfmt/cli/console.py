@@ -52,7 +52,7 @@ def document(name: str, facts: Mapping[str, object]) -> None:
 
 
 def transferred() -> dict[str, object]:
-    """Return the key `transfer` of a document: what stores were asked. Without a store, there is none."""
+    """Return the key `transfer` of a document, with the requests to stores; an empty mapping if no store was used."""
     account = sys.modules.get("tokfmt.remote.account")
     found = account.so_far() if account is not None else None
     return {"transfer": dataclasses.asdict(found)} if found else {}

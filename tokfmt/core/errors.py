@@ -191,7 +191,7 @@ def _worded(value: object) -> str:
 
 
 ENDS_EARLY = "ends too early"
-"""What a `TruncatedError` says of a file, an index or compressed data that was cut."""
+"""The words of a `TruncatedError` for a file, an index or compressed data that was cut."""
 
 
 class TruncatedError(FormatError):

@@ -37,7 +37,7 @@ _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 
 
 class Beside(NamedTuple):
-    """What a store lists of the names in a directory that begin with a stem.
+    """The names in a directory of a store that begin with a stem, as the store lists them.
 
     Attributes:
         last: The last name that is known; None if all are.

@@ -1,6 +1,6 @@
 """Places that files name: the sources of recipes, blend lists and ledgers.
 
-A file of the user's own machine may name any place. A file in a store may be written by somebody else, and names only
+A file of the user's own machine may name any place. A file in a store may be written by another person, and names only
 what is in the same bucket, host or repository, unless the user accepts another place. No file names an address that
 holds a secret. Endpoints, profiles and other options of stores come from the user only.
 """

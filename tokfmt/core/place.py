@@ -160,7 +160,7 @@ class Url:
 
 
 Place = Path | Url
-"""Where a file or a directory is: a path of this machine, or a URL in a store."""
+"""The location of a file or a directory: a path of this machine, or a URL in a store."""
 AnyPlace = TypeVar("AnyPlace", Path, Url, Place)
 PlaceLike = str | os.PathLike[str] | Url
 """A place, or a local path as text. Text is an address only if `place_of` reads it."""

@@ -137,7 +137,7 @@ class StoreStaging(Staging):
             by_name: As for `Staging`.
             format_name: The format that is written, for the claim.
             note: Receives notes.
-            claims: Claim the destination. A single small object needs no claim: it is written if there is none.
+            claims: Claim the destination. A single small object needs no claim: it is written only if none is there.
 
         Raises:
             OptionError: If the address cannot be written.

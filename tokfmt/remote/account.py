@@ -17,7 +17,7 @@ Kind = Literal["get", "head", "list", "put", "delete"]
 
 @dataclass
 class Transfer:
-    """What stores were asked.
+    """The requests that were sent to stores, and the bytes that were read and written.
 
     Attributes:
         requests: Number of requests of each kind. A list of more than 1,000 keys takes several.
@@ -83,7 +83,7 @@ def count(*, read: int = 0, written: int = 0, cached: int = 0, retries: int = 0,
 
 
 def waiting() -> float:
-    """Return the seconds since the oldest request that is under way began; 0 if there is none."""
+    """Return the seconds since the oldest request that is under way began; 0 if no request is under way."""
     began = min(list(_UNDER_WAY.values()), default=None)
     return 0.0 if began is None else time.monotonic() - began
 

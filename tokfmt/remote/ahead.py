@@ -23,7 +23,7 @@ _READERS = 64  # Readers that are remembered.
 _STALE = 256  # Reads of others after which what was read ahead of a reader is dropped.
 
 Submit = Callable[[int, int], Future[Buffer]]
-"""Requests a range of an object, after all requests that somebody waits for."""
+"""Requests a range of an object, after all requests that a caller waits for."""
 
 
 @dataclass(eq=False)
@@ -62,7 +62,7 @@ class _Object:
 
 
 class Ahead:
-    """What is read ahead in this process. Thread-safe."""
+    """The ranges that this process reads ahead. Thread-safe."""
 
     def __init__(self) -> None:
         self._objects: OrderedDict[Hashable, _Object] = OrderedDict()

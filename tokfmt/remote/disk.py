@@ -62,7 +62,7 @@ _AT_EXIT = 5.0  # Seconds that the end of a process waits for the disk.
 
 
 class Usage(NamedTuple):
-    """What the cache holds.
+    """The number of objects and bytes in the cache.
 
     Attributes:
         objects: Number of objects.
@@ -372,7 +372,7 @@ def _read(path: Path, first: int, count: int, wanted: Sequence[int]) -> dict[int
 
 
 class _Writer:
-    """A thread that writes to the disk, so that nobody waits for it but the end of the process."""
+    """A thread that writes to the disk. Only the end of the process waits for it."""
 
     def __init__(self) -> None:
         self.waiting: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -463,7 +463,7 @@ def settle(seconds: float = _AT_EXIT) -> None:
 
 
 def _forked() -> None:
-    """Begin anew in a child: the thread that writes, and the holders of the locks, are the parent's."""
+    """Start over in a forked child, because the thread that writes and the holders of the locks are the parent's."""
     _State.writer, _State.lock = _Writer(), threading.Lock()
     _State.opened, _State.by = None, None
 

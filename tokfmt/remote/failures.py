@@ -30,7 +30,7 @@ _DNS = ("dns error", "failed to lookup address", "Name or service not known")
 _TLS = ("invalid peer certificate", "certificate verify failed", "UnknownIssuer", "CertificateUnknown")
 _OTHER_RANGE = ("UnexpectedRange", "NotPartial")
 CANNOT_RENEW = "tokfmt cannot renew these credentials"
-"""What the text of an error holds if a provider of credentials gives none."""
+"""The words in the error of a provider that returns no credentials."""
 _SKEW = ("RequestTimeTooSkewed", "RequestExpired")
 _EXPIRED = ("ExpiredToken", "TokenRefreshRequired", "ExpiredTokenException")
 _REGION = ("Received redirect without LOCATION", "PermanentRedirect", "AuthorizationHeaderMalformed")

@@ -112,7 +112,7 @@ class _Helper:
         self._fail()
 
     def _fail(self) -> None:
-        """End the calls that nobody answers any more."""
+        """End the calls that the helper no longer answers."""
         while self._waiting:
             with suppress(KeyError):
                 root, future = self._waiting.popitem()[1]
@@ -124,7 +124,7 @@ _HELPER: list[_Helper] = []
 
 
 def _helper() -> _Helper:
-    """Return the helper of this process; start one if there is none, or it has ended."""
+    """Return the helper of this process; start one if no helper runs."""
     with _LOCK[0]:
         if not _HELPER or _HELPER[0].ended:
             _HELPER[:] = [_Helper()]

@@ -46,7 +46,7 @@ _NEXT = re.compile(r'<([^<>]+)>\s*;\s*rel="next"')
 
 
 class Named(NamedTuple):
-    """What an address names.
+    """The repository, the revision and the path that an address names.
 
     Attributes:
         repository: As "ORG/NAME".

@@ -226,7 +226,7 @@ class ObjectStore:
         side_by_side(self.root, calls, MOST_HELD, lambda found: done(*found))
 
     def identity(self, key: str) -> Identity | None:
-        """Return the identity of an object by a request without a body; None if there is none.
+        """Return the identity of an object by a request without a body; None if no object is there.
 
         Raises:
             FormatError: If the store cannot be asked.

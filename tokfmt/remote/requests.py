@@ -31,7 +31,7 @@ _Calls = queue.SimpleQueue[tuple[Future[object], Callable[[], object]]]
 class _Threads:
     """Daemon threads that are started as they are needed, and the calls that wait for one.
 
-    Calls that somebody waits for run before those that read ahead.
+    Calls that a caller waits for run before those that read ahead.
     """
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ def submit(url: Url, call: Callable[[], T], *, urgent: bool = True) -> Future[T]
     Args:
         url: The address that is asked, for messages.
         call: The function.
-        urgent: Somebody waits for it. Other calls wait until no urgent one does.
+        urgent: A caller waits for it. Other calls wait until no urgent one does.
 
     Raises:
         UnsupportedError: As `request`.
@@ -128,7 +128,7 @@ def submit(url: Url, call: Callable[[], T], *, urgent: bool = True) -> Future[T]
 
 
 def when_all(futures: Sequence[Future[T]], call: Callable[[], None]) -> None:
-    """Make a call when all futures have ended, in the thread of the last one; at once if there are none."""
+    """Make a call when all futures have ended, in the thread of the last one; at once if `futures` is empty."""
     left = [len(futures)]
     lock = threading.Lock()
 

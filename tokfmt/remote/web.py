@@ -41,7 +41,7 @@ _SAFE = "/:@!$&'()*+,;=~%"
 
 
 class _Page(NamedTuple):
-    """What the first look at a page found.
+    """The facts that the first request for a page found.
 
     Attributes:
         identity: The identity of the page.

@@ -239,7 +239,7 @@ def _finished(pending: list[Future[R]], queued: queue.SimpleQueue[Future[R]]) ->
 
 
 class _Counted(NamedTuple):
-    """What a task of a worker process returns, and what the process asked of stores for it.
+    """The result of a task of a worker process, and the requests that the process sent to stores for it.
 
     Attributes:
         result: The result.

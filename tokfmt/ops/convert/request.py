@@ -64,7 +64,7 @@ class Request:
     def is_spread(self) -> bool:
         """Whether a cluster may run it as tasks that share only the store of the destination.
 
-        Each task writes its part without the others, and nobody reads all of it back, or replaces a dataset.
+        Each task writes its part without the others. No task reads the destination back or replaces a dataset.
         """
         alone = self.executor.startswith("dask:") and isinstance(self.destination, Url)
         one_run = self.verify or self.overwrite or self.ledger or self.rejects or not self.arrangement.plain

@@ -61,7 +61,7 @@ _ALONE = threading.Lock()  # Threads of a worker share its environment and its s
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """What a task needs.
+    """The facts that a worker needs to run a task.
 
     Attributes:
         request: The conversion.

@@ -360,7 +360,7 @@ def _upload_data(one: Output, progress: Progress) -> None:
 
 
 def _put(one: Output, name: str, content: bytes | Path | None, digest: str = "") -> None:
-    """Upload one object if there is none, or go on with that of the run that is continued. None: upload nothing."""
+    """Upload one object if none is there, or keep that of the run that is continued; nothing if `content` is None."""
     key = one.staging.address(name).key
     if content is None or key in one.staging.uploaded:
         return
