@@ -3,9 +3,8 @@
     {"schema": "tokfmt.claim/1", "run": ..., "host": ..., "pid": ..., "since": ..., "format": ...}
 
 A claim is written only if the destination has no claim, and is deleted at the end. It has no heartbeat and does not
-expire: a killed run leaves
-its claim. A run with the same `run` goes on with it (--resume); --overwrite replaces it. A run reads its claim again
-before the dataset becomes readable, and publishes nothing if another run has replaced it.
+expire: a killed run leaves its claim. A run with the same `run` goes on with it (--resume); --overwrite replaces it. A
+run reads its claim again before the dataset becomes readable, and publishes nothing if another run has replaced it.
 
 A store without conditional writes has no claims. Two runs that write one destination there are not noticed.
 """
