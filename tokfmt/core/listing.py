@@ -28,7 +28,20 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar, cast
 
 from tokfmt.core.errors import FormatError, UnreachableError
-from tokfmt.core.place import Entry, Identity, Kind, Place, PlaceLike, Status, Url, local_entries, status_of, store_of
+from tokfmt.core.place import (
+    Entry,
+    FindsIdentities,
+    Identity,
+    Kind,
+    ListsBeside,
+    Place,
+    PlaceLike,
+    Status,
+    Url,
+    local_entries,
+    status_of,
+    store_of,
+)
 
 T = TypeVar("T")
 
@@ -176,11 +189,11 @@ def _beside(kept_now: Answers, place: Url) -> Beside | None:
     for end in [k for k in range(1, len(name)) if name[k] == "."] + [len(name)]:
         if (above, name[:end]) in kept_now.beside:
             return kept_now.beside[above, name[:end]]
-    ask = getattr(store_of(place), "beside", None)
-    if ask is None or not name or above in kept_now.unlisted:
+    store = store_of(place)
+    if not isinstance(store, ListsBeside) or not name or above in kept_now.unlisted:
         return None
     try:
-        stem, last, entries = ask(place.key)
+        stem, last, entries = store.beside(place.key)
     except UnreachableError:
         raise
     except FormatError:  # It must not be listed, or cannot be. What is asked next may be answered.
@@ -216,7 +229,7 @@ def status(place: PlaceLike) -> Status:
     found = kept_now.statuses.get(key)
     if found is None:
         try:
-            found = (isinstance(key, Url) and _told(key)) or status_now(key)
+            found = (isinstance(key, Url) and _status_in_lists(key)) or status_now(key)
         except OSError as error:  # Not kept itself: its traceback would keep the open files of the callers alive.
             found = error.errno, error.strerror
         if len(kept_now.statuses) < _STATUSES:
@@ -226,8 +239,8 @@ def status(place: PlaceLike) -> Status:
     raise OSError(*found, str(key))
 
 
-def _told(key: Url) -> Status | None:
-    """Return the status of an address that a list tells; None if the store has to be asked.
+def _status_in_lists(key: Url) -> Status | None:
+    """Return the status of an address as the lists so far state it; None if the store has to be asked.
 
     Raises:
         FileNotFoundError: If the list shows that it does not exist.
@@ -248,12 +261,12 @@ def identities_now(places: Iterable[Place]) -> Iterator[Identity]:
     Raises:
         OSError: As `status_now`, when the file is reached.
     """
-    for root, files in itertools.groupby(places, lambda one: replace(one, key="") if isinstance(one, Url) else None):
-        ask = getattr(store_of(root), "identities", None) if isinstance(root, Url) and not root.query else None
-        if ask is None:
-            yield from (status_now(one).identity for one in files)
+    for bucket, files in itertools.groupby(places, lambda one: replace(one, key="") if isinstance(one, Url) else None):
+        store = store_of(bucket) if isinstance(bucket, Url) and not bucket.query else None
+        if isinstance(store, FindsIdentities):
+            yield from store.identities([one.key for one in files if isinstance(one, Url)])
         else:
-            yield from ask([one.key for one in files if isinstance(one, Url)])
+            yield from (status_now(one).identity for one in files)
 
 
 def status_now(place: PlaceLike) -> Status:

@@ -273,6 +273,42 @@ class Store(Protocol):
         """
 
 
+@runtime_checkable
+class ListsBeside(Store, Protocol):
+    """A store that lists the objects beside one, however many objects its directory has."""
+
+    def beside(self, key: str) -> tuple[str, str | None, list[Entry]]:
+        """List what begins with the stem of a key, by one request.
+
+        Returns:
+            The stem: the names of which something is known begin with it; the last of these names, or None if all are
+            known; and the entries.
+
+        Raises:
+            FormatError: If the store cannot be asked, or lists no keys.
+        """
+
+
+@runtime_checkable
+class FindsIdentities(Store, Protocol):
+    """A store that is asked for the identities of many objects side by side."""
+
+    def identities(self, keys: Sequence[str]) -> Iterator[Identity]:
+        """Yield the identities of objects, in order.
+
+        Raises:
+            OSError: As `Store.status`, when the object is reached.
+        """
+
+
+@runtime_checkable
+class HasNotes(Store, Protocol):
+    """A store whose users should know something about how it serves a file."""
+
+    def notes(self, key: str) -> list[str]:
+        """Return the notes on a file that was looked at."""
+
+
 IF_ABSENT, IF_MATCH = "if-absent", "if-match"
 """Conditions that a store may know: write only if there is no object, and only if it is the one that was seen."""
 
@@ -426,9 +462,9 @@ def store_of(url: Url) -> Store:
 
 
 def notes_of(url: Url) -> list[str]:
-    """Return what a store found that users should know about a file, if the store has a method `notes`."""
-    notes = getattr(store_of(url), "notes", None)
-    return [] if notes is None else list(notes(url.key))
+    """Return the notes of the store on a file; see `HasNotes`."""
+    store = store_of(url)
+    return store.notes(url.key) if isinstance(store, HasNotes) else []
 
 
 def writable_store(url: Url) -> WritableStore:
