@@ -16,7 +16,7 @@ from tokfmt.core.text_format import printable
     cls=Command,
     no_args_is_help=True,
     epilog=examples(
-        "tokfmt plugin new mine", "tokfmt plugin new mine src/tokfmt-mine", "tokfmt plugin new mine --records"
+        "tokfmt plugin new mine", "tokfmt plugin new mine src/tokfmt-mine", "tokfmt plugin new shards --records"
     ),
 )
 @click.argument("action", type=Words(["new"]), metavar="new")
