@@ -82,7 +82,8 @@ def s3_access(url: Url, options: StoreOptions) -> S3Access:
         MissingDependencyError: If the profile needs boto3, which is not installed.
     """
     if not _BUCKET.fullmatch(url.authority):
-        raise OptionError(f"{url}: is not an address of an object (expected s3://BUCKET/KEY)")
+        valid = "s3://BUCKET/KEY, a bucket of 2 to 255 letters, digits, dots, hyphens and underscores"
+        raise OptionError(f"{printable(url)}: has no valid bucket (expected {valid})")
     name = options.profile or os.environ.get("AWS_PROFILE") or "default"
     profile = _profile(name)
     if options.profile and not profile:
