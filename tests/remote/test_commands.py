@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,9 +17,10 @@ from paths import FIXTURES, ROOT
 from remote.conftest import forget, within
 
 import tokfmt
+from tokfmt.cli import main
 from tokfmt.cli.main import cli
 from tokfmt.core import listing
-from tokfmt.core.errors import OptionError, SourceChangedError, UnreachableError
+from tokfmt.core.errors import OptionError, SourceChangedError, StoreWarning, UnreachableError
 from tokfmt.core.format import Hints
 from tokfmt.core.place import Url, close_stores
 from tokfmt.formats import llmc
@@ -279,6 +281,21 @@ def test_ctrl_c_ends_a_command_while_a_server_stalls(server, bucket, stalled):
     process.send_signal(signal.SIGINT)
     _, error = within(3, process.communicate)
     assert process.returncode == 130 and "Traceback" not in error
+
+
+def test_a_wait_for_a_store_is_reported(server, bucket, monkeypatch, capsys):
+    shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
+    monkeypatch.setattr(account, "SLOW", 0.05)
+    monkeypatch.setattr(account, "_WARNED", [-account._AGAIN])
+    server.delay = 0.15
+    with pytest.warns(StoreWarning, match="^bkt answers slowly: waiting 0 s$") as told:
+        assert tokfmt.stats(f"s3://bkt/{PACK}").datasets[0].sequences == 42
+    assert len(told) == 1, "several waits within seconds are reported once"
+    show = partial(main._show_warning, told[0].message, StoreWarning, "", 0)
+    show(quiet=True)
+    assert not capsys.readouterr().err
+    show()
+    assert capsys.readouterr().err == "note: bkt answers slowly: waiting 0 s\n"
 
 
 def test_local_files_import_nothing_of_it():

@@ -22,6 +22,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -29,7 +30,7 @@ import click
 
 from tokfmt.cli import console, signals
 from tokfmt.cli.usage import usage_line
-from tokfmt.core.errors import PluginWarning, TokfmtError, missing_package
+from tokfmt.core.errors import PluginWarning, StoreWarning, TokfmtError, missing_package
 from tokfmt.core.text_format import printable
 from tokfmt.core.version import __version__
 
@@ -99,7 +100,7 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit."""
     _tune_interpreter()
     words = list(sys.argv[1:] if args is None else args)
-    warnings.showwarning = _show_warning
+    warnings.showwarning = partial(_show_warning, quiet=bool({"-q", "--quiet"} & set(words)))
     console.open_streams(words)
     signals.listen()
     try:
@@ -131,11 +132,14 @@ def _show_warning(
     lineno: int,
     file: object = None,
     line: str | None = None,
+    *,
+    quiet: bool = False,
 ) -> None:
-    """Print a warning about a plug-in as a note, and any other warning as Python does."""
+    """Print a warning about a plug-in or a store as a note, and any other warning as Python does."""
     del file
-    if issubclass(category, PluginWarning):
-        console.note(message)
+    if issubclass(category, PluginWarning | StoreWarning):
+        if not (quiet and issubclass(category, StoreWarning)):
+            console.note(message)
     else:
         click.echo(warnings.formatwarning(message, category, filename, lineno, line), err=True, nl=False)
 

@@ -54,6 +54,10 @@ class PluginWarning(UserWarning):
     """A format of another package is skipped, because it cannot be imported or it failed."""
 
 
+class StoreWarning(UserWarning):
+    """A store answers slowly."""
+
+
 class LoaderWarning(UserWarning):
     """A Loader waits long for a read, or has no batch left."""
 

@@ -7,10 +7,20 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
+
+from tokfmt.core.errors import StoreWarning
+from tokfmt.core.place import Url
+from tokfmt.core.text_format import printable
+
+SLOW = 5.0
+"""Seconds of a wait after which a user should know what is waited for."""
+_AGAIN = 10.0  # Seconds between two warnings.
+_WARNED = [-_AGAIN]
 
 Kind = Literal["get", "head", "list", "put", "delete"]
 
@@ -86,6 +96,22 @@ def waiting() -> float:
     """Return the seconds since the oldest request that is under way began; 0 if no request is under way."""
     began = min(list(_UNDER_WAY.values()), default=None)
     return 0.0 if began is None else time.monotonic() - began
+
+
+def slow_words(url: Url | None) -> str:
+    """Return the sentence about a store that is waited for; None is a store without a name."""
+    name = "a store" if url is None else printable(url.parts[0].strip("/").rpartition("/")[2])
+    return f"{name} answers slowly: waiting {waiting():.0f} s"
+
+
+def warn_slow(url: Url) -> None:
+    """Warn that a store is waited for, unless a warning was given in the last seconds."""
+    with _LOCK:
+        now = time.monotonic()
+        if now - _WARNED[0] < _AGAIN or not waiting():
+            return
+        _WARNED[0] = now
+    warnings.warn(slow_words(url), StoreWarning, stacklevel=2)
 
 
 def so_far() -> Transfer:

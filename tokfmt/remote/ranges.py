@@ -18,7 +18,7 @@ from tokfmt.core.place import Url
 from tokfmt.remote import disk
 from tokfmt.remote.ahead import AHEAD, LEAST, MOST, Piece
 from tokfmt.remote.blocks import GAP, LARGEST, MANY, SIZE, STREAMED, Blocks, Buffer, joined, numbers_of
-from tokfmt.remote.requests import AT_ONCE, in_order, request, submit, when_all
+from tokfmt.remote.requests import AT_ONCE, in_order, request, submit, waited, when_all
 
 BLOCKS = Blocks(256 << 20)
 os.register_at_fork(after_in_child=BLOCKS.clear)
@@ -238,7 +238,7 @@ def _pieces(start: int, stop: int) -> list[tuple[int, int]]:
 def _of_piece(one: Version, piece: Piece, start: int, stop: int) -> Buffer:
     """Return the bytes of a range in a piece, which may have been called off to make room."""
     try:
-        return memoryview(piece.future.result())[start - piece.start : stop - piece.start]
+        return memoryview(waited(one.url, piece.future))[start - piece.start : stop - piece.start]
     except CancelledError:
         return request(one.url, partial(one.fetch, start, stop))
 

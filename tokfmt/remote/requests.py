@@ -18,6 +18,7 @@ from typing import TypeVar
 from tokfmt.core.errors import UnsupportedError
 from tokfmt.core.place import Url
 from tokfmt.core.resources import share_freed_memory
+from tokfmt.remote import account
 
 T = TypeVar("T")
 
@@ -110,7 +111,18 @@ def request(url: Url, call: Callable[[], T]) -> T:
     Raises:
         UnsupportedError: If this process was forked from one that has sent requests: obstore would hang.
     """
-    return submit(url, call).result()
+    return waited(url, submit(url, call))
+
+
+def waited(url: Url, future: Future[T]) -> T:
+    """Return the result of a future, and warn if the caller waits long for it."""
+    while True:
+        try:
+            return future.result(account.SLOW)
+        except TimeoutError:
+            if future.done():  # The call has raised it.
+                raise
+            account.warn_slow(url)
 
 
 def submit(url: Url, call: Callable[[], T], *, urgent: bool = True) -> Future[T]:
@@ -161,9 +173,9 @@ def in_order(url: Url, calls: Iterable[Callable[[], T]], at_once: int = AT_ONCE)
         for call in left:
             under_way.append(submit(url, call))
             if len(under_way) >= at_once:
-                yield under_way.popleft().result()
+                yield waited(url, under_way.popleft())
         while under_way:
-            yield under_way.popleft().result()
+            yield waited(url, under_way.popleft())
     finally:
         for future in under_way:
             future.cancel()
@@ -173,6 +185,15 @@ _PATIENCE = 5.0
 """Seconds that an end of the work waits for uploads to stop: a part that is under way may have to arrive first."""
 Stoppable = Callable[[threading.Event], T]
 """A call that gives up as soon as it can once the event is set. Ctrl-C waits for it, but not for ever."""
+
+
+def _first(url: Url, ended: queue.SimpleQueue[Future[T]]) -> Future[T]:
+    """Return the next future that has ended, and warn if the caller waits long for it."""
+    while True:
+        try:
+            return ended.get(timeout=account.SLOW)
+        except queue.Empty:
+            account.warn_slow(url)
 
 
 def side_by_side(url: Url, calls: Iterable[tuple[int, Stoppable[T]]], most: int, done: Callable[[T], None]) -> None:
@@ -203,7 +224,7 @@ def side_by_side(url: Url, calls: Iterable[tuple[int, Stoppable[T]]], most: int,
                 running[future] = weight
                 future.add_done_callback(ended.put)
                 waiting = next(left, None)
-            future = ended.get()
+            future = _first(url, ended)
             if future.exception() is None:
                 done(future.result())
             del running[future]

@@ -27,8 +27,6 @@ from tokfmt.tui.session import Loading, Session
 if TYPE_CHECKING:
     from tokfmt.tui.search import SearchJob
 
-_SLOW = 5.0  # seconds without an answer of a store, after which the first line says so
-
 
 def summary(session: Session, loading: Loading | None, datasets: int) -> tuple[str, str]:
     """Return the dataset in a line, and the loading stage in words ("" for none)."""
@@ -60,10 +58,8 @@ def transfer(session: Session) -> str:
     found = account.so_far() if account is not None else None
     if account is None or not found:
         return ""
-    if (seconds := account.waiting()) > _SLOW:
-        place = session.path
-        name = printable(place.parts[0].strip("/").rpartition("/")[2]) if isinstance(place, Url) else "the store"
-        return f"{name} answers slowly: waiting {seconds:.0f} s"
+    if account.waiting() > account.SLOW:
+        return str(account.slow_words(session.path if isinstance(session.path, Url) else None))
     return f"fetched {human_bytes(found.read)}, {counted(sum(found.requests.values()), 'request')}"
 
 
