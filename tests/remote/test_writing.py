@@ -376,6 +376,46 @@ def test_a_signal_at_each_step(server, bucket, local, spool, step, number):
     assert tree(bucket / "m") == local and manifest_of(bucket / "m")["output"]["objects"]
 
 
+@pytest.fixture(scope="module")
+def larger_than_one_request(tmp_path_factory):
+    """A pack that is uploaded in five parts."""
+    place = tmp_path_factory.mktemp("larger")
+    ids = np.random.default_rng(0).integers(0, 50000, (35_000, 1000), np.uint16)
+    ids[:, -1] = EOS
+    ids.tofile(place / "train.bin")
+    tokfmt.convert(place / "train.bin", place / "m.pbin", format="nanogpt", eos=EOS)
+    return place / "m.pbin"
+
+
+@pytest.mark.parametrize("step", ["BEGIN", "PART3", "COMPLETE"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_signal_within_an_upload_in_parts(server, bucket, spool, larger_than_one_request, step, number):
+    process = []
+    when(server, step, "m.pbin", lambda: process[0].send_signal(number))
+    words = ["convert", larger_than_one_request, "s3://bkt/m.pbin", "--resume"]
+    process.append(run(*words))
+    _, error = process[0].communicate(timeout=60)
+    assert process[0].returncode in ((130, 0) if number == signal.SIGINT else (-signal.SIGKILL,)), error
+    expected = tree(larger_than_one_request)
+    assert not (bucket / "m.pbin").exists() or tree(bucket / "m.pbin") == expected
+    if number == signal.SIGINT:
+        assert not server.parts, "an upload that is interrupted is aborted"
+    server.before = lambda *_: None
+    again = run(*words)
+    assert again.communicate(timeout=60)[1].count("error") == again.returncode == 0
+    assert tree(bucket / "m.pbin") == expected and not any(spool.iterdir())
+    assert not list(bucket.glob("*.tokfmt-writing"))
+
+
+def test_an_interrupted_upload_in_parts_leaves_nothing(server, bucket, spool, larger_than_one_request):
+    process = []
+    when(server, "PART3", "m.pbin", lambda: process[0].send_signal(signal.SIGINT))
+    process.append(run("convert", larger_than_one_request, "s3://bkt/m.pbin"))
+    _, error = process[0].communicate(timeout=60)
+    assert process[0].returncode == 130 and "nothing was left behind" in error, error
+    assert not everything(bucket) and not server.parts and not any(spool.iterdir())
+
+
 def test_two_writers_at_once(server, bucket, local):
     server.delay = 0.01
     both = [run(*WORDS) for _ in range(2)]

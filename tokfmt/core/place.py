@@ -324,7 +324,13 @@ class WritableStore(Store, Protocol):
     can: frozenset[str] | None
 
     def put(
-        self, key: str, content: bytes | Path, *, if_absent: bool = False, if_match: Identity | None = None
+        self,
+        key: str,
+        content: bytes | Path,
+        *,
+        if_absent: bool = False,
+        if_match: Identity | None = None,
+        done: Callable[[Identity], None] = lambda _: None,
     ) -> Identity:
         """Write an object, and return its identity.
 
@@ -333,6 +339,7 @@ class WritableStore(Store, Protocol):
             content: Its bytes, or the file that holds them.
             if_absent: Write only if there is no object. Of a file above `PUT_AT_ONCE`, this is known only beforehand.
             if_match: Write only if the object has this identity.
+            done: Called with the identity once the object is complete, also if the caller is interrupted meanwhile.
 
         Raises:
             FileExistsError: If the condition does not hold.

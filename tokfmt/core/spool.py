@@ -253,7 +253,15 @@ class StoreStaging(Staging):
         """Return the address of a file of the dataset, or beside it, by its path below the directory of the dataset."""
         return self.url.parent / name
 
-    def put(self, name: str, content: bytes | Path, *, digest: str = "", if_absent: bool = True) -> Uploaded:
+    def put(
+        self,
+        name: str,
+        content: bytes | Path,
+        *,
+        digest: str = "",
+        if_absent: bool = True,
+        done: Callable[[], None] = lambda: None,
+    ) -> None:
         """Upload one object.
 
         Args:
@@ -261,6 +269,7 @@ class StoreStaging(Staging):
             content: Its content.
             digest: XXH3-128 of the content.
             if_absent: Do not replace an object, as far as the store can.
+            done: Called once it is in `uploaded`, also if the caller is interrupted meanwhile.
 
         Raises:
             DestinationExistsError: If another writer has written an object of that name meanwhile.
@@ -269,12 +278,15 @@ class StoreStaging(Staging):
         place, conditional = self.address(name), if_absent and self.claim.taken
         if if_absent and not conditional and self.store.identity(place.key) is not None:
             raise DestinationExistsError(place, _MEANWHILE)
+
+        def written(found: Identity) -> None:
+            self.uploaded[place.key] = Uploaded(*found, digest)
+            done()
+
         try:
-            found = self.store.put(place.key, content, if_absent=conditional)
+            self.store.put(place.key, content, if_absent=conditional, done=written)
         except FileExistsError as error:
             raise DestinationExistsError(place, _MEANWHILE) from error
-        self.uploaded[place.key] = Uploaded(*found, digest)
-        return self.uploaded[place.key]
 
     def _leave(self) -> None:
         if self._done or not (self.keep and self.uploaded):

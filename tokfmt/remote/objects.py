@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import os
 import re
 import threading
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from tokfmt.core.errors import FormatError, UnreachableError
 from tokfmt.core.place import IF_ABSENT, IF_MATCH, Entry, Identity, Kind, Status, Url
 from tokfmt.remote import account, credentials
-from tokfmt.remote.blocks import SIZE, Buffer
+from tokfmt.remote.blocks import LARGEST, SIZE, Buffer
 from tokfmt.remote.failures import (
     Asked,
     failure,
@@ -181,7 +182,13 @@ class ObjectStore:
         return read(self._version(self._key(key), identity), ranges)
 
     def put(
-        self, key: str, content: bytes | Path, *, if_absent: bool = False, if_match: Identity | None = None
+        self,
+        key: str,
+        content: bytes | Path,
+        *,
+        if_absent: bool = False,
+        if_match: Identity | None = None,
+        done: Callable[[Identity], None] = lambda _: None,
     ) -> Identity:
         """Write an object; see `core.place.WritableStore.put`.
 
@@ -209,7 +216,12 @@ class ObjectStore:
             raise AssertionError("unreachable")
 
         found = list[Identity]()
-        side_by_side(url, [(0, once)], MOST_HELD, found.append)
+
+        def ended(identity: Identity) -> None:
+            found.append(identity)
+            done(identity)
+
+        side_by_side(url, [(0, once)], MOST_HELD, ended)
         return found[-1]
 
     def upload(self, files: Iterable[tuple[str, Path]], done: Callable[[str, Identity], None]) -> None:
@@ -310,14 +322,14 @@ class ObjectStore:
             return None
 
     def _holds(self, key: str, found: Identity, content: bytes | Path) -> bool:
-        """Return whether an object has this content."""
-        import obstore
-
-        if not at_once(content) or found.size != size_of(content):
+        """Return whether an object has this content. It is read in pieces and compared."""
+        if found.size != size_of(content):
             return False
-        wanted = content if isinstance(content, bytes) else content.read_bytes()
-        url = self._url(key)
-        return self._tried(url, lambda: bytes(obstore.get(self._client, key).bytes()), again=self._moved) == wanted
+        with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as file:
+            return all(
+                self._fetch(key, found, start, min(start + LARGEST, found.size)) == file.read(LARGEST)
+                for start in range(0, found.size, LARGEST)
+            )
 
     def prefetch(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity, *, keep: bool) -> None:
         """Request ranges that `read_ranges` will read; see `ranges.prefetch`.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -364,8 +365,7 @@ def _put(one: Output, name: str, content: bytes | Path | None, digest: str = "")
     key = one.staging.address(name).key
     if content is None or key in one.staging.uploaded:
         return
-    one.staging.put(name, content, digest=digest, if_absent=key not in one.old)
-    one.note(key)
+    one.staging.put(name, content, digest=digest, if_absent=key not in one.old, done=partial(one.note, key))
 
 
 def _files_of(url: Url, stated: object) -> list[Url]:
