@@ -49,6 +49,8 @@ from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat
 CODES = {8: "<u1", 9: "<i1", 16: "<u2", 17: "<i2", 32: "<u4", 33: "<i4", 64: "<u8", 65: "<i8"}
 KINDS = {np.dtype(kind).name: np.dtype(kind) for kind in CODES.values()}
 _SHARD = r"shard\.\d+\.mds(\.\w+)?"
+_HEAD = 16  # Bytes of a sample that hold the sizes of a few columns, the dtype and the shape.
+_TOGETHER = 1 << 18  # Samples whose heads are taken at a time.
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +210,8 @@ class Mds(ShardFormat):
         return None if lengths is None else Ids(None, lengths, dtype)
 
     def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
-        return _ids(file, *_cells(file, table, one.about), one.about)
+        heads = _Heads(file, table[:-1])
+        return _ids(heads, *_cells(heads, table, one.about), one.about)
 
 
 def _listed(path: Place, shard: object, options: ReadOptions) -> Listed | Problem:
@@ -283,29 +286,65 @@ def _by_shape(sizes: Offsets, first: int, width: int) -> Offsets | None:
     return rules[0] if first >> 2 == 1 and rules and np.array_equal(rules[0], rules[-1]) else None
 
 
-def _cells(file: File, table: Offsets, column: Column) -> tuple[Offsets, Offsets]:
+class _Heads:
+    """The first bytes of each sample of a shard, which one pass over the shard reads.
+
+    Args:
+        file: The shard.
+        begins: int64[samples], the byte offset of each sample.
+    """
+
+    def __init__(self, file: File, begins: Offsets) -> None:
+        self.file, self._begins = file, begins
+        self._known = gathered(file, begins[begins + _HEAD <= file.size], _HEAD)
+
+    def take(self, byte_offsets: Offsets, width: int, samples: NDArray[np.intp] | None = None) -> NDArray[np.uint8]:
+        """Return uint8[n, width]: `width` bytes from each byte offset. What is beyond the heads is read.
+
+        Args:
+            byte_offsets: int64[n], a byte offset in each of the samples.
+            width: Bytes to return of each.
+            samples: The numbers of the samples, ascending (default: all).
+        """
+        samples = np.arange(len(self._begins)) if samples is None else samples
+        found = np.empty((len(samples), width), np.uint8)
+        for first in range(0, len(samples), _TOGETHER):
+            some = slice(first, first + _TOGETHER)
+            found[some] = self._some(byte_offsets[some], width, samples[some])
+        return found
+
+    def _some(self, byte_offsets: Offsets, width: int, samples: NDArray[np.intp]) -> NDArray[np.uint8]:
+        within = byte_offsets - self._begins[samples]
+        held = (samples < len(self._known)) & (within + width <= _HEAD)
+        found = np.empty((len(samples), width), np.uint8)
+        found[held] = self._known[samples[held, None], within[held, None] + np.arange(width)]
+        found[~held] = gathered(self.file, byte_offsets[~held], width)
+        return found
+
+
+def _cells(heads: _Heads, table: Offsets, column: Column) -> tuple[Offsets, Offsets]:
     """Return int64[samples] twice: the byte offset of the column in each sample, and its bytes.
 
     Raises:
         CorruptError: The size of a sample is not the sum of its columns.
     """
-    begins, lengths, sizes = table[:-1], np.diff(table), column.sizes
+    file, begins, lengths, sizes = heads.file, table[:-1], np.diff(table), column.sizes
     free, fixed = [k for k, size in enumerate(sizes) if size is None], [size for size in sizes if size is not None]
     if not all(fixed) or (lengths < sum(fixed) + 4 * len(free)).any():
         raise CorruptError(file.path, "a sample is shorter than its columns", found=f"sizes {sizes}"[:60])
     widths = np.tile(np.array([size or 0 for size in sizes], np.int64), (len(begins), 1))
-    widths[:, free] = gathered(file, begins, 4 * len(free)).view("<u4")
+    widths[:, free] = heads.take(begins, 4 * len(free)).view("<u4")
     wrong = np.flatnonzero(widths.sum(axis=1) + 4 * len(free) != lengths)
     if len(wrong) or (widths > file.size).any():
         raise CorruptError(file.path, "a sample has another size than its columns", offset=int(begins[[*wrong, 0][0]]))
     return begins + 4 * len(free) + widths[:, : column.at].sum(axis=1), widths[:, column.at]
 
 
-def _ids(file: File, byte_offsets: Offsets, lengths: Offsets, column: Column) -> Ids:
+def _ids(heads: _Heads, byte_offsets: Offsets, lengths: Offsets, column: Column) -> Ids:
     """Return the byte offsets and lengths of the IDs of each sample.
 
     Args:
-        file: The shard.
+        heads: The first bytes of the samples of the shard.
         byte_offsets: int64[samples], the byte offset of the column in each sample.
         lengths: int64[samples], the bytes of the column.
         column: The column.
@@ -314,9 +353,9 @@ def _ids(file: File, byte_offsets: Offsets, lengths: Offsets, column: Column) ->
         UnsupportedError: The dtype of the IDs is not known.
         CorruptError: An array is not one-dimensional, or has another length than the column.
     """
-    dtype = column.dtype
+    file, dtype = heads.file, column.dtype
     if column.coded:
-        codes = np.unique(_front(file, byte_offsets, lengths, 1))
+        codes = np.unique(_front(heads, byte_offsets, lengths, 1))
         if len(codes) > 1 or (len(codes) and int(codes[0]) not in CODES):
             raise CorruptError(file.path, "dtypes of a column", expected="one, of integers", found=str(codes)[:60])
         dtype = np.dtype(CODES[int(codes[0])] if len(codes) else "<u2")
@@ -329,11 +368,11 @@ def _ids(file: File, byte_offsets: Offsets, lengths: Offsets, column: Column) ->
         what = f"the dtype of column {column.name}, of bytes, is not stored"
         raise UnsupportedError(file.path, what, remedy=remedy)
     if column.shaped:
-        shape = _front(file, byte_offsets, lengths, 1)[:, 0]
+        shape = _front(heads, byte_offsets, lengths, 1)[:, 0]
         widths, counted = np.int64(1) << (shape & 3).astype(np.int64), np.zeros((len(shape), 8), np.uint8)
         for width in np.unique(widths).tolist():
-            some = widths == width
-            counted[some, :width] = _front(file, byte_offsets[some] + 1, lengths[some] - 1, width)
+            some = np.flatnonzero(widths == width)
+            counted[some, :width] = _front(heads, byte_offsets[some] + 1, lengths[some] - 1, width, some)
         byte_offsets, lengths = byte_offsets + 1 + widths, lengths - 1 - widths
         wrong = (shape >> 2 != 1) | (counted.view("<u8")[:, 0] != (lengths // dtype.itemsize).astype(np.uint64))
         if wrong.any():
@@ -342,11 +381,14 @@ def _ids(file: File, byte_offsets: Offsets, lengths: Offsets, column: Column) ->
     return Ids(byte_offsets, lengths, dtype)
 
 
-def _front(file: File, byte_offsets: Offsets, lengths: Offsets, width: int) -> NDArray[np.uint8]:
-    """Return uint8[n, width]: the first `width` bytes at each byte offset in `byte_offsets`."""
+def _front(
+    heads: _Heads, byte_offsets: Offsets, lengths: Offsets, width: int, samples: NDArray[np.intp] | None = None
+) -> NDArray[np.uint8]:
+    """Return uint8[n, width]: the first `width` bytes of the IDs of samples, of which `lengths` bytes are there."""
     if (short := lengths < width).any():
-        raise CorruptError(file.path, "a column is too short for its array", offset=int(byte_offsets[np.argmax(short)]))
-    return gathered(file, byte_offsets, width)
+        what = "a column is too short for its array"
+        raise CorruptError(heads.file.path, what, offset=int(byte_offsets[np.argmax(short)]))
+    return heads.take(byte_offsets, width, samples)
 
 
 FORMAT = Mds()
