@@ -371,8 +371,8 @@ def _ids(heads: _Heads, byte_offsets: Offsets, lengths: Offsets, column: Column)
         shape = _front(heads, byte_offsets, lengths, 1)[:, 0]
         widths, counted = np.int64(1) << (shape & 3).astype(np.int64), np.zeros((len(shape), 8), np.uint8)
         for width in np.unique(widths).tolist():
-            some = np.flatnonzero(widths == width)
-            counted[some, :width] = _front(heads, byte_offsets[some] + 1, lengths[some] - 1, width, some)
+            alike = np.flatnonzero(widths == width)
+            counted[alike, :width] = _front(heads, byte_offsets[alike] + 1, lengths[alike] - 1, width, alike)
         byte_offsets, lengths = byte_offsets + 1 + widths, lengths - 1 - widths
         wrong = (shape >> 2 != 1) | (counted.view("<u8")[:, 0] != (lengths // dtype.itemsize).astype(np.uint64))
         if wrong.any():
