@@ -17,7 +17,6 @@ import stat
 import sys
 import threading
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -135,23 +134,29 @@ class File:
         Raises:
             TruncatedError: If the file is shorter.
         """
-        reads, of = list[list[int]](), dict[int, int]()
-        for number in sorted(range(len(ranges)), key=lambda number: ranges[number][0]):
-            start, stop = ranges[number]
-            if reads and start <= reads[-1][1] + _GAP and max(stop, reads[-1][1]) - reads[-1][0] <= _TOGETHER:
-                reads[-1][1] = max(stop, reads[-1][1])
-            else:
-                reads.append([start, stop])
-            of[number] = len(reads) - 1
-        left, held = Counter(of.values()), dict[int, memoryview]()
-        for number, (start, stop) in enumerate(ranges):
-            begin, end = reads[of[number]]
-            if of[number] not in held:
-                held[of[number]] = memoryview(self.read(begin, end - begin))
-            yield held[of[number]][start - begin : stop - begin]
-            left[of[number]] -= 1
-            if not left[of[number]]:
-                del held[of[number]]
+        order = sorted(ranges)
+        if order == list(ranges):
+            yield from self._ascending(order)
+            return
+        numbers = {one: number for number, one in enumerate(order)}
+        contents = list(self._ascending(order))
+        yield from (contents[numbers[start, stop]] for start, stop in ranges)
+
+    def _ascending(self, ranges: Sequence[tuple[int, int]]) -> Iterator[memoryview]:
+        """Yield the bytes of ranges that ascend. One read is held at a time."""
+        first, count = 0, len(ranges)
+        while first < count:
+            begin, end = ranges[first]
+            after = first + 1
+            while after < count:
+                start, stop = ranges[after]
+                if start > end + _GAP or (stop > end and stop - begin > _TOGETHER):
+                    break
+                end, after = max(end, stop), after + 1
+            content = memoryview(self.read(begin, end - begin))
+            for start, stop in ranges[first:after]:
+                yield content[start - begin : stop - begin]
+            first = after
 
     def prefetch(self, ranges: Sequence[tuple[int, int]], *, keep: bool = False) -> None:
         """Announce ranges that will be read, so that a store sends them side by side. Local files need no notice.
