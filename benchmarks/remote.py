@@ -52,7 +52,7 @@ def made(name, copies=1, **how):
     BUCKET.mkdir(parents=True, exist_ok=True)
     path = BUCKET / name
     if not path.exists():
-        convert(*([BLOCK] * copies), path, eos=EOS, **how)
+        convert([BLOCK] * copies, path, eos=EOS, **how)
     return path
 
 
@@ -105,6 +105,7 @@ class Stats:
         size = (BUCKET / f"{self.name}.bin").stat().st_size
         tokfmt.stats(WARM, duplicates=False)
         with served():
+            tokfmt.open("s3://bkt/warm.pbin")  # The connections, and the first list of the server.
             return size / timed(lambda: tokfmt.stats(f"s3://bkt/{self.name}", duplicates=False)) / 1e6
 
 
@@ -239,7 +240,7 @@ class Hdf5(Shown):
             found = []
             file.visititems(lambda _, one: found.append(one) if isinstance(one, h5py.Dataset) else None)
             data = max(found, key=lambda one: one.size)
-            chunk = data.id.get_chunk_info_by_coord((self.number // data.chunks[0] * data.chunks[0], 0))
+            chunk = data.id.get_chunk_info_by_coord((self.number // data.chunks[0] * data.chunks[0], *[0] * (data.ndim - 1)))
         return [[(self.path, 0, 1 << 16)], [(self.path, chunk.byte_offset, chunk.byte_offset + chunk.size)]]
 
 

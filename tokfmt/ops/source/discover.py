@@ -179,7 +179,8 @@ def snapshot(found: Iterable[SourceFiles]) -> dict[Place, Identity]:
 def check_unchanged(before: Mapping[Place, Identity], found: Iterable[SourceFiles]) -> None:
     """Raise SourceChangedError if a file of the sources was changed, removed or added since the snapshot."""
     try:
-        now = snapshot(one._replace(files=tuple(one.format.files(one.path))) for one in found)
+        with listing.kept():  # A store lists the files of a dataset once.
+            now = snapshot(one._replace(files=tuple(one.format.files(one.path))) for one in found)
     except FormatError as error:
         raise SourceChangedError(error.path, "disappeared while it was being read") from error
     for file in sorted(before.keys() | now.keys(), key=lambda place: place.parts):

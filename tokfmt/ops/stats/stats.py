@@ -104,9 +104,9 @@ def stats(request: StatsRequest, progress: Progress | None = None, cancelled: Ca
     with Scratch() as scratch, make_executor(request.executor, jobs) as executor:
         workers = Workers(executor, jobs, scratch)
         sources, before = [], []
-        with listing.kept():
+        with listing.kept() as answers:
             paths = dataset_paths(request.source)
-            run = _Run(request, handle, workers, progress or NullProgress(), cancelled, several=len(paths) > 1)
+            run = _Run(request, handle, workers, progress or NullProgress(), cancelled, len(paths) > 1, answers)
             for path in paths:
                 with run.recording_failure(path):
                     one = found_at(path, format_of(path, request.source.format), request.source)
@@ -165,6 +165,7 @@ class _Run:
     progress: Progress
     cancelled: Cancelled
     several: bool = False
+    answers: listing.Answers | None = None
     failures: list[Failure] = field(default_factory=list)
 
     @contextmanager
@@ -219,7 +220,8 @@ class _Run:
                 one = Surveyed(noted, survey, drawn.weight if drawn else 1.0)
                 found = described(one, wanted)
                 if drawn is None and not request.source.ignore_manifest:
-                    wrong = contradicted(subject.source, found.sequences, found.tokens)
+                    with listing.kept(self.answers):  # The manifest was read when the dataset was opened.
+                        wrong = contradicted(subject.source, found.sequences, found.tokens)
                     if wrong is not None:
                         raise wrong
                 each.append(found if drawn is None else self._drawn(found, drawn))

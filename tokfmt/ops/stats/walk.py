@@ -24,7 +24,7 @@ import numpy as np
 
 from tokfmt.core.errors import CorruptError, FormatError, TokfmtError
 from tokfmt.core.messages import Option
-from tokfmt.core.protocols import HasLabels
+from tokfmt.core.protocols import HasLabels, read_intervals
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import WINDOW, Info, Separators, TokenReader, sequence_at, windows
 from tokfmt.ops.compare.fingerprint import Fingerprints, fingerprint_of, fingerprints_between
@@ -318,8 +318,17 @@ class Indexed:
             for a, b in windows(start, stop):
                 tally.mask(b - a - int(np.count_nonzero(stored.masks(a, b))))
 
-    def content(self, loose: Loose) -> Loose:
+    @property
+    def ending(self) -> int:
+        """The number of tokens at the end of a loose sequence that are not its content."""
+        return int(self.eos_id is not None)
+
+    def content(self, loose: Loose, last: Tokens) -> Loose:
         """Return a loose sequence without the separator at its end.
+
+        Args:
+            loose: The sequence.
+            last: Its last tokens.
 
         Raises:
             CorruptError: If the sequence does not end with the separator.
@@ -327,10 +336,9 @@ class Indexed:
         if self.eos_id is None:
             return loose
         end = loose.stop - 1
-        last = self.stored.tokens(end, loose.stop)
-        if int(last[0]) != self.eos_id:
-            raise self._unended(last, end, np.array([loose.start - end]), np.array([0]))
-        return Loose(loose.start, loose.stop - 1)
+        if int(last[-1]) != self.eos_id:
+            raise self._unended(last[-1:], end, np.array([loose.start - end]), np.array([0]))
+        return Loose(loose.start, end)
 
     def leftover(self, stats: Stats) -> list[Loose]:
         """Return the loose sequences; the axis has no others."""
@@ -425,7 +433,9 @@ class Streamed:
             begun += int(self.stored.tokens(stop, stop + 1)[0]) != self.eos_id
         tally.span(StreamSpan(start, stop, first, last), begun if self.padded else separators)
 
-    def content(self, loose: Loose) -> Loose:
+    ending = 0
+
+    def content(self, loose: Loose, last: Tokens) -> Loose:  # noqa: ARG002
         """Return a loose sequence unchanged, because it includes no separator."""
         return loose
 
@@ -657,18 +667,35 @@ def _batches(loose: Sequence[Loose], alike: Table) -> Iterator[list[tuple[Loose,
 
 
 def _count_loose(job: _Job, batch: Sequence[tuple[Loose, bool]]) -> Stats:
-    """Return the statistics of loose sequences, whose tokens are already counted."""
-    tally = Tally(duplicates=job.duplicates)
-    for loose, hashed in batch:
-        start, stop = job.axis.content(loose)
-        hashed = hashed and job.duplicates  # noqa: PLW2901
-        if stop - start <= WINDOW and hashed:
-            tokens = job.axis.stored.tokens(start, stop)
+    """Return the statistics of loose sequences, whose tokens are already counted.
+
+    Short sequences that must be hashed are read whole, others at their two ends. A store is asked for all at once.
+    """
+    axis, tally = job.axis, Tally(duplicates=job.duplicates)
+    kept = [(loose, hashed and job.duplicates) for loose, hashed in batch]
+    wanted = [one for loose, hashed in kept for one in _to_read(loose, axis.ending, hashed=hashed)]
+    found = read_intervals(axis.stored, wanted)
+    for loose, hashed in kept:
+        tokens = next(found)
+        last = tokens if _is_whole(loose, hashed=hashed) else next(found)
+        start, stop = axis.content(loose, last)
+        if last is tokens or start == stop:
             tally.sequences(tokens, np.array([0]), np.array([stop - start]), start)
-        elif start == stop:
-            tally.sequences(job.axis.stored.tokens(start, start), np.array([0]), np.array([0]), start)
         else:
-            read = job.axis.stored.tokens
-            ends = np.concatenate([read(start, start + 1), read(stop - 1, stop)])
+            read = axis.stored.tokens
+            ends = np.concatenate([tokens, last[:1]])
             tally.add_long(start, ends, stop - start, fingerprint_of(read, start, stop) if hashed else None)
     return tally.done()
+
+
+def _is_whole(loose: Loose, *, hashed: bool) -> bool:
+    """Return whether a loose sequence is read at once."""
+    return hashed and loose.stop - loose.start <= WINDOW
+
+
+def _to_read(loose: Loose, ending: int, *, hashed: bool) -> list[tuple[int, int]]:
+    """Return the interval of a whole sequence; or that of its first token, and of its last token and its separator."""
+    start, stop = loose
+    if _is_whole(loose, hashed=hashed):
+        return [(start, stop)]
+    return [(start, min(start + 1, stop - ending)), (max(start, stop - ending - 1), stop)]
