@@ -317,6 +317,22 @@ def test_names_beside_any_name(bucket, store, name):
     (bucket / "d").mkdir()
     for other in (name, f"{name}.json", "zz"):
         (bucket / "d" / other).write_bytes(b"x")
-    stem, last, entries = store.beside(f"d/{name}")
-    assert name.startswith(stem) and last is None
-    assert {entry.name for entry in entries} == {name, f"{name}.json"}
+    found = store.beside(f"d/{name}")
+    assert name.startswith(found.stem) and found.last is None
+    assert found.entries.keys() == {name, f"{name}.json"} and not found.below
+
+
+def test_directories_beside_a_name(bucket, store, monkeypatch):
+    for path in ("d/a.zarr/t/0", "d/a.zarr/t/1", "d/a.zarr/u/v/0", "d/a.zarr/zz", "d/b/0"):
+        (bucket / path).parent.mkdir(parents=True, exist_ok=True)
+        (bucket / path).write_bytes(b"x")
+    found = store.beside("d/a.zarr")
+    assert found.entries.keys() == {"a.zarr"} and found.entries["a.zarr"].kind is Kind.DIRECTORY
+    kinds = {path: {name: one.kind.value for name, one in held.items()} for path, held in found.below.items()}
+    assert kinds == {
+        "a.zarr": {"t": "directory", "u": "directory", "zz": "file"}, "a.zarr/t": {"0": "file", "1": "file"},
+        "a.zarr/u": {"v": "directory"}, "a.zarr/u/v": {"0": "file"},
+    }  # fmt: skip
+    monkeypatch.setattr("tokfmt.remote.objects._PAGE", 3)
+    found = store.beside("d/a.zarr")
+    assert found.below.keys() == {"a.zarr/t"} and found.last == "a.zarr", "what the page does not end is not known"

@@ -21,14 +21,15 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeVar, cast
+from typing import TypeVar, cast
 
 from tokfmt.core.errors import FormatError, UnreachableError
 from tokfmt.core.place import (
+    Beside,
     Entry,
     FindsIdentities,
     Identity,
@@ -47,18 +48,6 @@ T = TypeVar("T")
 
 _MOST, _STATUSES = 1 << 16, 1 << 12  # Names of a directory, and statuses, which take 500 bytes each.
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
-
-
-class Beside(NamedTuple):
-    """The names in a directory of a store that begin with a stem, as the store lists them.
-
-    Attributes:
-        last: The last name that is known; None if all are.
-        entries: The entries, by name.
-    """
-
-    last: str | None
-    entries: Mapping[str, Entry]
 
 
 @dataclass
@@ -193,15 +182,29 @@ def _beside(kept_now: Answers, place: Url) -> Beside | None:
     if not isinstance(store, ListsBeside) or not name or above in kept_now.unlisted:
         return None
     try:
-        stem, last, entries = store.beside(place.key)
+        found = store.beside(place.key)
     except UnreachableError:
         raise
     except FormatError:  # It must not be listed, or cannot be. What is asked next may be answered.
         kept_now.unlisted.add(above)
         return None
-    kept_now.beside[above, stem] = found = Beside(last, {entry.name: entry for entry in entries})
-    for entry in entries:
+    kept_now.beside[above, found.stem] = found
+    for entry in found.entries.values():
         _keep_status(kept_now, above, entry)
+    for path, entries in found.below.items():
+        kept_now.directories[above / path] = {name: entry.kind for name, entry in entries.items()}
+        for entry in entries.values():
+            _keep_status(kept_now, above / path, entry)
+    return found
+
+
+def below(directory: Url) -> list[Url]:
+    """Return the addresses of the files below a directory, as far as they were listed."""
+    kept_now, found, left = _KEPT.get() or Answers(), list[Url](), [directory]
+    while left:
+        above = left.pop()
+        for name, kind in (kept_now.directories.get(above) or {}).items():
+            (left if kind is Kind.DIRECTORY else found).append(above / name)
     return found
 
 

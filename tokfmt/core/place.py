@@ -273,16 +273,29 @@ class Store(Protocol):
         """
 
 
+class Beside(NamedTuple):
+    """The objects in a directory whose names begin with a stem, as one request lists them.
+
+    Attributes:
+        stem: The names of which something is known begin with it.
+        last: The last of these names that is known; None if all are.
+        entries: The entries, by name.
+        below: The entries of directories among them, and of directories below these, by the path from the directory of
+            the stem. Only directories that are listed completely are there.
+    """
+
+    stem: str
+    last: str | None
+    entries: dict[str, Entry]
+    below: dict[str, dict[str, Entry]]
+
+
 @runtime_checkable
 class ListsBeside(Store, Protocol):
     """A store that lists the objects beside one, however many objects its directory has."""
 
-    def beside(self, key: str) -> tuple[str, str | None, list[Entry]]:
+    def beside(self, key: str) -> Beside:
         """List what begins with the stem of a key, by one request.
-
-        Returns:
-            The stem: the names of which something is known begin with it; the last of these names, or None if all are
-            known; and the entries.
 
         Raises:
             FormatError: If the store cannot be asked, or lists no keys.

@@ -13,13 +13,14 @@ import io
 import os
 import re
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from tokfmt.core.errors import FormatError, UnreachableError
-from tokfmt.core.place import IF_ABSENT, IF_MATCH, Entry, Identity, Kind, Status, Url
+from tokfmt.core.place import IF_ABSENT, IF_MATCH, Beside, Entry, Identity, Kind, Status, Url
 from tokfmt.remote import account, credentials
 from tokfmt.remote.blocks import LARGEST, SIZE, Buffer
 from tokfmt.remote.failures import (
@@ -124,14 +125,10 @@ class ObjectStore:
         yield from folders
         yield from objects
 
-    def beside(self, key: str) -> tuple[str, str | None, list[Entry]]:
+    def beside(self, key: str) -> Beside:
         """List what begins with the stem of a key, by one request, however many objects lie in its directory.
 
         Keys are listed in their order, those below directories too, from the first that may have the stem.
-
-        Returns:
-            The stem: the names of which something is known begin with it; the last of these names, or None if all are
-            known; and the entries.
 
         Raises:
             FormatError: If the store cannot be asked, or lists no keys.
@@ -154,13 +151,13 @@ class ObjectStore:
         found = self._ask(url, listed)
         if found and found[0]["path"] <= before:
             raise FormatError(url, "is in a store that lists no names from the middle")
-        entries: dict[str, Entry] = {}
-        for one in found:
-            inside, slash, _ = one["path"][len(above) :].partition("/")
-            if inside.startswith(stem) and inside not in entries:
-                entries[inside] = Entry(inside, Kind.DIRECTORY) if slash else self._entry(one)
-        last = found[-1]["path"][len(above) :].partition("/")[0] if len(found) >= _PAGE else None
-        return stem, last if last is not None and last.startswith(stem) else None, list(entries.values())
+        paths = [one["path"][len(above) :] for one in found]
+        cut = paths[-1] if len(found) >= _PAGE else None  # More keys may follow in its directories.
+        named = [(path, one) for path, one in zip(paths, found, strict=True) if path.startswith(stem)]
+        tree = _tree(named, self._entry)
+        last = cut.partition("/")[0] if cut is not None and cut.startswith(stem) else None
+        complete = {path: held for path, held in tree.items() if path and not f"{cut}".startswith(f"{path}/")}
+        return Beside(stem, last, tree.get("", {}), complete)
 
     def _entry(self, meta: Any) -> Entry:
         """Return the entry of an object in a list. Lists of Azure state ETags without their quotes."""
@@ -487,6 +484,28 @@ def _identity(meta: Any, quotes: str = "") -> Identity:
     """
     tag = f"{quotes}{meta['e_tag']}{quotes}" if meta["e_tag"] else f"modified {meta['last_modified'].isoformat()}"
     return Identity(int(meta["size"]), tag)
+
+
+def _tree(objects: Iterable[tuple[str, Any]], entry: Callable[[Any], Entry]) -> dict[str, dict[str, Entry]]:
+    """Return the entries of all directories that keys imply, by the path of the directory.
+
+    An empty object with the name of a directory only marks it.
+
+    Args:
+        objects: The key of each object, and what obstore knows of it.
+        entry: Returns the entry of an object.
+    """
+    tree = defaultdict[str, dict[str, Entry]](dict)
+    for path, meta in objects:
+        directory, _, name = path.rpartition("/")
+        tree[directory].setdefault(name, entry(meta))
+        while directory:
+            above, _, name = directory.rpartition("/")
+            held = tree[above].get(name)
+            if held is None or (held.kind is Kind.FILE and held.identity is not None and not held.identity.size):
+                tree[above][name] = Entry(name, Kind.DIRECTORY)
+            directory = above
+    return tree
 
 
 def _name(key: str) -> str:

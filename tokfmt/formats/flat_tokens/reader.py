@@ -189,7 +189,7 @@ class FlatTokensReader:
     """
 
     def __init__(self, paths: Sequence[Place], options: ReadOptions, hints: Hints, *, glimpse: bool = False) -> None:
-        store, damage = open_store(paths[0]), tuple[Damage, ...]()
+        store, damage = open_store(paths[0], (STARTS,)), tuple[Damage, ...]()
         groups = groups_of(store)
         group = choose(store, groups, options.split)
         fill, notes = options.holes == "fill", list[str]()

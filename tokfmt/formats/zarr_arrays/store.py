@@ -9,23 +9,29 @@ import io
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core import listing
-from tokfmt.core.errors import CorruptError, UnsafeError, UnsupportedError
+from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, Stream, names_in, open_file
-from tokfmt.core.place import Place, relative
+from tokfmt.core.place import Place, Url, relative
 from tokfmt.formats.folders import inside, parsed_object
 
 _MEMBER = 1 << 28
 """Maximum bytes of a decompressed zip member: twice the largest chunk."""
 
 _JSON_BYTES = 1 << 20
+
+_ANNOUNCED = 1 << 22
+"""Maximum bytes that are requested before they are needed."""
+
+_METADATA = (".zgroup", ".zattrs", ".zarray", ".zmetadata", "zarr.json")
 
 _RATIO = 1100
 """Maximum ratio of a zip member. Deflate compresses by a factor of about 1,032 at most."""
@@ -112,9 +118,29 @@ class Store(Protocol):
         """
 
 
-def open_store(path: Place) -> Store:
-    """Open the store at a path: a directory, or a zip file."""
-    return Directory(path) if listing.is_dir(path) else Zipped(path)
+def open_store(path: Place, read_whole: Collection[str] = ()) -> Store:
+    """Open the store at a path: a directory, or a zip file.
+
+    Args:
+        path: The path.
+        read_whole: Names of arrays that the caller reads wholly.
+    """
+    if not listing.is_dir(path):
+        return Zipped(path)
+    if isinstance(path, Url):
+        _announce(path, read_whole)
+    return Directory(path)
+
+
+def _announce(path: Url, read_whole: Collection[str]) -> None:
+    """Announce the metadata and some arrays of a store in a bucket, so that they are requested side by side."""
+    total = 0
+    for place in listing.below(path):
+        if place.name in _METADATA or not set(read_whole).isdisjoint(place.relative_to(path).parts):
+            size = listing.status(place).size
+            if 0 < size <= _JSON_BYTES and total + size <= _ANNOUNCED:
+                open_file(place).prefetch([(0, size)], keep=True)
+                total += size
 
 
 class Directory:
@@ -129,9 +155,14 @@ class Directory:
 
     def blob(self, key: str) -> Blob | None:
         path = self._inside(key)
-        if not listing.is_there(path):
+        if isinstance(path, Path) and not listing.is_there(path):
             return None
-        file = open_file(path)
+        try:
+            file = open_file(path)
+        except FormatError as error:  # A store is asked once, not whether the key exists before.
+            if isinstance(path, Url) and isinstance(error.__cause__, FileNotFoundError):
+                return None
+            raise
         return Blob(path, file, 0, file.size)
 
     def origin(self, key: str) -> Origin:
