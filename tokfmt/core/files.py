@@ -135,26 +135,22 @@ class File:
             TruncatedError: If the file is shorter.
         """
         order = sorted(ranges)
-        if order == list(ranges):
-            yield from self._ascending(order)
+        if order != list(ranges):
+            numbers = {one: number for number, one in enumerate(order)}
+            contents = list(self.read_ranges(order))
+            yield from (contents[numbers[start, stop]] for start, stop in ranges)
             return
-        numbers = {one: number for number, one in enumerate(order)}
-        contents = list(self._ascending(order))
-        yield from (contents[numbers[start, stop]] for start, stop in ranges)
-
-    def _ascending(self, ranges: Sequence[tuple[int, int]]) -> Iterator[memoryview]:
-        """Yield the bytes of ranges that ascend. One read is held at a time."""
-        first, count = 0, len(ranges)
+        first, count = 0, len(order)
         while first < count:
-            begin, end = ranges[first]
+            begin, end = order[first]
             after = first + 1
             while after < count:
-                start, stop = ranges[after]
+                start, stop = order[after]
                 if start > end + _GAP or (stop > end and stop - begin > _TOGETHER):
                     break
                 end, after = max(end, stop), after + 1
             content = memoryview(self.read(begin, end - begin))
-            for start, stop in ranges[first:after]:
+            for start, stop in order[first:after]:
                 yield content[start - begin : stop - begin]
             first = after
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -114,8 +114,10 @@ _OPENED_AHEAD = 32
 """Files of a store whose beginnings are requested before they are examined, and whose tokens are read ahead."""
 _READ_AHEAD = 8 << 20
 """Bytes behind the place of a reader in which the files of a store are read ahead."""
-_RUN = 1 << 16
-"""Tokens after which a reader is taken for one that goes on to the next file."""
+_GOES_ON = 1 << 16
+"""Tokens after which a run is taken for one that goes on to the next file."""
+_RUNS = 16
+"""Runs that are remembered. Threads may read parts of a dataset side by side."""
 
 Pieces = Iterator[tuple[Place, int, bytes | NDArray[Any]]]
 """Pieces of files to write: (path, byte offset, content)."""
@@ -213,6 +215,21 @@ class _Held:
         """Do nothing: no file is open."""
 
 
+@dataclass(slots=True, eq=False)
+class _Run:
+    """Reads that each begin near the end of the one before.
+
+    Attributes:
+        end: The position after the last.
+        tokens: The tokens that were read after the first read.
+        asked: The number of the last file that was read ahead.
+    """
+
+    end: int
+    tokens: int = 0
+    asked: int = 0
+
+
 class FlatReader:
     """A reader of the stored axis of a flat dataset. Picklable; keeps 8 bytes per sequence in memory."""
 
@@ -232,7 +249,8 @@ class FlatReader:
         # A list: to bisect an array takes as long as all the rest of a short read.
         self._begins = [0, *itertools.accumulate(extent.tokens for extent in file_layout.extents)]
         self._in_store = len(self.extents) > 1 and isinstance(self.extents[0].file.path, Url)
-        self._run = self._end = self._asked = 0
+        self._runs: list[_Run] = []
+        self._read_to_end = set[int]()
         tokens, self._row = self._begins[-1], file_layout.sample_length
         stream = file_layout.starts is None and file_layout.entries is None
         layout = Layout.SAMPLES if self._row else Layout.STREAM if stream else Layout.DOCUMENTS
@@ -289,7 +307,11 @@ class FlatReader:
         for a, b in wanted:
             check_interval(a, b, self.info.tokens)
         if self._in_store and wanted:
-            self._ask_ahead(min(a for a, _ in wanted), max(b for _, b in wanted))
+            first, last = min(a for a, _ in wanted), max(b for _, b in wanted)
+            if 2 * sum(b - a for a, b in wanted) >= last - first:
+                self._ask_ahead(first, last)
+            else:  # They are far apart, and what is between them is not read.
+                self._ask(part for a, b in wanted for part in self._parts(self.extents, a, b))
         for k, run in itertools.groupby(wanted, key=self._holder):
             if k is None:
                 yield from (self.tokens(a, b) for a, b in run)
@@ -306,28 +328,44 @@ class FlatReader:
         Within a file, a store reads ahead itself. Threads may share a reader.
         At worst, a file is then not read ahead, or a request for it is repeated.
         """
-        for extent, a, b in itertools.islice(self._parts(self.extents, start, stop), 1, _OPENED_AHEAD):
+        self._ask(itertools.islice(self._parts(self.extents, start, stop), 1, _OPENED_AHEAD))
+        self._note_ends(start, stop)
+        length = stop - start
+        near = [one for one in self._runs if -length < start - one.end <= 4 * length]
+        run = min(near, key=lambda one: abs(start - one.end), default=None)
+        if run is None:
+            run = _Run(stop)
+        else:
+            run.tokens, run.end = run.tokens + length, stop
+        self._runs = [run, *(one for one in self._runs if one is not run)][:_RUNS]
+        if run.tokens >= _GOES_ON:
+            self._ask_next(run)
+
+    def _note_ends(self, start: int, stop: int) -> None:
+        """Record the files whose ends are in an interval. If one of them was recorded before, a new pass begins."""
+        ends = set(range(bisect_right(self._begins, start) - 1, bisect_right(self._begins, stop) - 1))
+        self._read_to_end = ends if ends & self._read_to_end else self._read_to_end | ends
+
+    def _ask(self, parts: Iterable[tuple[Extent, int, int]]) -> None:
+        """Ask a store for parts of files, each given by its first position in the file, and the position after it."""
+        for extent, a, b in itertools.islice(parts, _OPENED_AHEAD):
             at, width = extent.begin, extent.dtype.itemsize
             extent.file.prefetch([(at + a * width, min(at + b * width, extent.file.size))])
-        length = stop - start
-        goes_on = -length < start - self._end <= 4 * length
-        self._run, self._end = (self._run + length if goes_on else 0), stop
-        if not goes_on:
-            self._asked = 0
-        if self._run < _RUN:
-            return
-        current = bisect_right(self._begins, stop) - 1
+
+    def _ask_next(self, run: _Run) -> None:
+        """Ask for the files after a run, as far as there is room, up to one that another thread has read."""
+        current = bisect_right(self._begins, run.end) - 1
         if current >= len(self.extents):
             return
-        room = _READ_AHEAD - (self._begins[current + 1] - stop) * self.extents[current].dtype.itemsize
+        room = _READ_AHEAD - (self._begins[current + 1] - run.end) * self.extents[current].dtype.itemsize
         for number in range(current + 1, min(current + 1 + _OPENED_AHEAD, len(self.extents))):
-            if room <= 0:
-                return
             file, begin, tokens, dtype = self.extents[number]
             end = min(begin + min(tokens * dtype.itemsize, room), file.size)
-            if number > self._asked and begin < end:
+            if room <= 0 or number in self._read_to_end:
+                return
+            if number > run.asked and begin < end:
                 file.prefetch([(begin, end)])
-                self._asked = number
+                run.asked = number
             room -= tokens * dtype.itemsize
 
     def _holder(self, interval: tuple[int, int]) -> int | None:

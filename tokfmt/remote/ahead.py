@@ -129,8 +129,13 @@ class Ahead:
             one = self._objects.setdefault(of, _Object())
             self._objects.move_to_end(of)
             for start, stop in ranges:
-                if not any(piece.start <= start and stop <= piece.stop for piece in one.pieces):
-                    self._ask(one, start, stop, submit)
+                at = start
+                for piece in [piece for piece in one.pieces if piece.start < stop and start < piece.stop]:
+                    if at < piece.start:
+                        self._ask(one, at, piece.start, submit)
+                    at = max(at, piece.stop)
+                if at < stop:
+                    self._ask(one, at, stop, submit)
 
     def hold(self, of: Hashable, start: int, stop: int, future: Future[Buffer]) -> None:
         """Hold a range that was requested until it is read, even if that leaves no room for others."""
