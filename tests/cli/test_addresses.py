@@ -74,8 +74,6 @@ def test_destinations(home):
         words = f"the scheme {{scheme}} is not written (expected s3, gs or az). Write to a local path{remedy}"
         some = dict(list(DESTINATIONS.items())[READ_ONLY.index(store) :: 3])
         refusals(some, home, [store], words)
-    local = {"recipe -o": ["recipe", PACK, "-o", "{}mix.toml"]}
-    refusals(local, home, STORES[:1], "only local paths are written. Write a file and upload it, or mount it")
     words = [sys.executable, "-m", "tokfmt", "convert", str(PACK), f"{home}/s3:/bucket/out.pbin"]
     assert forkserver.run(words, cwd=home, capture_output=True, timeout=60).returncode == 0
     assert (home / "s3:" / "bucket" / "out.pbin").is_file()

@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from paths import FIXTURES
 from remote.conftest import forget
 
 import tokfmt
+from tokfmt.cli.main import cli
 from tokfmt.core.errors import FormatError, UnreachableError, UnsafeError
 from tokfmt.ops.source import recipe as sources
 from tokfmt.remote import clients
@@ -63,6 +65,25 @@ def test_paths_are_seen_from_the_place_of_the_recipe(mix, bucket):
         (bucket / "mix.toml").write_text(text.replace("modalities/D_2byte_gpt2.pbin", outside))
         with pytest.raises(UnsafeError, match="^s3://bkt/mix.toml: names .* which is outside of s3://bkt"):
             tokfmt.open("s3://bkt/mix.toml")
+
+
+def test_a_recipe_is_written_to_a_store(mix, bucket):
+    """It names what is in its store, by addresses."""
+    source = "s3://bkt/modalities/D_2byte_gpt2.pbin"
+    words = ["recipe", f"a={source}:1", "--seq-len", "32", "-o", "s3://bkt/new/mix.toml"]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    assert [path.name for path in (bucket / "new").iterdir()] == ["mix.toml"]
+    wanted = tokfmt.recipe([source], seq_len=32)
+    assert [one["input_ids"].tolist() for one in samples_of("s3://bkt/new/mix.toml")] == [
+        one["input_ids"].tolist() for one in wanted
+    ]
+    assert "already exists" in str(CliRunner().invoke(cli, words).exception)
+    for other, words in (
+        (str(FIXTURES / "modalities/D_2byte_gpt2.pbin"), "names no local file"),
+        ("s3://other/x.pbin", "is outside of s3://bkt"),
+    ):
+        refused = CliRunner().invoke(cli, ["recipe", other, "--seq-len", "32", "-o", "s3://bkt/no.toml"])
+        assert words in str(refused.exception) and not (bucket / "no.toml").exists()
 
 
 def test_a_recipe_is_small(fresh, bucket):

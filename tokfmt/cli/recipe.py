@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -85,7 +84,6 @@ def command(
     Every command reads a recipe as one dataset.
     """
     from tokfmt.core.errors import OptionError
-    from tokfmt.core.place import refuse_address
     from tokfmt.core.spool import publish_text
     from tokfmt.recipes.language import written
 
@@ -103,7 +101,6 @@ def command(
             "--allow-loss has no effect without --explain. Add --explain, or use it when you read the recipe"
         )
     if output is not None:
-        refuse_address(output, "written")  # Its paths are relative to it.
         publish_text(output, written(file), overwrite=overwrite)
         if not quiet:
             click.echo(f"{output}: {len(file.sources)} source{'s' * (len(file.sources) != 1)}", err=True)
@@ -115,10 +112,10 @@ def _file(words: Sequence[str], output: str | None, keys: dict[str, Any]) -> tup
     """Return the recipe that the arguments describe, and whether they name an existing recipe."""
     from tokfmt.core import listing
     from tokfmt.core.files import open_file
-    from tokfmt.core.place import place_of
+    from tokfmt.core.place import destination_of, place_of
     from tokfmt.recipes.language import entries_of, is_recipe, parse_recipe, read_blend, read_recipe
 
-    where = Path(output or "recipe")
+    where = destination_of(output or "recipe")
     path = place_of(words[0]) if len(words) == 1 else None
     if path is not None and path.suffix in (".toml", ".txt", ".blend", "") and listing.is_file(path):
         file = open_file(path)

@@ -507,7 +507,7 @@ def _escaped(letter: str) -> str:
     return f"\\u{code:04X}" if code < 1 << 16 else f"\\U{code:08X}"
 
 
-def entries_of(words: Sequence[str], directory: Path) -> list[dict[str, Any]]:
+def entries_of(words: Sequence[str], directory: Place) -> list[dict[str, Any]]:
     """Return the `[[source]]` tables of the words of a command line, with paths relative to a directory.
 
     A blend list alternates weights and prefixes, as Megatron-LM reads them from `--data-path`, or from the file of
@@ -548,7 +548,7 @@ def read_blend(path: Place) -> list[str]:
     return words
 
 
-def _blend(words: Sequence[str], directory: Path, first: str) -> list[dict[str, Any]]:
+def _blend(words: Sequence[str], directory: Place, first: str) -> list[dict[str, Any]]:
     if len(words) % 2:
         raise OptionError(
             f"{printable(first)} ...: a blend list alternates weights and prefixes (expected an even number of words, "
@@ -563,7 +563,7 @@ def _blend(words: Sequence[str], directory: Path, first: str) -> list[dict[str, 
     return found
 
 
-def _typed_entry(word: str, directory: Path) -> dict[str, Any]:
+def _typed_entry(word: str, directory: Place) -> dict[str, Any]:
     match = _WORD.fullmatch(word)
     if match is None:
         raise OptionError(f"{printable(word)!r} is not of the form NAME=PATH:WEIGHT")
@@ -578,15 +578,19 @@ def _typed_entry(word: str, directory: Path) -> dict[str, Any]:
     return found
 
 
-def _seen_from(directory: Path, path: str) -> str:
+def _seen_from(directory: Place, path: str) -> str:
     """Return a path as a recipe in a directory names it.
 
     Raises:
         FormatError: If it is an address that holds a signature or a password, which no recipe may hold.
+        UnsafeError: If the directory is in a store, and the address outside of that store.
+        OptionError: If the directory is in a store, and the path is not.
     """
     if isinstance(place_of(path), Url):
         place_named(directory / "recipe", path)
         return path
+    if isinstance(directory, Url):
+        raise OptionError(f"{printable(path)}: a recipe in a store names no local file. Give its address in a store")
     return path if os.path.isabs(path) else os.path.relpath(path, directory)
 
 
