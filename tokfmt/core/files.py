@@ -559,6 +559,9 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     return status_of(os.stat(path)).kind.value
 
 
+_NAME_A_FILE = "If it is a folder, name a file in it, because a web server lists no folders"
+
+
 def reading_error(path: PlaceLike, error: OSError) -> FormatError:
     """Return the error for an OSError of a read."""
     reasons = {
@@ -570,7 +573,9 @@ def reading_error(path: PlaceLike, error: OSError) -> FormatError:
         errno.EIO: "the disk reports a read error",
     }
     if isinstance(path, Url):
-        return FormatError(path, reasons.get(error.errno or 0, (error.strerror or "cannot be read").lower()))
+        remedy = _NAME_A_FILE if path.scheme in ("http", "https") and error.errno == errno.ENOENT else None
+        what = reasons.get(error.errno or 0, (error.strerror or "cannot be read").lower())
+        return FormatError(path, what, remedy=remedy)
     if error.errno == errno.ENOTDIR and os.path.isfile(folder := os.path.dirname(path)):
         return FormatError(folder, "is a file", expected=f"a directory that holds {os.path.basename(path)}")
     what = reasons.get(error.errno or 0, (error.strerror or "cannot be read").lower())

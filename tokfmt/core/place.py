@@ -496,12 +496,16 @@ def writable_store(url: Url) -> WritableStore:
     """
     if not _is_registered(url.scheme) or url.scheme in _READ_ONLY:
         raise _not_written(str(url))
-    if not url.key:
-        raise OptionError(f"{printable(url)}: is a whole bucket. Name a key in it")
-    found = store_of(url)
+    found = store_of(_with_key(url))
     if not isinstance(found, WritableStore) or found.can is None:
         raise _not_written(str(url))
     return found
+
+
+def _with_key(url: Url) -> Url:
+    if not url.key:
+        raise OptionError(f"{printable(url)}: is a whole bucket. Name a key in it")
+    return url
 
 
 def destination_of(given: PlaceLike) -> Place:
@@ -510,7 +514,7 @@ def destination_of(given: PlaceLike) -> Place:
     To write to a local path that looks like an address, give its absolute path.
 
     Raises:
-        OptionError: If it is an address that cannot be written.
+        OptionError: If it is an address that cannot be written, or a bucket.
     """
     if isinstance(given, Url):
         return given
@@ -521,7 +525,7 @@ def destination_of(given: PlaceLike) -> Place:
         raise _not_written(text)
     if found[2] == "/":
         raise _refused(text, "read")
-    return Url.parse(text)
+    return _with_key(Url.parse(text))
 
 
 def is_address(text: str) -> bool:
