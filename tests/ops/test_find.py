@@ -13,7 +13,20 @@ from tokfmt.core import reader as token_axis
 from tokfmt.core.errors import OptionError
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.search import search as finding
-from tokfmt.ops.search.query import Hit, LengthQuery, Search, TextQuery, TokenQuery, is_query, parse_query
+from tokfmt.ops.search.query import (
+    LARGEST,
+    AnyQuery,
+    EndQuery,
+    Hit,
+    LengthQuery,
+    NumberQuery,
+    SameQuery,
+    Search,
+    TextQuery,
+    TokenQuery,
+    is_query,
+    parse_query,
+)
 from tokfmt.ops.search.search import find, find_records
 from tokfmt.ops.source.open import open_source
 from tokfmt.text.decoding import ByteLevelDecoder
@@ -33,6 +46,7 @@ DECODER = ByteLevelDecoder(dict(enumerate(WORDS)), lenient=True)
 def tiny(monkeypatch):
     monkeypatch.setattr(token_axis, "WINDOW", 5)
     monkeypatch.setattr(finding, "MANY", 3)
+    monkeypatch.setattr(finding, "_GAP", 2)
     for name, value in (("PIECE", 6), ("AFTER", 20), ("BEFORE", 8), ("_SEQUENCES", 3)):
         monkeypatch.setattr(finding, name, value)
 
@@ -92,6 +106,63 @@ def test_lengths(sequences, low, high, backwards):
     wanted = expected(hits, 0, len(sequences), each=False, backwards=backwards)
     for view in views(sequences):
         assert list(find(view, LengthQuery(low, high), backwards=backwards)) == wanted
+
+
+@quick
+@given(lists, st.lists(st.integers(0, 5), min_size=1, max_size=3), st.booleans(), st.booleans(), st.data())
+def test_any_of_several_ids(sequences, ids, each, backwards, data):
+    n = len(sequences)
+    first, last = sorted((data.draw(st.integers(0, n)), data.draw(st.integers(0, n))))
+    low = min(ids)
+    for words, wanted_ids in ((f"any:{','.join(map(str, ids))}", set(ids)), (f"id>={low}", set(range(low, 99)))):
+        all_hits = [
+            Hit(i, at + j, at + j + 1) for i, at, s in bounds(sequences) for j in range(len(s)) if s[j] in wanted_ids
+        ]
+        wanted = expected(all_hits, first, last, each=each, backwards=backwards)
+        for view in views(sequences):
+            hits = find(view, parse_query(words), first=first, last=last, each=each, backwards=backwards)
+            assert list(hits) == wanted
+
+
+@quick
+@given(lists.filter(len), st.booleans(), st.data())
+def test_equal_sequences_and_sequences_by_number(sequences, backwards, data):
+    n = len(sequences)
+    first, last = sorted((data.draw(st.integers(0, n)), data.draw(st.integers(0, n))))
+    numbers = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=3))
+    contents = [sequences[number] for number in numbers]
+    words = ",".join(map(str, numbers))
+    for query, holds in (
+        (f"same:{words}", lambda i, s: s in contents),
+        (f"seq:{words}", lambda i, s: i in numbers),
+        (f"seq:{min(numbers)}:{n + 9}", lambda i, s: i >= min(numbers)),
+    ):
+        all_hits = [Hit(i, at, at + len(s)) for i, at, s in bounds(sequences) if holds(i, s)]
+        wanted = expected(all_hits, first, last, each=True, backwards=backwards)
+        for view in views(sequences):
+            hits = find(view, parse_query(query), first=first, last=last, backwards=backwards)
+            assert list(hits) == wanted, query
+
+
+@quick
+@given(lists, st.integers(0, 3), st.booleans(), st.booleans())
+def test_first_and_last_tokens(sequences, token, is_last, backwards):
+    k = -1 if is_last else 0
+    all_hits = [
+        Hit(i, at + k % len(s), at + k % len(s) + 1) for i, at, s in bounds(sequences) if s and s[k] in (token, 1)
+    ]
+    wanted = expected(all_hits, 0, len(sequences), each=False, backwards=backwards)
+    query = parse_query(f"{'last' if is_last else 'first'}:{token},1,{2**40}")
+    for view in views(sequences):
+        assert list(find(view, query, backwards=backwards)) == wanted
+
+
+def test_only_sequences_of_one_length_are_compared():
+    reader = Counted(Ragged.of([[1] * 7, [2] * 9, [1] * 7, [3] * 8, [1] * 6 + [2]]))
+    assert [hit.sequence for hit in find(reader, parse_query("same:0"))] == [0, 2]
+    assert reader.read <= 3 * 2 * 7  # each of three with a window or two of the first
+    with pytest.raises(OptionError, match="there are 5 sequences"):
+        find(reader, parse_query("same:5"))
 
 
 PATTERNS = [
@@ -218,6 +289,14 @@ def test_ids_beyond_the_width_and_the_separator():
         ("10<len<20", LengthQuery(11, 19)),
         ("20>=len>10", LengthQuery(11, 20)),
         ("1e3<=len", LengthQuery(1000, None)),
+        ("any:7, 5 6 9", AnyQuery(((5, 7), (9, 9)))),
+        ("id>=50257", AnyQuery(((50257, LARGEST),))),
+        ("3<id<=5", AnyQuery(((4, 5),))),
+        ("id==5", AnyQuery(((5, 5),))),
+        ("first:5,7", EndQuery((5, 7), is_last=False)),
+        ("last:5", EndQuery((5,), is_last=True)),
+        ("same:9,3,9", SameQuery((3, 9))),
+        ("seq:3, 17,20:30,4", NumberQuery(((3, 5), (17, 18), (20, 30)))),
     ],
 )
 def test_queries(text, query):
@@ -247,6 +326,15 @@ def test_text_queries():
         ("text:(", "not a regular expression"),
         ("len<0", "no sequence"),
         ("5<len<5", "no sequence"),
+        ("id<0", "no such ID"),
+        ("any:x", "expected IDs"),
+        ("same:", "expected numbers"),
+        ("same:-1", "not negative"),
+        ("seq:x", "expected numbers"),
+        ("seq:5:5", "holds no number"),
+        ("seq:-3", "holds no number"),
+        ("sequence:3", "Did you mean seq?"),
+        ("ids:3", "Did you mean any?"),
         ("foo", "is not a query"),
     ],
 )
@@ -274,14 +362,20 @@ def test_records_of_text(tmp_path_factory, lines, each, backwards, data):
     lines = lines or ["a"]
     reader = open_source([path]).reader
     first, last = sorted((data.draw(st.integers(0, len(lines))), data.draw(st.integers(0, len(lines)))))
-    for query in ("text:ä", "text:a.", "len>3"):
-        if query[0] == "t":
-            hits = [Hit(i, *m.span()) for i, t in enumerate(lines) for m in re.finditer(query[5:], t)]
+    whole = {
+        "len>3": lambda i, t: len(t) > 3,
+        "same:0": lambda i, t: t == lines[0],
+        "seq:0,2:4": lambda i, t: i in (0, 2, 3),
+    }
+    for query in ("text:ä", "text:a.", *whole):
+        if query in whole:
+            hits = [Hit(i, 0, len(t)) for i, t in enumerate(lines) if whole[query](i, t)]
         else:
-            hits = [Hit(i, 0, len(t)) for i, t in enumerate(lines) if len(t) > 3]
+            hits = [Hit(i, *m.span()) for i, t in enumerate(lines) for m in re.finditer(query[5:], t)]
         search = Search(each=each, backwards=backwards)
         found = list(find_records(reader, parse_query(query), search, first=first, last=last))
         assert found == expected(hits, first, last, each=each, backwards=backwards)
-    with pytest.raises(OptionError, match="--tokenizer"):
-        list(find_records(reader, parse_query("token:1"), Search()))
+    for words, why in (("token:1", "--tokenizer"), ("any:1", "--tokenizer"), (f"same:{len(lines)}", "there are")):
+        with pytest.raises(OptionError, match=why):
+            list(find_records(reader, parse_query(words), Search()))
     reader.close()

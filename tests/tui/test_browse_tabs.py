@@ -22,17 +22,10 @@ from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.dialogs import Page
 from tokfmt.tui.session import Opened, open_session
 from tokfmt.tui.state import remember
-from tokfmt.tui.tabs.statistics import (
-    Bars,
-    Curve,
-    Ranking,
-    bar_cells,
-    edge_labels,
-    plan_bars,
-    power_text,
-    scatter,
-)
+from tokfmt.tui.widgets.charts import Bars, Curve, bar_cells, edge_labels, plan_bars, power_text, scatter
+from tokfmt.tui.widgets.facts import Facts
 from tokfmt.tui.widgets.outline import Outline, Row, first_open, fitted
+from tokfmt.tui.widgets.rankings import Ranking
 from tokfmt.views.view import byte_offset_of, position_of
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
@@ -343,9 +336,9 @@ def check_figures(app, path):
     assert (
         found.ids.most_frequent[0].count == Counter(reader.tokens(0, reader.info.tokens).tolist()).most_common(1)[0][1]
     )
-    assert any(f"{len(lengths):,}" in str(pair.render()) for pair in app.tab.query("#pairs Static"))
+    assert any(f"{len(lengths):,}" in text for text in shown(app.tab.query_one(Facts)))
     titles = [ranking.border_title for ranking in app.tab.query(Ranking)]
-    assert titles[:2] == ["most frequent tokens", "least frequent tokens"]
+    assert titles[:2] == [f"{most} frequent tokens · {found.ids.distinct:,}" for most in ("most", "least")]
     bars = app.tab.query_one(Bars)
     low, high = bars.lengths.histogram.edges[bars.cursor : bars.cursor + 2]
     count = int(np.count_nonzero((lengths >= low) & (lengths < high)))
@@ -355,7 +348,7 @@ def check_figures(app, path):
 
 def test_a_bar_lists_its_sequences(monkeypatch):
     asked = []
-    monkeypatch.setattr("tokfmt.tui.app.Browser.filter", lambda app, words: asked.append(words), raising=False)
+    monkeypatch.setattr("tokfmt.tui.app.Browser.filter", lambda app, words, row=None: asked.append(words))
 
     async def steps(app, press):
         await press("4", "home", "right", "enter", "end", "left", "enter")
@@ -373,8 +366,7 @@ def test_ids_are_spelled_when_the_tokenizer_is_there():
         found = app.session.statistics
         assert found.sequences == len(texts)
         assert found.tokens > 1000
-        told = str(app.tab.query_one(Ranking).render())
-        assert "," in told
+        assert "“,”" in "\n".join(shown(app.tab.query_one(Ranking)))
 
     browse([CORPUS], steps, tokenizer=str(TOKENIZER))
 

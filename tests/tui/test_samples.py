@@ -18,7 +18,8 @@ from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.stats import StatsReport
 from tokfmt.tui.layout import Kind, Mode
 from tokfmt.tui.rows import fetched_span
-from tokfmt.tui.tabs.statistics import Bars
+from tokfmt.tui.widgets.charts import Bars
+from tokfmt.tui.widgets.facts import Facts
 from tokfmt.views.view import byte_offset_of, position_of
 
 HDF5 = FIXTURES / "hdf5"
@@ -243,16 +244,14 @@ def test_statistics_are_of_the_rows_that_are_shown(path):
         samples = of_browser(app)
         assert samples == of_samples
         assert samples["sequences"] == app.session.port.count
-        told = [str(pair.render()) for pair in app.tab.query("#pairs Static")]
-        assert told[0] == f"samples  {samples['sequences']:,}"
+        assert app.tab.query_one(Facts).facts[0][:2] == ("samples", f"{samples['sequences']:,}")
         assert app.tab.query_one(Bars).border_title == "lengths of samples, tokens"
         assert "sample" in drawn_line(app.tab.query_one(Bars), app.tab.query_one(Bars).size.height - 1)
         count = max(samples["lengths"]["histogram"]["counts"])
         assert await list_bar(app, press) == (count, count)
         await press("F", "v", "4")
         assert of_browser(app) == documents
-        told = [str(pair.render()) for pair in app.tab.query("#pairs Static")]
-        assert told[0] == f"sequences  {documents['sequences']:,}"
+        assert app.tab.query_one(Facts).facts[0][:2] == ("sequences", f"{documents['sequences']:,}")
         assert app.tab.query_one(Bars).border_title == "lengths, tokens"
         count = max(documents["lengths"]["histogram"]["counts"])
         assert await list_bar(app, press) == (count, count)
@@ -272,7 +271,7 @@ def test_statistics_of_what_has_samples_only(path, how):
         await press("4")
         found = of_browser(app)
         assert found == expected
-        assert str(app.tab.query("#pairs Static")[0].render()) == f"samples  {found['sequences']:,}"
+        assert app.tab.query_one(Facts).facts[0][:2] == ("samples", f"{found['sequences']:,}")
         count = max(found["lengths"]["histogram"]["counts"])
         assert await list_bar(app, press) == (count, count)
 

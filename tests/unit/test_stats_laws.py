@@ -142,6 +142,9 @@ def test_any_partition_any_order(drawn, again, cuts, random, window, kind, loose
             assert len(begin) == group.length
             assert documents.count(begin) == group.count
             assert begin not in documents[: axis.number(group.position, left.begun)]
+        places = np.sort([group.position for group in found[4].largest]).astype(np.int64)
+        numbers = [axis.number(place, left.begun) for place in places.tolist()]
+        assert axis.numbers(places, left.begun).tolist() == numbers
     finally:
         patch.undo()
 
@@ -333,10 +336,11 @@ def test_a_text_has_its_number_in_any_block(blocks):
     counts = tuple((k, 5) for k in range(min(blocks, 3)))
     survey = texts.TextSurvey(None, texts.TextStats(counts=counts), None, blocks)
     last = min(blocks, 3) - 1
-    assert survey.number((last << bits) + (1 << 25)) == 5 * last + (1 << 25)
+    far = np.array([0, (last << bits) + (1 << 25)])
+    assert survey.numbers(far).tolist() == [0, 5 * last + (1 << 25)]
     assert ((blocks - 1) << bits) + (1 << 25) < 1 << duplicates.PLACE_BITS
     if blocks == 1:
-        assert survey.number(1 << 30) == 1 << 30
+        assert survey.numbers(np.array([1 << 30])).tolist() == [1 << 30]
 
 
 def test_long_sequences_are_hashed_only_when_another_is_as_long():

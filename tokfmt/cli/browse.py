@@ -69,22 +69,27 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
 
     given.pop("debug")
     named = requested(paths, given)
+    web = _web(given)
+    _refuse_picture(given)
+    unfit = _unfit_terminal() if given["screenshot"] is None and not given["web"] else ""
+    folder = None if unfit else _folder(named)
     requests = [
         dataclasses.replace(named, paths=(path,), recursive=False, ignore_manifest=False)
-        for path in dataset_paths(named)
+        for path in (dataset_paths(named) if folder is None else [folder])
     ]
     if given["compare"] and len(requests) != 2:
         raise click.UsageError(f"--diff compares two datasets (found {len(requests)}). Name two")
-    web = _web(given)
-    _refuse_picture(given)
     if given["tokenizer"] is not None:
         from tokfmt.text.hub import refuse_lost_path
 
         refuse_lost_path(given["tokenizer"])
-    if given["screenshot"] is None and not given["web"] and (unfit := _unfit_terminal()):
+    if unfit:
         _preview(requests, given, unfit)
         return
-    app = _app(requests, given["tokenizer"], given["theme"], compare=given["compare"])
+    if folder is not None:
+        app = _catalog(requests[0], folder, given["tokenizer"], given["theme"])
+    else:
+        app = _app(requests, given["tokenizer"], given["theme"], compare=given["compare"])
     if given["screenshot"] is not None:
         _draw(app, given["screenshot"], given["keys"].split(), given["size"])
         _raise_if_none_opened(app)
@@ -143,10 +148,36 @@ def _refuse_picture(given: dict[str, Any]) -> None:
 
 
 def _raise_if_none_opened(app: Any) -> None:
-    """Raise the error of the first dataset if no dataset could be opened."""
+    """Raise the error of the first dataset if no dataset could be opened. A catalog may be left without opening any."""
+    if app.catalog is not None:
+        if app.catalog.whole and not app.catalog.found:
+            raise app.catalog.nothing()
+        return
     refused = [session.refused for session in app.sessions.values()]
     if all(refused):
         raise refused[0]
+
+
+def _folder(named: Any) -> Any:
+    """Return the only path if it is a directory of datasets, and not one dataset; None otherwise."""
+    from tokfmt.core import listing
+    from tokfmt.core.errors import DetectionError, TokfmtError
+    from tokfmt.core.place import place_of
+    from tokfmt.ops.source.discover import format_of
+    from tokfmt.ops.source.request import expanded
+
+    paths = expanded(named.paths)
+    if len(paths) != 1 or not listing.is_dir(place_of(paths[0])):
+        return None
+    if named.recursive:
+        return place_of(paths[0])
+    try:
+        format_of(paths[0], named.format)
+    except DetectionError:  # of no format, or of several
+        return place_of(paths[0])
+    except TokfmtError:
+        pass  # the browser shows the error
+    return None
 
 
 def _app(requests: list[Any], tokenizer: str | None, theme: str | None, *, compare: bool = False) -> Any:
@@ -168,7 +199,22 @@ def _app(requests: list[Any], tokenizer: str | None, theme: str | None, *, compa
                 raise error
     from tokfmt.tui.app import DARK, Browser
 
-    app = Browser(session, requests[1:], tokenizer, DARK, *compared)
+    return _themed(Browser(session, requests[1:], tokenizer, DARK, next(iter(compared), None)), theme)
+
+
+def _catalog(request: Any, folder: Any, tokenizer: str | None, theme: str | None) -> Any:
+    """Return the browser with the catalog of a folder."""
+    from tokfmt.core.errors import TokfmtError
+    from tokfmt.tui.app import DARK, Browser
+    from tokfmt.tui.catalog import Catalog
+    from tokfmt.tui.session import refused_session
+
+    session = refused_session(request, TokfmtError("no dataset is open. Choose one with d"))
+    return _themed(Browser(session, (), tokenizer, DARK, catalog=Catalog(request, folder)), theme)
+
+
+def _themed(app: Any, theme: str | None) -> Any:
+    """Return the browser in a theme that the user named."""
     if theme is not None:
         if theme not in app.available_themes:
             known = ", ".join(sorted(app.available_themes))

@@ -23,6 +23,7 @@ class Finding:
         offset: Byte offset; None if it is not at one place.
         message: The problem, a sentence without a full stop.
         remedy: What the user can do.
+        query: A query, as for `tokfmt show`, that finds the sequences concerned; "" without one.
     """
 
     code: str
@@ -31,6 +32,7 @@ class Finding:
     message: str
     remedy: str = ""
     offset: int | None = None
+    query: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "message", Message(self.message))

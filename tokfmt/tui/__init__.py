@@ -7,6 +7,8 @@ Without Textual:
     layout       tokens to glyphs, glyphs to lines, a row of any length as lines
     search       the words of a search, a running search, its hits
     pairing      two aligned datasets, their rows in step, and the tokens that differ between two rows
+    catalog      the datasets below a folder or a bucket, and their facts
+    saving       files that the browser writes: pictures, lists
     workers      long work in a thread, with progress
     signals      the ends of the browser: signals, a lost terminal, a lost server
 
@@ -15,6 +17,7 @@ With Textual:
     tabs         one module per tab, listed in `tabs.TABS`; `tabs.base` defines a tab and its view of the app
     widgets      widgets that several tabs use: lists, the reader, the bars around the tabs
     dialogs      screens above the browser
+    datasets     the screen of a catalog
     export       copies of rows, and rows written to a file
     browse.tcss  layout and colors
     web          the browser in a web page

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,12 +20,23 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
-from tokfmt.core.errors import OptionError, TokfmtError
+from tokfmt.core.errors import TokfmtError
 from tokfmt.core.place import Place, Url
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.dialogs import OneOf, Page, Question, about, bindings_of, help_blocks
-from tokfmt.tui.session import Loading, Result, Session, Vocabulary, Where, other_split, shown_path, shown_session
+from tokfmt.tui.saving import free_name, json_lines, refusal, saved
+from tokfmt.tui.session import (
+    UNKNOWN,
+    Loading,
+    Result,
+    Session,
+    Vocabulary,
+    Where,
+    other_split,
+    shown_path,
+    shown_session,
+)
 from tokfmt.tui.state import is_written
 from tokfmt.tui.tabs import TABS
 from tokfmt.tui.tabs.base import Entry, Tab
@@ -38,8 +48,13 @@ from tokfmt.tui.workers import Job
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
+    from tokfmt.tui.catalog import Catalog, Listed
+
 _FONTS = re.compile(r"@font-face\s*\{[^}]*\}\s*")
 _MOMENT = 3.0  # seconds
+_KEPT_OPEN = 3
+"""Datasets of a catalog that stay open."""
+
 _EVERY = 1.0  # seconds between two looks at what was fetched from stores
 
 DARK, LIGHT = "tokyo-night", "catppuccin-latte"
@@ -58,6 +73,8 @@ class Browser(App[None]):
         tokenizer: The tokenizer as the user gave it.
         theme: Name of a theme.
         compared: The second dataset, opened; the browser then starts with the comparison.
+        catalog: The datasets of a folder, of which the user opens some; `session` is then that of the folder, which
+            cannot be read as a dataset.
     """
 
     TITLE = "tokfmt browse"
@@ -85,14 +102,17 @@ class Browser(App[None]):
         tokenizer: str | None = None,
         theme: str = DARK,
         compared: Session | None = None,
+        catalog: Catalog | None = None,
     ) -> None:
         super().__init__()
         self.scroll_sensitivity_y = 3.0  # lines per turn of the wheel
         self.requests = [session.request, *others]
         self.sessions: dict[int, Session] = {0: session, **({} if compared is None else {1: compared})}
+        self.catalog = catalog
         self.tabs = [tab for tab in TABS if len(self.requests) == 2 or not tab.pair]
         self.loadings: dict[int, Loading] = {}
         self._openings: dict[int, Job] = {}
+        self._export: Job | None = None
         self._new: list[Tab] = []  # tabs without a layout
         self._aside: dict[tuple[int, str], Session] = {}  # sessions of splits that were shown before
         self.current, self._tokenizer = 0, tokenizer
@@ -112,6 +132,8 @@ class Browser(App[None]):
         self.screen.screen_layout_refresh_signal.subscribe(self, self._laid_out)
         self.show_dataset(0)
         self._show_tab(self.entry)
+        if self.catalog is not None:
+            self._show_catalog()
         if transfer(self.session) or any(isinstance(shown_path(request), Url) for request in self.requests):
             self.set_interval(_EVERY, self._say)
         # Textual does not update the footer of an app without focus, as a page is until it gets the focus.
@@ -133,7 +155,11 @@ class Browser(App[None]):
     @property
     def idle(self) -> bool:
         """Return whether nothing is loading."""
-        loaded = not self._openings and all(loading.job is None for loading in self.loadings.values())
+        loaded = (
+            not self._openings
+            and self._export is None
+            and all(loading.job is None for loading in self.loadings.values())
+        )
         places = [*self.query(Tab), self.screen, *(widget.loader for widget in self.query("*").results(WithLoader))]
         return loaded and is_written() and all(getattr(place, "idle", True) for place in places)
 
@@ -162,6 +188,36 @@ class Browser(App[None]):
 
         request, tokenizer = self.requests[number], self._tokenizer
         self._open(number, lambda: shown_session(request, tokenizer), opened)
+
+    # a catalog
+
+    def _show_catalog(self) -> None:
+        from tokfmt.tui.datasets import Datasets
+
+        if self.catalog is not None:
+            self.push_screen(Datasets(self.catalog, self._open_listed, self.export_lines, opened=self.current > 0))
+
+    def _open_listed(self, listed: Listed, then: Callable[[], None]) -> None:
+        """Show a dataset of the catalog, and call `then` when it is on the screen. Only a few stay open."""
+        for number in list(self._openings):
+            self._openings.pop(number).cancel()
+        if self.catalog is None:
+            return
+        request = self.catalog.request_of(listed)
+        if request not in self.requests:
+            self.requests.append(request)
+        number = self.requests.index(request)
+
+        def shown() -> None:
+            self._show(number)
+            self.sessions[number] = self.sessions.pop(number)  # the last one used is last
+            for one in [one for one in self.sessions if one][:-_KEPT_OPEN]:
+                self.loadings.pop(one).cancel()
+                del self.sessions[one]  # its files are closed with the last thread that reads them
+                self._aside = {place: session for place, session in self._aside.items() if place[0] != one}
+            then()
+
+        self._want(number, shown)
 
     def _open(self, number: int, work: Callable[[], Session], then: Callable[[Session], None]) -> None:
         """Open a session of a dataset in a thread, and cancel an earlier request for the same dataset."""
@@ -254,7 +310,9 @@ class Browser(App[None]):
 
     def _say(self) -> None:
         bar, session = self.query_one(TopBar), self.session
-        facts, loading = summary(session, self.loadings.get(self.current), len(self.requests))
+        facts, loading = summary(
+            session, self.loadings.get(self.current), len(self.requests) if self.catalog is None else 1
+        )
         names = [printable(shown_path(self.requests[number]).name) for number in self._openings]
         loading = f"◌ opening {' and '.join(names)} · esc stops" if names else loading
         bar.say(facts, " · ".join(filter(None, (loading, transfer(session)))))
@@ -328,10 +386,20 @@ class Browser(App[None]):
         else:
             self.notify("A comparison needs two datasets: tokfmt browse A B --diff")
 
-    def filter(self, words: str) -> None:
-        """List only the rows that a query finds, such as `10<=len<20` (`ops.search.query`), in the tab of sequences."""
+    def filter(self, words: str, row: int | None = None) -> None:
+        """List only the rows that a query finds, such as `10<=len<20` (`ops.search.query`), in the tab of sequences.
+
+        Args:
+            words: The query; "" for all rows.
+            row: The row for the cursor; None for the first that is found.
+        """
         self._show_tab(TABS[0])
-        self.sequences.filter(words)
+        if self.session.view.name == UNKNOWN and self.session.opened.pending:  # the query is about documents
+            self.loadings[self.current].start_documents()
+            self.sequences.filter_later(words)
+            self._say()
+        else:
+            self.sequences.filter_from(words, row)
 
     def action_unfilter(self) -> None:
         self.sequences.filter("")
@@ -387,6 +455,9 @@ class Browser(App[None]):
         self.push_screen(Page(printable(self.session.path), about(self.session), 90))
 
     async def action_datasets(self) -> None:
+        if self.catalog is not None:
+            self._show_catalog()
+            return
         if len(self.requests) == 1:
             self.notify("Only one dataset is open; tokfmt browse A B opens several.")
             return
@@ -445,6 +516,29 @@ class Browser(App[None]):
                 self.notify(str(error), title=refused, severity="error", markup=False)
 
         await self.push_screen(Question(text, value, check), answered)
+
+    async def export_lines(self, records: Iterable[Mapping[str, object]], what: str, stem: str) -> None:
+        """Ask for a file, and write records to it as JSON lines.
+
+        Args:
+            records: The records, which a worker makes and writes.
+            what: The records in words.
+            stem: Name of the file at first, without its suffix.
+        """
+
+        def written(outcome: object) -> None:
+            self._export = None
+            failed = isinstance(outcome, Exception)
+            text = str(outcome) if failed else f"{what} in {printable(outcome)}"
+            self.notify(text, title="Not written" if failed else "Exported", markup=False)
+
+        def save(path: str) -> None:
+            self._export = Job(
+                lambda _: saved(json_lines(records), path), lambda outcome: self.call_later(written, outcome)
+            )
+
+        question = f"Write {what} as JSON lines to"
+        await self.ask_line(question, save, free_name(stem, ".jsonl"), refusal, "Not written")
 
     async def action_picture(self) -> None:
         drawn = self.picture()  # before the question covers the screen
@@ -516,42 +610,3 @@ async def settled(app: Browser, pilot: Pilot[None]) -> None:
         quiet = quiet + 1 if app.idle else 0
         if not quiet:
             await asyncio.sleep(0.005)
-
-
-def free_name(stem: str, suffix: str) -> str:
-    """Return a free name in the current directory: `stem.svg`, `stem-2.svg` and so on."""
-    number = 1
-    while os.path.lexists(name := f"{stem}{f'-{number}' if number > 1 else ''}{suffix}"):
-        number += 1
-    return name
-
-
-def refusal(path: str) -> str:
-    """Return the meaning of a typed path, as a `check` of `Question`.
-
-    Raises:
-        OptionError: The path exists, or is not the name of a file.
-    """
-    place = _place(path)
-    if not path.strip() or place.is_dir():
-        raise OptionError("name a file")
-    if os.path.lexists(place):
-        raise OptionError(f"{printable(path.strip())} exists already. Choose another name")
-    return "enter writes it"
-
-
-def saved(drawing: str, path: str) -> Path:
-    """Write a picture and return its path.
-
-    Raises:
-        TokfmtError: The file exists or cannot be written.
-    """
-    from tokfmt.core.spool import publish_text
-
-    place = _place(path)
-    publish_text(place, drawing)
-    return place
-
-
-def _place(path: str) -> Path:
-    return Path(os.path.expanduser(path.strip()))

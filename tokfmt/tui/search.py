@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
@@ -19,8 +19,22 @@ from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.format import Encoder
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import Block, RecordReader
-from tokfmt.ops.search.query import Hits, LengthQuery, Query, Search, TextQuery, TokenQuery, parse_query
-from tokfmt.ops.search.search import find_many, find_records
+from tokfmt.core.text_format import counted
+from tokfmt.ops.search.query import (
+    LARGEST,
+    AnyQuery,
+    EndQuery,
+    Hits,
+    NumberQuery,
+    Query,
+    SameQuery,
+    Search,
+    TextQuery,
+    TokenQuery,
+    UnusedQuery,
+    parse_query,
+)
+from tokfmt.ops.search.search import Content, check_number, find_equal, find_many, find_records
 from tokfmt.text.ingest import encoded_batches
 from tokfmt.tui.layout import Pieces
 from tokfmt.tui.rows import Damage, Piece, RecordSource, RowSource, Span, fetched, fetched_span
@@ -66,8 +80,13 @@ def search_scope(session: Session) -> SearchScope:
 
 _BLOCK = 1 << 22  # bytes
 _IDS = re.compile(r"\s*\d[\d_]*(?:[\s,]+\d[\d_]*)*\s*")
-_WORDED = re.compile(r"\s*(?:(?:token|text)\s*:|len\s*[<>=]|[\d\s_.,kKmMgGtTi]*[<>=]+\s*len\b)", re.IGNORECASE)
+_WORDED = re.compile(
+    r"\s*(?:(?:token|text)\s*:|(?:any|first|last|same|seq)\s*:\s*\d|(?:len|id|padding|masked)\s*[<>=]|[\d\s_.,kKmMgGtTi]*[<>=]+\s*(?:len|id)\b)",
+    re.IGNORECASE,
+)
 _NAMED = re.compile(r"\s*\w+\s*[:<>=]")  # a query, whose name may be misspelled
+
+_NAMED_AT_MOST = 5
 
 HOW = "words (a regular expression) · token:464,3290 · len>4096 · 10<=len<20"
 HOW_IDS = "IDs: 464 or 464,3290 · len>4096 · 10<=len<20"
@@ -83,7 +102,7 @@ def amount(scope: SearchScope, query: Query) -> tuple[int, str]:
     if isinstance(scope.reader, RecordReader):
         return scope.reader.info.size, "bytes"
     info = scope.reader.info
-    return (info.sequences, "rows") if isinstance(query, LengthQuery) else (info.tokens, "tokens")
+    return (info.sequences, "rows") if query.whole else (info.tokens, "tokens")
 
 
 def hits_of(scope: SearchScope, query: Query, first: int, last: int, search: Search) -> Iterator[Hits]:
@@ -96,16 +115,36 @@ def hits_of(scope: SearchScope, query: Query, first: int, last: int, search: Sea
 
 
 def _in_ids(scope: SearchScope, reader: RecordReader, query: Query, rows: range, search: Search) -> Iterator[Hits]:
-    number = rows.start
+    number, within = rows.start, Search(search.each, patience=search.patience)
+    others = _contents(scope, reader, query) if isinstance(query, SameQuery) else ()
     for block in reader.blocks(_BLOCK, rows.start, rows.stop):
         for found in _batches(scope.encoder, reader, block):
             if search.stopped():
                 return
-            for hits in find_many(found, query, Search(search.each, patience=search.patience), decoder=scope.decoder):
+            count = found.info.sequences
+            if isinstance(query, SameQuery):
+                batches = find_equal(found, others, within, 0, count)
+            elif isinstance(query, NumberQuery):
+                batches = find_many(found, query.moved(-number), within)
+            else:
+                batches = find_many(found, query, within, decoder=scope.decoder)
+            for hits in batches:
                 bounds = found.ragged.offsets[hits.sequences]
                 yield Hits(hits.sequences + number, hits.starts - bounds, hits.stops - bounds)
-            number += found.info.sequences
+            number += count
         search.progress(block.stop - block.start)
+
+
+def _contents(scope: SearchScope, reader: RecordReader, query: SameQuery) -> list[Content]:
+    """Return the tokens of the records that a query names."""
+    from tokfmt.ops.source.ingest import encoded
+
+    found = []
+    for number in query.numbers:
+        check_number(number, scope.port.count)
+        one = MemoryReader(encoded(reader, scope.encoder, number, number + 1))
+        found.append(Content(one, 0, one.info.tokens))
+    return found
 
 
 def _batches(encoder: Encoder | None, reader: RecordReader, block: Block) -> Iterator[MemoryReader]:
@@ -130,7 +169,7 @@ def parse_search(words: str, scope: SearchScope) -> Query:
         raise OptionError(f"text needs --tokenizer. Search for {HOW_IDS}")
     else:
         query = parse_query(f"text:{plain}")
-    if isinstance(query, TokenQuery) and not ids:
+    if isinstance(query, (TokenQuery, AnyQuery, EndQuery)) and not ids:
         raise OptionError("token IDs of text need --tokenizer")
     if isinstance(query, TextQuery) and not texts:
         raise OptionError(f"text needs --tokenizer. Search for {HOW_IDS}")
@@ -151,9 +190,33 @@ def meaning(words: str, scope: SearchScope) -> str:
             ids = ",".join(re.split(r"[,\s]+", plain))
             return f"this text; token:{ids} searches for {'the ID' if ids.isdecimal() else 'these IDs'}"
         return "this text" if query.literal is not None else "this regular expression"
+    if isinstance(query, AnyQuery):
+        return _ids_meant(query)
+    if isinstance(query, EndQuery):
+        ids = "the ID" if len(query.ids) == 1 else "one of the IDs"
+        return f"{scope.singular}s that {'end' if query.is_last else 'begin'} with {ids} {_some(query.ids)}"
+    if isinstance(query, SameQuery):
+        return f"{scope.singular}s equal to {scope.singular} {_some(query.numbers)}"
+    if isinstance(query, NumberQuery):
+        return counted(sum(b - a for a, b in query.between(0, scope.port.count)), scope.singular)
+    what = f"{unit}s" if not isinstance(query, UnusedQuery) else f"{'masked' if query.masked else 'padding'} {unit}s"
     if query.high is None:
-        return f"{query.low:,} {unit}s or more"
-    return f"{query.low:,} {unit}s" if query.low == query.high else f"{query.low:,} to {query.high:,} {unit}s"
+        return f"{query.low:,} {what} or more"
+    return f"{query.low:,} {what}" if query.low == query.high else f"{query.low:,} to {query.high:,} {what}"
+
+
+def _some(numbers: Sequence[int]) -> str:
+    more = " …" if len(numbers) > _NAMED_AT_MOST else ""
+    return ", ".join(f"{number:,}" for number in numbers[:_NAMED_AT_MOST]) + more
+
+
+def _ids_meant(query: AnyQuery) -> str:
+    low, high = query.spans[0]
+    if len(query.spans) > 1:
+        return f"any of {sum(b - a + 1 for a, b in query.spans):,} IDs"
+    if high >= LARGEST:
+        return f"the ID {low:,} and above"
+    return f"the ID {low:,}" if low == high else f"an ID from {low:,} to {high:,}"
 
 
 MOST = 1 << 20
@@ -415,8 +478,8 @@ class SearchJob:
 
     @property
     def marks(self) -> bool:
-        """Return whether hits are intervals of a row; a query for lengths finds whole rows."""
-        return not isinstance(self.query, LengthQuery)
+        """Return whether hits are intervals of a row, not whole rows."""
+        return not self.query.whole
 
     def cancel(self) -> None:
         """Stop the search, and keep its hits."""

@@ -59,14 +59,18 @@ from tokfmt.views.view import byte_offset_of, position_of
 if TYPE_CHECKING:
     from tokfmt.ops.check import CheckReport
     from tokfmt.ops.stats import Statistics
+    from tokfmt.ops.stats.lists import Lists
     from tokfmt.text.tokenizer import TokenizerHandle
 
 
 SMALL = 4 << 20
 """Limit of bytes, and of tokens, of a dataset that is opened completely before the first screen."""
 
+UNKNOWN = "rows"
+"""Name of the view while the documents are unknown."""
+
 ROW = 2048
-"""Tokens per row while the documents are unknown."""
+"""Tokens per row of that view."""
 
 AT_ONCE = 1 << 30
 """Limit of tokens for a scan for documents that starts without the key `v`."""
@@ -154,7 +158,7 @@ def _glimpse(request: SourceRequest, format_: Format) -> Opened | None:
 
 
 def _rows(reader: TokenReader) -> View:
-    return View("rows", Viewport(Rows(reader, ROW)))
+    return View(UNKNOWN, Viewport(Rows(reader, ROW)))
 
 
 def _at_once(request: SourceRequest, format_: Format, *, small: bool) -> Opened:
@@ -332,6 +336,13 @@ def load(name: str, *, encoding: bool = False, local: bool = False) -> Vocabular
     return Vocabulary(handle, decoder, handle.encoder() if encoding else None)
 
 
+class Counted(NamedTuple):
+    """The result of a pass over all rows: the statistics, and the lists of which these hold the beginnings."""
+
+    statistics: Statistics
+    lists: Lists
+
+
 Where = tuple[int, int]
 """The number of a row, and a unit in it."""
 
@@ -371,7 +382,7 @@ class Session:
     identity: Identity | None = None
     is_file: bool = True
     _texts: dict[str, RowSource] = field(default_factory=dict, repr=False)
-    _counted: dict[bool, Statistics] = field(default_factory=dict, repr=False)
+    _counted: dict[bool, Counted] = field(default_factory=dict, repr=False)
 
     @property
     def path(self) -> Place:
@@ -391,9 +402,16 @@ class Session:
     @property
     def statistics(self) -> Statistics | None:
         """Return the statistics of the rows of the view; None before the count."""
-        return self._counted.get(self.view.as_stored)
+        found = self._counted.get(self.view.as_stored)
+        return None if found is None else found.statistics
 
-    def keep_statistics(self, found: Statistics | None) -> None:
+    @property
+    def lists(self) -> Lists | None:
+        """Return all IDs by frequency, and the groups of equal rows of the view; None before the count."""
+        found = self._counted.get(self.view.as_stored)
+        return None if found is None else found.lists
+
+    def keep_statistics(self, found: Counted | None) -> None:
         """Keep the statistics of the rows of the view; None removes them."""
         if found is None:
             self._counted.pop(self.view.as_stored, None)

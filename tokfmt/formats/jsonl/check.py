@@ -153,6 +153,7 @@ REPAIRS: Mapping[str, Repair] = {
 
 _LOOK = 1 << 22  # bytes per place that a check reads
 _SPECIAL = b"<|endoftext|>"
+_SPELLED = r"text:<\|endoftext\|>"  # the query for it
 
 
 def findings(path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
@@ -285,7 +286,9 @@ class _Look:
             where = "" if self.whole else " in the parts that were checked"
             message = f"{_are(self.empty, what)} empty{where} (first: {self.first_empty})"
             remedy = "Modalities' packer drops everything after an empty text; remove these lines for it"
-            yield Finding("TF509", "warning", self.path, message, remedy if self.parser.kind == "text" else "")
+            yield Finding(
+                "TF509", "warning", self.path, message, remedy if self.parser.kind == "text" else "", query="len==0"
+            )
         if self.blank:
             message = f"{_are(self.blank, 'line')} blank (first: {self.first_blank}), so tokfmt skips them"
             yield Finding("TF519", "info", self.path, message, "Modalities' index stops at them; remove them for it")
@@ -296,7 +299,7 @@ class _Look:
                 f"tokfmt takes it as text ({Option('special-tokens', 'parse')}: as the token); other packers make a "
                 "separator of it"
             )
-            yield Finding("TF517", "info", self.path, message, remedy)
+            yield Finding("TF517", "info", self.path, message, remedy, query=_SPELLED)
 
 
 def _are(number: int, word: str) -> str:

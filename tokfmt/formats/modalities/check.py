@@ -272,6 +272,7 @@ def length_findings(reader: FlatReader) -> Iterator[Finding]:
             what,
             "A tokenizer with truncation=True cut them: compare them with their source",
             at,
+            f"len=={top}",
         )
 
 
@@ -322,7 +323,7 @@ def deep_findings(reader: FlatReader, how: Audit) -> Iterator[Finding]:
     yield from ending_findings(reader, eos_id, Endings(f"{ended:,} documents", ended, usual, first_other))
     if 2 * usual > ended:
         name = "the usual last ID" if how.eos_id is None else "the separator"
-        yield from _insides(reader, f"{name} {eos_id:,}", inside, first_inside)
+        yield from _insides(reader, f"{name} {eos_id:,}", eos_id, inside, first_inside)
     if padded >= max(_FEW, _PADDED * ended):
         what = f"{padded:,} of {ended:,} documents end with a run of one ID before their last token"
         yield Finding(
@@ -365,13 +366,14 @@ def _look(reader: FlatReader, offsets: NDArray[np.int64], eos_id: int, window: t
     return _Look(len(ends), int(np.count_nonzero(well)), first_other, inside, first_inside, int(run.sum()))
 
 
-def _insides(reader: FlatReader, name: str, inside: int, first: int) -> Iterator[Finding]:
+def _insides(reader: FlatReader, name: str, eos_id: int, inside: int, first: int) -> Iterator[Finding]:
     if not inside:
         return
     document = int(np.searchsorted(reader.offsets(0, reader.info.sequences), first, side="right")) - 1
     what = f"{name} occurs inside documents {inside:,}x (first: document {document:,})"
     remedy = f"Formats that split at it cannot store these documents: {allowing('embedded-separators')} splits there"
-    yield Finding("TF121", "info", str(reader.extents[0].file.path), what, remedy, reader.byte_offset(first).offset)
+    path, offset = str(reader.extents[0].file.path), reader.byte_offset(first).offset
+    yield Finding("TF121", "info", path, what, remedy, offset, f"token:{eos_id}")
 
 
 def findings(path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:

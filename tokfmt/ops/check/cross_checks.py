@@ -351,6 +351,7 @@ def _beyond(name: str, reader: TokenReader, handle: TokenizerHandle, vocabulary:
                     name,
                     message,
                     f"Give the tokenizer that it was made with; {Option('deep')} finds the place",
+                    query=f"id>={size}",
                 )
                 return
         return
@@ -368,6 +369,7 @@ def _beyond(name: str, reader: TokenReader, handle: TokenizerHandle, vocabulary:
         f"{sequence:,}, position {at:,})",
         "Give the tokenizer that it was made with",
         place.offset if place else None,
+        f"id>={size}",
     )
 
 

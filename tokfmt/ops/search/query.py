@@ -3,15 +3,23 @@
 `token:50256`       sequences that hold an ID
 `token:464,3290`    sequences that hold a run of consecutive IDs
 `text:'foo.*bar'`   sequences whose text matches a regular expression; quotes are optional; flags as in (?i)
+`first:464`         sequences that begin with an ID, or one of several: first:464,13
+`last:0`            sequences that end with an ID, or one of several
 `len>4096`          sequences by length; also len<=10, len==0, 10<len<20, 1Ki<=len<2Ki
+`padding>0`         samples by their number of padding positions
+`masked>0`          samples by their number of positions that do not count in the loss
+`any:464,3290`      sequences that hold at least one of several IDs
+`id>=50257`         sequences that hold an ID of a range; also id==7, 10<id<20
+`same:17`           sequences with the same tokens as sequence 17; also same:17,42
+`seq:3,17,20:30`    sequences by their numbers; a range ends before its second number
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +31,7 @@ from tokfmt.core.reader import TokenReader, windows
 if TYPE_CHECKING:
     import regex
 
-_KINDS = ("token", "text", "len")
+_KINDS = ("token", "text", "len", "padding", "masked", "any", "id", "first", "last", "same", "seq")
 _HOW = "write token:50256, token:464,3290, text:'some words', len>4096 or 10<len<20"
 _NUMBER = r"-?\s*[\d][\d_.,]*(?:[eE]\+?\d+)?\s*[kKmMgGtT]?i?"
 _SIGN = r"<=|>=|==|=|<|>"
@@ -31,6 +39,9 @@ _LENGTH = re.compile(
     rf"\s*(?:(?P<low>{_NUMBER})\s*(?P<first>{_SIGN})\s*)?(?P<word>[a-zA-Z]+)\s*"
     rf"(?:(?P<second>{_SIGN})\s*(?P<high>{_NUMBER})\s*)?"
 )
+LARGEST = (1 << 64) - 1
+"""The largest ID that a dataset can hold."""
+
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "==": "="}
 _PER_SECOND = 1_000_000  # characters; every pattern without excessive backtracking is faster
 _SPECIAL = frozenset(r".^$*+?{}[]\|()")
@@ -44,7 +55,34 @@ class TokenQuery:
         ids: The IDs, at least one.
     """
 
+    whole: ClassVar[bool] = False
     ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyQuery:
+    """A query for single tokens with one of several IDs.
+
+    Attributes:
+        spans: Intervals of IDs, (lowest, highest), ascending; no two of them touch.
+    """
+
+    whole: ClassVar[bool] = False
+    spans: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndQuery:
+    """A query for sequences by their first or last token.
+
+    Attributes:
+        ids: The IDs that this token may have, at least one.
+        is_last: The token is the last one, not the first.
+    """
+
+    whole: ClassVar[bool] = False
+    ids: tuple[int, ...]
+    is_last: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +94,7 @@ class TextQuery:
         literal: The text that the pattern matches if it has no special character, else None.
     """
 
+    whole: ClassVar[bool] = False
     pattern: regex.Pattern[str]
     literal: str | None
 
@@ -91,11 +130,62 @@ class LengthQuery:
         high: The maximum; None without one.
     """
 
+    whole: ClassVar[bool] = True
     low: int
     high: int | None
 
 
-Query = TokenQuery | TextQuery | LengthQuery
+@dataclass(frozen=True, slots=True)
+class UnusedQuery:
+    """A query for samples by the number of positions that are not trained on.
+
+    Attributes:
+        masked: Count the positions whose label does not count in the loss; if False, the padding at the end.
+        low: The minimum.
+        high: The maximum; None without one.
+    """
+
+    whole: ClassVar[bool] = True
+    masked: bool
+    low: int
+    high: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SameQuery:
+    """A query for sequences with the same content as others; these are found too.
+
+    Attributes:
+        numbers: The numbers of the others, at least one, ascending.
+    """
+
+    whole: ClassVar[bool] = True
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NumberQuery:
+    """A query for sequences by their numbers. Numbers beyond the last sequence are ignored.
+
+    Attributes:
+        spans: Intervals of numbers, (first, last + 1), ascending; no two of them touch.
+    """
+
+    whole: ClassVar[bool] = True
+    spans: tuple[tuple[int, int], ...]
+
+    def between(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the intervals cut to the numbers `first <= i < last`."""
+        cut = [(max(a, first), min(b, last)) for a, b in self.spans]
+        return [(a, b) for a, b in cut if a < b]
+
+    def moved(self, by: int) -> NumberQuery:
+        """Return the query for numbers that `by` is added to."""
+        return NumberQuery(tuple((a + by, b + by) for a, b in self.spans))
+
+
+Query = TokenQuery | AnyQuery | EndQuery | TextQuery | LengthQuery | UnusedQuery | SameQuery | NumberQuery
+"""A query. If its attribute `whole` is true, a hit is a complete sequence."""
 
 
 def parse_query(text: str) -> Query:
@@ -106,14 +196,18 @@ def parse_query(text: str) -> Query:
     """
     word, colon, rest = text.partition(":")
     kind = word.strip().lower()
-    if colon and kind == "token":
-        return TokenQuery(_ids(rest))
-    if colon and kind == "text":
-        return _text(rest)
+    if colon and kind in _READ:
+        return _READ[kind](rest)
     match = _LENGTH.fullmatch(text)
     if match and (match["first"] or match["second"]):
-        if match["word"].lower() == "len":
-            return _length(text, match)
+        kind = match["word"].lower()
+        if kind == "len":
+            return LengthQuery(*_limits(text, match, "no sequence has such a length"))
+        if kind in ("padding", "masked"):
+            return UnusedQuery(kind == "masked", *_limits(text, match, "no sample has such a number"))
+        if kind == "id":
+            low, high = _limits(text, match, "there is no such ID")
+            return AnyQuery(((low, LARGEST if high is None else high),))
         kind = match["word"]
     elif not colon:
         raise OptionError(f"{text!r} is not a query; {_HOW}", name=text, nearest=_meant(kind))
@@ -126,18 +220,66 @@ def is_query(text: str) -> bool:
 
 
 def _meant(kind: str) -> str | None:
-    known = {"length": "len", "tokens": "token", "id": "token", "ids": "token", "regex": "text", "re": "text"}
+    known = {"length": "len", "tokens": "token", "ids": "any", "regex": "text", "re": "text", "sequence": "seq"}
     return known.get(kind.lower()) or nearest(kind, _KINDS)
 
 
-def _ids(rest: str) -> tuple[int, ...]:
+def _numbers(rest: str, kind: str, what: str) -> tuple[int, ...]:
     try:
-        ids = tuple(parse_count(part) for part in re.split(r"[,\s]+", rest.strip()))
+        numbers = tuple(parse_count(part) for part in re.split(r"[,\s]+", rest.strip()))
     except OptionError:
-        raise OptionError(f"token:{rest}: expected IDs such as token:50256 or token:464,3290", name="token") from None
-    if min(ids) < 0:
-        raise OptionError(f"token:{rest}: a token ID is not negative", name="token")
-    return ids
+        examples = f"such as {kind}:50256 or {kind}:464,3290"
+        raise OptionError(f"{kind}:{rest}: expected {what}s {examples}", name=kind) from None
+    if min(numbers) < 0:
+        raise OptionError(f"{kind}:{rest}: {what}s are not negative", name=kind)
+    return numbers
+
+
+def _tokens(rest: str) -> TokenQuery:
+    return TokenQuery(_numbers(rest, "token", "ID"))
+
+
+def _any(rest: str) -> AnyQuery:
+    spans = _joined((one, one + 1) for one in _numbers(rest, "any", "ID"))
+    return AnyQuery(tuple((low, end - 1) for low, end in spans))
+
+
+def _first(rest: str) -> EndQuery:
+    return EndQuery(_numbers(rest, "first", "ID"), is_last=False)
+
+
+def _last(rest: str) -> EndQuery:
+    return EndQuery(_numbers(rest, "last", "ID"), is_last=True)
+
+
+def _same(rest: str) -> SameQuery:
+    return SameQuery(tuple(sorted(set(_numbers(rest, "same", "number")))))
+
+
+def _sequences(rest: str) -> NumberQuery:
+    spans = []
+    for part in re.split(r"[,\s]+", rest.strip()):
+        first, colon, last = part.partition(":")
+        try:
+            low = parse_count(first)
+            span = (low, parse_count(last) if colon else low + 1)
+        except OptionError:
+            raise OptionError(f"seq:{rest}: expected numbers such as seq:5 or seq:3,17,20:30", name="seq") from None
+        if not 0 <= span[0] < span[1]:
+            raise OptionError(f"seq:{rest}: {part} holds no number (expected A:B with 0 <= A < B)", name="seq")
+        spans.append(span)
+    return NumberQuery(_joined(spans))
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return intervals (first, last + 1) ascending, and those that touch as one."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(spans):
+        if found and low <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], high)
+        else:
+            found.append((low, high))
+    return tuple(found)
 
 
 def _text(rest: str) -> TextQuery:
@@ -154,7 +296,7 @@ def _text(rest: str) -> TextQuery:
     return TextQuery(pattern, None if _SPECIAL & set(words) else words)
 
 
-def _length(text: str, match: re.Match[str]) -> LengthQuery:
+def _limits(text: str, match: re.Match[str], nothing: str) -> tuple[int, int | None]:
     low, high = 0, None
     limits = [(match["second"], match["high"]), (_MIRRORED.get(match["first"] or ""), match["low"])]
     for sign, number in limits:
@@ -167,8 +309,19 @@ def _length(text: str, match: re.Match[str]) -> LengthQuery:
             top = count - (sign == "<")
             high = top if high is None else min(high, top)
     if high is not None and (high < 0 or low > high):
-        raise OptionError(f"{text!r}: no sequence has such a length", name="len")
-    return LengthQuery(low, high)
+        raise OptionError(f"{text!r}: {nothing}", name=match["word"].lower())
+    return low, high
+
+
+_READ: Mapping[str, Callable[[str], Query]] = {
+    "token": _tokens,
+    "any": _any,
+    "first": _first,
+    "last": _last,
+    "text": _text,
+    "same": _same,
+    "seq": _sequences,
+}
 
 
 @dataclass(frozen=True, slots=True)

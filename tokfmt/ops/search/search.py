@@ -1,9 +1,10 @@
-"""Find sequences by their IDs, their text or their length, for `tokfmt show` and the browser.
+"""Find sequences by their IDs, text, length, content or number, for `tokfmt show` and the browser.
 
 A search reads windows of at most 1 Mi tokens in either direction, and can be stopped between two windows. Sequences may
 have any length, and a hit is always within one sequence.
 
-- **Lengths** come from the offsets; no token is read.
+- **Lengths** and **numbers** come from the offsets; no token is read.
+- **Equal content** is compared token by token, only between sequences of one length.
 - **IDs** are compared in the stored dtype. If a view removes separators, removing them would cost more than the
   comparison. The axis under the view, with a separator after each sequence, is searched instead, and hits are mapped
   back.
@@ -19,8 +20,9 @@ of the text there. Going backwards, overlapping matches at the border of two pie
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
@@ -30,20 +32,26 @@ from numpy.typing import NDArray
 
 from tokfmt.core import reader as token_axis
 from tokfmt.core.errors import OptionError
+from tokfmt.core.loss_mask import padding_of
 from tokfmt.core.messages import Option
-from tokfmt.core.protocols import Restorable
+from tokfmt.core.protocols import HasLabels, Restorable
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import TokenReader, check_interval, sequence_at
+from tokfmt.core.reader import Layout, TokenReader, check_interval, sequence_at
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.search.query import (
+    AnyQuery,
+    EndQuery,
     Hit,
     Hits,
     LengthQuery,
+    NumberQuery,
     Query,
+    SameQuery,
     Search,
     SearchPart,
     TextQuery,
     TokenQuery,
+    UnusedQuery,
     never,
     stretches,
     unwatched,
@@ -81,7 +89,7 @@ def find(
         progress: See `Search`.
 
     Raises:
-        OptionError: If the query is for text, and there is no decoder.
+        OptionError: If the query is for text, and there is no decoder, or names a sequence that does not exist.
         IndexError: If the interval is not within the dataset.
         FormatError: If a file does not hold what its header states.
     """
@@ -116,21 +124,35 @@ def find_many(
     """
     last = reader.info.sequences if last is None else last
     check_interval(first, last, reader.info.sequences, "sequences")
+    if isinstance(query, SameQuery):
+        return find_equal(reader, contents_of(reader, query), search, first, last)
+    if isinstance(query, NumberQuery):
+        return _by_number(reader, query, search, first, last)
+    if isinstance(query, UnusedQuery):
+        return find_unused(reader, query, search, first, last)
     parts = list(_parts(SearchPart(reader, first, last)))
     return _found(parts[::-1] if search.backwards else parts, query, decoder, search)
 
 
-def _found(parts: list[SearchPart], query: Query, decoder: object, search: Search) -> Iterator[Hits]:
+_InPart = TokenQuery | AnyQuery | EndQuery | TextQuery | LengthQuery
+"""Queries that are answered part by part, because the dtype of the IDs may differ between the parts of a view."""
+
+
+def _found(parts: list[SearchPart], query: _InPart, decoder: object, search: Search) -> Iterator[Hits]:
     for part in parts:
         for hits in _in_part(part, query, decoder, search):
             yield Hits(hits.sequences + part.sequence, hits.starts + part.token, hits.stops + part.token)
 
 
-def _in_part(part: SearchPart, query: Query, decoder: object, search: Search) -> Iterator[Hits]:
+def _in_part(part: SearchPart, query: _InPart, decoder: object, search: Search) -> Iterator[Hits]:
     if isinstance(query, LengthQuery):
         return find_lengths(part, query, search)
     if isinstance(query, TokenQuery):
         return find_ids(part, query.ids, search)
+    if isinstance(query, AnyQuery):
+        return find_any(part, query, search)
+    if isinstance(query, EndQuery):
+        return find_ends(part, query, search)
     if not isinstance(decoder, (ByteLevelDecoder, VocabularyDecoder)) and not hasattr(decoder, "pieces"):
         raise OptionError(f"text: searches text, and this dataset holds only IDs. Add {Option('tokenizer')}")
     return (Hits.of((hit,)) for hit in find_text(part, query, decoder, search))
@@ -176,6 +198,204 @@ def find_lengths(part: SearchPart, query: LengthQuery, search: Search) -> Iterat
         if len(order):
             yield Hits(a + order, bounds[order], bounds[order + 1])
         search.progress(b - a)
+
+
+def _by_number(reader: TokenReader, query: NumberQuery, search: Search, first: int, last: int) -> Iterator[Hits]:
+    spans = query.between(first, last)
+    for span in reversed(spans) if search.backwards else spans:
+        for a, b in stretches(*span, MANY, backwards=search.backwards):
+            if search.stopped():
+                return
+            bounds = reader.offsets(a, b)
+            step = -1 if search.backwards else 1
+            yield Hits(np.arange(a, b)[::step], bounds[:-1][::step], bounds[1:][::step])
+            search.progress(b - a)
+
+
+def find_ends(part: SearchPart, query: EndQuery, search: Search) -> Iterator[Hits]:
+    """Yield the first (or last) token of each sequence whose ID is one of the query."""
+    wanted = np.array([one for one in query.ids if one <= np.iinfo(part.reader.info.dtype).max], np.uint64)
+    for a, b in stretches(part.first, part.last, MANY, backwards=search.backwards):
+        if search.stopped():
+            return
+        bounds = part.reader.offsets(a, b)
+        filled = np.flatnonzero(bounds[1:] > bounds[:-1])
+        at = bounds[filled + 1] - 1 if query.is_last else bounds[filled]
+        found = np.zeros(len(at), np.bool_)
+        for begin, end in _near(at, at + 1):
+            tokens = part.reader.tokens(int(at[begin]), int(at[end - 1]) + 1)
+            found[begin:end] = np.isin(tokens[at[begin:end] - at[begin]], wanted)
+        order = np.flatnonzero(found)[:: -1 if search.backwards else 1]
+        if len(order):
+            yield Hits(a + filled[order], at[order], at[order] + 1)
+        search.progress(int(bounds[-1] - bounds[0]))
+
+
+def find_unused(reader: TokenReader, query: UnusedQuery, search: Search, first: int, last: int) -> Iterator[Hits]:
+    """Yield the samples with a number of padding or masked positions in the range of the query, each complete.
+
+    Raises:
+        OptionError: The dataset holds no samples.
+    """
+    if reader.info.layout is not Layout.SAMPLES:
+        raise _without_samples(query)
+    stored = reader if isinstance(reader, HasLabels) else None
+    known = stored is not None or (reader.info.pad_id is not None and not query.masked)
+    each = max(1, token_axis.WINDOW // max(1, reader.info.sample_length or 1))
+    for a, b in stretches(first, last, each, backwards=search.backwards):
+        if search.stopped():
+            return
+        bounds = reader.offsets(a, b)
+        counts = _unused(reader, stored, query, bounds) if known else np.zeros(b - a, np.int64)
+        fits = counts >= query.low
+        if query.high is not None:
+            fits &= counts <= query.high
+        order = np.flatnonzero(fits)[:: -1 if search.backwards else 1]
+        if len(order):
+            yield Hits(a + order, bounds[order], bounds[order + 1])
+        search.progress(b - a)
+
+
+def _without_samples(query: UnusedQuery) -> OptionError:
+    kind = "masked" if query.masked else "padding"
+    return OptionError(f"{kind}: is a number of each sample, and this dataset holds no samples", name=kind)
+
+
+def _unused(reader: TokenReader, stored: HasLabels | None, query: UnusedQuery, bounds: Offsets) -> Positions:
+    """Return the number of masked or padding positions of each of consecutive samples, int64."""
+    start, stop = int(bounds[0]), int(bounds[-1])
+    masks = None if stored is None else stored.masks(start, stop)
+    if query.masked and masks is not None:
+        passed = np.concatenate(([0], np.cumsum(masks == 0)))
+        return np.diff(passed[bounds - start])
+    labels = None if stored is None else stored.labels(start, stop)
+    tokens, found = reader.tokens(start, stop), []
+    for low, high in itertools.pairwise((bounds - start).tolist()):
+        part = slice(low, high)
+        mask, label = None if masks is None else masks[part], None if labels is None else labels[part]
+        found.append(padding_of(tokens[part], mask, label, reader.info.pad_id))
+    return np.array(found, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The tokens of one sequence, read when they are compared.
+
+    Attributes:
+        reader: The reader that holds the sequence.
+        start, stop: The positions `start <= p < stop` of its tokens.
+    """
+
+    reader: TokenReader
+    start: int
+    stop: int
+
+    @property
+    def length(self) -> int:
+        """The number of tokens."""
+        return self.stop - self.start
+
+
+def contents_of(reader: TokenReader, query: SameQuery) -> list[Content]:
+    """Return the content of each sequence that a query names.
+
+    Raises:
+        OptionError: If a sequence does not exist.
+    """
+    count, found = reader.info.sequences, []
+    for number in query.numbers:
+        check_number(number, count)
+        start, stop = reader.offsets(number, number + 1).tolist()
+        found.append(Content(reader, start, stop))
+    return found
+
+
+def check_number(number: int, count: int) -> None:
+    """Raise OptionError if a dataset with `count` sequences has no sequence `number`."""
+    if number >= count:
+        raise OptionError(
+            f"same:{number}: there are {count:,} sequences. Name one from 0 to {count - 1:,}", name="same"
+        )
+
+
+def find_equal(
+    reader: TokenReader, contents: Sequence[Content], search: Search, first: int, last: int
+) -> Iterator[Hits]:
+    """Yield the sequences with the same tokens as one of several others; a hit is the complete sequence.
+
+    Args:
+        reader: The dataset.
+        contents: The others.
+        search: The options of the search.
+        first: The first sequence to compare.
+        last: The sequence after the last one.
+    """
+    lengths = np.unique(np.array([content.length for content in contents], np.int64))
+    for a, b in stretches(first, last, MANY, backwards=search.backwards):
+        if search.stopped():
+            return
+        bounds = reader.offsets(a, b)
+        at = np.flatnonzero(np.isin(np.diff(bounds), lengths))
+        found = np.zeros(b - a, np.bool_)
+        for begin, end in _near(bounds[at], bounds[at + 1]):
+            if search.stopped():
+                return
+            group = at[begin:end]
+            found[group] = _equal(reader, bounds, group, contents)
+        order = np.flatnonzero(found)[:: -1 if search.backwards else 1]
+        if len(order):
+            yield Hits(a + order, bounds[order], bounds[order + 1])
+        search.progress(b - a)
+
+
+_GAP = 1 << 14  # tokens between two intervals up to which both are read at once
+
+
+def _near(starts: Positions, stops: Positions) -> Iterator[tuple[int, int]]:
+    """Yield runs of ascending intervals that are near to each other and together fit into a window, or one longer one.
+
+    Yields:
+        The index of the first interval of a run, and the index after its last one.
+    """
+    far = np.flatnonzero(starts[1:] - stops[:-1] > _GAP) + 1
+    for low, high in itertools.pairwise([0, *far.tolist(), len(starts)]):
+        begin = low
+        while begin < high:
+            fit = int(np.searchsorted(stops[:high], starts[begin] + token_axis.WINDOW, side="right"))
+            yield begin, max(begin + 1, fit)
+            begin = max(begin + 1, fit)
+
+
+def _equal(reader: TokenReader, bounds: Offsets, at: Positions, contents: Sequence[Content]) -> NDArray[np.bool_]:
+    """Return for each of some sequences that are read together if it equals one of `contents`."""
+    low, high = int(bounds[at[0]]), int(bounds[at[-1] + 1])
+    found = np.zeros(len(at), np.bool_)
+    if high - low > token_axis.WINDOW:  # one sequence
+        found[0] = any(_same_tokens(reader, low, high, content) for content in contents)
+        return found
+    tokens, starts, lengths = reader.tokens(low, high), bounds[at] - low, bounds[at + 1] - bounds[at]
+    for content in contents:
+        needle: Tokens | None = None
+        maybe = np.flatnonzero((lengths == content.length) & ~found)
+        for k in range(0, content.length, max(1, content.length // _PROBES)):  # most differ in one of a few tokens
+            if not len(maybe):
+                break
+            needle = content.reader.tokens(content.start, content.stop) if needle is None else needle
+            maybe = maybe[tokens[starts[maybe] + k] == needle[k]]
+        for i in maybe.tolist():
+            begin = int(starts[i])
+            found[i] = needle is None or np.array_equal(tokens[begin : begin + content.length], needle)
+    return found
+
+
+_PROBES = 8
+
+
+def _same_tokens(reader: TokenReader, start: int, stop: int, content: Content) -> bool:
+    return stop - start == content.length and all(
+        np.array_equal(reader.tokens(start + a, start + b), content.reader.tokens(content.start + a, content.start + b))
+        for a, b in token_axis.windows(0, content.length)
+    )
 
 
 _FEW = 4  # up to this number of hits in a window, the sequence of each is looked up by itself
@@ -224,21 +444,47 @@ def find_ids(part: SearchPart, ids: tuple[int, ...], search: Search) -> Iterator
     if max(ids) > np.iinfo(info.dtype).max or info.free_of in ids:
         return
     searched = _searched(part.reader)
-    needle = np.array(ids, searched.stored.info.dtype)
-    anchor = None
+    needle, anchor = np.array(ids, searched.stored.info.dtype), -1
+
+    def matches(tokens: Tokens) -> Positions:
+        nonlocal anchor
+        anchor = _rarest(tokens, needle) if anchor < 0 else anchor
+        return _matches(tokens, needle, anchor)
+
+    yield from _found_at(searched, part, len(ids), matches, search)
+
+
+def find_any(part: SearchPart, query: AnyQuery, search: Search) -> Iterator[Hits]:
+    """Yield every token with an ID of the query."""
+    searched = _searched(part.reader)
+    top = int(np.iinfo(searched.stored.info.dtype).max)
+    spans = [(low, min(high, top)) for low, high in query.spans if low <= top]
+    lows, highs = (np.array([span[k] for span in spans], searched.stored.info.dtype) for k in (0, 1))
+
+    def matches(tokens: Tokens) -> Positions:
+        at = np.searchsorted(lows, tokens, side="right")
+        held = np.flatnonzero(at)
+        return held[tokens[held] <= highs[at[held] - 1]]
+
+    if spans:
+        yield from _found_at(searched, part, 1, matches, search)
+
+
+def _found_at(
+    searched: _Searched, part: SearchPart, width: int, matches: Callable[[Tokens], Positions], search: Search
+) -> Iterator[Hits]:
+    """Yield hits of `width` tokens; `matches` returns the indexes in a window at which they begin."""
     start, stop = (int(searched.bounds(i, i)[0]) for i in (part.first, part.last))
     end = stop
     while start < stop and not search.stopped():
         a, b = _next(start, stop, backwards=search.backwards)
-        tokens = searched.stored.tokens(a, min(b + len(ids) - 1, end))
-        anchor = _rarest(tokens, needle) if anchor is None else anchor
-        at = _matches(tokens, needle, anchor) + a
+        at = matches(searched.stored.tokens(a, min(b + width - 1, end))) + a
         if len(at):
             numbers, begins, ends = searched.sequences(at)
-            chosen = _chosen(numbers, at + len(ids) <= ends, search)
+            chosen = _chosen(numbers, at + width <= ends, search)
             if len(chosen):
                 p = at[chosen] - searched.shift * numbers[chosen]
-                yield Hits(numbers[chosen], p, p + len(ids))
+                yield Hits(numbers[chosen], p, p + width)
             if search.each and len(chosen):  # the rest of that sequence is skipped
                 a, b = min(a, int(begins[chosen[-1]])), max(b, int(ends[chosen[-1]]))
         before = stop - start
@@ -289,49 +535,79 @@ def find_records(
 
     Args:
         records: The records.
-        query: A query for text or by length.
+        query: A query for text, or for complete records.
         search: The options of the search.
         first: The first record.
         last: The record after the last one; None for the end.
 
     Raises:
-        OptionError: If the query is for IDs.
+        OptionError: If the query is for IDs, or names a record that does not exist.
         FormatError: If a record is not valid.
     """
-    if not isinstance(query, (TextQuery, LengthQuery)):
+    if isinstance(query, UnusedQuery):
+        raise _without_samples(query)
+    if isinstance(query, (TokenQuery, AnyQuery, EndQuery)):
         raise OptionError(f"token: searches IDs, and this is text. Add {Option('tokenizer')}, or search text:'...'")
+    if isinstance(query, NumberQuery):
+        spans = query.between(first, records.count() if last is None else last)
+        for a, b in reversed(spans) if search.backwards else spans:
+            yield from _records_between(records, _every, search, a, b)
+        return
+    yield from _records_between(records, _text_matcher(records, query, search), search, first, last)
+
+
+Matches = Callable[[str, int], Sequence[Hit]]
+"""A function that returns the hits in a text, given with the number of its record."""
+
+
+def _records_between(
+    records: RecordReader, matches: Matches, search: Search, first: int, last: int | None
+) -> Iterator[Hit]:
     if not search.backwards:
-        yield from _forwards(records, query, search, first, last)
+        yield from _forwards(records, matches, search, first, last)
         return
     for a, b in stretches(first, records.count() if last is None else last, _BACK, backwards=True):
-        yield from reversed(list(_forwards(records, query, search, a, b)))
+        yield from reversed(list(_forwards(records, matches, search, a, b)))
         if search.stopped():
             return
 
 
-def _forwards(
-    records: RecordReader, query: TextQuery | LengthQuery, search: Search, first: int, last: int | None
-) -> Iterator[Hit]:
+def _forwards(records: RecordReader, matches: Matches, search: Search, first: int, last: int | None) -> Iterator[Hit]:
     number = first
     for block in records.blocks(_BLOCK, first, last):
         for batch in records.texts(block):
             if search.stopped():
                 return
             for text in batch.texts:
-                yield from _in_text(text, number, query, search)
+                yield from matches(text, number)
                 number += 1
         search.progress(block.stop - block.start)
 
 
-def _in_text(text: str, number: int, query: TextQuery | LengthQuery, search: Search) -> Iterator[Hit]:
+def _every(text: str, number: int) -> Sequence[Hit]:
+    return (Hit(number, 0, len(text)),)
+
+
+def _text_matcher(records: RecordReader, query: TextQuery | LengthQuery | SameQuery, search: Search) -> Matches:
+    if isinstance(query, TextQuery):
+        return lambda text, number: _in_text(text, number, query, search)
     if isinstance(query, LengthQuery):
-        if len(text) >= query.low and (query.high is None or len(text) <= query.high):
-            yield Hit(number, 0, len(text))
-        return
+        low, high = query.low, query.high
+        return lambda text, number: (
+            _every(text, number) if low <= len(text) and (high is None or len(text) <= high) else ()
+        )
+    count = records.count()
+    for number in query.numbers:
+        check_number(number, count)
+    wanted = {records.record(number) for number in query.numbers}
+    return lambda text, number: _every(text, number) if text in wanted else ()
+
+
+def _in_text(text: str, number: int, query: TextQuery, search: Search) -> Sequence[Hit]:
     if query.literal is not None and query.literal not in text:
-        return
+        return ()
     found = [Hit(number, *span) for span in query.spans(text, patience=search.patience)]
-    yield from found if not search.each else found[-1:] if search.backwards else found[:1]
+    return found if not search.each else found[-1:] if search.backwards else found[:1]
 
 
 PIECE = 1 << 16

@@ -30,7 +30,7 @@ from tokfmt.core.reader import Layout, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.seeds import SHOW, check_seed, random_order
 from tokfmt.core.text_format import printable
-from tokfmt.ops.search.query import Hit, LengthQuery, Query, Search, is_query, parse_query
+from tokfmt.ops.search.query import Hit, Query, Search, is_query, parse_query
 from tokfmt.ops.search.search import Spelling, find, find_records
 from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.ingest import encoded, encoder_of, tokenized
@@ -163,11 +163,11 @@ def show(
             (i, None) for i in _numbers(source.paths[0], selection, reader.info.sequences, seed)
         )
     else:
-        lengths, info = isinstance(query, LengthQuery), reader.info
-        total, unit = (info.sequences, "sequences") if lengths else (info.tokens, "tokens")
+        info = reader.info
+        total, unit = (info.sequences, "sequences") if query.whole else (info.tokens, "tokens")
         watched.phase("searching", total, unit)
         hits = find(reader, query, decoder=decoder, each=True, progress=watched.advance)
-        chosen = ((hit.sequence, None if lengths else hit) for hit in hits)
+        chosen = ((hit.sequence, None if query.whole else hit) for hit in hits)
     kept = _kept(chosen, limit, query)
     counts = (reader.info.sequences, reader.info.tokens) if not reader.info.beginning else (None, None)
     return _preview(source, counts, _sequences(reader, kept, look), kept)
@@ -285,7 +285,7 @@ def _of_texts(
     else:
         progress.phase("searching", records.info.size, "bytes")
         hits = find_records(records, query, Search(each=True, progress=progress.advance))
-        chosen = ((hit.sequence, None if isinstance(query, LengthQuery) else hit) for hit in hits)
+        chosen = ((hit.sequence, None if query.whole else hit) for hit in hits)
     kept = _kept(chosen, limit, query)
 
     def shown() -> Iterator[Shown]:

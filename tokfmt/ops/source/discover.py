@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from tokfmt import registry
 from tokfmt.core import listing
-from tokfmt.core.errors import DetectionError, FormatError, SourceChangedError, UnknownFormatError
+from tokfmt.core.errors import DetectionError, FormatError, SourceChangedError, TokfmtError, UnknownFormatError
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Format, unrelated_files
 from tokfmt.core.place import Identity, Place, PlaceLike, place_of, real, relative
@@ -87,30 +88,66 @@ def dataset_paths(request: SourceRequest) -> list[Place]:
     """
     found: list[Place] = []
     for path in map(place_of, expanded(request.paths)):
-        places = _datasets_below(path, request.format) if request.recursive and listing.is_dir(path) else [path]
+        below = request.recursive and listing.is_dir(path)
+        places = [place for place, _ in _candidates(path, request.format)] if below else [path]
         if not places:
             raise FormatError(path, "holds no dataset, nor does a directory below it")
         found += places
     return found
 
 
-def _datasets_below(directory: Place, name: str | None) -> list[Place]:
-    """Return a directory if it is a dataset, else its files; then the datasets in the directories below it."""
+class Skipped(NamedTuple):
+    """A file that is not a dataset."""
+
+    path: Place
+
+
+def datasets_below(directory: Place, name: str | None) -> Iterator[tuple[Place, Format | TokfmtError] | Skipped]:
+    """Yield the datasets of a directory and of those below it, with their formats, as they are found.
+
+    Args:
+        directory: The directory.
+        name: The name of the format; None to detect it.
+
+    Yields:
+        The path and the format of a dataset, or the error that prevents reading it; or a file that is not a dataset.
+    """
+    seen, last = set[Place](), directory
+    for path, format_ in _candidates(directory, name):
+        if format_ is not None:
+            yield path, format_
+            continue
+        if path.parent != last:
+            seen, last = set(), path.parent
+        try:
+            found = format_of(path, name)
+            main = found.canonical(registry.of_prefix(path))  # files beside it, such as an index, stand for it too
+            if main not in seen:
+                seen.add(main)
+                yield main, found
+        except UnknownFormatError:
+            yield Skipped(path)
+        except (DetectionError, FormatError) as error:
+            yield path, error
+
+
+def _candidates(directory: Place, name: str | None) -> Iterator[tuple[Place, Format | None]]:
+    """Yield a directory and its format if it is a dataset, else its files; then those in the directories below it."""
     try:
         format_: Format | None = format_of(directory, name)
     except DetectionError:
         format_ = None
     files = () if format_ is None else format_.files(directory)
     own = {parent for file in files for parent in (file, *file.parents)}
-    found = [directory] if directory in own else []
+    if directory in own:
+        yield directory, format_
     for entry in sorted((directory / name for name in names_in(directory)), key=lambda entry: natural_key(entry.name)):
         if entry in own or re.fullmatch(_HARMLESS, entry.name):
             continue
         if listing.is_dir(entry) and not listing.is_link(entry):
-            found += _datasets_below(entry, name)
+            yield from _candidates(entry, name)
         elif directory not in own:
-            found.append(entry)  # opening the file reports an error if it is not a dataset
-    return found
+            yield entry, None  # opening the file reports an error if it is not a dataset
 
 
 def found_at(path: Place, format_: Format, request: SourceRequest) -> SourceFiles:

@@ -12,7 +12,6 @@ Many rows are distributed to 256 buckets by the top bits of the fingerprint, and
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -155,62 +154,75 @@ class Store:
             yield np.concatenate([np.empty((0, 4), np.uint64), *found])
 
 
-def too_many(sequences: int) -> bool:
-    """Return True if the rows of so many sequences take more than half of this machine's memory."""
-    return _ROW * sequences > resources.share()
+def too_many(sequences: int, most: int | None = None) -> bool:
+    """Return True if there are more than `most` sequences, or if their rows take over half of the machine's memory."""
+    return _ROW * sequences > resources.share() or (most is not None and sequences > most)
 
 
 def duplicates_of(
-    stores: Sequence[Store | None], lengths: Table, describe: Callable[[DuplicateGroup], RepeatedSequence]
+    found: Repeats | None, lengths: Table, describe: Callable[[DuplicateGroup], RepeatedSequence]
 ) -> Duplicates | None:
-    """Return the duplicates of some datasets together.
+    """Return the values of a report on repeated sequences; None if they were not counted.
 
     Args:
-        stores: The rows of each dataset; None if duplicates were not counted for it.
+        found: The repeated sequences.
         lengths: The lengths of all sequences. Empty sequences are not duplicates.
         describe: Describes one of the largest groups.
-
-    Returns:
-        The duplicates; None if they were not counted for every dataset.
     """
-    kept = [store for store in stores if store is not None]
-    if len(kept) < len(stores):
+    if found is None:
         return None
-    found, filled = repeats(kept), lengths.total - lengths.count(0)
+    filled = lengths.total - lengths.count(0)
     return Duplicates(
         sequences=found.surplus,
         share=found.surplus / filled if filled else 0.0,
         tokens=found.tokens,
         token_share=found.tokens / lengths.weight if lengths.weight else 0.0,
         groups=found.groups,
-        largest=[describe(group) for group in found.largest],
+        largest=[describe(group) for group in found.largest[:LISTED_GROUPS]],
     )
 
 
-def repeats(stores: Sequence[Store]) -> Repeats:
-    """Return the sequences that occur more than once in some datasets together."""
+def repeats(stores: Sequence[Store | None], listed: int = LISTED_GROUPS) -> Repeats | None:
+    """Return the sequences that occur more than once in some datasets together.
+
+    Args:
+        stores: The rows of each dataset; None if duplicates were not counted for it.
+        listed: The number of groups to list.
+
+    Returns:
+        The sequences; None if they were not counted for every dataset.
+    """
+    kept = [store for store in stores if store is not None]
+    if len(kept) < len(stores):
+        return None
     groups = surplus = tokens = 0
-    largest: list[DuplicateGroup] = []
-    count = 1 if sum(map(len, stores)) <= _FEW else _BUCKETS
-    for parts in zip(*(store.buckets(count) for store in stores), strict=True):
+    largest = _NO_GROUPS
+    count = 1 if sum(map(len, kept)) <= _FEW else _BUCKETS
+    for parts in zip(*(store.buckets(count) for store in kept), strict=True):
         datasets = np.repeat(np.arange(len(parts), dtype=np.uint64), [len(part) for part in parts])
         rows, found = _grouped(np.concatenate(parts), datasets)
         several = np.flatnonzero(found > 1)
         rows, counts = rows[several], found[several].astype(np.int64)
-        lengths = _lengths(rows, stores)
+        lengths = _lengths(rows, kept)
         groups += len(counts)
         surplus += int(counts.sum()) - len(counts)
         tokens += int(((counts - 1) * lengths).sum())
-        largest = _largest(largest, rows, counts, lengths)
-    return Repeats(groups, surplus, tokens, tuple(largest))
+        places = (rows[:, 2] >> np.uint64(_LENGTH_BITS)).astype(np.int64)
+        fresh = np.stack([counts, lengths, places, rows[:, 3].astype(np.int64)])
+        largest = np.concatenate([largest, fresh], axis=1)
+        if largest.shape[1] > 4 * listed:
+            largest = _largest(largest, listed)
+    columns = _largest(largest, listed).tolist()
+    return Repeats(groups, surplus, tokens, tuple(map(DuplicateGroup, *columns)))
 
 
-def _largest(known: list[DuplicateGroup], rows: Rows, counts: Offsets, lengths: Offsets) -> list[DuplicateGroup]:
-    first = np.lexsort((rows[:, 2], rows[:, 3], -lengths, -counts))[:LISTED_GROUPS]
-    places = (rows[first, 2] >> np.uint64(_LENGTH_BITS)).tolist()
-    columns = zip(counts[first].tolist(), lengths[first].tolist(), places, rows[first, 3].tolist(), strict=True)
-    found = [DuplicateGroup(count, length, place, dataset) for count, length, place, dataset in columns]
-    return heapq.nsmallest(LISTED_GROUPS, known + found, key=lambda g: (-g.count, -g.length, g.dataset, g.position))
+_NO_GROUPS: NDArray[np.int64] = np.empty((4, 0), np.int64)
+
+
+def _largest(groups: NDArray[np.int64], listed: int) -> NDArray[np.int64]:
+    """Return the groups to list, in order: int64[4, n], the attributes of `DuplicateGroup`."""
+    counts, lengths, places, datasets = groups
+    return groups[:, np.lexsort((places, datasets, -lengths, -counts))[:listed]]
 
 
 def _lengths(rows: Rows, stores: Sequence[Store]) -> Offsets:

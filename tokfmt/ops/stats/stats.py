@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,7 +33,15 @@ from tokfmt.ops.source.manifest import extent
 from tokfmt.ops.source.open import contradicted, open_stored
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.source.stored import NO_SEPARATOR, Source, manifest_tokenizer, tokenizer_of, without_separators
-from tokfmt.ops.stats.duplicates import TOO_MANY, DuplicateGroup, duplicates_of
+from tokfmt.ops.stats.duplicates import (
+    LISTED_GROUPS,
+    TOO_MANY,
+    DuplicateGroup,
+    Repeats,
+    duplicates_of,
+    repeats,
+)
+from tokfmt.ops.stats.lists import MOST_GROUPS, Keep, Lists, RankedGroups, RankedIds
 from tokfmt.ops.stats.report import Failure, RepeatedSequence, SampleFacts, Share, Statistics, StatsReport
 from tokfmt.ops.stats.sampling import DrawnAxis, draw, draw_records
 from tokfmt.ops.stats.tables import Counts, Table, ends_of, ids_of, lengths_of, packing, spelling
@@ -131,6 +139,8 @@ def stats_of(
     jobs: int | None = None,
     progress: Progress | None = None,
     cancelled: Cancelled = lambda: False,
+    most_compared: int | None = None,
+    keep: Keep | None = None,
 ) -> Statistics:
     """Compute the statistics of a dataset that is already open, by `open_source` or `open_stored`.
 
@@ -141,6 +151,8 @@ def stats_of(
         jobs: As for `StatsRequest`.
         progress: As for `stats`.
         cancelled: As for `stats`.
+        most_compared: The number of sequences above which duplicates are not counted; None for no limit.
+        keep: Receives the `Lists` of the dataset; None to make none.
 
     Raises:
         CancelledError: If `cancelled` returned True.
@@ -153,7 +165,9 @@ def stats_of(
         make_executor(request.executor, request.jobs or 1) as executor,
     ):
         workers = Workers(executor, request.jobs or 1, scratch)
-        run = _Run(request, tokenizer, workers, progress or NullProgress(), cancelled)
+        run = _Run(
+            request, tokenizer, workers, progress or NullProgress(), cancelled, most_compared=most_compared, keep=keep
+        )
         return run.report([source], [size_of(source)]).datasets[0]
 
 
@@ -166,6 +180,8 @@ class _Run:
     cancelled: Cancelled
     several: bool = False
     answers: listing.Answers | None = None
+    most_compared: int | None = None
+    keep: Keep | None = None
     failures: list[Failure] = field(default_factory=list)
 
     @contextmanager
@@ -208,6 +224,7 @@ class _Run:
             [subject.axis for subject, _ in prepared],
             self.workers,
             duplicates=request.duplicates and request.sample is None,
+            most=self.most_compared,
             progress=self.progress,
             cancelled=self.cancelled,
         )
@@ -218,7 +235,7 @@ class _Run:
                     raise survey.error
                 noted = replace(subject, notes=(*subject.notes, *survey.notes))
                 one = Surveyed(noted, survey, drawn.weight if drawn else 1.0)
-                found = described(one, wanted)
+                found = described(one, wanted, self.keep)
                 if drawn is None and not request.source.ignore_manifest:
                     with listing.kept(self.answers):  # The manifest was read when the dataset was opened.
                         wrong = contradicted(subject.source, found.sequences, found.tokens)
@@ -292,6 +309,7 @@ class _Run:
                     self.workers,
                     duplicates=duplicates,
                     held=held,
+                    most=self.most_compared,
                     progress=self.progress,
                     cancelled=self.cancelled,
                 )
@@ -305,7 +323,7 @@ class _Run:
 
     def _of_some_texts(self, subjects: Sequence[TextSubject]) -> Statistics:
         """Return the statistics of sources of text, marked as estimated if some are sampled."""
-        found = described_texts(subjects)
+        found = described_texts(subjects, self.keep)
         if all(subject.weight == 1 for subject in subjects):
             return found
         sequences = sum(subject.survey.stats.lengths.total for subject in subjects)
@@ -540,9 +558,21 @@ def _between(axis: Indexed) -> Share | None:
     return None  # a sequence may hold more separators than the one at its end
 
 
-def described(seen: Surveyed, wanted: Wanted) -> Statistics:
-    """Return the statistics of one dataset."""
-    return _filled(_heading(seen.subject), figures_of(seen), [seen], wanted)
+def described(seen: Surveyed, wanted: Wanted, keep: Keep | None = None) -> Statistics:
+    """Return the statistics of one dataset.
+
+    Args:
+        seen: The dataset.
+        wanted: The options.
+        keep: Receives the lists of the dataset; None to make none.
+    """
+    figures, survey = figures_of(seen), seen.survey
+    found = repeats([survey.store], LISTED_GROUPS if keep is None else MOST_GROUPS)
+    if keep is not None:
+        ids, first, last = (RankedIds.of(one.table()) for one in (figures.read_ids, figures.first, figures.last))
+        number = partial(survey.axis.numbers, begun=survey.begun)
+        keep(Lists(ids, first, last, None if found is None else RankedGroups.of(found, number)))
+    return _filled(_heading(seen.subject), figures, [seen], wanted, found)
 
 
 def _heading(subject: Subject) -> Statistics:
@@ -582,14 +612,17 @@ def total_of(seen: Sequence[Surveyed], wanted: Wanted) -> Statistics:
         bytes=0,
         eos_id=separators.pop() if len(separators) == 1 else None,
     )
-    return _filled(heading, reduce(Figures.__add__, map(figures_of, seen)), seen, wanted)
+    found = repeats([one.survey.store for one in seen])
+    return _filled(heading, reduce(Figures.__add__, map(figures_of, seen)), seen, wanted, found)
 
 
 def _agreed(words: Sequence[str]) -> str:
     return words[0] if len(set(words)) == 1 else "mixed"
 
 
-def _filled(heading: Statistics, figures: Figures, seen: Sequence[Surveyed], wanted: Wanted) -> Statistics:
+def _filled(
+    heading: Statistics, figures: Figures, seen: Sequence[Surveyed], wanted: Wanted, found: Repeats | None
+) -> Statistics:
     spelled = spelling(wanted.decoder)
     lengths, tokens = figures.lengths, figures.lengths.weight
     samples = heading.layout == "samples"
@@ -608,9 +641,7 @@ def _filled(heading: Statistics, figures: Figures, seen: Sequence[Surveyed], wan
         ids=ids_of(figures.read_ids, figures.ids, wanted.vocab_size, spelled),
         first_tokens=ends_of(figures.first, spelled),
         last_tokens=ends_of(figures.last, spelled),
-        duplicates=duplicates_of(
-            [one.survey.store for one in seen], lengths, lambda group: _repeated(group, seen, wanted.decoder)
-        ),
+        duplicates=duplicates_of(found, lengths, lambda group: _repeated(group, seen, wanted.decoder)),
         packing=packing(lengths, wanted.seq_len, separator=heading.eos_id is not None)
         if wanted.seq_len is not None and not samples
         else None,

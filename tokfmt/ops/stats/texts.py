@@ -13,9 +13,20 @@ import numpy as np
 from xxhash import xxh3_128_digest
 
 from tokfmt.core.errors import FormatError
+from tokfmt.core.ragged import Offsets
 from tokfmt.core.records import Block, RecordReader, json_lines
 from tokfmt.ops.source.stored import Source
-from tokfmt.ops.stats.duplicates import PLACE_BITS, DuplicateGroup, Seen, Store, duplicates_of, too_many
+from tokfmt.ops.stats.duplicates import (
+    LISTED_GROUPS,
+    PLACE_BITS,
+    DuplicateGroup,
+    Seen,
+    Store,
+    duplicates_of,
+    repeats,
+    too_many,
+)
+from tokfmt.ops.stats.lists import MOST_GROUPS, Keep, Lists, RankedGroups
 from tokfmt.ops.stats.report import FieldCount, RepeatedSequence, Share, Statistics, TextFacts
 from tokfmt.ops.stats.tables import Table, lengths_of
 from tokfmt.ops.stats.walk import CancelledError
@@ -78,11 +89,13 @@ class TextSurvey:
     store: Store | None
     blocks: int = 1
 
-    def number(self, position: int) -> int:
-        """Return the number of a record from its position in `seen`: block number and number in the block."""
+    def numbers(self, positions: Offsets) -> Offsets:
+        """Return the numbers of records from their positions in `seen`: block number and number in the block."""
         bits = _local_bits(self.blocks)
-        block, local = position >> bits, position & ((1 << bits) - 1)
-        return local + sum(count for number, count in self.stats.counts if number < block)
+        blocks, counts = np.array(self.stats.counts, np.int64).reshape(-1, 2).T
+        before = np.cumsum([0, *counts.tolist()])[np.searchsorted(blocks, positions >> bits)]
+        found: Offsets = before + (positions & ((1 << bits) - 1))
+        return found
 
 
 def measure_texts(
@@ -91,6 +104,7 @@ def measure_texts(
     *,
     duplicates: bool,
     held: int = 0,
+    most: int | None = None,
     progress: Progress,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> TextSurvey:
@@ -101,6 +115,7 @@ def measure_texts(
         workers: The workers.
         duplicates: Hash every text, unless that takes too much memory.
         held: The number of texts of other datasets whose hashes are in memory.
+        most: The number of texts above which they are not hashed; None for no limit.
         progress: Receives the phase, and the number of bytes that were read.
         cancelled: Called now and then; the pass ends when it returns True.
 
@@ -116,7 +131,7 @@ def measure_texts(
     for part, read in run_tasks(_count, job, items, workers.executor, workers.jobs, workers.scratch):
         if store is not None:
             store.add(part.seen.folded())
-            store = None if too_many(held + len(store)) else store
+            store = None if too_many(held + len(store), most) else store
         total += TextStats(part.bytes, part.lengths, part.fields, part.invalid, part.counts)
         progress.advance(read)
         if cancelled():
@@ -193,9 +208,17 @@ class TextSubject:
     weight: float = 1.0
 
 
-def described_texts(subjects: Sequence[TextSubject]) -> Statistics:
-    """Return the statistics of one source of text, or of several as one."""
+def described_texts(subjects: Sequence[TextSubject], keep: Keep | None = None) -> Statistics:
+    """Return the statistics of one source of text, or of several as one.
+
+    Args:
+        subjects: The sources.
+        keep: Receives the lists of one source; None to make none.
+    """
     one = subjects[0]
+    found = repeats([subject.survey.store for subject in subjects], LISTED_GROUPS if keep is None else MOST_GROUPS)
+    if keep is not None:
+        keep(Lists(groups=None if found is None else RankedGroups.of(found, one.survey.numbers)))
     total = TextStats()
     for subject in subjects:
         total += replace(subject.survey.stats.scaled(subject.weight), counts=())
@@ -213,9 +236,7 @@ def described_texts(subjects: Sequence[TextSubject]) -> Statistics:
         tokens=None,
         lengths=lengths_of(lengths, "characters"),
         empty=Share.of(lengths.count(0), lengths.total),
-        duplicates=duplicates_of(
-            [subject.survey.store for subject in subjects], lengths, lambda group: _repeated(group, subjects)
-        ),
+        duplicates=duplicates_of(found, lengths, lambda group: _repeated(group, subjects)),
         text=TextFacts(
             bytes=total.bytes,
             characters=lengths.weight,
@@ -233,7 +254,7 @@ def _commonest(total: TextStats) -> list[tuple[str, int]]:
 
 def _repeated(group: DuplicateGroup, subjects: Sequence[TextSubject]) -> RepeatedSequence:
     subject = subjects[group.dataset]
-    number = subject.survey.number(group.position)
+    number = int(subject.survey.numbers(np.array([group.position]))[0])
     path = str(subject.source.paths[0]) if len(subjects) > 1 else None
     try:
         text = str(subject.survey.records.record(number))[:_SHOWN]

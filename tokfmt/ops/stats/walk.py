@@ -356,6 +356,19 @@ class Indexed:
         """Return the number of the sequence that begins at a position and is not empty."""
         return sequence_at(self.stored, position)
 
+    def numbers(self, positions: Offsets, begun: Mapping[int, int]) -> Offsets:  # noqa: ARG002 - as above
+        """Return the numbers of sequences that begin at ascending positions and are not empty."""
+        found = [np.empty(0, np.int64)]
+        done = 0
+        for a, b in windows(0, self.info.sequences):
+            if done == len(positions):
+                break
+            bounds = self.stored.offsets(a, b)
+            upto = int(np.searchsorted(positions, bounds[-1]))
+            found.append(a + np.searchsorted(bounds, positions[done:upto], side="right") - 1)
+            done = upto
+        return np.concatenate(found)
+
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
@@ -462,27 +475,42 @@ class Streamed:
         return stats.ids.count(self.eos_id)
 
     def number(self, position: int, begun: Mapping[int, int]) -> int:
-        """Return the number of the sequence that begins at a position.
+        """Return the number of the sequence that begins at a position; `begun` as for `numbers`."""
+        return int(self.numbers(np.array([position]), begun)[0])
+
+    def numbers(self, positions: Offsets, begun: Mapping[int, int]) -> Offsets:
+        """Return the numbers of sequences that begin at ascending positions, after reading the regions before them.
 
         Args:
-            position: The position.
+            positions: int64[n].
             begun: See `Stats`. The regions cover the stream, and may be in any order, as they finish in any order.
         """
-        before = position - 1  # the separator before the sequence; earlier separators belong to earlier sequences
-        if before < 0:
-            return 0
+        found = np.zeros(len(positions), np.int64)
+        if not len(positions):
+            return found
         headed = int(self.stored.tokens(0, 1)[0]) == self.eos_id
-        start = max(part for part in begun if part <= before)  # the region that holds the separator
-        count = sum(sequences for part, sequences in begun.items() if part < start)
-        if not self.padded:
-            for a, b in windows(start, position):
-                count += int(np.count_nonzero(self.stored.tokens(a, b) == self.eos_id))
-            return count - (headed and self.info.separators is Separators.BEFORE)
-        count += not headed
-        for a, b in windows(start, before):
-            tokens = self.stored.tokens(a, b + 1)
-            count += int(np.count_nonzero((tokens[:-1] == self.eos_id) & (tokens[1:] != self.eos_id)))
-        return count
+        regions = np.array(sorted(begun), np.int64)
+        before = np.cumsum([0, *(begun[start] for start in regions.tolist())])
+        # the separator before a sequence belongs to its region; earlier separators belong to earlier sequences
+        region = np.searchsorted(regions, positions - 1, side="right") - 1
+        first = -int(headed and self.info.separators is Separators.BEFORE) if not self.padded else int(not headed)
+        for k in np.unique(region[positions > 0]).tolist():
+            inside = np.flatnonzero((region == k) & (positions > 0))
+            limits = positions[inside] - self.padded
+            found[inside] = first + before[k] + self._begun_before(int(regions[k]), limits)
+        return found
+
+    def _begun_before(self, start: int, limits: Offsets) -> Offsets:
+        """Return the number of separators that begin a sequence from `start` to before each of ascending positions."""
+        found, passed, done = np.zeros(len(limits), np.int64), 0, 0
+        for a, b in windows(start, int(limits[-1])):
+            tokens = self.stored.tokens(a, b + self.padded)
+            marks = tokens == self.eos_id
+            at = np.flatnonzero(marks[:-1] & ~marks[1:] if self.padded else marks) + a
+            upto = int(np.searchsorted(limits, b, side="right"))
+            found[done:upto] = passed + np.searchsorted(at, limits[done:upto])
+            passed, done = passed + len(at), upto
+        return found
 
 
 StatsAxis = Indexed | Streamed
@@ -544,6 +572,7 @@ def measure(
     workers: Workers,
     *,
     duplicates: bool = True,
+    most: int | None = None,
     progress: Progress,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> list[Survey]:
@@ -554,6 +583,7 @@ def measure(
         workers: The workers.
         duplicates: Hash every sequence, to find equal sequences also in different datasets and dtypes. If that takes
             too much memory, it is left out, and a note reports that.
+        most: Leave that out for more sequences than this, too; None for no limit.
         progress: Receives the phase, and the number of tokens that were counted.
         cancelled: Called now and then; the pass ends when it returns True.
 
@@ -566,7 +596,7 @@ def measure(
     progress.phase("counting", sum(axis.info.tokens for axis in axes), "tokens")
     surveys: list[Survey] = []
     known = sum(axis.info.sequences for axis in axes if isinstance(axis, Indexed))
-    full, held = duplicates and too_many(known), 0
+    full, held = duplicates and too_many(known, most), 0
     for axis in axes:
         survey = Survey(axis, Stats(), Store() if duplicates and not full else None)
         surveys.append(survey)
@@ -576,7 +606,7 @@ def measure(
                 _absorb(survey, part)
                 progress.advance(read)
                 held += len(part.seen.single) + len(part.seen.several)
-                if not full and too_many(held):
+                if not full and too_many(held, most):
                     full = True
                     _give_up(surveys)
             survey.loose += axis.leftover(survey.stats)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -147,7 +148,9 @@ class FindingsTab(Working):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "sequence", "To the sequence"),
+        Binding("l", "list", "List its sequences"),
         Binding("x", "explain", "Explain"),
+        Binding("e", "export", "Export", show=False),
         Binding("c", "all", "Check every token"),
     ]
 
@@ -253,6 +256,45 @@ class FindingsTab(Working):
 
         self.go_to_sequence(lambda: row_at(session, target), "no sequence is at that byte; Enter shows the bytes")
 
+    def action_list(self) -> None:
+        """List the sequences that the finding is about: those of its query, or of all findings of its code."""
+        session, finding = self.session, self.list.finding
+        if finding is None:
+            return
+        if finding.query:
+            self.host.filter(finding.query)
+            return
+        alike = [one for one in self.list.findings if one.code == finding.code and one.offset is not None]
+
+        def find() -> list[tuple[Finding, int]] | str:
+            found = []
+            for one in alike:
+                try:
+                    where = row_at(session, Pointer(place_of(one.path), one.offset or 0))
+                except TokfmtError as error:
+                    return str(error)
+                if where is not None:
+                    found.append((one, where[0]))
+            return found
+
+        def then(found: list[tuple[Finding, int]] | str) -> None:
+            if isinstance(found, str):
+                self.notify(found, severity="warning", markup=False)
+            elif not found:
+                self.notify("This finding is about no single sequence.")
+            else:
+                numbers = sorted({row for _, row in found})
+                row = next((row for one, row in found if one is finding), numbers[0])
+                self.host.filter(f"seq:{','.join(map(str, numbers))}", row)
+
+        self.loader.ask(find, then)
+
+    async def action_export(self) -> None:
+        """Ask for a file, and write all findings."""
+        records = [asdict(finding) for finding in self.list.findings]
+        name = f"{Path(self.session.path.name).stem}-findings"
+        await self.host.export_lines(records, f"{counted(len(records), 'finding')}", name)
+
     def action_explain(self) -> None:
         finding = self.list.finding
         if finding is None:
@@ -270,7 +312,7 @@ class FindingsTab(Working):
         if action == "all":
             verdict = self.session.verdict if hasattr(self, "session") else None
             return self.job is None and not (verdict is not None and verdict.deep)
-        if action in ("sequence", "explain"):
+        if action in ("sequence", "list", "explain", "export"):
             return self.is_mounted and self.list.finding is not None
         return super().check_action(action, parameters)
 

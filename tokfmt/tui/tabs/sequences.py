@@ -26,7 +26,7 @@ from tokfmt.core.text_format import counted, printable
 from tokfmt.tui.layout import Mode, TokenStyle
 from tokfmt.tui.rows import Damage, Piece, RowSource, Span, View
 from tokfmt.tui.search import Found, SearchJob, SearchScope, meaning, parse_search, search_scope
-from tokfmt.tui.session import Session, Where, carried, located, row_at
+from tokfmt.tui.session import UNKNOWN, Session, Where, carried, located, row_at
 from tokfmt.tui.state import Bookmark, Bookmarks, bookmark
 from tokfmt.tui.tabs.base import Tab, number_words, parse_number
 from tokfmt.tui.widgets.frame import Divider, FindBar, TopBar, filter_words
@@ -129,6 +129,9 @@ class SequencesTab(Tab):
     reader = getters.query_one(Reader)
     """The reader."""
     origin: Where | None = None
+    _from: Where = (0, 0)  # where the search for the first hit begins
+    _left: Where | None = None  # where the cursor was before the list was filtered, until it goes to its first row
+    _aim: int | None = None  # the row that the cursor is on its way to
     port: RowSource
     token_style: TokenStyle
     _view: View | None = None
@@ -393,7 +396,7 @@ class SequencesTab(Tab):
         here = self.where if self.reader.port is self.port else (0, 0)
         begun = self._begun(words, here[0], self.find)
         if begun is not None:
-            self.origin = here
+            self.origin = self._from = here
             self._keep(begun, self.filtered)
 
     def filter(self, words: str) -> None:
@@ -405,6 +408,22 @@ class SequencesTab(Tab):
         if begun is not None:
             self.origin = None
             self._keep(begun if begun.marks else self.search, begun)
+
+    def filter_from(self, words: str, row: int | None = None) -> None:
+        """List only the rows that a query finds, and go to a row, or to the first hit or row that is found."""
+        self.filter(words)
+        if row is not None:
+            self._aim = row
+            self.go((row, 0))
+        elif self.filtered is not None and self.filtered.marks:
+            self.origin, self._from = self.where, (0, 0)
+        elif self.filtered is not None:
+            self._left = self.where
+
+    def filter_later(self, words: str) -> None:
+        """List only the rows that a query finds as soon as the documents are known."""
+        self._later = partial(self.filter_from, words)
+        self.notify("The documents are being found. The list follows.")
 
     def _begun(self, words: str, row: int, again: Callable[[str], None]) -> SearchJob | None:
         """Start a search and return it; None if the words are invalid, or the rows are not counted yet."""
@@ -426,6 +445,7 @@ class SequencesTab(Tab):
             if one is not None and one not in (search, filtered):
                 one.cancel()
         changed, self.search, self.filtered = filtered is not self.filtered, search, filtered
+        self._left = self._aim = None
         if changed:
             self.relist()
         self._say()
@@ -456,6 +476,12 @@ class SequencesTab(Tab):
         rows, (row, _) = filtered.results.rows(), self.where
         self.relist()
         self.list.point_at_row(row)
+        if self.origin is not None or (self._aim is not None and self._aim != self.where[0]):
+            return  # the move to the first hit, or to a row, is coming
+        self._aim = None
+        if self._left == self.where and len(rows):
+            self.list.choose(0)
+            return
         if len(rows) and not filtered.results.has(row) and (row < int(rows[-1]) or not filtered.running):
             self.list.choose(self.list.cursor)
 
@@ -506,7 +532,7 @@ class SequencesTab(Tab):
         def first() -> Jump | None:
             if self.origin is None:  # the jump is done
                 return None
-            found = search.first(origin)
+            found = search.first(self._from)
             if found is not None and self.filtered is not None and not self.filtered.results.has(found.row):
                 found = search.following((found.row, found.start), 1, self.filtered)
             if found is None or (found.wrapped and search.running and not search.results.round):
@@ -581,7 +607,7 @@ class SequencesTab(Tab):
             if not other and search not in (None, filtered):
                 self.find(search.words)
             self.origin = None
-        if later is not None and (other or scope.port.whole):
+        if later is not None and (other or (scope.port.whole and self.session.view.name != UNKNOWN)):
             self._later = None
             if not other:
                 later()

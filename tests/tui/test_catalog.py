@@ -1,0 +1,225 @@
+"""The catalog of a folder of datasets: found, read and checked as far as the screen shows it."""
+
+import asyncio
+import json
+import shutil
+import threading
+
+import pytest
+from browsing import line, settled
+from click.testing import CliRunner
+from paths import FIXTURES
+
+import tokfmt.tui.catalog as catalogs
+from tokfmt.cli.main import cli
+from tokfmt.core.errors import TokfmtError
+from tokfmt.ops.source.discover import Skipped, datasets_below
+from tokfmt.ops.source.request import SourceRequest
+from tokfmt.tui.app import Browser
+from tokfmt.tui.catalog import Catalog
+from tokfmt.tui.datasets import CatalogList, Datasets
+from tokfmt.tui.session import refused_session
+
+PACKS = FIXTURES / "modalities"
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def browse_folder(folder, steps, size=(120, 36), *, wait=True):
+    """Run the app on a folder; `steps` is called as by `browsing.browse`, without `wait` before the list is complete."""
+    request = SourceRequest((str(folder),))
+    session = refused_session(request, TokfmtError("no dataset is open"))
+    app = Browser(session, catalog=Catalog(request, folder))
+
+    async def main():
+        async with app.run_test(size=size) as pilot:
+            if wait:
+                await settled(app, pilot)
+
+            async def press(*keys):
+                for key in keys:
+                    await pilot.press(key)
+                await settled(app, pilot)
+
+            press.pilot = pilot  # type: ignore[attr-defined]
+            await steps(app, press)
+
+    asyncio.run(main())
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with datasets of three formats, one of them damaged, and files that are no datasets."""
+    home = tmp_path / "data"
+    for name in ("deep", "text"):
+        (home / "b" / name).mkdir(parents=True)
+    shutil.copy(PACKS / "D_2byte_gpt2.pbin", home / "a.pbin")
+    shutil.copy(FIXTURES / "text" / "corpus.jsonl", home / "b" / "text" / "corpus.jsonl")
+    shutil.copytree(FIXTURES / "flat-tokens" / "multi_chunk.zarr", home / "b" / "deep" / "store.zarr")
+    (home / "z.pbin").write_bytes((PACKS / "D_2byte_gpt2.pbin").read_bytes()[:2000])
+    (home / "notes.py").write_text("print()\n")
+    (home / "README.md").write_text("about\n")
+    return home
+
+
+def rows(app):
+    shown = app.screen.query_one(CatalogList)
+    return [line(shown, y).split() for y in range(1, min(shown.count, shown.size.height - 1) + 1)]
+
+
+def test_a_folder_is_listed_with_counts_size_and_health(folder):
+    async def steps(app, press):
+        found = rows(app)
+        assert [row[0] for row in found] == ["a.pbin", "b/deep/store.zarr", "b/text", "z.pbin"]
+        assert [row[1] for row in found[:3]] == ["modalities", "flat-tokens", "jsonl"]
+        assert found[0][2:4] == ["42", "3,998"] or found[0][2] == "42"
+        assert found[0][-1] == "✓"
+        assert found[2][2:4] == ["184", "-"]  # text has no tokens
+        assert "✗" in found[3][-1]
+        assert "1 other file" in str(app.screen.query_one("#catalog-title").render())
+        await press("end")
+        assert "z.pbin" in str(app.screen.query_one("#catalog-failure").render())
+
+    browse_folder(folder, steps)
+
+
+def test_enter_opens_a_dataset_and_d_returns(folder):
+    async def steps(app, press):
+        assert isinstance(app.screen, Datasets)
+        await press("escape")
+        assert isinstance(app.screen, Datasets)  # nothing is open below it
+        await press("down", "enter")
+        assert not isinstance(app.screen, Datasets)
+        assert app.session.path == folder / "b" / "deep" / "store.zarr"
+        await press("d")
+        assert app.screen.query_one(CatalogList).cursor == 1
+        await press("escape")
+        assert app.session.path == folder / "b" / "deep" / "store.zarr"
+        await press("d", "end", "enter")
+        assert app.session.refused is not None
+        await press("2")
+        assert app.entry.name == "index"  # its bytes are shown
+
+    browse_folder(folder, steps)
+
+
+def test_only_a_few_datasets_stay_open(tmp_path):
+    home = tmp_path / "many"
+    home.mkdir()
+    for k in range(8):
+        shutil.copy(PACKS / "D_2byte_gpt2.pbin", home / f"{k}.pbin")
+
+    async def steps(app, press):
+        for k in range(8):
+            await press("home", *["down"] * k, "enter")
+            assert app.session.path == home / f"{k}.pbin"
+            await press("d")
+        assert len(app.sessions) <= 1 + 3
+        await press("home", "enter")
+        assert app.session.path == home / "0.pbin"
+
+    browse_folder(home, steps)
+
+
+def test_a_large_folder_is_read_as_far_as_the_screen_shows(tmp_path, monkeypatch):
+    home = tmp_path / "large"
+    home.mkdir()
+    for k in range(600):
+        shutil.copy(PACKS / "D_2byte_gpt2.pbin", home / f"{k:03}.pbin")
+    looked, checked = [], []
+    look, check = Catalog.look, Catalog.check
+    monkeypatch.setattr(Catalog, "look", lambda self, one: (looked.append(one.name), look(self, one)))
+    monkeypatch.setattr(Catalog, "check", lambda self, one: (checked.append(one.name), check(self, one)))
+
+    async def steps(app, press):
+        shown = app.screen.query_one(CatalogList)
+        catalog = shown.catalog
+        assert not catalog.whole
+        assert "+ datasets" in str(app.screen.query_one("#catalog-title").render())
+        assert len(catalog.found) <= 2 * 36 + 100
+        assert len(looked) <= 36
+        assert len(checked) <= 36
+        await press(*["end"] * 12)
+        assert catalog.whole
+        assert shown.count == 600
+        assert len(looked) < 400  # what was scrolled past is not read
+        assert rows(app)[-1][2] == "42"
+
+    browse_folder(home, steps)
+
+
+def test_the_keys_work_while_a_dataset_is_read(folder, monkeypatch):
+    gate, look = threading.Event(), Catalog.look
+    monkeypatch.setattr(Catalog, "look", lambda self, one: (gate.wait(20), look(self, one)))
+
+    async def steps(app, press):
+        shown = app.screen.query_one(CatalogList)
+        while shown.count < 3:
+            await press.pilot.pause()
+        await press.pilot.press("down", "down")
+        await press.pilot.pause()
+        assert shown.cursor == 2
+        gate.set()
+        await press()
+        assert rows(app)[2][2] == "184"
+
+    browse_folder(folder, steps, wait=False)
+
+
+def test_names_are_filtered_and_the_list_is_exported(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    async def steps(app, press):
+        await press("slash", *"STORE", "enter")
+        assert [row[0] for row in rows(app)] == ["b/deep/store.zarr"]
+        assert "▼ store: 1" in str(app.screen.query_one("#catalog-title").render())
+        await press("e", "enter")
+        exported = json.loads((tmp_path / "data-datasets.jsonl").read_text())
+        assert exported["path"] == str(folder / "b" / "deep" / "store.zarr")
+        assert exported["sequences"] == int(rows(app)[0][2].replace(",", ""))
+        await press("enter")
+        assert app.session.path == folder / "b" / "deep" / "store.zarr"
+        await press("d", "slash", *["backspace"] * 5, "enter")
+        assert len(rows(app)) == 4
+
+    browse_folder(folder, steps)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_columns_fit(folder, width):
+    async def steps(app, press):
+        shown = app.screen.query_one(CatalogList)
+        for y in range(shown.size.height):
+            assert len(line(shown, y)) <= shown.size.width
+        assert rows(app)[0][0].startswith("a.pbin")
+        assert "✓" in line(shown, 1)
+
+    browse_folder(folder, steps, size=(width, 20))
+
+
+def test_datasets_are_found_one_after_the_other(folder):
+    below = datasets_below(folder, None)
+    assert next(below)[0] == folder / "a.pbin"
+    found = list(below)
+    assert [one.path.name for one in found if isinstance(one, Skipped)] == ["notes.py"]
+    assert catalogs.Catalog(SourceRequest((str(folder),)), folder).found == []
+
+
+def test_the_files_of_one_dataset_are_listed_once(tmp_path):
+    for suffix in ("", ".index", ".metadata"):
+        shutil.copy(FIXTURES / "datatrove" / f"00000_unshuffled.ds{suffix}", tmp_path / f"w.ds{suffix}")
+    for suffix in ("bin", "idx"):  # with these, the folder is no dataset of one format
+        shutil.copy(next((FIXTURES / "megatron").rglob(f"books_002*.{suffix}")), tmp_path / f"m.{suffix}")
+    assert [one[0].name for one in datasets_below(tmp_path, None)] == ["m.bin", "w.ds"]
+
+
+def test_a_picture_of_a_folder_and_an_empty_one(folder, tmp_path):
+    done = CliRunner().invoke(cli, ["browse", str(folder), "--screenshot", str(tmp_path / "x.svg")])
+    assert done.exit_code == 0, done.output
+    assert "store.zarr" in (tmp_path / "x.svg").read_text().replace("&#160;", " ")
+    (tmp_path / "none").mkdir()
+    done = CliRunner().invoke(cli, ["browse", str(tmp_path / "none"), "--screenshot", str(tmp_path / "y.svg")])
+    assert "holds no dataset" in str(done.exception)
