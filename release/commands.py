@@ -48,9 +48,10 @@ def _page(command: click.Command, context: click.Context) -> CommandPage:
     summary, *rest = inspect.cleandoc(command.help or "").split("\n\n")
     options: dict[str, list[tuple[str, str]]] = {}
     for param in command.get_params(context):
-        record = param.get_help_record(context)
+        is_help = "--help" in param.opts  # click keeps the option of the first call, whose names may be others
+        record = ("-h, --help", "Show this message and exit.") if is_help else param.get_help_record(context)
         if record is not None and isinstance(param, click.Option):
-            heading = "Output" if "--help" in param.opts and command is not cli else getattr(param, "group", "")
+            heading = "Output" if is_help and command is not cli else getattr(param, "group", "")
             options.setdefault(heading or "Options", []).append(record)
     examples = tuple(line.strip() for line in (command.epilog or "").splitlines() if line.startswith("  tokfmt "))
     usage = " ".join((context.command_path, *command.collect_usage_pieces(context)))

@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import shutil
+from typing import Any
 
 import pytest
 from paths import FIXTURES, ROOT
@@ -27,7 +28,7 @@ def test_the_page_on_stores(server, tmp_path, monkeypatch):
     (code,) = blocks("remote.md")
     assert SHOWN in code
     monkeypatch.delenv("AWS_ENDPOINT_URL")  # the option alone leads to the server
-    scope = {"tokfmt": tokfmt}
+    scope: dict[str, Any] = {"tokfmt": tokfmt}
     exec(f"found = {here(code, server)}", scope)
     with tokfmt.open(FIXTURES / "megatron" / "gpt2_text_document.bin") as local:
         assert [one.tolist() for one in scope["found"]] == [one.tolist() for one in local]
