@@ -8,6 +8,13 @@
 #             what tokfmt wrote and writes what tokfmt reads (ONLY="mds megatron"); prints a table
 # make bench  prints ratios against the peers' methods
 # make lint   ruff, mypy, import-linter
+# make dist-test    builds the package twice, compares, and tries the wheel in fresh environments (PYTHONS="3.11 3.12")
+# make test-lowest  the tests of units, the contract and the command line with the lowest versions of all dependencies
+# make docs         builds the site in build/site, with 0 warnings; make docs-serve shows it; make docs-test opens it in a
+#                   browser
+# make notebooks-test  runs the notebooks, with what they import
+# make share        man pages and completions of release/share
+# make sbom         the parts of an installation with all extras, as CycloneDX
 # make constraints.txt   the versions of uv.lock, for pip
 
 UV_VERSION := 0.13.8
@@ -25,6 +32,7 @@ AT_LENGTH := tests/fuzz tests/survival tests/joints tests/unit/test_pickled_inde
   tests/recipe/test_rows.py tests/cli/test_signals.py
 
 .PHONY: demo test test-fast fuzz compat bench lint types types-of-tests format clean setup
+.PHONY: dist-test test-lowest docs docs-serve docs-test notebooks-test share sbom
 
 setup: $(STAMP)
 
@@ -78,9 +86,49 @@ bench: $(STAMP)
 	@tests/system.sh
 	$(BIN)/python -m benchmarks $(ONLY)
 
+dist-test: $(STAMP)
+	UV=$(abspath $(UV)) $(BIN)/python -m release.dist_test $(if $(PYTHONS),--pythons $(PYTHONS)) $(if $(EXTRAS),--extras $(EXTRAS))
+
+# an environment of its own: the lowest version that pyproject.toml allows, of what it names itself
+LOWEST := .venv/lowest
+test-lowest: $(UV)
+	$(UV) venv --quiet --allow-existing --python $(or $(PYTHON),3.11) $(LOWEST)
+	$(UV) pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --group dev --editable '.[arrow,dask,remote,testing,web]'
+	$(LOWEST)/bin/python -m pytest -n $(PYTEST_JOBS) --dist worksteal -m "not slow" tests/unit tests/contract tests/cli
+
+# the site has an environment of its own: what builds it is pinned in manual/requirements.txt
+MANUAL := .venv/manual
+$(MANUAL)/.synced: $(UV) manual/requirements.txt
+	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(MANUAL)
+	$(UV) pip install --quiet --python $(MANUAL)/bin/python --requirement manual/requirements.txt
+	@touch $@
+
+docs: $(STAMP) $(MANUAL)/.synced
+	$(BIN)/python -m manual.build $(MANUAL)/bin build/site
+
+docs-serve: docs
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site/html 8000
+
+docs-test: docs
+	@tests/system.sh
+	SITE=$(CURDIR)/build/site $(BIN)/python -m pytest -n 0 tests/manual
+
+# what the notebooks import besides tokfmt, in an environment of their own
+notebooks-test: $(UV)
+	$(UV) venv --quiet --allow-existing --python $(or $(PYTHON),3.11) .venv/notebooks
+	$(UV) pip install --quiet --python .venv/notebooks/bin/python --group dev --editable '.[arrow,testing]' polars matplotlib torch
+	NOTEBOOKS=1 .venv/notebooks/bin/python -m pytest -n 0 tests/manual/test_notebooks.py
+
+share: $(STAMP)
+	$(BIN)/python -m release.share
+
+sbom: $(UV)
+	@mkdir -p dist
+	$(UV) export --quiet --frozen --no-dev --all-extras --format cyclonedx1.5 > dist/tokfmt.cdx.json
+
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build demo dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

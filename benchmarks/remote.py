@@ -242,7 +242,9 @@ class Hdf5(Shown):
             found = []
             file.visititems(lambda _, one: found.append(one) if isinstance(one, h5py.Dataset) else None)
             data = max(found, key=lambda one: one.size)
-            chunk = data.id.get_chunk_info_by_coord((self.number // data.chunks[0] * data.chunks[0], *[0] * (data.ndim - 1)))
+            chunk = data.id.get_chunk_info_by_coord(
+                (self.number // data.chunks[0] * data.chunks[0], *[0] * (data.ndim - 1))
+            )
         return [[(self.path, 0, 1 << 16)], [(self.path, chunk.byte_offset, chunk.byte_offset + chunk.size)]]
 
 

@@ -1,14 +1,10 @@
-"""What statistics must be, computed from lists with collections and numpy, and a validator for the published schema."""
+"""What statistics must be, computed from lists with collections and numpy."""
 
-import json
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
+from schemas import validate
 
-import tokfmt
-
-SCHEMA = json.loads((Path(tokfmt.__file__).parent / "schemas" / "stats.json").read_bytes())
 PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
 
 
@@ -107,59 +103,3 @@ def check(found, documents, *, eos=None, stored=None):
         assert found["separators"]["count"] == stored
     assert found["eos_id"] == eos
     assert found["max_id"] == max(tokens, default=None)
-
-
-def validate(value, schema=SCHEMA, where="$"):
-    """Enough of JSON Schema for what that schema uses; anything else in it is an error here."""
-    for word, rule in schema.items():
-        if word in ("$schema", "$defs", "title", "description"):
-            continue
-        if word == "$ref":
-            validate(value, SCHEMA["$defs"][rule.rpartition("/")[2]], where)
-        elif word == "anyOf":
-            assert any(passes(value, one, where) for one in rule), f"{where}: fits none of anyOf"
-        elif word == "allOf":
-            for one in rule:
-                validate(value, one, where)
-        elif word == "not":
-            assert not passes(value, rule, where), f"{where}: is what it must not be"
-        elif word == "const":
-            assert value == rule, where
-        elif word == "type":
-            assert any(is_of(value, kind) for kind in ([rule] if isinstance(rule, str) else rule)), (
-                f"{where}: {value!r}"
-            )
-        elif word == "required":
-            assert isinstance(value, dict) and set(rule) <= set(value), f"{where}: lacks {set(rule) - set(value)}"
-        elif word == "properties":
-            for name, one in rule.items():
-                if name in value:
-                    validate(value[name], one, f"{where}.{name}")
-        elif word == "additionalProperties" and rule is not False:
-            for name, one in value.items():
-                if name not in schema.get("properties", {}):
-                    validate(one, rule, f"{where}.{name}")
-        elif word == "additionalProperties":
-            assert set(value) <= set(schema["properties"]), f"{where}: {set(value) - set(schema['properties'])}"
-        elif word == "items":
-            for k, one in enumerate(value):
-                validate(one, rule, f"{where}[{k}]")
-        else:
-            raise AssertionError(f"the schema uses {word!r}, which this validator does not know")
-
-
-def passes(value, schema, where):
-    try:
-        validate(value, schema, where)
-    except AssertionError:
-        return False
-    return True
-
-
-def is_of(value, kind):
-    if kind == "integer":
-        return isinstance(value, int) and not isinstance(value, bool)
-    if kind == "number":
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    kinds = {"string": str, "boolean": bool, "null": type(None), "array": list, "object": dict}
-    return isinstance(value, kinds[kind])

@@ -6,6 +6,7 @@
         len(dataset), dataset[0], dataset[5:8].tolist()
         for batch in dataset.batches(1 << 20):
             ...
+    tokfmt.info("corpus.pbin").separators
     tokfmt.convert("in.bin", "out.zarr", allow_loss="empty-sequences")
     tokfmt.stats("out.zarr").datasets[0].lengths
     tokfmt.check("out.zarr")[0].findings
@@ -14,7 +15,8 @@
     tokfmt.recipe([dict(path="web.pbin", weight=0.7), dict(path="code.zarr", weight=0.3)], seq_len=4096)
     tokfmt.formats()
 
-`import tokfmt` loads no other package: numpy, zarr, h5py and transformers are imported on first use.
+`import tokfmt` loads no other package: numpy, h5py, tokenizers and others are imported on first use. `open` and
+`convert` also take groups of zarr, which tokfmt does not import by itself.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from tokfmt.core.errors import TokfmtError
     from tokfmt.dataset import Dataset
     from tokfmt.ops.convert.convert import convert
+    from tokfmt.ops.info import info
     from tokfmt.ops.show.show import show
     from tokfmt.recipe_dataset import recipe
     from tokfmt.registry import formats
@@ -38,6 +41,7 @@ __all__ = [
     "convert",
     "diff",
     "formats",
+    "info",
     "open",
     "recipe",
     "show",
@@ -50,6 +54,7 @@ _HOMES = {
     "check": "tokfmt.api",
     "convert": "tokfmt.ops.convert.convert",
     "diff": "tokfmt.api",
+    "info": "tokfmt.ops.info",
     "open": "tokfmt.api",
     "recipe": "tokfmt.recipe_dataset",
     "show": "tokfmt.ops.show.show",
@@ -65,7 +70,11 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tokfmt' has no attribute {name!r}")
     found = getattr(import_module(_HOMES[name]), name)
-    if name in ("convert", "show"):  # Their messages are written for the command line.
+    if name == "convert":
+        from tokfmt.zarr_groups import with_groups
+
+        found = with_groups(found)
+    if name in ("convert", "info", "show"):  # Their messages are written for the command line.
         from tokfmt.wording import spoken
 
         found = spoken(found)

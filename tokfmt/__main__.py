@@ -17,8 +17,8 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
     except ModuleNotFoundError as error:
         from tokfmt.core.errors import missing_package
 
-        missing = missing_package(error, "the command line", ("click", "rich", "textual"))
-        sys.stderr.write(f"tokfmt: error: {missing}. Without them, import tokfmt in Python reads\n")
+        missing = missing_package(error, "the command line")
+        sys.stderr.write(f"tokfmt: error: {missing}. Without it, import tokfmt in Python reads\n")
         sys.exit(missing.exit_code)
     run(words)
 

@@ -1,6 +1,7 @@
 """Functions of the public layer that return data: the commands of the command line for Python.
 
     tokfmt.open(path)              a Dataset: a sequence of numpy arrays
+    tokfmt.info(path)              what a dataset is: format, counts, separator, tokenizer, manifest, first words
     tokfmt.convert(src, dst)       a report of the conversion
     tokfmt.stats(paths)            counts, lengths, vocabulary, duplicates
     tokfmt.check(paths)            a report of the findings for each path
@@ -14,15 +15,19 @@ notes use the keywords.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tokfmt.core.errors import OptionError
 from tokfmt.core.messages import python_words, reword
 from tokfmt.wording import spoken
 
 if TYPE_CHECKING:
+    import zarr
+    from zarr.abc.store import Store
+
     from tokfmt.core.reader import TokenReader
     from tokfmt.dataset import Dataset
     from tokfmt.ops.check import CheckReport
@@ -32,11 +37,13 @@ if TYPE_CHECKING:
     from tokfmt.ops.stats.report import StatsReport
 
 PathLike = str | os.PathLike[str]
+if TYPE_CHECKING:
+    ZarrNode = zarr.Group | zarr.Array[Any] | Store
 
 
 @spoken
 def open(  # noqa: A001 - the verb that users expect
-    path: PathLike,
+    path: PathLike | ZarrNode,
     *,
     format: str | None = None,  # noqa: A002
     eos: EosChoice = None,
@@ -52,7 +59,7 @@ def open(  # noqa: A001 - the verb that users expect
     """Open a dataset of any format for reading.
 
     Args:
-        path: A file or a directory.
+        path: A file or a directory; or a group, an array or a store of zarr.
         format: Name of the format (default: detected from the content).
         eos: Token ID of the separator, or "none" if the dataset has no separator (default: inferred).
         options: Read options of the format, such as {"view": "samples"} or ["view=samples"].
@@ -81,6 +88,14 @@ def open(  # noqa: A001 - the verb that users expect
     from tokfmt.ops.source.request import SourceRequest
     from tokfmt.ops.source.stored import tokenizer_of
 
+    if not isinstance(path, (str, os.PathLike)) and "zarr" in sys.modules:
+        from tokfmt.zarr_groups import is_zarr, local_path, open_zarr
+
+        if is_zarr(path):
+            place = local_path(path)
+            if place is None:
+                return open_zarr(path, eos=eos, options=options)
+            path = place
     request = SourceRequest.of(path, format, eos, options, text_field, None, allow_loss)
     handle = tokenizer_of(tokenizer)
     wanted = replace(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import tempfile
 from pathlib import Path
 
 from tokfmt import plugin, registry
-from tokfmt.core.errors import ConversionError, DestinationExistsError, OptionError
-from tokfmt.core.text_format import printable
+from tokfmt.core.errors import OptionError
+from tokfmt.core.new_directory import write_new_directory
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST = 40
@@ -310,8 +307,6 @@ def new_package(name: str, directory: Path, *, records: bool = False) -> list[Pa
         )
     if name in registry.names():
         raise OptionError(f"a format {name} is installed already. Choose another name")
-    if os.path.lexists(directory) and not (directory.is_dir() and not any(directory.iterdir())):
-        raise DestinationExistsError(directory, "it is not an empty directory")
     module = f"tokfmt_{name.replace('-', '_')}"
     magic = name.replace("-", "").upper()[:8].ljust(8, "-")
     words = {
@@ -326,32 +321,8 @@ def new_package(name: str, directory: Path, *, records: bool = False) -> list[Pa
     }
     code, test = (_RECORDS_MODULE, _RECORDS_TEST) if records else (_MODULE, _TEST)
     files = {"pyproject.toml": _PROJECT, "README.md": _README, f"{module}.py": code, f"test_{module}.py": test}
-    try:
-        _write(directory, {path: _filled(text, words) for path, text in files.items()})
-    except OSError as error:
-        raise ConversionError(f"{printable(directory)}: cannot be written: {error.strerror}") from error
-    return [directory / path for path in files]
+    return write_new_directory(directory, {path: _filled(text, words).encode() for path, text in files.items()})
 
 
 def _filled(text: str, words: dict[str, str]) -> str:
     return re.sub("@([A-Z_]+)@", lambda found: words[found[1]], text)
-
-
-def _write(directory: Path, texts: dict[str, str]) -> None:
-    """Write the files of a directory: the directory is complete, or not written."""
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
-    try:
-        for path, text in texts.items():
-            (draft / path).write_text(text, encoding="utf-8")
-        draft.chmod(0o777 & ~_umask())
-        draft.rename(directory)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
-    return mask

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from operator import index
 from typing import ParamSpec, Protocol, SupportsIndex, TypeVar, cast, runtime_checkable
 
@@ -60,13 +60,13 @@ class Noted(Protocol):
 
 def _reworded(result: object) -> object:
     """Return the result of a function with its notes reworded for Python."""
-    from tokfmt.ops.convert.request import Conversion
 
     def worded(notes: Iterable[str]) -> list[str]:
         return [reword(note, python_words) for note in notes]
 
+    notes = getattr(result, "notes", None)
     if isinstance(result, Noted):
         result.inferred, result.notes = tuple(worded(result.inferred)), tuple(worded(result.notes))
-    elif isinstance(result, Conversion):
-        return replace(result, notes=worded(result.notes))
+    elif is_dataclass(result) and not isinstance(result, type) and isinstance(notes, list | tuple):
+        return replace(result, notes=type(notes)(worded(notes)))
     return result

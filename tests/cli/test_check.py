@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from paths import FIXTURES, ROOT, TOKENIZER
+from schemas import validate
 
 from tokfmt.cli.check import command
 from tokfmt.ops.check.codes import all_codes
 from tokfmt.ops.convert.convert import convert
+from tokfmt.sample import write_sample
 
 MERGED = str(FIXTURES / "modalities/E_D_2byte_gpt2.pbin")
 GOOD = str(FIXTURES / "modalities/D_join_of_one.pbin")
@@ -85,30 +87,7 @@ def test_unsafe():
     assert "TF107" in out
 
 
-def fits(value, schema, at="$"):
-    """Whether a value is what a JSON schema says: the few words that ours has."""
-    kinds = {"object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "null": type(None)}
-    names = schema.get("type", [])
-    if names:
-        allowed = tuple(kinds[name] for name in ([names] if isinstance(names, str) else names))
-        assert isinstance(value, allowed), at
-        assert not isinstance(value, bool) or "boolean" in names, at
-    assert value in schema.get("enum", [value]), at
-    assert value == schema.get("const", value), at
-    if isinstance(value, dict) and names:
-        assert value.keys() >= set(schema.get("required", ())), at
-        for key, inner in value.items():
-            inside = schema.get("properties", {}).get(key, schema.get("additionalProperties"))
-            assert inside, f"{at}.{key} is not in the schema"
-            fits(inner, inside, f"{at}.{key}")
-            fits(key, schema.get("propertyNames", {}), at)
-    if isinstance(value, list):
-        for k, inner in enumerate(value):
-            fits(inner, schema["items"], f"{at}[{k}]")
-
-
 def test_json(tmp_path):
-    schema = json.loads((ROOT / "tokfmt/schemas/check.json").read_bytes())
     for words in (
         [MERGED, GOOD, UNSAFE, "absent", "--deep"],
         [FAULTY, "--limit", "1"],
@@ -117,7 +96,7 @@ def test_json(tmp_path):
     ):
         code, out, _ = run("--json", *words)
         found = json.loads(out)
-        fits(found, schema)
+        validate(found)
         assert code == (0 if "--fix" in words else max(one["exit_code"] for one in found["datasets"]))
     found = json.loads(run("--json", FAULTY, "--limit", "1")[1])["datasets"][0]
     assert (found["codes"], len(found["findings"]), found["findings"][0]["offset"]) == ({"TF501": 2}, 1, 89)
@@ -250,10 +229,11 @@ def test_usage(words, why):
 
 
 def test_examples_of_the_help_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
+    """In the directory that `tokfmt demo` writes."""
+    write_sample(tmp_path / "sample")
+    monkeypatch.chdir(tmp_path / "sample")
     out = run("--help")[1]
     examples = [line.strip().split()[2:] for line in out.split("Examples:")[1].splitlines() if line.strip()]
     assert len(examples) == 4
     for words in examples:
-        moved = [str(tmp_path / word) if word == "mended.pbin" else word for word in words]
-        assert run(*moved)[0] in (0, 1)
+        assert run(*words)[0] in (0, 1)

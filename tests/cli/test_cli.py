@@ -324,10 +324,11 @@ def examples():
 
 @pytest.mark.slow
 def test_examples_work_when_pasted(tmp_path):
-    (tmp_path / "fixtures").symlink_to(FIXTURES)
+    home = tmp_path / "home"
+    tokfmt("demo", home, check=0)
     for line in dict.fromkeys(examples()):
         words = shlex.split(line.split(" > ")[0])[1:]
-        done = tokfmt(*words, cwd=tmp_path)
+        done = tokfmt(*words, cwd=home)
         finds = words[0] == "check" and "TF107" in done.stdout  # an example of what it finds
         assert done.returncode == (1 if finds and "--explain" not in words and "--fix" not in words else 0), done.stderr
 
@@ -341,6 +342,7 @@ STARTS = {
     "convert": [PACK, "o.zarr"], "browse": [PACK, "--screenshot", "o.svg"], "stats": [PACK], "check": [PACK],
     "diff": [PACK, PACK], "show": [PACK], "recipe": ["mix=part.jsonl:1", "--seq-len", "4", "-o", "mix.toml"],
     "index": ["part.jsonl", "-o", "part.idx"], "cache": [], "formats": [], "plugin": ["new", "fresh"], "completion": ["bash"],
+    "info": [PACK], "schema": [], "demo": ["sample"],
 }  # fmt: skip
 
 

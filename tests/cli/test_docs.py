@@ -1,5 +1,6 @@
 """README and docs show what the commands print: their sessions are run, a page in a directory of its own."""
 
+import importlib.util
 import json
 import os
 import re
@@ -10,6 +11,10 @@ import sys
 import forkserver
 import pytest
 from paths import FIXTURES, ROOT
+from schemas import validate
+
+from tokfmt import registry
+from tokfmt.cli.main import COMMANDS
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TIME = re.compile(r"\b\d+\.\d s\b")
@@ -46,17 +51,15 @@ def test_sessions_of_pages_print_their_output(page, tmp_path):
 
 
 def test_first_commands_of_inspect_page_find_something(tmp_path):
-    """They use the files and the tokenizer of the session in README.md."""
-    (tmp_path / "fixtures").symlink_to(FIXTURES)
-    made = [
-        line for line, _ in commands(ROOT / "README.md") if line.startswith("tokfmt convert") and "blocks" not in line
-    ]
-    look = re.search(r"```\n(tokfmt stats.*?)```", (ROOT / "docs" / "inspect.md").read_text(), re.DOTALL)[1]
-    wants = {"stats": "17,450", "check": "no findings", "diff": "identical: 184 sequences, 17,450 tokens",
+    """They use the sample."""
+    page = (ROOT / "docs" / "inspect.md").read_text()
+    made = ["tokfmt demo sample", *re.search(r"```bash\n(.*?)\n```", page, re.DOTALL)[1].splitlines()]
+    look = re.search(r"```\n(tokfmt info.*?)```", page, re.DOTALL)[1]
+    wants = {"info": "17,450", "stats": "17,450", "check": "no findings", "diff": "identical: 184 sequences, 17,450 tokens",
              "show": "found at", "browse": "#0  "}  # fmt: skip
     told = [line.partition(" # ")[::2] for line in look.splitlines()]
     also = re.findall(r"'[^']+'|\"[^\"]+\"", next(why for line, why in told if " show " in f" {line}"))
-    more = [f"tokfmt show corpus.pbin {word} --tokenizer fixtures/tokenizer" for word in also]
+    more = [f"tokfmt show corpus.pbin {word} --tokenizer sample/tokenizer" for word in also]
     for line in [*made, *(line for line, _ in told), *more]:
         program, command, *rest = shlex.split(line)
         done = forkserver.run(
@@ -70,27 +73,88 @@ def test_first_commands_of_inspect_page_find_something(tmp_path):
         assert wants[command] in done.stdout + done.stderr or line in more, f"$ {line}\n{done.stdout}"
 
 
-def test_the_first_example_of_the_python_page_runs(tmp_path):
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ELSEWHERE = {
+    "train.md": "tests/ops/test_training.py", "prepare.md": "tests/compat/data_trove_page.py",
+    "remote.md": "tests/remote/test_pages.py",
+}  # fmt: skip
+"""Pages whose Python needs what other tests set up, and these tests."""
+PYTHON_PAGES = [
+    page
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    if page.name not in ELSEWHERE and "```python" in page.read_text()
+]
+
+
+@pytest.mark.parametrize("page", PYTHON_PAGES, ids=lambda page: page.name)
+def test_python_of_pages_runs(page, tmp_path):
+    """The blocks of a page, one after the other, after the commands of its sessions; those with PyTorch where it is."""
     (tmp_path / "fixtures").symlink_to(FIXTURES)
-    code = re.search(r"^```python\n(.*?)^```$", (ROOT / "docs" / "python.md").read_text(), re.MULTILINE | re.DOTALL)[1]
-    done = forkserver.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    for line in ["tokfmt demo sample", *(line for line, _ in commands(page) if line.startswith("tokfmt recipe"))]:
+        forkserver.run([sys.executable, "-m", "tokfmt", *shlex.split(line)[1:]], cwd=tmp_path, check=True)
+    for name in ("web.pbin", "code.zarr"):
+        words = [FIXTURES / "modalities/D_2byte_gpt2.pbin", name]
+        forkserver.run([sys.executable, "-m", "tokfmt", "convert", *words], cwd=tmp_path, check=True)
+    blocks = PYTHON.findall(page.read_text())
+    if importlib.util.find_spec("torch") is None:
+        blocks = [block for block in blocks if "torch" not in block and "Loader" not in block]
+    script = "\n".join(blocks)
+    done = forkserver.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("184 17450 ")
+    if page.name != "ten-tasks.md":
+        assert "184" in done.stdout
+
+
+def test_pages_that_run_elsewhere_do():
+    for name, test in ELSEWHERE.items():
+        assert "```python" in (ROOT / "docs" / name).read_text()
+        assert name in (ROOT / test).read_text(), test
+
+
+def test_the_trust_page_names_tests_that_exist():
+    """Each promise has a test, and no row has none."""
+    page = (ROOT / "docs" / "survives.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith(("| if", "|---"))]
+    assert len(rows) > 25
+    for row in rows:
+        named = re.findall(r"`([\w/]+\.py)::(\w+)`", row)
+        assert named, row
+        for file, test in named:
+            assert re.search(rf"^def {test}\(", (ROOT / "tests" / file).read_text(), re.MULTILINE), (file, test)
+
+
+def test_every_variable_of_the_environment_is_on_its_page():
+    page = (ROOT / "docs" / "environment.md").read_text()
+    own = {"TOKFMT_COMPLETE", "TOKFMT_LIFELINE"}  # of click, and of the processes of the browser in a web page
+    named = {
+        name for path in (ROOT / "tokfmt").rglob("*.py") for name in re.findall(r"\bTOKFMT_[A-Z_]+", path.read_text())
+    }
+    assert named - own == set(re.findall(r"`(TOKFMT_[A-Z_]+)`", page))
+
+
+def test_the_readme_is_short_and_counts_the_formats():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 200
+    formats = [one for one in registry.formats() if type(one).__module__.startswith("tokfmt.") and one.name != "recipe"]
+    written = [one for one in formats if not one.read_only]
+    for page in (text, (ROOT / "docs" / "index.md").read_text()):
+        assert f"reads {len(formats)} formats and writes {len(written)} of them" in page
+    assert {f"`tokfmt {name}" for name in COMMANDS} <= {f"`tokfmt {name}" for name in re.findall(r"tokfmt (\w+)", text)}
 
 
 PACKS = "fixtures/modalities/"
 DOCUMENTS = [
     "convert {0}D_2byte_gpt2.pbin {1}/o.zarr", "stats {0}D_2byte_gpt2.pbin", "stats {0}D_2byte_gpt2.pbin {0}E_D_2byte_gpt2.pbin",
-    "check {0}E_D_2byte_gpt2.pbin", "check --explain TF107", "diff {0}D_2byte_gpt2.pbin {0}D_2byte_gpt2_filtered_mod3.pbin",
+    "info {0}D_2byte_gpt2.pbin", "check {0}E_D_2byte_gpt2.pbin", "check --explain TF107", "diff {0}D_2byte_gpt2.pbin {0}D_2byte_gpt2_filtered_mod3.pbin",
     "show {0}D_2byte_gpt2.pbin 0", "show fixtures/hdf5/padded_eos 0 --samples", "show {0}D_2byte_gpt2.pbin --raw",
     "show fixtures/recipe/mix.toml --step 1 --batch-size 2", "recipe fixtures/recipe/mix.toml --explain",
-    "recipe fixtures/recipe/prepare.toml --explain", "index fixtures/jsonl/corpus.jsonl -o {1}/c.idx", "cache --cache-dir {1}", "formats", "plugin new mine {1}/p", "stats nowhere",
+    "recipe fixtures/recipe/prepare.toml --explain", "index fixtures/jsonl/corpus.jsonl -o {1}/c.idx", "cache --cache-dir {1}", "formats", "schema", "plugin new mine {1}/p", "demo {1}/d", "stats nowhere",
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("row", "line"), [*enumerate(DOCUMENTS)], ids=DOCUMENTS)
 def test_documents_of_json_have_the_keys_that_the_page_names(row, line, tmp_path):
-    """All of them and no others, a row of the table each; of stats its schema says the rest."""
+    """All of them and no others, a row of the table each; its schema says the rest."""
     rows = re.findall(
         r"^\| `(tokfmt\.[\w-]+/\d+)` \| .*? \| (.*) \|$", (ROOT / "docs" / "json.md").read_text(), re.MULTILINE
     )
@@ -98,6 +162,7 @@ def test_documents_of_json_have_the_keys_that_the_page_names(row, line, tmp_path
     schema, told = rows[row]
     words = [sys.executable, "-m", "tokfmt", *line.format(PACKS, tmp_path).split(), "--json"]
     document = json.loads(forkserver.run(words, cwd=ROOT, stdout=subprocess.PIPE).stdout)
+    validate(document)
     assert (next(iter(document)), document.pop("schema")) == ("schema", schema)
     named = dict(re.findall(r"`(\w+)(?:\[([\w, ]+)\])?`", told))
     missing = document.keys() - named.keys() if "…" not in told else set()
@@ -115,7 +180,8 @@ def anchors(page):
 
 
 def test_pages_name_files_and_headings_that_exist():
-    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "tokfmt" / "formats" / "README.md"):
+    top = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+    for page in (*top, *(ROOT / "docs").glob("*.md"), ROOT / "tokfmt" / "formats" / "README.md"):
         for target in re.findall(r"\]\(([^)]+)\)", page.read_text()):
             if "://" in target:
                 continue

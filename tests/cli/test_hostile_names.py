@@ -42,6 +42,8 @@ COMMANDS = {
     "show": ["show", "{}.pbin", "0:2"],
     "show --raw": ["show", "{}.jsonl", "--raw"],
     "show --samples": ["show", "{}.h5", "0", "--samples"],
+    "info": ["info", "{}.pbin"],
+    "info of text": ["info", "{}.jsonl"],
     "index": ["index", "{}.jsonl", "--overwrite"],
     "convert": ["convert", "{}.pbin", "{}.zarr", "--overwrite"],
     "convert --dry-run": ["convert", "{}.pbin", "{}.other.zarr", "--dry-run"],

@@ -8,7 +8,7 @@ import stat
 
 import pytest
 from paths import ROOT, TOKENIZER
-from stats_oracle import validate
+from schemas import validate
 
 from tokfmt.cli import main
 

@@ -31,6 +31,7 @@ COMMANDS = {
     "stats": ["stats", PACK],
     "check": ["check", "--deep", PACK],
     "diff": ["diff", PACK, CORPUS, "--tokenizer", TOKENIZER],
+    "info": ["info", CORPUS, "--tokenizer", TOKENIZER],
     "show": ["show", CORPUS, ":", "--tokenizer", TOKENIZER],
     "index": ["index", CORPUS, "-o", "out.idx"],
     "formats": ["formats"],

@@ -141,6 +141,14 @@ def by_show(part, home):
     return found
 
 
+def by_info(part, home):
+    found = tokfmt.info(part.path, **part.reading)
+    first = next((one for one in part.documents or [] if one), None)
+    if first is not None and found.layout == "documents":
+        assert list(found.ids) == first[:32]
+    return Report(found.sequences, found.tokens)
+
+
 def by_stats(part, home):
     found = tokfmt.stats(part.path, jobs=1, **part.reading).datasets[0]
     assert found.empty is None or part.documents is None or found.empty.count == part.documents.count([])
@@ -262,7 +270,7 @@ def by_convert(part, home):
 
 
 READERS: dict[str, Callable[[Part, Path], Report]] = {
-    "open": by_open, "show": by_show, "stats": by_stats, "check": by_check, "diff": by_diff, "recipe": by_recipe,
+    "open": by_open, "info": by_info, "show": by_show, "stats": by_stats, "check": by_check, "diff": by_diff, "recipe": by_recipe,
     "Loader": by_loader, "browse": by_browse, "convert": by_convert,
 }  # fmt: skip
 
@@ -562,13 +570,14 @@ APART: dict[tuple[str, str], str] = {}
 
 COMMANDS = {
     "convert": "convert", "browse": "browse", "stats": "stats", "check": "check", "diff": "diff", "show": "show",
-    "recipe": "recipe", "index": "index", "cache": "", "formats": "", "plugin": "", "completion": "",
+    "info": "info", "recipe": "recipe", "index": "index", "cache": "", "formats": "", "plugin": "", "completion": "",
+    "schema": "", "demo": "",
 }  # fmt: skip
 """The reader or maker of each command; "" for those that read no dataset."""
 
 VERBS = {
     "convert": "convert", "stats": "stats", "check": "check", "diff": "diff", "show": "show", "recipe": "recipe",
-    "open": "open", "Dataset": "Dataset.save", "Loader": "Loader", "formats": "", "TokfmtError": "", "__version__": "",
+    "info": "info", "open": "open", "Dataset": "Dataset.save", "Loader": "Loader", "formats": "", "TokfmtError": "", "__version__": "",
 }  # fmt: skip
 
 OPTIONS = {

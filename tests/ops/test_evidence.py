@@ -42,6 +42,7 @@ COMMANDS = {
     "convert": ("convert", "{}", "new.jsonl", "--overwrite"),
     "stats": ("stats", "{}"),
     "check": ("check", "{}"),
+    "info": ("info", "{}"),
     "diff": ("diff", "{}", "{}"),
     "show": ("show", "{}", "0"),
 }

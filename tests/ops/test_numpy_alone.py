@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import sysconfig
 import venv
 from importlib.metadata import distribution
@@ -12,6 +13,7 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
+from tokfmt.core.errors import MissingDependencyError
 
 RAW = {
     "stage1": FIXTURES / "stage1" / "stage1_block_0000.bin",
@@ -110,9 +112,16 @@ def test_missing_packages_for_text_are_listed(python, tmp_path):
 @pytest.mark.parametrize("words", [["--help"], ["stats", "x"]])
 def test_command_lists_missing_packages(python, words):
     done = python("-m", "tokfmt", *words)
-    said = "needs the packages click, rich, textual: pip install click rich textual. Without them, import tokfmt"
+    said = "needs the package click: pip install click. Without it, import tokfmt"
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"tokfmt: error: the command line {said} in Python reads\n"
+
+
+def test_a_missing_tokenizer_library_is_named(monkeypatch):
+    """It is no reason to doubt the tokenizer.json."""
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(MissingDependencyError, match="needs the package tokenizers: pip install tokenizers"):
+        tokfmt.stats(FIXTURES / "text" / "corpus.jsonl", tokenizer=str(FIXTURES / "tokenizer"))
 
 
 def test_a_module_of_tokfmt_that_is_missing_is_a_bug():

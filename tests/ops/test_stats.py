@@ -18,7 +18,8 @@ import pytest
 from click.testing import CliRunner
 from paths import CORPUS, FIXTURES, TOKENIZER
 from rich.console import Console
-from stats_oracle import check, validate
+from schemas import validate
+from stats_oracle import check
 
 import tokfmt
 from tokfmt.cli.console import annotate

@@ -6,7 +6,8 @@ import h5py
 import numpy as np
 import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER, golden
-from stats_oracle import check, validate
+from schemas import validate
+from stats_oracle import check
 
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.stats import StatsRequest, stats

@@ -14,9 +14,9 @@ import click
 from tokfmt.cli.parameters import PLACE, THEME, Command, Count, examples, output, reading, requested, tokenizer
 
 _EPILOG = examples(
-    "tokfmt browse fixtures/modalities/D_2byte_gpt2.pbin",
-    "tokfmt browse fixtures/text/corpus.jsonl --tokenizer fixtures/tokenizer",
-    "tokfmt browse fixtures/modalities/D_2byte_gpt2.pbin --screenshot out.svg --keys 'down down enter'",
+    "tokfmt browse pack.pbin",
+    "tokfmt browse corpus.jsonl --tokenizer tokenizer",
+    "tokfmt browse pack.pbin --screenshot out.svg --keys 'down down enter'",
 )
 
 

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from tokfmt.ops.check import CheckRequest
 
 _EPILOG = examples(
-    "tokfmt check fixtures/modalities/E_D_2byte_gpt2.pbin",
-    "tokfmt check --deep fixtures/flat-tokens/multi_chunk.zarr fixtures/stage1/blocks",
-    "tokfmt check --fix mended.pbin fixtures/modalities/E_D_2byte_gpt2.pbin",
+    "tokfmt check merged.pbin",
+    "tokfmt check --deep pack.pbin samples",
+    "tokfmt check --fix mended.pbin merged.pbin",
     "tokfmt check --explain TF107",
 )
 _COLORS = {"error": "red", "warning": "yellow", "info": "blue"}

@@ -34,10 +34,10 @@ from tokfmt.core.resources import cpus
 from tokfmt.core.text_format import counted, printable
 
 _EPILOG = examples(
-    "tokfmt convert fixtures/text/corpus.jsonl out.pbin --tokenizer fixtures/tokenizer",
+    "tokfmt convert corpus.jsonl out.pbin --tokenizer tokenizer",
     "tokfmt convert out.pbin out.zarr",
     "tokfmt convert out.zarr samples/ --to hdf5 --seq-len 512 --eos 4095",
-    "tokfmt convert out.pbin text.jsonl --tokenizer fixtures/tokenizer",
+    "tokfmt convert out.pbin text.jsonl --tokenizer tokenizer",
     "tokfmt convert out.pbin parts.zarr --split train=0.9,validation=0.1 --shuffle 7",
 )
 

@@ -25,9 +25,8 @@ from tokfmt.cli.parameters import (
 from tokfmt.core.text_format import counted, plural, printable, visible
 
 _EPILOG = examples(
-    "tokfmt diff --eos 50256 fixtures/modalities/D_2byte_gpt2.pbin fixtures/modalities/synthetic_D_2byte_proto2.pbin",
-    "tokfmt diff --eos 50256 fixtures/modalities/D_2byte_gpt2.pbin "
-    "fixtures/modalities/D_2byte_gpt2_shuffled_seed7.pbin --ignore-order",
+    "tokfmt diff pack.pbin pack.pbin",
+    "tokfmt diff --eos 50256 pack.pbin shuffled.pbin --ignore-order",
 )
 _SIDES = {"changed": "ab", "only_in_a": "a", "only_in_b": "b"}
 """By kind of difference, the sides whose sequence numbers must follow each other to be listed as one range."""

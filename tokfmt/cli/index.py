@@ -13,9 +13,7 @@ from tokfmt.core.place import place_of
 from tokfmt.core.text_format import counted, printable
 
 
-@click.command(
-    "index", cls=Command, no_args_is_help=True, epilog=examples("tokfmt index fixtures/text/corpus.jsonl -o corpus.idx")
-)
+@click.command("index", cls=Command, no_args_is_help=True, epilog=examples("tokfmt index corpus.jsonl -o corpus.idx"))
 @click.argument("source", type=PLACE, metavar="FILE.jsonl")
 @click.option("-o", "--output", type=PLACE, metavar="FILE.idx", help="Index to write (default: next to FILE.jsonl).")
 @click.option("--skip-invalid", is_flag=True, help="Leave lines that are not JSON out of the index.")

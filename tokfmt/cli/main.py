@@ -21,7 +21,7 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
 from importlib import import_module
 from typing import Any, NoReturn
@@ -36,6 +36,7 @@ from tokfmt.core.version import __version__
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "convert": ("tokfmt.cli.convert", "Convert any format to any format."),
+    "info": ("tokfmt.cli.info", "Identify a dataset in at most 15 lines."),
     "browse": ("tokfmt.cli.browse", "Browse datasets of any size in the terminal."),
     "stats": ("tokfmt.cli.stats", "Count sequences, tokens, lengths, IDs and duplicates."),
     "check": ("tokfmt.cli.check", "Check datasets and report every problem."),
@@ -45,6 +46,8 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "index": ("tokfmt.cli.index", "Write the raw index of a JSON Lines file."),
     "cache": ("tokfmt.cli.cache", "Print the size of the cache of objects, or clear it."),
     "formats": ("tokfmt.cli.formats", "List the formats, or the options and bytes of one."),
+    "schema": ("tokfmt.cli.schema", "List the JSON schemas of --json, or print one."),
+    "demo": ("tokfmt.cli.demo", "Write a sample to try the commands on."),
     "plugin": ("tokfmt.cli.plugin", "Write a package with a format of your own."),
     "completion": ("tokfmt.cli.completion", "Print the completion script of a shell."),
 }
@@ -56,17 +59,31 @@ _VERDICTS = ("check", "stats", "diff")
 _COMPLETE = "_TOKFMT_COMPLETE"
 
 
+class _Commands(MutableMapping[str, click.Command]):
+    """The commands by name; the module of a command is imported when the command is looked up."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        command: click.Command = import_module(COMMANDS[name][0]).command
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+    def __setitem__(self, name: str, command: click.Command) -> NoReturn:
+        raise TypeError(f"{name}: commands are listed in COMMANDS")
+
+    def __delitem__(self, name: str) -> NoReturn:
+        raise TypeError(f"{name}: commands are listed in COMMANDS")
+
+
 class LazyGroup(click.Group):
     """A group that imports the module of a command when the command runs; `tokfmt --help` imports none."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        command: click.Command = import_module(COMMANDS[cmd_name][0]).command
-        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -87,9 +104,11 @@ class LazyGroup(click.Group):
 
 @click.group(
     cls=LazyGroup,
+    commands=_Commands(),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     # written as `parameters.examples` does, whose module --help does not import
-    epilog="\b\nExample:\n  tokfmt convert fixtures/text/corpus.jsonl out.pbin --tokenizer fixtures/tokenizer",
+    epilog="\b\nExamples, in the directory that tokfmt demo writes:\n  tokfmt info pack.pbin\n"
+    "  tokfmt convert corpus.jsonl out.pbin --tokenizer tokenizer",
 )
 @click.version_option(__version__, "-V", "--version", message="tokfmt %(version)s")
 def cli() -> None:

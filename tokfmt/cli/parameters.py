@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def examples(*lines: str) -> str:
-    """Return an epilog of example lines, which click does not wrap."""
+    """Return an epilog of example lines, which click does not wrap. They run in the directory of `tokfmt demo`."""
     return "\b\n" + "\n".join(("Examples:" if len(lines) > 1 else "Example:", *(f"  {line}" for line in lines)))
 
 
@@ -188,6 +188,12 @@ def _codes(ctx: click.Context) -> Iterable[str]:
     return ["all", *all_codes()]
 
 
+def _schemas(ctx: click.Context) -> Iterable[str]:
+    from tokfmt.schemas import names
+
+    return names()
+
+
 def _themes(ctx: click.Context) -> Iterable[str]:
     from textual.theme import BUILTIN_THEMES
 
@@ -217,6 +223,7 @@ FORMAT = Known("format", _formats)
 LOSS = Known("name", _loss_words)
 CODE = Known("code", _codes)
 THEME = Known("name", _themes)
+SCHEMA = Known("name", _schemas)
 READ_OPTION = Known("key=value", _options_of("format", "read_options"))
 WRITE_OPTION = Known("key=value", _options_of("to_format", "write_options"))
 PLACE = click.Path(readable=False)  # an unreadable path is an error of reading (exit code 3), not of usage

@@ -27,10 +27,9 @@ _WRITTEN = (
     cls=Command,
     no_args_is_help=True,
     epilog=examples(
-        "tokfmt recipe fixtures/recipe/mix.toml --explain",
-        "tokfmt recipe a=fixtures/modalities/D_2byte_gpt2.pbin:0.7 b=fixtures/megatron/gpt2_text_document:0.3 "
-        "--seq-len 128 -o mix.toml",
-        "tokfmt recipe 0.7 fixtures/modalities/D_2byte_gpt2.pbin 0.3 fixtures/megatron/gpt2_text_document --seq-len 8",
+        "tokfmt recipe mix.toml --explain",
+        "tokfmt recipe a=pack.pbin:0.7 b=gpt2_text_document:0.3 --seq-len 128 -o other.toml",
+        "tokfmt recipe 0.7 pack.pbin 0.3 gpt2_text_document --seq-len 8",
     ),
 )
 @click.argument("words", nargs=-1, required=True, metavar="NAME=PATH:WEIGHT...|FILE")

@@ -17,7 +17,7 @@ from tokfmt.cli.console import Watcher, document, note, terminal, transferred
 from tokfmt.cli.parameters import PLACE, Command, Count, F, Grouped, common, examples, reading, requested, tokenizer
 from tokfmt.cli.show_step import Printing, origin_lines, show_step
 from tokfmt.core import listing
-from tokfmt.core.text_format import counted, printable, shortened, visible
+from tokfmt.core.text_format import counted, listed_facts, printable, shortened, visible
 
 if TYPE_CHECKING:
     from tokfmt.core.fields import Field, Section
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from tokfmt.ops.show.show import Sample, SampleView, Shown
 
 _EPILOG = examples(
-    "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin",
-    "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin 3 --ids",
-    "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin -3:",
-    "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin random:2 --seed 1",
-    "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin token:464,2068",
-    "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin 'len>100'",
-    "tokfmt show fixtures/text/corpus.jsonl 0:3 --tokenizer fixtures/tokenizer",
-    "tokfmt show fixtures/text/corpus.jsonl \"text:'(?i)a whale'\"",
-    "tokfmt show fixtures/modalities/D_2byte_gpt2.pbin --raw",
-    "tokfmt show fixtures/hdf5/padded_eos 0:2 --samples",
-    "tokfmt show fixtures/recipe/mix.toml --step 1 --batch-size 2",
+    "tokfmt show pack.pbin",
+    "tokfmt show pack.pbin 3 --ids",
+    "tokfmt show pack.pbin -3:",
+    "tokfmt show pack.pbin random:2 --seed 1",
+    "tokfmt show pack.pbin token:464,2068",
+    "tokfmt show pack.pbin 'len>100'",
+    "tokfmt show corpus.jsonl 0:3 --tokenizer tokenizer",
+    "tokfmt show corpus.jsonl \"text:'(?i)a whale'\"",
+    "tokfmt show pack.pbin --raw",
+    "tokfmt show samples 0:2 --samples",
+    "tokfmt show mix.toml --step 1 --batch-size 2",
 )
 
 
@@ -204,14 +204,9 @@ def _heading(preview: Any) -> str:
         parts.append(counted(preview.tokens, "token"))
     if preview.eos_id is not None:
         parts.append(f"separator {preview.eos_id} ({preview.eos_from})")
-    facts = {key: value for key, value in preview.extras.items() if value not in (0, -1, None, "", (), [])}
-    detail = ", ".join(f"{key.replace('_', ' ')} {_words(value)}" for key, value in facts.items())
+    detail = listed_facts(preview.extras)
     what = f"{printable(preview.path)}: {preview.format}{f' ({detail})' if detail else ''}"
     return ": ".join(filter(None, (what, ", ".join(parts))))
-
-
-def _words(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
 
 
 def _terminal() -> bool:

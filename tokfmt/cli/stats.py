@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from tokfmt.ops.stats.report import Expectation, Unmet
 
 _EPILOG = examples(
-    "tokfmt stats fixtures/modalities/D_2byte_gpt2.pbin",
-    "tokfmt stats fixtures/flat-tokens/train_only.zarr --vocab-size 50257 --seq-len 512",
-    "tokfmt stats fixtures/text/corpus.jsonl --tokenizer fixtures/tokenizer",
-    "tokfmt stats fixtures/modalities/D_2byte_gpt2.pbin --expect 'max_id < 50257' --expect 'duplicates.share < 0.01'",
+    "tokfmt stats pack.pbin",
+    "tokfmt stats gpt2_text_document --vocab-size 50257 --seq-len 512",
+    "tokfmt stats corpus.jsonl --tokenizer tokenizer",
+    "tokfmt stats pack.pbin --expect 'max_id < 50257' --expect 'duplicates.share < 0.01'",
 )
 
 

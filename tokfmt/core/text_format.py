@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 _EIGHTHS = "▏▎▍▌▋▊▉█"
 _LONGEST_NUMBER = 10**21
@@ -48,6 +48,16 @@ def human_bytes(size: int) -> str:
 def shortened(text: str, room: int) -> str:
     """Return text in at most `room` characters; an ellipsis replaces the end."""
     return text if len(text) <= room else f"{text[: room - 1]}…"
+
+
+def listed_facts(facts: Mapping[str, object]) -> str:
+    """Return facts as `width 2, byte order little`, without those that are empty or 0."""
+    shown = {key: value for key, value in facts.items() if value not in (0, -1, None, "", (), [])}
+    return ", ".join(f"{key.replace('_', ' ')} {_words(value)}" for key, value in shown.items())
+
+
+def _words(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
 def bar(share: float, room: int) -> str:

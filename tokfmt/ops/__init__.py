@@ -7,6 +7,7 @@
     compare      `tokfmt diff`
     search       `tokfmt search`
     show         `tokfmt show`, and records and samples as JSON
+    info         `tokfmt info`
     convert      `tokfmt convert`
     stats        `tokfmt stats`
     check        `tokfmt check`

@@ -58,11 +58,12 @@ def guarded(call: Callable[[], T], worded: Callable[[str], Exception]) -> T:
     """Call a tokenizer library, and raise `worded(first line of the error)` for any error.
 
     A panic of Rust code is a BaseException, which `except Exception` does not catch. A MemoryError is raised as it is.
+    So is a ModuleNotFoundError: the library is not installed, which says nothing about the tokenizer.
     """
     try:
         return call()
     except BaseException as error:
-        if isinstance(error, MemoryError) or not (
+        if isinstance(error, (MemoryError, ModuleNotFoundError)) or not (
             isinstance(error, Exception) or type(error).__name__ == "PanicException"
         ):
             raise

@@ -162,6 +162,21 @@ def open_one(
         OptionError: The request names several datasets, by a pattern or with `recursive`.
         TokfmtError: As in `open_sources`.
     """
+    return open_found(
+        find_one(request), request, tokenizer, jobs, progress, max_sequences=max_sequences, few_sequences=few_sequences
+    )
+
+
+def find_one(request: SourceRequest) -> Sequence[SourceFiles]:
+    """Find the files of a request that has to name one dataset.
+
+    Args:
+        request: The path, and the options that state how to read it.
+
+    Raises:
+        OptionError: The request names several datasets, by a pattern or with `recursive`.
+        TokfmtError: As in `find_sources`.
+    """
     group, *others = _datasets(find_sources(request))
     if others:
         first, second = printable(group[0].path), printable(others[0][0].path)
@@ -169,9 +184,7 @@ def open_one(
             f"{printable(request.paths[0])}: names {1 + len(others):,} datasets, {first}, {second} ... (expected one). "
             "Name one, or convert them to one first"
         )
-    return open_found(
-        group, request, tokenizer, jobs, progress, max_sequences=max_sequences, few_sequences=few_sequences
-    )
+    return group
 
 
 def with_remedy(error: FormatError, request: SourceRequest) -> FormatError:

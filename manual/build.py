@@ -1,0 +1,41 @@
+"""Build the site without a network, and fail if there is any warning.
+
+`python -m manual.build PROGRAMS DIRECTORY [mkdocs]`
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from manual.generate import write_pages
+
+_PROBLEM = re.compile(r"warn|error|issue|not found|unrecognized", re.IGNORECASE)
+_NONE = re.compile(r"\b(0|no) (issues|warnings|errors)", re.IGNORECASE)
+
+
+def main() -> int:
+    """Write the pages, build them, and print what the builder reports if it reports a problem."""
+    programs, home, *rest = sys.argv[1:]
+    write_pages(Path(home))
+    builder = rest[0] if rest else "zensical"
+    # a proxy that refuses every connection: a build that asks the network for anything fails
+    proxies = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
+    environment = {**os.environ, **dict.fromkeys(proxies, "http://127.0.0.1:9"), "NO_COLOR": "1"}
+    words = [str(Path(programs).absolute() / builder), "build", "--strict", "--config-file", "mkdocs.yml"]
+    done = subprocess.run(words, cwd=home, env=environment, capture_output=True, text=True)
+    told = done.stdout + done.stderr
+    wrong = [line for line in told.splitlines() if _PROBLEM.search(line) and not _NONE.search(line)]
+    if done.returncode or wrong:
+        print(told)
+        return 1
+    count = len(list((Path(home) / "html").rglob("*.html")))
+    print(f"{home}/html: {count} pages, 0 warnings")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,336 @@
+"""Write the source of the site: `python -m manual.generate DIRECTORY`.
+
+docs/*.md          copied; links to other files of the repository lead to their page, or to the repository
+cli/*.md           a page for each command, from click
+formats/*.md       a page for each format, from `tokfmt formats --json`
+findings.md        all codes of `check`, from `tokfmt check --explain all --json`
+api.md             the Python API, from the docstrings
+schemas.md         the documents of --json, from their schemas; the schemas themselves are beside it
+llms.txt           the list of pages with their first sentences
+mkdocs.yml         the settings and the navigation, for Zensical and for MkDocs
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from manual.api import api_page
+from release.commands import CommandPage, pages
+from tokfmt import schemas
+
+ROOT = Path(__file__).resolve().parents[1]
+COPIED = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+    "benchmarks/RESULTS.md": "benchmark-results.md",
+    "tokfmt/formats/README.md": "write-a-format.md",
+}
+"""Pages that are not in docs/, and their names on the site. The other pages are those of docs/."""
+
+GUIDES = ("ten-tasks", "inspect", "convert", "prepare", "train", "python", "remote", "write-a-format", "notebooks")
+ABOUT = ("compatibility", "survives", "benchmarks", "benchmark-results", "changelog", "security", "contributing")
+
+
+def repository() -> str:
+    """Return the address of the repository."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return str(project["urls"]["Repository"])
+
+
+def asked(*words: str) -> Any:
+    """Return the JSON document that a command prints."""
+    done = subprocess.run([sys.executable, "-m", "tokfmt", *words, "--json"], capture_output=True, check=True)
+    return json.loads(done.stdout)
+
+
+def site_pages() -> Mapping[Path, str]:
+    """Return the page of each file of the repository that has one."""
+    found = {path: path.relative_to(ROOT / "docs").as_posix() for path in sorted((ROOT / "docs").glob("*.md"))}
+    found |= {path: f"pictures/{path.name}" for path in sorted((ROOT / "fixtures" / "pictures").glob("*.png"))}
+    return found | {ROOT / name: page for name, page in COPIED.items() if (ROOT / name).exists()}
+
+
+def outside_code(text: str, change: Callable[[str], str]) -> str:
+    """Apply a function to the parts of a page that are not blocks of code."""
+    parts = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
+    return "".join(part if part.startswith("```") else change(part) for part in parts)
+
+
+def linked(text: str, source: Path, page: str, known: Mapping[Path, str]) -> str:
+    """Return the text of a page with its relative links as they are on the site.
+
+    Args:
+        text: The text.
+        source: The file that it is from.
+        page: Its page on the site.
+        known: The page of each file that has one.
+    """
+
+    def target(found: re.Match[str]) -> str:
+        name, sharp, anchor = found[1].partition("#")
+        if "://" in name or not name:
+            return found[0]
+        place = (source.parent / name).resolve()
+        if place in known:
+            return f"]({os.path.relpath(known[place], Path(page).parent)}{sharp}{anchor})"
+        assert place.exists(), f"{source}: links to {name}, which does not exist"
+        return f"]({repository()}/blob/main/{place.relative_to(ROOT).as_posix()}{sharp}{anchor})"
+
+    return outside_code(text, lambda part: re.sub(r"\]\(([^)\s]+)\)", target, part))
+
+
+def cell(text: object) -> str:
+    """Return text for a cell of a table. A bar in code is written as HTML, because Markdown shows its escape there."""
+    words = " ".join(str(text).split())
+    words = re.sub(r"`([^`]*\|[^`]*)`", lambda found: f"<code>{escape(found[1]).replace('|', '&#124;')}</code>", words)
+    parts = re.split(r"(<code>.*?</code>|`[^`]*`)", words)
+    plain = (part.replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[") for part in parts[::2])
+    return "".join(one for pair in zip(plain, [*parts[1::2], ""], strict=True) for one in pair)
+
+
+def table(heads: tuple[str, ...], rows: list[tuple[object, ...]]) -> Iterator[str]:
+    """Yield the lines of a table."""
+    yield ""
+    yield f"| {' | '.join(heads)} |"
+    yield "|" + "---|" * len(heads)
+    for row in rows:
+        yield f"| {' | '.join(map(cell, row))} |"
+    yield ""
+
+
+def command_page(page: CommandPage, known: list[CommandPage]) -> Iterator[str]:
+    """Yield the lines of the page of a command."""
+    yield from (f"# {page.name}", "", page.summary, "", "```text", page.usage, "```", "")
+    for paragraph in page.paragraphs:
+        yield from (cell(paragraph), "")
+    if page.name == "tokfmt":
+        others = [(f"[{one.name}]({one.name.replace(' ', '-')}.md)", one.summary) for one in known[1:]]
+        yield from ("", "| command | what it does |", "|---|---|")
+        yield from (f"| {link} | {text} |" for link, text in others)
+        yield ""
+    yield from ("## Examples", "", "The examples run in the directory that `tokfmt demo` writes.", "", "```bash")
+    yield from (*page.examples, "```", "")
+    for heading, records in page.options.items():
+        yield f"## {heading if heading == 'Options' else f'{heading} options'}"
+        yield from table(("option", "meaning"), [(f"`{names}`", text) for names, text in records])
+
+
+def format_page(facts: Mapping[str, Any], codes: list[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the lines of the page of a format."""
+    name = facts["name"]
+    yield from (f"# {name}", "", f"{facts['title']}.", "")
+    named = ", ".join(f"`*{one}`" for one in facts["destinations"]) or f"`--to {name}`"
+    yield f"- Destinations: {'none; tokfmt only reads it' if facts['read_only'] else named}"
+    yield f"- Stores: {facts['stores']}"
+    if not facts["read_only"]:
+        yield f"- Cannot store: {facts['cannot_store']}"
+    yield ""
+    kinds = [("read_options", "Read options (--from-opt)")]
+    kinds += [] if facts["read_only"] else [("write_options", "Write options (--to-opt)")]
+    for key, heading in kinds:
+        yield f"## {heading}"
+        options = [(f"`{o['name']}`", f"`{o['type']}`", f"`{o['default'] or 'none'}`", o["help"]) for o in facts[key]]
+        if options:
+            yield from table(("option", "values", "default", "meaning"), options)
+        else:
+            yield from ("", "The format has no options here.", "")
+    yield from ("## Bytes", "", "```text", facts["layout"], "```", "")
+    own = [one for one in codes if one["owner"] == name]
+    if own:
+        yield "## Findings"
+        yield from ("", "| code | problem |", "|---|---|")
+        yield from (f"| [{one['code']}](../findings.md#{one['code'].lower()}) | {cell(one['title'])} |" for one in own)
+        yield ""
+
+
+def findings_page(codes: list[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the lines of the page of all findings."""
+    yield from (
+        "# Findings",
+        "",
+        f"Look up the code of a finding of `tokfmt check`: {len(codes)} codes, by format.",
+        "",
+    )
+    yield from (
+        "`tokfmt check --explain CODE` prints the same. Codes are stable: a code never changes its meaning.",
+        "",
+    )
+    for owner in dict.fromkeys(one["owner"] for one in codes):
+        yield from (f"## {owner}", "")
+        for one in codes:
+            if one["owner"] != owner:
+                continue
+            unsafe = " `check` ends with exit code 3." if one["unsafe"] else ""
+            yield from (f"### {one['code']}: {cell(one['title'])} {{ #{one['code'].lower()} }}", "")
+            yield from (cell(one["text"]) + unsafe, "")
+
+
+def schema_page() -> Iterator[str]:
+    """Yield the lines of the page of the documents of --json."""
+    yield from ("# Schemas of the JSON output", "", "Find every key of the documents that `--json` prints.", "")
+    yield "`tokfmt schema NAME` prints the schema itself. The number in a `$id` grows if a key is removed or changes"
+    yield from ("its meaning. New keys can be added without a new number: [compatibility](compatibility.md).", "")
+    for name in schemas.names():
+        one = schemas.schema(name)
+        yield from (f"## {name}", "", f"{cell(one['title'])} ([{name}.json](schemas/{name}.json), `{one['$id']}`)", "")
+        branches = one.get("anyOf", [one])
+        for branch in branches:
+            if len(branches) > 1:
+                yield from (branch.get("description", ""), "")
+            keys = dict(branch.get("properties", {}))
+            for part in branch.get("allOf", ()):
+                keys |= one["$defs"][part["$ref"].rpartition("/")[2]].get("properties", {})
+            rows = list(_keys(keys, "", one))
+            yield from table(("key", "type", "meaning"), rows)
+
+
+def _keys(properties: Mapping[str, Any], above: str, whole: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
+    """Yield a row for each key, and for each key of objects in it."""
+    for key, given in properties.items():
+        inner = _resolved(given, whole)
+        kind = inner.get("type") or ("constant" if "const" in inner else "one of" if "enum" in inner else "object")
+        words = "/".join(kind) if isinstance(kind, list) else str(kind)
+        if "enum" in inner:
+            words = "/".join("null" if one is None else repr(one).replace("'", '"') for one in inner["enum"])
+        yield f"`{above}{key}`", words, given.get("description") or inner.get("description", "")
+        below = _resolved(inner["items"], whole) if "items" in inner else inner
+        if "properties" in below and above.count(".") < 2:
+            yield from _keys(below["properties"], f"{above}{key}{'[]' if 'items' in inner else ''}.", whole)
+
+
+def _resolved(node: Mapping[str, Any], whole: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a schema that is not a reference, and the first of several that is not null."""
+    if "$ref" in node:
+        found: Mapping[str, Any] = whole["$defs"][node["$ref"].rpartition("/")[2]]
+        return found
+    if "anyOf" in node and "properties" not in node:
+        return _resolved(next(one for one in node["anyOf"] if one.get("type") != "null"), whole)
+    return node
+
+
+def navigation(there: set[str], commands: list[CommandPage], formats: list[str]) -> list[Any]:
+    """Return the navigation; a page that does not exist is left out, and one that is not listed is an error."""
+
+    def listed(names: tuple[str, ...]) -> list[str]:
+        return [f"{name}.md" for name in names if f"{name}.md" in there]
+
+    nav = [
+        {"Home": "index.md"},
+        {"Guides": listed(GUIDES)},
+        {
+            "Reference": [
+                {"Command line": [f"cli/{page.name.replace(' ', '-')}.md" for page in commands]},
+                {"Formats": ["formats.md", *(f"formats/{name}.md" for name in formats)]},
+                "findings.md",
+                "api.md",
+                *listed(("plugin-names", "json")),
+                "schemas.md",
+                *listed(("environment", "limits")),
+            ]
+        },
+        {"About": [*listed(ABOUT), {"Repository": repository()}]},  # `repo_url` would ask the host for stars
+    ]
+    named = set(re.findall(r"[\w./-]+\.md", json.dumps(nav)))
+    assert there == named, sorted(there ^ named)
+    return nav
+
+
+def settings(nav: list[Any]) -> str:
+    """Return mkdocs.yml; JSON is YAML."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    schemes = [
+        {
+            "media": "(prefers-color-scheme: light)",
+            "scheme": "default",
+            "toggle": {"icon": "material/weather-sunny", "name": "Dark mode"},
+        },
+        {
+            "media": "(prefers-color-scheme: dark)",
+            "scheme": "slate",
+            "toggle": {"icon": "material/weather-night", "name": "Light mode"},
+        },
+    ]
+    features = ["navigation.indexes", "navigation.top", "content.code.copy", "search.highlight", "toc.follow"]
+    content = {
+        "site_name": "tokfmt",
+        "site_description": project["description"],
+        "docs_dir": "pages",
+        "site_dir": "html",
+        "use_directory_urls": False,
+        "theme": {"name": "material", "font": False, "features": features, "palette": schemes},
+        "plugins": ["search"],
+        "markdown_extensions": [
+            "attr_list",
+            "tables",
+            "admonition",
+            {"toc": {"permalink": True}},
+            "pymdownx.superfences",
+            "pymdownx.highlight",
+        ],
+        "validation": {"links": {"not_found": "warn", "anchors": "warn", "absolute_links": "warn"}},
+        "nav": nav,
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+def first_sentence(text: str) -> tuple[str, str]:
+    """Return the heading and the first sentence of a page."""
+    heading = re.search(r"^# (.+)$", text, re.MULTILINE)
+    assert heading is not None, text[:80]
+    body = text[heading.end() :].strip().split("\n\n")[0]
+    return heading[1], " ".join(body.split()) if not body.startswith(("```", "|")) else ""
+
+
+def write_pages(home: Path) -> None:
+    """Write all pages and the settings to a directory, which is replaced."""
+    shutil.rmtree(home, ignore_errors=True)
+    target, known = home / "pages", site_pages()
+    own = {path: page for path, page in known.items() if page.endswith(".md") and path != ROOT / "README.md"}
+    texts = {page: linked(path.read_text(), path, page, known) for path, page in own.items()}
+    for path, page in known.items():
+        if page.endswith(".png"):
+            (target / page).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target / page)
+    commands, listed = pages(), asked("formats")["formats"]
+    codes = asked("check", "--explain", "all")["codes"]
+    for one in commands:
+        texts[f"cli/{one.name.replace(' ', '-')}.md"] = "\n".join(command_page(one, commands))
+    for facts in listed:
+        texts[f"formats/{facts['name']}.md"] = "\n".join(format_page(facts, codes))
+    texts["findings.md"] = "\n".join(findings_page(codes))
+    texts["api.md"] = "\n".join(api_page())
+    texts["schemas.md"] = "\n".join(schema_page())
+    for page, text in texts.items():
+        (target / page).parent.mkdir(parents=True, exist_ok=True)
+        (target / page).write_text(text.rstrip() + "\n")
+    (target / "schemas").mkdir()
+    for name in schemas.names():
+        (target / "schemas" / f"{name}.json").write_text(json.dumps(schemas.schema(name), indent=2) + "\n")
+    nav = navigation(set(texts), commands, [facts["name"] for facts in listed])
+    (home / "mkdocs.yml").write_text(settings(nav))
+    (target / "llms.txt").write_text("\n".join(_for_models(texts)) + "\n")
+
+
+def _for_models(texts: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines of llms.txt."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    yield from ("# tokfmt", "", f"> {project['description']}", "", "## Pages", "")
+    for page in sorted(texts):
+        heading, sentence = first_sentence(texts[page])
+        yield f"- [{heading}]({page.removesuffix('.md')}.html){f': {sentence}' if sentence else ''}"
+
+
+if __name__ == "__main__":
+    write_pages(Path(sys.argv[1]))

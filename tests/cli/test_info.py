@@ -1,0 +1,189 @@
+"""`tokfmt info`: what a dataset is, in at most 15 lines, from a bounded read."""
+
+import gzip
+import json
+import sys
+from dataclasses import replace
+
+import forkserver
+import numpy as np
+import pytest
+from paths import CORPUS, FIXTURES, TOKENIZER
+from reads import asked_of
+from schemas import validate
+
+import tokfmt
+from tokfmt import registry
+from tokfmt.cli.info import lines
+from tokfmt.core.errors import FormatError, SeparatorUnknownError, UnknownFormatError
+from tokfmt.ops import info as infos
+
+DATASETS = {
+    "modalities/D_2byte_gpt2.pbin": {}, "modalities/A_1byte_byte256.pbin": {}, "modalities/D_2byte_empty.pbin": {},
+    "stage1/blocks": {}, "hdf5/padded_eos": {}, "hdf5/new_vsl": {}, "hdf5/packed_overlap": {"eos": 50256},
+    "flat-tokens/multi_chunk.zarr": {}, "flat-tokens/doc_example.zarr": {}, "flat-tokens/empties.zarr": {},
+    "datatrove/00000_unshuffled.ds": {}, "litdata/torch_int32": {}, "mds/packed256_static": {},
+    "levanter/cache_int32": {}, "megatron/gpt2_text_document": {}, "megatron/empty_docs_text_document.bin": {},
+    "llmc/edu_fineweb_train_000001.bin": {}, "llmc/shards": {}, "nanogpt/openwebtext/train.bin": {"eos": 50256},
+    "olmo/core-00000.npy": {}, "parquet/uint16.parquet": {},
+}  # fmt: skip
+"""Datasets of token IDs of every format that has no records, and what opening them takes."""
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_facts_are_those_of_the_opened_dataset(name):
+    found, path = tokfmt.info(FIXTURES / name, **DATASETS[name]), FIXTURES / name
+    with tokfmt.open(path, **DATASETS[name]) as dataset:
+        assert (found.format, found.sequences, found.tokens) == (dataset.format, len(dataset), dataset.info.tokens)
+        assert (found.dtype, found.counts_from) == (str(dataset.info.dtype), "dataset")
+        first = next((one for one in dataset if len(one)), np.empty(0, np.uint8))
+        assert list(found.ids) == first[:32].tolist()
+        if len(dataset):
+            stored = max(max(one.tolist(), default=-1) for one in dataset)
+            assert found.max_id in {stored, max(stored, -1 if found.eos_id is None else found.eos_id)}
+    told = lines(found)
+    assert len(told) <= 15 and not any("\n" in line for line in told)
+    assert len([line for line in told if line.startswith("  separator")]) == 1
+
+
+def test_a_recipe_has_the_samples_that_it_computes():
+    path = FIXTURES / "recipe" / "mix.toml"
+    found = tokfmt.info(path)
+    assert (found.format, found.layout, found.sample_length) == ("recipe", "samples", 128)
+    assert (found.sequences, found.tokens) == (len(tokfmt.open(path)), 128 * len(tokfmt.open(path)))
+    draft = tokfmt.info(FIXTURES / "recipe" / "prepare.toml")
+    assert (draft.format, draft.sequences, draft.text) == ("recipe", None, None)
+
+
+def test_every_format_is_identified():
+    named = {tokfmt.info(FIXTURES / name, **words).format for name, words in DATASETS.items()}
+    others = {
+        "recipe": FIXTURES / "recipe" / "mix.toml",
+        "jsonl": CORPUS,
+        "text": FIXTURES / "text" / "PROVENANCE.md",
+        "arrow": FIXTURES / "parquet" / "save_to_disk",
+    }
+    for name, path in others.items():
+        assert tokfmt.info(path).format == name
+    assert {*named, *others} == {*registry.names()} - {"tape", "reel"}
+
+
+FIRST = json.loads(CORPUS.read_text().partition("\n")[0])["text"]
+
+
+def said(*words):
+    words = [sys.executable, "-m", "tokfmt", "info", *map(str, words)]
+    return forkserver.run(words, capture_output=True, text=True)
+
+
+def test_the_lines_of_a_pack(tmp_path):
+    tokfmt.convert(CORPUS, tmp_path / "c.pbin", tokenizer=str(TOKENIZER))
+    told = said(tmp_path / "c.pbin").stdout
+    digest = json.loads((tmp_path / "c.pbin.tokfmt.json").read_text())["tokenizer"]["digest"][:8]
+    size = (tmp_path / "c.pbin").stat().st_size
+    assert [" ".join(line.split()) for line in told.splitlines()[1:-3]] == [
+        "layout documents, width 2, byte order little, header bytes 12, layout D, index bytes "
+        + str(size - 12 - 2 * (17450 + 184)),
+        f"size {size / 1000:.1f} kB in 1 file", "sequences 184", "tokens 17,450", "dtype uint16", "largest ID 4,095 (by the manifest)",
+        "separator 4095 (manifest of c.pbin)", f"tokenizer {TOKENIZER} (digest {digest}, by the manifest)",
+    ]  # fmt: skip
+    manifest, ids, words = told.splitlines()[-3:]
+    assert manifest.split() == ["manifest", "c.pbin.tokfmt.json", "of", "tokfmt", f"{tokfmt.__version__},",
+                                "from", str(CORPUS)]  # fmt: skip
+    with tokfmt.open(tmp_path / "c.pbin") as dataset:
+        assert ids.split()[2:] == list(map(str, dataset[0][:32].tolist()))
+    assert words.partition("first words ")[2].strip()[:20] == FIRST[:20]
+
+
+def test_a_document_of_json_is_as_its_schema_says():
+    for name in (*DATASETS, "text/corpus.jsonl", "jsonl/crlf.jsonl"):
+        done = said(FIXTURES / name, "--json")
+        if "nanogpt" not in name:
+            assert done.returncode == 0, done.stderr
+        validate(json.loads(done.stdout))
+
+
+def test_text_has_its_first_words_and_no_tokens():
+    found = tokfmt.info(CORPUS)
+    assert (found.layout, found.sequences, found.tokens, found.ids) == ("text", 184, None, None)
+    assert found.text == FIRST[:200]
+
+
+@pytest.fixture
+def huge(tmp_path):
+    """A terabyte of zeros after three documents: a sparse file that takes no space."""
+    path = tmp_path / "train.bin"
+    path.write_bytes(np.array([5, 6, 7, 50256, 8, 9, 50256, 1], np.uint16).tobytes())
+    with path.open("r+b") as file:
+        file.truncate(1 << 40)
+        file.seek((1 << 40) - 2)
+        file.write(b"\x50\xc4")  # 50256, as a writer leaves it that was not killed
+    return path
+
+
+def test_a_terabyte_is_read_in_part(huge):
+    with asked_of(huge.parent) as asked:
+        found = tokfmt.info(huge, format="nanogpt", options={"width": 2})
+    assert found.ids == (5, 6, 7)
+    assert (found.stored_tokens, found.sequences, found.tokens) == (1 << 39, None, None)
+    assert (found.max_id, found.max_id_from) == (50256, "65,536 tokens")
+    assert asked.bytes_of() < 1 << 21
+    told = lines(found)
+    assert any("549,755,813,888 with separators" in line for line in told)
+    assert any("not known; tokfmt stats counts them" in line for line in told)
+
+
+def test_the_manifest_states_what_is_not_read(huge, monkeypatch, tmp_path):
+    (tmp_path / "x").mkdir()
+    tokfmt.convert(
+        FIXTURES / "llmc/edu_fineweb_train_000001.bin", tmp_path / "x" / "val.bin", to_format="nanogpt", eos=50256
+    )
+    whole = tokfmt.info(tmp_path / "x" / "val.bin", format="nanogpt")
+    monkeypatch.setattr(infos, "_COUNTED", 16)
+    part = tokfmt.info(tmp_path / "x" / "val.bin", format="nanogpt")
+    assert (whole.counts_from, part.counts_from) == ("dataset", "manifest")
+    assert (whole.sequences, whole.tokens, whole.ids) == (part.sequences, part.tokens, part.ids)
+
+
+def test_large_text_is_not_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(infos, "_RECORDS", 0)
+    monkeypatch.setattr(infos, "_PACKED", 0)
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(CORPUS.read_bytes()))
+    for path in (CORPUS, tmp_path / "c.jsonl.gz"):
+        found = tokfmt.info(path)
+        assert (found.sequences, found.text) == (None, FIRST[:200])
+
+
+def test_a_stream_whose_separator_is_not_known_is_identified_all_the_same(tmp_path):
+    np.arange(1, 900, dtype=np.uint16).tofile(tmp_path / "train.bin")
+    found = tokfmt.info(tmp_path / "train.bin", format="nanogpt", eos="none")
+    assert (found.sequences, found.eos_from) == (None, "--eos none")
+    assert "  separator   none (--eos none)" in lines(found)
+
+
+def test_samples_whose_separator_is_not_known_are_identified_all_the_same():
+    """`tokfmt.open` refuses them without it."""
+    path = FIXTURES / "hdf5" / "corpus_uint16"
+    with pytest.raises(SeparatorUnknownError):
+        tokfmt.open(path)
+    found = tokfmt.info(path)
+    assert (found.sequences, found.eos_id, found.separators) == (None, None, "between")
+    assert "  separator   not known; --eos ID states it" in lines(found)
+
+
+def test_what_is_broken_or_unknown_is_one_line(tmp_path):
+    with pytest.raises(FormatError):
+        tokfmt.info(FIXTURES / "bad" / "modalities" / "opcode_global.pbin")
+    (tmp_path / "noise").write_bytes(bytes(range(256)) * 9)
+    with pytest.raises(UnknownFormatError):
+        tokfmt.info(tmp_path / "noise")
+    done = said(tmp_path / "noise")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1)
+
+
+def test_notes_beyond_fifteen_lines_are_counted():
+    found = tokfmt.info(FIXTURES / "modalities" / "E_D_2byte_gpt2.pbin")
+    many = replace(found, notes=("one", "two", "three", "four", "five", "six"))
+    told = lines(many)
+    assert len(told) == 15
+    assert told[-1].split(maxsplit=1)[1].endswith("other notes; --json lists all")

@@ -1,0 +1,100 @@
+"""Every document of `--json` has a schema, which is itself valid; `tokfmt schema` prints it."""
+
+import json
+import re
+import sys
+
+import forkserver
+import pytest
+from jsonschema import ValidationError
+from paths import FIXTURES, ROOT
+from schemas import closed, validate, validator
+
+from tokfmt import schemas
+from tokfmt.core.errors import OptionError
+
+PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+
+
+def tokfmt(*words, code=0):
+    done = forkserver.run([sys.executable, "-m", "tokfmt", *map(str, words)], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == code, done.stderr
+    return done.stdout
+
+
+def test_every_document_that_the_code_prints_has_a_schema():
+    named = set()
+    for path in (ROOT / "tokfmt" / "cli").glob("*.py"):
+        text = path.read_text()
+        named |= {*re.findall(r'\bdocument\(\s*"([\w-]+)"', text), *re.findall(r'"tokfmt\.([\w-]+)/\d', text)}
+    assert named | {"stats"} == set(schemas.names())
+
+
+@pytest.mark.parametrize("name", schemas.names())
+def test_a_schema_is_valid_and_explains_every_key(name):
+    validator(name)  # which checks the schema itself
+    found = schemas.schema(name)
+    assert found["$id"] == f"urn:tokfmt:{name}:1"
+    assert found["title"].startswith(f"tokfmt.{name}/1: the output of `")
+
+    def look(node, at):
+        for key, inner in node.get("properties", {}).items():
+            if name not in ("stats", "check"):
+                assert inner.get("description") or inner.get("type") == "array", f"{at}.{key}"
+            look(inner, f"{at}.{key}")
+        for word in ("items", "additionalProperties"):
+            if isinstance(node.get(word), dict):
+                look(node[word], f"{at}[]")
+        for inner in node.get("anyOf", ()):
+            look(inner, at)
+
+    look(found, "$")
+    assert json.loads(tokfmt("schema", name)) == found
+
+
+def test_the_list_of_schemas():
+    listed = tokfmt("schema").splitlines()
+    assert [line.split()[0] for line in listed] == schemas.names()
+    document = json.loads(tokfmt("schema", "--json"))
+    validate(document)
+    assert [one["name"] for one in document["schemas"]] == schemas.names()
+    with pytest.raises(OptionError, match="Did you mean convert?"):
+        schemas.schema("convrt")
+
+
+CASES = {
+    "a dry run": "convert {0} x.pbin --dry-run",
+    "samples with text": "show fixtures/hdf5/padded_eos 0 --samples --tokenizer fixtures/tokenizer",
+    "a search": "show {0} token:464",
+    "text": "show fixtures/text/corpus.jsonl 0",
+    "in any order": "diff {0} fixtures/modalities/D_2byte_gpt2_shuffled_seed7.pbin --ignore-order --eos 50256",
+    "one format": "formats hdf5",
+    "all codes": "check --explain all",
+    "damaged bytes": "show fixtures/bad/modalities/opcode_global.pbin --raw",
+    "one sample": "show fixtures/recipe/mix.toml --sample 3",
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_other_documents_of_the_same_schema(case):
+    validate(json.loads(tokfmt(*CASES[case].format(PACK).split(), "--json")))
+
+
+def test_errors():
+    for words, code in (["stats", "nowhere"], 3), (["convert", PACK], 2), (["show", PACK, "999999"], 2):
+        validate(json.loads(tokfmt(*words, "--json", code=code)))
+
+
+def test_an_unknown_key_and_a_missing_one_are_found():
+    """By the tests; the published schemas allow keys that they do not list."""
+    document = json.loads(tokfmt("cache", "--json"))
+    validate(document)
+    for wrong in ({**document, "new": 1}, {key: one for key, one in document.items() if key != "bytes"}):
+        with pytest.raises(AssertionError):
+            validate(wrong)
+    from jsonschema import validate as published
+
+    published({**document, "new": 1}, schemas.schema("cache"))
+    with pytest.raises(ValidationError):
+        published({**document, "bytes": "many"}, schemas.schema("cache"))
+    assert closed({"properties": {"a": {"type": "integer"}}})["unevaluatedProperties"] is False

@@ -1,0 +1,131 @@
+"""`tokfmt info`: print what a dataset is, in at most 15 lines."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tokfmt.cli.console import document
+from tokfmt.cli.parameters import PLACE, Command, common, examples, reading, tokenizer
+from tokfmt.core.text_format import counted, human_bytes, listed_facts, printable, shortened
+
+if TYPE_CHECKING:
+    from tokfmt.ops.info import Overview
+
+_LINES = 15
+_EPILOG = examples(
+    "tokfmt info pack.pbin", "tokfmt info corpus.jsonl",
+)  # fmt: skip
+
+
+@click.command("info", cls=Command, epilog=_EPILOG, no_args_is_help=True)
+@click.argument("path", type=PLACE)
+@tokenizer("Tokenizer that shows the first IDs as text (default: that of the manifest).")
+@reading
+@common
+def command(path: str, *, as_json: bool, quiet: bool, debug: bool, **given: Any) -> None:
+    """Identify a dataset in at most 15 lines.
+
+    It prints the format, the layout, the counts, the largest ID, the separator, the tokenizer, the manifest and the
+    first words. The time does not depend on the size of the dataset. A fact that would take a read of the whole dataset
+    is marked as not known; tokfmt stats counts it.
+    """
+    from tokfmt.ops.info import info
+
+    found = info(path, **given)
+    if as_json:
+        document("info", dataclasses.asdict(found))
+        return
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    for line in lines(found, notes=not quiet):
+        click.echo(shortened(line, width) if width else line)
+
+
+def lines(found: Overview, *, notes: bool = True) -> list[str]:
+    """Return the facts of a dataset in words, at most 15 lines.
+
+    Args:
+        found: The facts.
+        notes: Add the notes, as far as there is room.
+    """
+    rows = [
+        ("layout", ", ".join(filter(None, (found.layout, listed_facts(found.extras))))),
+        ("size", _size(found)),
+        ("sequences", _count(found.sequences, found.counts_from)),
+        ("tokens", _tokens(found)),
+        ("dtype", found.dtype or ""),
+        ("largest ID", _largest(found)),
+        ("separator", _separator(found)),
+        ("tokenizer", _tokenizer(found)),
+        ("manifest", _manifest(found)),
+        ("first IDs", " ".join(map(str, found.ids or ()))),
+        ("first words", found.text or ""),
+    ]
+    told = [f"{printable(found.path)}: {found.format}, {found.title}"]
+    told += [f"  {name:<12}{printable(words)}" for name, words in rows if words]
+    listed = list(found.notes) if notes else []
+    room = _LINES - len(told)
+    if len(listed) > room:
+        hidden = len(listed) - room + 1
+        listed = [*listed[: room - 1], f"{counted(hidden, 'other note')}; --json lists all"]
+    return [*told, *(f"  {'note':<12}{printable(text)}" for text in listed)]
+
+
+def _size(found: Overview) -> str:
+    files = counted(found.files, "file")
+    return files if found.size_bytes is None else f"{human_bytes(found.size_bytes)} in {files}"
+
+
+def _count(number: int | None, origin: str) -> str:
+    if number is None:
+        return "not known; tokfmt stats counts them"
+    return f"{number:,}{' (by the manifest)' if origin == 'manifest' else ''}"
+
+
+def _tokens(found: Overview) -> str:
+    if found.layout == "text" and found.tokens is None:
+        return ""
+    if found.tokens is None and found.stored_tokens is not None:
+        return f"{found.stored_tokens:,} with separators"
+    length = f", in samples of {found.sample_length:,}" if found.sample_length is not None else ""
+    return f"{_count(found.tokens, found.counts_from)}{length}"
+
+
+def _largest(found: Overview) -> str:
+    if found.max_id is None:
+        return ""
+    origins = {"dataset": "", "manifest": " (by the manifest)"}
+    return f"{found.max_id:,}{origins.get(found.max_id_from, f' in the first {found.max_id_from}')}"
+
+
+def _separator(found: Overview) -> str:
+    if found.eos_id is not None:
+        return f"{found.eos_id} ({found.eos_from})"
+    if found.layout == "text":
+        return ""
+    if found.eos_from:
+        return f"none ({found.eos_from})"
+    if found.separators in (None, "none"):
+        return "none is stored"
+    return "not known; --eos ID states it"
+
+
+def _tokenizer(found: Overview) -> str:
+    if found.tokenizer is None:
+        return ""
+    return f"{found.tokenizer['name'] or 'of no name'} (digest {found.tokenizer['digest'][:8]}, by the manifest)"
+
+
+def _manifest(found: Overview) -> str:
+    made = found.manifest
+    if made is None:
+        return "none"
+    by = f" of tokfmt {made.tokfmt}" if made.tokfmt else ""
+    more = f" and {made.more_sources:,} more" if made.more_sources else ""
+    origin = f", from {', '.join(made.sources)}{more}" if made.sources else ""
+    return f"{os.path.basename(made.path)}{by}{origin}"

@@ -1,0 +1,322 @@
+"""Identify a dataset (`tokfmt info`): format, layout, counts, separator, tokenizer, manifest and first words.
+
+The time does not depend on the size of the dataset. At most its headers, its index, its first tokens and a few ends of
+sequences are read. A fact that would take more is taken from the manifest, or it is None.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tokfmt.core import listing
+from tokfmt.core.protocols import count_up_to
+from tokfmt.core.ragged import Tokens
+from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
+from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import shortened
+from tokfmt.ops.source.manifest import Manifest, extent, manifest_of
+from tokfmt.ops.source.open import counted, find_one, open_stored
+from tokfmt.ops.source.request import EosChoice, Options, SourceFiles, SourceRequest
+from tokfmt.ops.source.stored import Source, tokenizer_of, without_separators
+
+_COUNTED = 1 << 20
+"""Tokens of a stream up to which its sequences are counted, and of any dataset whose largest ID is searched."""
+_FIRST = 1 << 16
+"""Tokens at the start of a larger dataset that are read."""
+_RECORDS, _PACKED = 1 << 22, 1 << 18
+"""Bytes of records up to which they are counted; of compressed records."""
+_ONE = 1 << 24
+"""Bytes of the first record up to which it is read."""
+_FILES = 10_000
+"""Files whose sizes are added up."""
+_QUICK = 1 << 22
+"""Bytes of the tokenizer.json that a manifest names, up to which it is loaded without being asked for."""
+_IDS, _CHARACTERS = 32, 200  # of the first sequence
+_NAMED = 3  # sources of the manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the manifest of a dataset states about its origin.
+
+    Attributes:
+        path: The manifest.
+        tokfmt: The version of tokfmt that wrote the dataset; None if it is not stated.
+        sources: The first three sources.
+        more_sources: The number of other sources.
+    """
+
+    path: str
+    tokfmt: str | None
+    sources: tuple[str, ...]
+    more_sources: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The facts that identify a dataset.
+
+    Attributes:
+        path: The path of the dataset.
+        format: The name of its format.
+        title: The title of its format.
+        layout: "documents", "samples", "stream", "text" or "token IDs". The last two are records.
+        extras: Facts of the format.
+        files: The number of its files.
+        size_bytes: Their size in bytes; None for more than 10,000 files.
+        sequences: The number of sequences; None if it is not known without reading the dataset.
+        tokens: The number of tokens without separators; None if it is not known without reading the dataset.
+        counts_from: "dataset", "manifest", or "" if the counts are not known.
+        stored_tokens: The number of tokens with separators, as they are stored; None for records.
+        sample_length: Tokens per sample; None if sequences differ in length.
+        dtype: The dtype of the token IDs; None for records.
+        max_id: The largest token ID, which may be the separator; None if no ID is known.
+        max_id_from: "dataset", "manifest", or "N tokens" for the first tokens that were read; "" if no ID is known.
+        eos_id: The separator; None without one, or if it is not known.
+        eos_from: The origin of the separator.
+        separators: Where separators are stored: "none", "trailing", "between", "after" or "before"; None for records.
+        tokenizer: `name` and `digest` of the tokenizer that made the token IDs, by the manifest; None if not stated.
+        manifest: The manifest; None without one.
+        ids: The first token IDs of the first sequence that has any; None for text.
+        text: The first words of the first sequence; None without a tokenizer on this machine.
+        notes: Sentences on what tokfmt inferred, and on defects.
+    """
+
+    path: str
+    format: str
+    title: str
+    layout: str
+    extras: Mapping[str, object]
+    files: int
+    size_bytes: int | None
+    sequences: int | None
+    tokens: int | None
+    counts_from: str
+    stored_tokens: int | None
+    sample_length: int | None
+    dtype: str | None
+    max_id: int | None
+    max_id_from: str
+    eos_id: int | None
+    eos_from: str
+    separators: str | None
+    tokenizer: Mapping[str, str] | None
+    manifest: Written | None
+    ids: tuple[int, ...] | None
+    text: str | None
+    notes: tuple[str, ...]
+
+
+@listing.kept()
+def info(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002 - the word users know
+    options: Options = (),
+    tokenizer: str | None = None,
+    text_field: str | None = None,
+    eos: EosChoice = None,
+    split: str | None = None,
+    allow_loss: str | Iterable[str] = (),
+    recursive: bool = False,
+    ignore_manifest: bool = False,
+    storage_options: Mapping[str, str | bool] | None = None,  # noqa: ARG001 -- `wording.spoken` uses them
+    allow_source: str | Iterable[str] = (),  # noqa: ARG001
+) -> Overview:
+    """Identify a dataset of any size without reading all of it.
+
+    Args:
+        path: A file or a directory.
+        format: The format (default: detected from content).
+        options: Read options of the format.
+        tokenizer: The name, directory or tokenizer.json of a tokenizer, which decodes the first token IDs (default:
+            that of the manifest, if it is on this machine).
+        text_field: The JSON field of the text.
+        eos: The separator, or "none" (default: given by the manifest, or inferred).
+        split: The split of a dataset that has several.
+        allow_loss: Words of `--allow-loss`.
+        recursive: Read subdirectories too.
+        ignore_manifest: Do not use the manifest of the dataset.
+        storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
+            for this process and its workers, until others are given.
+        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
+
+    Raises:
+        TokfmtError: If the dataset cannot be opened, or an option is wrong.
+    """
+    handle = tokenizer_of(tokenizer)
+    said = SourceRequest.of(path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest)
+    request = replace(said, allow_loss=said.allow_loss | {"fields", "other-files"})
+    found = find_one(request)
+    manifest = manifest_of(found[0]) if len(found) == 1 and not ignore_manifest else Manifest({})
+    source = open_stored(found, request, handle, few_sequences=True, max_sequences=1)
+    try:
+        if isinstance(source.reader, RecordReader):
+            facts = _of_records(source, source.reader, manifest)
+        else:
+            facts = _of_tokens(source, source.reader, request, manifest)
+    finally:
+        source.reader.close()
+    ids = facts.get("ids")
+    if ids and facts.get("text") is None:
+        facts["text"] = _text(handle if handle is not None else _quick_tokenizer(manifest), ids)
+    size, made = _size(found), manifest.tokenizer
+    return Overview(
+        path=str(source.paths[0]),
+        format=source.format.name,
+        title=source.format.title,
+        extras=dict(source.reader.info.facts),
+        files=sum(len(one.files) for one in found),
+        size_bytes=size,
+        eos_id=source.separator.eos_id,
+        eos_from=source.separator.source,
+        tokenizer=None if made is None else {"name": str(made.get("name") or ""), "digest": str(made["digest"])},
+        manifest=_written(manifest),
+        **facts,
+    )
+
+
+def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> dict[str, Any]:
+    """Return the facts of text, or of token IDs in records."""
+    known, value = records.info, _first_record(source, records)
+    small = known.size <= (_RECORDS if known.random_access else _PACKED) and not source.format.is_computed
+    count = known.records if known.records is not None or not small else records.count()
+    stated = _stated_counts(source, manifest, known.split)
+    top = manifest.content.get("max_id")
+    return {
+        "layout": "text" if known.kind == "text" else "token IDs",
+        "sequences": count if count is not None else stated.get("sequences"),
+        "tokens": stated.get("tokens"),
+        "counts_from": "dataset" if count is not None else "manifest" if stated else "",
+        "stored_tokens": None,
+        "sample_length": None,
+        "dtype": None,
+        "max_id": top,
+        "max_id_from": "" if top is None else "manifest",
+        "separators": None,
+        "ids": tuple(value[:_IDS]) if isinstance(value, list) else None,
+        "text": shortened(value, _CHARACTERS) if isinstance(value, str) else None,
+        "notes": source.notes,
+    }
+
+
+def _first_record(source: Source, records: RecordReader) -> str | list[int] | None:
+    """Return the first record; None without one, if it is long, or for a recipe, whose texts do not exist yet."""
+    if source.format.is_computed or not count_up_to(records, 1):
+        return None
+    block = records.blocks(1, 0, 1)[0]
+    return None if records.info.random_access and block.stop - block.start > _ONE else records.record(0)
+
+
+def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, manifest: Manifest) -> dict[str, Any]:
+    """Return the facts of a token axis. The sequences of a long stream are not counted."""
+    about, eos_id = stored.info, source.separator.eos_id
+    axis, notes = stored, source.notes
+    divided = not about.separators.alone or (eos_id is not None and about.tokens <= _COUNTED)
+    if divided:
+        axis, decided = without_separators(stored, source.separator, source.endings, source.paths[0])
+        notes = (*notes, *decided)
+        counted(source._replace(reader=axis), request)
+    counts: Mapping[str, Any] = {}
+    if divided and not axis.info.beginning:
+        counts = {"sequences": axis.info.sequences, "tokens": axis.info.tokens}
+    stated = _stated_counts(source, manifest, about.split, samples=about.layout is Layout.SAMPLES)
+    top, top_from = _largest(stored, manifest, computed=source.format.is_computed)
+    return {
+        "layout": about.layout.value,
+        "sequences": (counts or stated).get("sequences"),
+        "tokens": (counts or stated).get("tokens"),
+        "counts_from": "dataset" if counts else "manifest" if stated else "",
+        "stored_tokens": None if about.beginning else about.tokens,
+        "sample_length": about.sample_length,
+        "dtype": str(about.dtype),
+        "max_id": top,
+        "max_id_from": top_from,
+        "separators": about.separators.value,
+        "ids": tuple(_first_ids(axis, eos_id).tolist()),
+        "text": None,
+        "notes": notes,
+    }
+
+
+def _stated_counts(
+    source: Source, manifest: Manifest, split: str | None, *, samples: bool = False
+) -> Mapping[str, Any]:
+    """Return the counts of the manifest if it counts what is read here; else an empty mapping."""
+    same = manifest.content.get("format") == source.format.name and manifest.eos_id == source.separator.eos_id
+    return manifest.counts(split, samples=samples) if same else {}
+
+
+def _largest(stored: TokenReader, manifest: Manifest, *, computed: bool) -> tuple[int | None, str]:
+    """Return the largest token ID that is known, and its origin. The samples of a recipe are costly to read."""
+    about, stated = stored.info, manifest.content.get("max_id")
+    if about.max_id is not None:
+        return about.max_id, "dataset"
+    if isinstance(stated, int) and stated >= 0 and not computed:
+        return stated, "manifest"
+    few = _FIRST if computed or about.tokens > _COUNTED else _COUNTED
+    read = min(about.tokens, few)
+    if not read:
+        return None, ""
+    top = max(largest_id(stored.tokens(a, b)) for a, b in windows(0, read))
+    return top, "dataset" if read == about.tokens and not about.beginning else f"{read:,} tokens"
+
+
+def _first_ids(axis: TokenReader, eos_id: int | None) -> Tokens:
+    """Return the first token IDs of the first sequence that has any."""
+    about: Info = axis.info
+    head = axis.tokens(0, min(about.tokens, _FIRST))
+    if about.separators.alone:
+        inside = np.ones(len(head), np.bool_) if eos_id is None else head != eos_id
+        start = int(np.argmax(inside)) if inside.any() else len(head)
+        after = np.flatnonzero(~inside[start:])
+        return head[start : start + int(after[0]) if len(after) else len(head)][:_IDS]
+    bounds = axis.offsets(0, min(about.sequences, 1 << 10))
+    ends = bounds[bounds > bounds[0]]
+    return head[: int(ends[0] - bounds[0]) if len(ends) else 0][:_IDS]
+
+
+def _text(tokenizer: Any, ids: Sequence[int]) -> str | None:
+    """Return the text of token IDs; None without a tokenizer."""
+    if tokenizer is None:
+        return None
+    return shortened(str(tokenizer.decoder(lenient=True).decode(np.array(ids, np.uint32))), _CHARACTERS)
+
+
+def _quick_tokenizer(manifest: Manifest) -> Any:
+    """Return the tokenizer of the manifest if its file is where the manifest states it, small and unchanged."""
+    made = manifest.tokenizer
+    if made is None or not isinstance(made.get("path"), str):
+        return None
+    place = Path(made["path"])
+    with suppress(OSError):
+        file = place / "tokenizer.json" if listing.is_dir(place) else place
+        if listing.is_file(file) and listing.status(file).size <= _QUICK:
+            found = tokenizer_of(str(place), local=True)
+            return found if found is not None and found.digest == made["digest"] else None
+    return None
+
+
+def _size(found: Sequence[SourceFiles]) -> int | None:
+    """Return the size of a dataset in bytes; None for more than 10,000 files."""
+    files = [file for one in found for file in one.files]
+    return int(extent(files)["bytes"]) if len(files) <= _FILES else None
+
+
+def _written(manifest: Manifest) -> Written | None:
+    """Return the origin that a manifest states, whose values can have any type."""
+    if not manifest.content:
+        return None
+    version, listed = manifest.content.get("tokfmt"), manifest.content.get("sources")
+    sources = [str(one.get("path")) for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    more = manifest.content.get("more_sources")
+    others = more.get("sources") if isinstance(more, dict) else 0
+    rest = len(sources[_NAMED:]) + (others if isinstance(others, int) else 0)
+    return Written(str(manifest.path), version if isinstance(version, str) else None, tuple(sources[:_NAMED]), rest)
