@@ -692,6 +692,23 @@ def test_tasks_share_only_the_bucket(server, bucket, tmp_path, large, monkeypatc
     assert len(order(server)) < len(tree(bucket / name)), "the data objects are those of the tasks"
 
 
+@pytest.mark.parametrize("machine", ["the same", "another"])
+def test_a_task_that_was_killed_is_run_again(server, bucket, local, spool, tmp_path, machine):
+    process = []
+    when(server, "PUT", "m/shard.00001.mds", lambda: process[0].send_signal(signal.SIGKILL))
+    process.append(run(*WORDS, "--task", "1/2"))
+    process[0].communicate(timeout=60)
+    assert process[0].returncode == -signal.SIGKILL
+    with pytest.raises(TokfmtError):
+        tokfmt.open("s3://bkt/m")
+    (tmp_path / "other").mkdir()
+    again = {} if machine == "the same" else {"TOKFMT_SPOOL": str(tmp_path / "other")}
+    for words in ((*WORDS, "--task", "1/2"), (*WORDS, "--task", "0/2"), ("convert", "--finish", "s3://bkt/m")):
+        process = run(*words, **again)
+        assert process.communicate(timeout=60) and process.returncode == 0
+    assert tree(bucket / "m") == local and everything(bucket).keys() == {*local, "m.tokfmt.json"}
+
+
 def test_tasks_that_need_a_common_directory(server, bucket, tmp_path, large, monkeypatch):
     monkeypatch.delenv("TOKFMT_SPOOL")
     dask = {"executor": "dask:tcp://127.0.0.1:1"}
