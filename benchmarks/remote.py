@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.cases import case, convert
 from benchmarks.data import EOS, HOME
-from benchmarks.store import asked, store
+from benchmarks.store import PART, asked, store
 
 PLACE = HOME / "remote"
 BUCKET = PLACE / "bkt"
@@ -340,3 +340,58 @@ class Listing:
 
 
 case("remote: list 10,000 objects (peer: list_with_delimiter)", ">= 0.8", "objects", "rate")(Listing)
+
+
+class Put:
+    """A pack of 240 MB, from the end of its build on: the upload of the pack in parts, its manifest and its claim."""
+
+    def prepare(self):
+        (PLACE / "out").mkdir(parents=True, exist_ok=True)
+        made("big.pbin", COPIES)
+        made(WARM.name)
+
+    def peer(self, out):
+        import obstore
+        from obstore.store import S3Store
+
+        size = (BUCKET / "big.pbin").stat().st_size
+        with served():
+            client = S3Store(
+                "out", endpoint=os.environ["AWS_ENDPOINT_URL"], region="us-east-1", skip_signature=True,
+                virtual_hosted_style_request=False, client_options={"allow_http": True},
+            )  # fmt: skip
+            obstore.put(client, "warm", b"x")
+            return (
+                size
+                / timed(lambda: obstore.put(client, "x.pbin", BUCKET / "big.pbin", chunk_size=PART, max_concurrency=4))
+                / 1e6
+            )
+
+    def tokfmt(self, out):
+        import tokfmt
+
+        size = (BUCKET / "big.pbin").stat().st_size
+        phases = Phases()
+        with served():
+            tokfmt.convert(WARM, "s3://out/warm.pbin", overwrite=True)
+            tokfmt.convert(BUCKET / "big.pbin", "s3://out/y.pbin", overwrite=True, progress=phases)
+            return size / (time.perf_counter() - phases.began["uploading"]) / 1e6
+
+
+class Phases:
+    """A progress that keeps when each phase began."""
+
+    def __init__(self):
+        self.began = {}
+
+    def phase(self, name, total, unit):
+        self.began[name] = time.perf_counter()
+
+    def advance(self, amount):
+        pass
+
+    def note(self, text):
+        pass
+
+
+case("remote: write a pack of 240 MB, from the end of its build (peer: put of the file)", ">= 0.9", "MB", "rate")(Put)

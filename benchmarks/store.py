@@ -1,13 +1,14 @@
 """python -m benchmarks.store FOLDER DELAY: serve a folder as a store of the protocol of S3, every answer after DELAY seconds.
 
 It runs in a process of its own, so that its time is nobody's. It prints its address. GET of objects with ranges and If-Match,
-HEAD, and lists of version 2 with a delimiter. `GET /-/` answers with what it was asked since the last time: a JSON list of
+HEAD, PUT at once and in parts of 16 MiB, DELETE, and lists of version 2 with a delimiter. `GET /-/` answers with what it was asked since the last time: a JSON list of
 [method, key, start, stop, seconds].
 """
 
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -16,9 +17,10 @@ from bisect import bisect_right
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, unescape
 
 PAGE = 1000  # keys of a list, as S3 has
+PART = 16 << 20
 
 
 class Server(asyncio.Protocol):
@@ -26,19 +28,28 @@ class Server(asyncio.Protocol):
     home, delay, began = "", 0.0, time.monotonic()
 
     def connection_made(self, transport):
-        self.transport, self.text, self.work = transport, b"", None
+        self.transport, self.text, self.work = transport, bytearray(), None
+        self.head, self.length = None, 0
         transport.set_write_buffer_limits(1 << 22)
 
     def data_received(self, data):
         self.text += data
-        while (end := self.text.find(b"\r\n\r\n")) >= 0:
-            head, self.text = self.text[:end].decode("latin-1"), self.text[end + 4 :]
-            self.work = asyncio.ensure_future(self.answer(head, self.work))
+        while self.head is not None or (end := self.text.find(b"\r\n\r\n")) >= 0:
+            if self.head is None:
+                self.head = self.text[:end].decode("latin-1").split("\r\n")
+                del self.text[: end + 4]
+                length = next((line for line in self.head if line.lower().startswith("content-length:")), ":0")
+                self.length = int(length.partition(":")[2])
+            if len(self.text) < self.length:
+                return
+            head, self.head, body = self.head, None, bytes(self.text[: self.length])
+            del self.text[: self.length]
+            self.work = asyncio.ensure_future(self.answer(head, body, self.work))
 
-    async def answer(self, head, before):
+    async def answer(self, head, body, before):
         if before is not None:
             await before
-        first, *lines = head.split("\r\n")
+        first, *lines = head
         method, target, _ = first.split(" ")
         headers = dict((name.lower(), value.strip()) for name, _, value in (line.partition(":") for line in lines))
         url = urlsplit(target)
@@ -56,6 +67,8 @@ class Server(asyncio.Protocol):
         if listed:
             return self.send(200, {"Content-Type": "application/xml"}, self.list(key, query))
         path = os.path.join(self.home, key)
+        if method in ("PUT", "POST", "DELETE"):
+            return self.write(method, path, parse_qs(url.query, keep_blank_values=True), headers, body)
         if not os.path.isfile(path):
             return self.send(404, {}, b"<Error><Code>NoSuchKey</Code></Error>" if method == "GET" else b"")
         with open(path, "rb") as file:
@@ -73,6 +86,40 @@ class Server(asyncio.Protocol):
             self.send(code, about, b"", high - low)
             if method == "GET":
                 await asyncio.get_running_loop().sendfile(self.transport, file, low, high - low)
+
+    def write(self, method, path, query, headers, body):
+        """Objects, and those in parts: each part is written at its place in the file when it comes."""
+        draft, number = f"{path}.draft", int(query.get("partNumber", ["0"])[0])
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        if "delete" in query:
+            keys = [unescape(key) for key in re.findall("<Key>(.*?)</Key>", body.decode())]
+            for key in keys:
+                Path(path, key).unlink(missing_ok=True)
+            rows = "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys)
+            told = f'<?xml version="1.0"?><DeleteResult>{rows}</DeleteResult>'
+            return self.send(200, {"Content-Type": "application/xml"}, told.encode())
+        if "uploads" in query:
+            Path(draft).touch()
+            return self.send(
+                200, {}, b"<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>"
+            )
+        if number:
+            with open(draft, "r+b") as file:
+                file.seek((number - 1) * PART)
+                file.write(body)
+            return self.send(200, {"ETag": f'"{number}"'}, b"")
+        if "uploadId" in query:
+            os.replace(draft, path)
+            tag = escape(tag_of(os.stat(path)), {chr(34): "&quot;"})
+            told = f"<CompleteMultipartUploadResult><ETag>{tag}</ETag></CompleteMultipartUploadResult>"
+            return self.send(200, {}, told.encode())
+        if method == "PUT":
+            if "if-none-match" in headers and os.path.exists(path):
+                return self.send(412, {}, b"<Error><Code>PreconditionFailed</Code></Error>")
+            Path(path).write_bytes(body)
+            return self.send(200, {"ETag": tag_of(os.stat(path))}, b"")
+        Path(path).unlink(missing_ok=True)
+        return self.send(204, {}, b"")
 
     def send(self, status, headers, content, length=None):
         lines = [f"HTTP/1.1 {status} -", f"Content-Length: {len(content) if length is None else length}"]
