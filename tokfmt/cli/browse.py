@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -105,6 +106,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         plain_signals()
         app.run()
     else:
+        gc.freeze()  # a search for cycles in all modules would block the screen for 0.2 s
         cast("Any", sys.__stderr__).reconfigure(encoding="utf-8")  # Textual draws there, and the locale may say ASCII
         _run_until_closed(app, app.run)
     _raise_if_none_opened(app)

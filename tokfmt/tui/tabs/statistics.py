@@ -42,7 +42,7 @@ AT_ONCE = 2 << 30
 BYTES_AT_ONCE = 2 << 30
 """Limit of bytes of text for a pass that starts without a key."""
 
-MOST_COMPARED = 1 << 22
+MOST_COMPARED = 1 << 21
 """Limit of rows among which the browser looks for equal ones, 24 bytes each."""
 
 
