@@ -10,8 +10,9 @@ from click.testing import CliRunner
 from paths import FIXTURES
 
 import tokfmt.tui.catalog as catalogs
+from tokfmt import registry
 from tokfmt.cli.main import cli
-from tokfmt.ops.source.discover import Skipped, datasets_below
+from tokfmt.ops.source.discover import Skipped, datasets_below, holds_others
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.catalog import Catalog
 from tokfmt.tui.datasets import CatalogList, Datasets
@@ -183,6 +184,19 @@ def test_the_files_of_one_dataset_are_listed_once(tmp_path):
     for suffix in ("bin", "idx"):  # with these, the folder is no dataset of one format
         shutil.copy(next((FIXTURES / "megatron").rglob(f"books_002*.{suffix}")), tmp_path / f"m.{suffix}")
     assert [one[0].name for one in datasets_below(tmp_path, None)] == ["m.bin", "w.ds"]
+
+
+def test_a_dataset_with_others_below_it_is_a_catalog(tmp_path):
+    shutil.copy(FIXTURES / "text" / "corpus.jsonl", tmp_path)
+    place, jsonl = tmp_path, registry.get("jsonl")
+    assert not holds_others(place, jsonl)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "more").mkdir()
+    shutil.copy(FIXTURES / "text" / "corpus.jsonl", tmp_path / "more")
+    assert not holds_others(place, jsonl)  # more of the same
+    shutil.copytree(FIXTURES / "hdf5" / "padded_eos", tmp_path / "samples")
+    assert holds_others(place, jsonl)
+    assert [one[0] for one in datasets_below(place, None)] == [place, place / "more", place / "samples"]
 
 
 def test_a_picture_of_a_folder_and_an_empty_one(folder, tmp_path):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from tokfmt import registry
@@ -94,6 +96,25 @@ def dataset_paths(request: SourceRequest) -> list[Place]:
             raise FormatError(path, "holds no dataset, nor does a directory below it")
         found += places
     return found
+
+
+def holds_others(directory: Place, format_: Format) -> bool:
+    """Return whether a dataset is a directory whose first few subdirectories hold a dataset of another format.
+
+    Args:
+        directory: The directory.
+        format_: The format of the dataset.
+    """
+    below = sorted((name for name in names_in(directory) if not re.fullmatch(_HARMLESS, name)), key=natural_key)
+    places = (directory / name for name in below)
+    for entry in islice((one for one in places if listing.is_dir(one) and not listing.is_link(one)), _LOOKED_INTO):
+        with contextlib.suppress(DetectionError, FormatError):
+            if format_of(entry).name != format_.name:
+                return True
+    return False
+
+
+_LOOKED_INTO = 3  # subdirectories, because each takes some requests to a store
 
 
 class Skipped(NamedTuple):
