@@ -13,7 +13,7 @@ from tokfmt.core import listing
 from tokfmt.core.errors import DetectionError, FormatError, SourceChangedError, TokfmtError, UnknownFormatError
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Format, unrelated_files
-from tokfmt.core.place import Identity, Place, PlaceLike, place_of, real, relative
+from tokfmt.core.place import Identity, Kind, Place, PlaceLike, place_of, real, relative
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import announce_manifest, describes, read_manifest
 from tokfmt.ops.source.request import Found, SourceFiles, SourceRequest, expanded
@@ -104,10 +104,16 @@ def holds_others(directory: Place, format_: Format) -> bool:
     Args:
         directory: The directory.
         format_: The format of the dataset.
+
+    Raises:
+        FormatError: The directory cannot be listed.
     """
-    below = sorted((name for name in names_in(directory) if not re.fullmatch(_HARMLESS, name)), key=natural_key)
-    places = (directory / name for name in below)
-    for entry in islice((one for one in places if listing.is_dir(one) and not listing.is_link(one)), _LOOKED_INTO):
+    try:
+        below = [name for name, kind in listing.entries(directory).items() if kind is Kind.DIRECTORY]
+    except OSError as error:
+        raise reading_error(directory, error) from error
+    named = (directory / name for name in sorted(below, key=natural_key) if not re.fullmatch(_HARMLESS, name))
+    for entry in islice(named, _LOOKED_INTO):
         with contextlib.suppress(DetectionError, FormatError):
             if format_of(entry).name != format_.name:
                 return True
