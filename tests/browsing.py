@@ -6,13 +6,16 @@ import numpy as np
 from paths import FIXTURES
 from textual.css.stylesheet import Stylesheet
 
-from tokfmt.core.errors import CorruptError
+from tokfmt.core.errors import CorruptError, TokfmtError
+from tokfmt.core.place import place_of
 from tokfmt.core.reader import Info, Layout
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.source.stored import Separator
 from tokfmt.tui.app import Browser, settled
+from tokfmt.tui.catalog import Catalog
+from tokfmt.tui.datasets import CatalogList
 from tokfmt.tui.rows import Viewport
-from tokfmt.tui.session import Opened, Session, View, open_session
+from tokfmt.tui.session import Opened, Session, View, open_session, refused_session
 from tokfmt.tui.tabs.sequences import SequencesTab
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
@@ -41,9 +44,21 @@ def browse(paths, steps, *, size=(120, 36), tokenizer=None, session=None):
     requests = [SourceRequest((str(path),)) for path in paths]
     app = Browser(session or open_session(requests[0], tokenizer), requests[1:], tokenizer)
 
+    _run(app, steps, size)
+
+
+def browse_folder(folder, steps, size=(120, 36), *, wait=True):
+    """Run the app on a folder of datasets as `browse` does; without `wait`, before its catalog is complete."""
+    request, place = SourceRequest((folder,)), place_of(folder)
+    session = refused_session(request, TokfmtError("no dataset is open"))
+    _run(Browser(session, catalog=Catalog(request, place)), steps, size, wait=wait)
+
+
+def _run(app, steps, size, *, wait=True):
     async def main():
         async with app.run_test(size=size) as pilot:
-            await settled(app, pilot)
+            if wait:
+                await settled(app, pilot)
 
             async def press(*keys):
                 for key in keys:
@@ -54,6 +69,12 @@ def browse(paths, steps, *, size=(120, 36), tokenizer=None, session=None):
             await steps(app, press)
 
     asyncio.run(main())
+
+
+def catalog_rows(app):
+    """The words of each line of a catalog on the screen."""
+    shown = app.screen.query_one(CatalogList)
+    return [line(shown, y).split() for y in range(1, min(shown.count, shown.size.height - 1) + 1)]
 
 
 def line(widget, y):

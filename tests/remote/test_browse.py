@@ -4,7 +4,7 @@ import shutil
 import threading
 
 import pytest
-from browsing import browse, reader_text, tab_of
+from browsing import browse, browse_folder, catalog_rows, reader_text, tab_of
 from click.testing import CliRunner
 from paths import FIXTURES
 
@@ -14,6 +14,7 @@ from tokfmt.core.place import Url
 from tokfmt.core.resources import Recent
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.remote import account
+from tokfmt.tui.datasets import CatalogList
 from tokfmt.tui.rows import Viewport
 from tokfmt.tui.session import open_session
 from tokfmt.tui.state import recall, remember, state_file
@@ -65,6 +66,39 @@ def test_the_first_line_counts_what_was_fetched(dataset):
         assert f"{sum(found.requests.values())} requests" in str(app.query_one(TopBar).query_one("#loading").content)
 
     browse(dataset[:1], steps)
+
+
+def test_a_bucket_of_datasets_is_a_catalog(fresh, bucket):
+    for name in ("modalities", "stage1"):
+        shutil.copytree(FIXTURES / name, bucket / "data" / name)
+
+    def listed(folder):
+        found = []
+
+        async def steps(app, press):
+            found.extend(catalog_rows(app))
+            await press(*["down"] * 3, "enter")
+            found.append(str(app.session.path).rpartition("/")[2])
+            await press("d")
+            assert catalog_rows(app)[3] == found[3]
+
+        browse_folder(folder, steps, size=(120, 16))
+        return found
+
+    assert listed("s3://bkt/data") == listed(bucket / "data")
+
+
+def test_a_bucket_is_read_as_far_as_the_screen_shows(fresh, bucket):
+    (bucket / "data").mkdir()
+    for k in range(300):
+        shutil.copy(FIXTURES / "modalities" / "D_2byte_gpt2.pbin", bucket / "data" / f"{k:03}.pbin")
+
+    async def steps(app, press):
+        shown = app.screen.query_one(CatalogList)
+        assert len(shown.catalog.found) < 200
+        assert sum(one.looked for one in shown.catalog.found) <= 16
+
+    browse_folder("s3://bkt/data", steps, size=(120, 16))
 
 
 def test_facts_about_an_address_are_kept_without_its_signature(home):

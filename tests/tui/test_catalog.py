@@ -1,24 +1,21 @@
 """The catalog of a folder of datasets: found, read and checked as far as the screen shows it."""
 
-import asyncio
 import json
 import shutil
 import threading
 
 import pytest
-from browsing import line, settled
+from browsing import browse_folder, catalog_rows, line
 from click.testing import CliRunner
 from paths import FIXTURES
 
 import tokfmt.tui.catalog as catalogs
+from tokfmt import registry
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import TokfmtError
-from tokfmt.ops.source.discover import Skipped, datasets_below
+from tokfmt.ops.source.discover import Skipped, datasets_below, holds_others
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui.app import Browser
 from tokfmt.tui.catalog import Catalog
 from tokfmt.tui.datasets import CatalogList, Datasets
-from tokfmt.tui.session import refused_session
 
 PACKS = FIXTURES / "modalities"
 
@@ -26,28 +23,6 @@ PACKS = FIXTURES / "modalities"
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-def browse_folder(folder, steps, size=(120, 36), *, wait=True):
-    """Run the app on a folder; `steps` is called as by `browsing.browse`, without `wait` before the list is complete."""
-    request = SourceRequest((str(folder),))
-    session = refused_session(request, TokfmtError("no dataset is open"))
-    app = Browser(session, catalog=Catalog(request, folder))
-
-    async def main():
-        async with app.run_test(size=size) as pilot:
-            if wait:
-                await settled(app, pilot)
-
-            async def press(*keys):
-                for key in keys:
-                    await pilot.press(key)
-                await settled(app, pilot)
-
-            press.pilot = pilot  # type: ignore[attr-defined]
-            await steps(app, press)
-
-    asyncio.run(main())
 
 
 @pytest.fixture
@@ -65,14 +40,9 @@ def folder(tmp_path):
     return home
 
 
-def rows(app):
-    shown = app.screen.query_one(CatalogList)
-    return [line(shown, y).split() for y in range(1, min(shown.count, shown.size.height - 1) + 1)]
-
-
 def test_a_folder_is_listed_with_counts_size_and_health(folder):
     async def steps(app, press):
-        found = rows(app)
+        found = catalog_rows(app)
         assert [row[0] for row in found] == ["a.pbin", "b/deep/store.zarr", "b/text", "z.pbin"]
         assert [row[1] for row in found[:3]] == ["modalities", "flat-tokens", "jsonl"]
         assert found[0][2:4] == ["42", "3,998"] or found[0][2] == "42"
@@ -146,7 +116,7 @@ def test_a_large_folder_is_read_as_far_as_the_screen_shows(tmp_path, monkeypatch
         assert catalog.whole
         assert shown.count == 600
         assert len(looked) < 400  # what was scrolled past is not read
-        assert rows(app)[-1][2] == "42"
+        assert catalog_rows(app)[-1][2] == "42"
 
     browse_folder(home, steps)
 
@@ -164,7 +134,7 @@ def test_the_keys_work_while_a_dataset_is_read(folder, monkeypatch):
         assert shown.cursor == 2
         gate.set()
         await press()
-        assert rows(app)[2][2] == "184"
+        assert catalog_rows(app)[2][2] == "184"
 
     browse_folder(folder, steps, wait=False)
 
@@ -174,16 +144,16 @@ def test_names_are_filtered_and_the_list_is_exported(folder, tmp_path, monkeypat
 
     async def steps(app, press):
         await press("slash", *"STORE", "enter")
-        assert [row[0] for row in rows(app)] == ["b/deep/store.zarr"]
+        assert [row[0] for row in catalog_rows(app)] == ["b/deep/store.zarr"]
         assert "▼ store: 1" in str(app.screen.query_one("#catalog-title").render())
         await press("e", "enter")
         exported = json.loads((tmp_path / "data-datasets.jsonl").read_text())
         assert exported["path"] == str(folder / "b" / "deep" / "store.zarr")
-        assert exported["sequences"] == int(rows(app)[0][2].replace(",", ""))
+        assert exported["sequences"] == int(catalog_rows(app)[0][2].replace(",", ""))
         await press("enter")
         assert app.session.path == folder / "b" / "deep" / "store.zarr"
         await press("d", "slash", *["backspace"] * 5, "enter")
-        assert len(rows(app)) == 4
+        assert len(catalog_rows(app)) == 4
 
     browse_folder(folder, steps)
 
@@ -194,7 +164,7 @@ def test_columns_fit(folder, width):
         shown = app.screen.query_one(CatalogList)
         for y in range(shown.size.height):
             assert len(line(shown, y)) <= shown.size.width
-        assert rows(app)[0][0].startswith("a.pbin")
+        assert catalog_rows(app)[0][0].startswith("a.pbin")
         assert "✓" in line(shown, 1)
 
     browse_folder(folder, steps, size=(width, 20))
@@ -214,6 +184,19 @@ def test_the_files_of_one_dataset_are_listed_once(tmp_path):
     for suffix in ("bin", "idx"):  # with these, the folder is no dataset of one format
         shutil.copy(next((FIXTURES / "megatron").rglob(f"books_002*.{suffix}")), tmp_path / f"m.{suffix}")
     assert [one[0].name for one in datasets_below(tmp_path, None)] == ["m.bin", "w.ds"]
+
+
+def test_a_dataset_with_others_below_it_is_a_catalog(tmp_path):
+    shutil.copy(FIXTURES / "text" / "corpus.jsonl", tmp_path)
+    place, jsonl = tmp_path, registry.get("jsonl")
+    assert not holds_others(place, jsonl)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "more").mkdir()
+    shutil.copy(FIXTURES / "text" / "corpus.jsonl", tmp_path / "more")
+    assert not holds_others(place, jsonl)  # more of the same
+    shutil.copytree(FIXTURES / "hdf5" / "padded_eos", tmp_path / "samples")
+    assert holds_others(place, jsonl)
+    assert [one[0] for one in datasets_below(place, None)] == [place, place / "more", place / "samples"]
 
 
 def test_a_picture_of_a_folder_and_an_empty_one(folder, tmp_path):

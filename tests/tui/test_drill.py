@@ -12,7 +12,7 @@ import tokfmt
 from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.session import open_session
-from tokfmt.tui.widgets.charts import Bars
+from tokfmt.tui.widgets.charts import Bars, Curve
 from tokfmt.tui.widgets.facts import Facts
 from tokfmt.tui.widgets.rankings import GroupRanking, Ranking
 
@@ -227,6 +227,22 @@ def test_too_many_lines_are_not_listed_together(monkeypatch):
         assert "At most 2 lines" in str(list(app._notifications)[-1].message)
         await press("down")
         assert app.tab.query_one("#most", Ranking).range_from is None
+
+    browse([PACK], steps)
+
+
+def test_a_click_on_the_curve_leads_to_the_tokens_of_that_rank():
+    async def steps(app, press):
+        await press("4")
+        curve, most = app.tab.query_one(Curve), app.tab.query_one("#most", Ranking)
+        for column, rank in ((6, 1), (curve.size.width - 1, most.count)):
+            assert await press.pilot.click(curve, offset=(curve.gutter.left + column, 3))
+            await press()
+            assert most.has_focus
+            assert most.cursor == rank - 1
+            await press("4")
+            app.tab.query_one("#figures").scroll_home(animate=False)
+            await press()
 
     browse([PACK], steps)
 

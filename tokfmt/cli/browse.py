@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -105,6 +106,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         plain_signals()
         app.run()
     else:
+        gc.freeze()  # a search for cycles in all modules would block the screen for 0.2 s
         cast("Any", sys.__stderr__).reconfigure(encoding="utf-8")  # Textual draws there, and the locale may say ASCII
         _run_until_closed(app, app.run)
     _raise_if_none_opened(app)
@@ -159,11 +161,11 @@ def _raise_if_none_opened(app: Any) -> None:
 
 
 def _folder(named: Any) -> Any:
-    """Return the only path if it is a directory of datasets, and not one dataset; None otherwise."""
+    """Return the only path if it is a directory of datasets, or of one and of others below it; None otherwise."""
     from tokfmt.core import listing
     from tokfmt.core.errors import DetectionError, TokfmtError
     from tokfmt.core.place import place_of
-    from tokfmt.ops.source.discover import format_of
+    from tokfmt.ops.source.discover import format_of, holds_others
     from tokfmt.ops.source.request import expanded
 
     paths = expanded(named.paths)
@@ -171,13 +173,15 @@ def _folder(named: Any) -> Any:
         return None
     if named.recursive:
         return place_of(paths[0])
+    place = place_of(paths[0])
     try:
-        format_of(paths[0], named.format)
+        with listing.kept():
+            several = holds_others(place, format_of(place, named.format)) if named.format is None else False
     except DetectionError:  # of no format, or of several
-        return place_of(paths[0])
+        several = True
     except TokfmtError:
-        pass  # the browser shows the error
-    return None
+        several = False  # the browser shows the error
+    return place if several else None
 
 
 def _app(requests: list[Any], tokenizer: str | None, theme: str | None, *, compare: bool = False) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from tokfmt import registry
@@ -11,7 +13,7 @@ from tokfmt.core import listing
 from tokfmt.core.errors import DetectionError, FormatError, SourceChangedError, TokfmtError, UnknownFormatError
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Format, unrelated_files
-from tokfmt.core.place import Identity, Place, PlaceLike, place_of, real, relative
+from tokfmt.core.place import Identity, Kind, Place, PlaceLike, place_of, real, relative
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import announce_manifest, describes, read_manifest
 from tokfmt.ops.source.request import Found, SourceFiles, SourceRequest, expanded
@@ -94,6 +96,31 @@ def dataset_paths(request: SourceRequest) -> list[Place]:
             raise FormatError(path, "holds no dataset, nor does a directory below it")
         found += places
     return found
+
+
+def holds_others(directory: Place, format_: Format) -> bool:
+    """Return whether a dataset is a directory whose first few subdirectories hold a dataset of another format.
+
+    Args:
+        directory: The directory.
+        format_: The format of the dataset.
+
+    Raises:
+        FormatError: The directory cannot be listed.
+    """
+    try:
+        below = [name for name, kind in listing.entries(directory).items() if kind is Kind.DIRECTORY]
+    except OSError as error:
+        raise reading_error(directory, error) from error
+    named = (directory / name for name in sorted(below, key=natural_key) if not re.fullmatch(_HARMLESS, name))
+    for entry in islice(named, _LOOKED_INTO):
+        with contextlib.suppress(DetectionError, FormatError):
+            if format_of(entry).name != format_.name:
+                return True
+    return False
+
+
+_LOOKED_INTO = 3  # subdirectories, because each takes some requests to a store
 
 
 class Skipped(NamedTuple):

@@ -34,6 +34,7 @@ RANKINGS = ("most", "least", "groups", "first", "last")
 """IDs of the rankings, in order."""
 
 _COLUMN = 50  # least width of a ranking in cells
+_NARROW = 38  # the same, if all fit beside each other
 _LOW = 12  # least height of a ranking in lines
 
 AT_ONCE = 2 << 30
@@ -42,7 +43,7 @@ AT_ONCE = 2 << 30
 BYTES_AT_ONCE = 2 << 30
 """Limit of bytes of text for a pass that starts without a key."""
 
-MOST_COMPARED = 1 << 22
+MOST_COMPARED = 1 << 21
 """Limit of rows among which the browser looks for equal ones, 24 bytes each."""
 
 
@@ -139,11 +140,9 @@ def facts_of(found: Statistics, session: Session) -> list[Fact]:
             Fact("mean length", f"{lengths.mean:,.1f} {lengths.unit}"),
             Fact("shortest", f"{lengths.min:,}", _lists(f"len=={lengths.min}")),
             Fact("longest", f"{lengths.max:,}", _lists(f"len=={lengths.max}")),
-            Fact(
-                "5/50/95 % of lengths",
-                f"{lengths.p5:,} · {lengths.p50:,} · {lengths.p95:,}",
-                _lists(f"len>={lengths.p95}"),
-            ),
+            Fact("shortest 5 %", f"up to {lengths.p5:,}", _lists(f"len<={lengths.p5}")),
+            Fact("median length", f"{lengths.p50:,}", _lists(f"len=={lengths.p50}")),
+            Fact("longest 5 %", f"from {lengths.p95:,}", _lists(f"len>={lengths.p95}")),
         ]
     facts += _shares(found, of_samples=row_name(session) == "sample")
     if found.ids is not None:
@@ -327,25 +326,32 @@ class StatisticsTab(Working):
         self.call_after_refresh(self._fit)
 
     def _fit(self) -> None:
-        """Give the rankings the height that the facts and the charts leave."""
+        """Give the rankings the width of the tab, and the height that the facts and the charts leave."""
         shown = [ranking for ranking in self.query(Ranking) if ranking.display]
         if not shown:
             return
-        figures = self.query_one("#figures")
-        columns = max(1, min(len(shown), figures.size.width // _COLUMN))
-        above = (
-            0
-            if self.has_class("zoomed")
-            else sum(self.query_one(place).outer_size.height for place in ("#facts", "#charts"))
-        )
-        each = max(_LOW, (figures.size.height - above) // -(-len(shown) // columns))
-        self.query_one("#rankings").styles.grid_rows = str(each)
+        figures, grid = self.query_one("#figures"), self.query_one("#rankings", ItemGrid)
+        width, height = figures.size
+        grid.min_column_width = _NARROW if width >= _NARROW * len(shown) else _COLUMN
+        columns = max(1, min(len(shown), width // grid.min_column_width))
+        if not self.has_class("zoomed"):
+            height -= sum(self.query_one(place).outer_size.height for place in ("#facts", "#charts"))
+        grid.styles.grid_rows = str(max(_LOW, height // -(-len(shown) // columns)))
+        for ranking in shown:
+            ranking.styles.column_span = 1
+        shown[-1].styles.column_span = columns - (len(shown) - 1) % columns  # nothing beside it stays empty
 
     # what leads on
 
     @on(Bars.Chosen)
     def _listed(self, message: Bars.Chosen) -> None:
         self.action_list(f"{message.low}<=len<{message.high}")
+
+    @on(Curve.Chosen)
+    def _at_rank(self, message: Curve.Chosen) -> None:
+        ranking = self.query_one("#most", Ranking)
+        ranking.focus()
+        ranking.choose(message.rank - 1)
 
     @on(Ranking.Chosen)
     def _ranked(self, message: Ranking.Chosen) -> None:

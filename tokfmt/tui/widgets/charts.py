@@ -270,6 +270,13 @@ class Curve(Widget):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"curve--{part}" for part in ("point", "axis", "none")}
 
+    class Chosen(Message):
+        """The user wants the IDs at a rank, from 1."""
+
+        def __init__(self, rank: int) -> None:
+            super().__init__()
+            self.rank = rank
+
     def __init__(self) -> None:
         super().__init__(id="curve")
         self._frequencies: Frequencies | None = None
@@ -284,6 +291,13 @@ class Curve(Widget):
 
     def on_resize(self) -> None:
         self._draw()
+
+    def on_click(self, event: events.Click) -> None:
+        inside, known = event.get_content_offset(self), self._frequencies
+        if inside is not None and self._drawn is not None and known is not None and inside.x >= _AXIS:
+            last = max(known.rank)
+            share = (inside.x - _AXIS) / max(1, self.size.width - _AXIS - 1)
+            self.post_message(self.Chosen(min(last, round(max(10, last) ** share))))
 
     def _draw(self) -> None:
         known = self._frequencies
