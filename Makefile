@@ -118,10 +118,11 @@ docs-test: docs
 	@tests/system.sh
 	SITE=$(CURDIR)/build/site $(BIN)/python -m pytest -n 0 tests/manual
 
-# what the notebooks import besides tokfmt, in an environment of their own
+# what the notebooks import besides tokfmt, in an environment of their own; TORCH names another build of PyTorch
+TORCH ?= torch
 notebooks-test: $(UV)
 	$(UV) venv --quiet --allow-existing --python $(or $(PYTHON),3.11) .venv/notebooks
-	$(UV) pip install --quiet --python .venv/notebooks/bin/python --group dev --editable '.[arrow,testing]' polars matplotlib torch
+	$(UV) pip install --quiet --python .venv/notebooks/bin/python --group dev --editable '.[arrow,testing]' polars matplotlib $(TORCH)
 	NOTEBOOKS=1 .venv/notebooks/bin/python -m pytest -n 0 tests/manual/test_notebooks.py
 
 share: $(STAMP)
