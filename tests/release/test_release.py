@@ -10,9 +10,9 @@ import zipfile
 
 import pytest
 from paths import ROOT
-
 from release import check, share
 from release.commands import pages
+
 from tokfmt.cli.main import COMMANDS, cli
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -69,12 +69,14 @@ def test_what_cannot_be_released_is_named(monkeypatch):
     assert any(line.startswith("tag v9.9.9: is not that of the version") for line in found)
     if check.owner() == check.PLACEHOLDER:
         assert any("the owner is OWNER" in line for line in found)
-    done = subprocess.run([sys.executable, "-m", "release.check", "v9.9.9"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, ROOT / ".github/release/check.py", "v9.9.9"], cwd=ROOT, capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_the_recipe_of_conda_has_the_requirements_of_the_package():
-    text = (ROOT / "release" / "conda" / "recipe.yaml").read_text()
+    text = (ROOT / ".github" / "release" / "conda" / "recipe.yaml").read_text()
     listed = re.search(r"^  run:\n((?:    - .*\n)+)", text, re.MULTILINE)[1]
     found = [line.removeprefix("    - ").replace(" ", "", 1) for line in listed.splitlines()]
     assert found == [f"python{PROJECT['requires-python']}", *PROJECT["dependencies"]]
@@ -106,8 +108,8 @@ def test_workflows_use_pinned_actions_and_no_permission_they_do_not_name():
 
 def test_the_image_takes_what_the_package_is_built_from():
     taken = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    assert {"pyproject.toml", "README.md", "LICENSE", "constraints.txt", "tokfmt", "fixtures", "release"} == taken
-    assert re.search(r"^USER tokfmt$", (ROOT / "release" / "Dockerfile").read_text(), re.MULTILINE)
+    assert {"pyproject.toml", "README.md", "LICENSE", "constraints.txt", "tokfmt", "fixtures", ".github"} == taken
+    assert re.search(r"^USER 1000$", (ROOT / ".github" / "release" / "Dockerfile").read_text(), re.MULTILINE)
 
 
 def test_extras_are_those_that_dist_test_tries():
@@ -129,11 +131,11 @@ def wheel(tmp_path_factory):
 
 
 def test_a_wheel_has_the_package_and_what_it_installs_beside(wheel):
-    words = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "tokfmt", "release/share"]
+    words = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "tokfmt", ".github/release/share"]
     tracked = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     held = {path.relative_to(wheel).as_posix() for path in wheel.rglob("*") if path.is_file()}
     inside = {name for name in held if not re.match(r"[^/]*\.(dist-info|data)/", name)}
-    shared = {re.sub(r"^[^/]*\.data/data/", "release/", name) for name in held if ".data/data/" in name}
+    shared = {re.sub(r"^[^/]*\.data/data/", ".github/release/", name) for name in held if ".data/data/" in name}
     assert inside | shared == set(tracked)
 
 

@@ -36,7 +36,7 @@ from tokfmt.core.text_format import counted, printable
 _EPILOG = examples(
     "tokfmt convert corpus.jsonl out.pbin --tokenizer tokenizer",
     "tokfmt convert out.pbin out.zarr",
-    "tokfmt convert out.zarr samples/ --to hdf5 --seq-len 512 --eos 4095",
+    "tokfmt convert out.zarr packed/ --to hdf5 --seq-len 512 --eos 4095",
     "tokfmt convert out.pbin text.jsonl --tokenizer tokenizer",
     "tokfmt convert out.pbin parts.zarr --split train=0.9,validation=0.1 --shuffle 7",
 )

@@ -1,4 +1,4 @@
-"""Check that a checkout can be released: `python -m release.check v0.1.0`.
+"""Check that a checkout can be released: `python .github/release/check.py v0.1.0`.
 
 The checkout must be clean, the tag must be that of the version, the changelog must have a dated section for it, and the
 owner of the repository must be stated. Tests check the parts that hold before a release as well.
@@ -13,7 +13,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PLACEHOLDER = "OWNER"
 """The owner of the repository, until a person who publishes states it in `[project.urls]`."""
 _NAMED = re.compile(r"(?:github\.com/|uses: )([A-Za-z0-9-]+)/tokfmt\b")

@@ -23,7 +23,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 DIST = ROOT / "dist"
 EXTRAS = ("arrow", "dask", "remote", "testing", "web")
 UV = os.environ.get("UV", "uv")
@@ -70,12 +70,12 @@ def build(home: Path) -> tuple[Path, Path]:
 
 def check_contents(sdist: Path, wheel: Path) -> None:
     """Compare the files of the wheel with those of the commit."""
-    tracked = run("git", "ls-files", "tokfmt", "release/share", cwd=ROOT).split()
+    tracked = run("git", "ls-files", "tokfmt", ".github/release/share", cwd=ROOT).split()
     with zipfile.ZipFile(wheel) as archive:
         held = {info.filename: info for info in archive.infolist()}
         metadata = archive.read(next(name for name in held if name.endswith("/METADATA"))).decode()
     inside = {name for name in held if ".dist-info/" not in name and ".data/" not in name}
-    shared = {re.sub(r"^[^/]*\.data/data/", "release/", name) for name in held if ".data/data/" in name}
+    shared = {re.sub(r"^[^/]*\.data/data/", ".github/release/", name) for name in held if ".data/data/" in name}
     if inside | shared != set(tracked):
         sys.exit(f"the wheel and the commit differ: {sorted((inside | shared) ^ set(tracked))}")
     if links := [name for name, info in held.items() if info.external_attr >> 28 == 0o12]:

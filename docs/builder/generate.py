@@ -1,4 +1,4 @@
-"""Write the source of the site: `python -m manual.generate DIRECTORY`.
+"""Write the source of the site: `python -m builder.generate DIRECTORY`.
 
 docs/*.md          copied; links to other files of the repository lead to their page, or to the repository
 cli/*.md           a page for each command, from click
@@ -24,11 +24,12 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from manual.api import api_page
 from release.commands import CommandPage, pages
+
+from builder.api import api_page
 from tokfmt import schemas
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 COPIED = {
     "README.md": "index.md",
     "CHANGELOG.md": "changelog.md",

@@ -1,6 +1,6 @@
 """Build the site without a network, and fail if there is any warning.
 
-`python -m manual.build PROGRAMS DIRECTORY [mkdocs]`
+`python -m builder.build PROGRAMS DIRECTORY [mkdocs]`
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from manual.generate import write_pages
+from builder.generate import write_pages
 
 _PROBLEM = re.compile(r"warn|error|issue|not found|unrecognized", re.IGNORECASE)
 _NONE = re.compile(r"\b(0|no) (issues|warnings|errors)", re.IGNORECASE)

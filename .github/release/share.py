@@ -86,7 +86,7 @@ def main() -> int:
     stale += sorted(name for name, text in wanted.items() if name not in there or (HOME / name).read_text() != text)
     if check:
         for name in stale:
-            print(f"release/share/{name}: differs from the commands. Run make share")
+            print(f".github/release/share/{name}: differs from the commands. Run make share")
         return int(bool(stale))
     for name in there - wanted.keys():
         (HOME / name).unlink()

@@ -14,7 +14,7 @@ NEEDS = {"look": ("polars", "matplotlib", "pyarrow"), "train": ("torch",)}
 
 
 def cells(name):
-    notebook = json.loads((ROOT / "notebooks" / f"{name}.ipynb").read_text())
+    notebook = json.loads((ROOT / "docs" / "notebooks" / f"{name}.ipynb").read_text())
     assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     return notebook["cells"]
 
@@ -23,7 +23,7 @@ def cells(name):
 def test_a_notebook_is_stored_without_outputs(name):
     for cell in cells(name):
         assert cell.get("outputs", []) == [] and cell.get("execution_count") is None
-    assert {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")} == set(NEEDS)
+    assert {path.stem for path in (ROOT / "docs" / "notebooks").glob("*.ipynb")} == set(NEEDS)
 
 
 @pytest.mark.slow
