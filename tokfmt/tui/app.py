@@ -143,7 +143,8 @@ class Browser(App[None]):
     def on_mount(self) -> None:
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.screen.screen_layout_refresh_signal.subscribe(self, self._laid_out)
-        self.screen.set_class(self.console.color_system == "standard", "-few-colors")
+        few = self.console.color_system == "standard" and not self.is_headless  # 16, and not in a picture
+        self.screen.set_class(few, "-few-colors")
         self.show_dataset(0)
         self._show_tab(self.entry)
         if self.catalog is not None:
