@@ -32,6 +32,7 @@ MEMORY, ROOM = "/dev/shm", 6 << 30
 def pytest_configure():
     os.environ[processes.MARK] = str(os.getpid())
     pass_no_signals_on()
+    use_no_clipboard()
     use_memory()
     ask_no_other_machine()
 
@@ -47,6 +48,12 @@ def pass_no_signals_on():
             signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def use_no_clipboard():
+    """Leave alone the clipboard, and the buffers of tmux, of whoever runs the tests."""
+    for name in ("DISPLAY", "TMUX", "WAYLAND_DISPLAY"):
+        os.environ.pop(name, None)
 
 
 def ask_no_other_machine():

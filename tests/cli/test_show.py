@@ -165,7 +165,9 @@ def test_limit_is_noted():
     [
         (["tokn:5"], "Did you mean token?"),
         (["randm:5"], "Did you mean random:5?"),
-        (["length>4"], "Did you mean len?"),
+        (["lenght>4"], "Did you mean len?"),
+        (["1e400"], "expected A:B"),
+        (["len>1e400"], "is too large (expected less than 1e21)"),
         (["text:a"], "--tokenizer"),
         (["text:("], "not a regular expression"),
         (["random:x"], "not a whole number"),

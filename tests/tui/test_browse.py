@@ -16,7 +16,7 @@ from tokfmt.tui.dialogs import BookmarkList, OneOf, Page, Question
 from tokfmt.tui.layout import Mode
 from tokfmt.tui.session import located, open_session
 from tokfmt.tui.state import Bookmarks, recall, remember
-from tokfmt.tui.widgets.frame import KeyBar
+from tokfmt.tui.widgets.frame import KeyBar, Summary
 
 
 @pytest.fixture(autouse=True)
@@ -108,9 +108,9 @@ def test_moves_in_the_reader():
         await press("w", "l")
         assert tab.reader.whitespace
         assert not tab.reader.wrap
-        await press("n")
+        await press("right_square_bracket")
         assert tab.where == (12, 0)
-        await press("p", "p")
+        await press("left_square_bracket", "left_square_bracket")
         assert tab.where == (10, 0)
 
     browse([PACK], steps)
@@ -233,7 +233,7 @@ class Slow(Fake):
 
 @pytest.fixture
 def _any_format(monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: ("fake", ""))
+    monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: (Summary("fake"), ""))
 
 
 def test_the_last_line_shows_the_keys_and_presses_them():

@@ -15,6 +15,7 @@ from tokfmt.tui.app import Browser, settled
 from tokfmt.tui.rows import Viewport
 from tokfmt.tui.session import Opened, Session, View, open_session
 from tokfmt.tui.tabs.compare import CompareTab
+from tokfmt.tui.widgets.frame import Summary
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 BLOCKS = FIXTURES / "stage1" / "blocks"
@@ -90,17 +91,17 @@ def test_from_one_difference_to_the_next(texts, pair):
         assert "37 alike" in line(tab, "#verdict")
         assert " 3, " in line(tab, "#verdict").partition("first: ")[2]
         found = []
-        await press("N")
+        await press("right_curly_bracket")
         for _ in PLACES:
             found.append((tab.pair.a, tab.pair.b))
-            await press("N")
+            await press("right_curly_bracket")
         assert found == PLACES
         assert "only in B" in line(tab, "#pairline")
         assert tab.sides[0].absent
         assert tab.leader is tab.sides[1]
         back = []
         for _ in PLACES[1:]:
-            await press("P")
+            await press("left_curly_bracket")
             back.append((tab.pair.a, tab.pair.b))
         assert back == PLACES[-2::-1]
         await press("right_square_bracket")
@@ -168,7 +169,7 @@ def test_samples_are_compared_as_they_lie():
 def test_text_and_ids_without_a_tokenizer(texts):
     async def steps(tab, press):
         assert "--tokenizer" in line(tab, "#verdict")
-        await press("n", "down", "N")
+        await press("n", "down", "right_curly_bracket")
         assert "--tokenizer" in line(tab, "#pairline")
 
     compare(texts / "a.jsonl", PACK, steps)
@@ -254,7 +255,7 @@ def test_the_search_goes_on_while_one_looks_and_can_be_stopped(monkeypatch):
     sources = [type("S", (), {"reader": reader})() for reader in readers]
     both = OpenedPair(*sources, *map(AxisSide, readers), None, "tokens", 1)  # type: ignore[call-arg]
     monkeypatch.setattr("tokfmt.tui.pairing._opening", lambda sessions: lambda progress, jobs: both)
-    monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: ("fake", ""))
+    monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: (Summary("fake"), ""))
     monkeypatch.setattr("tokfmt.tui.tabs.compare.printable", lambda _: "fake")
 
     def session(name, reader):

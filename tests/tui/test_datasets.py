@@ -266,7 +266,7 @@ def test_nothing_of_one_split_is_left_on_the_screen_of_another_that_is_empty():
         assert app.session.split == "train"
         assert "nothing to list" in tab.list.render_line(1).text
         assert reader_text(app) == str(tab.query_one("#detail").render()) == ""
-        await press("g", "r", "n", "c", "b", "end", "V")
+        await press("g", "escape", "r", "n", "c", "b", "end", "V")
         assert tab.where[0] == 0
         assert reader_text(app)
 
@@ -349,7 +349,7 @@ def test_unreadable_dataset_is_not_compared(tmp_path):
     bad.write_bytes(b"\x05" * 40)
 
     async def steps(app, press):
-        await press("5", "n", "v", "g", "right_square_bracket", "V")
+        await press("5", "n", "N", "v", "g", "right_square_bracket", "right_curly_bracket", "V")
         assert "x.pbin" in app.query_one("#verdict", StatusLine).words
         assert app.tab.idle
         await press("1", "down")

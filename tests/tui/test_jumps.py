@@ -19,7 +19,7 @@ from tokfmt.ops.search.query import Search, parse_query
 from tokfmt.ops.search.search import find_many
 from tokfmt.tui.session import open_first
 from tokfmt.tui.state import Bookmarks, recall, remember, state_file
-from tokfmt.tui.widgets.frame import FindBar
+from tokfmt.tui.widgets.frame import FindBar, Summary
 from tokfmt.tui.widgets.row_view import Loader
 
 
@@ -91,7 +91,7 @@ def test_no_key_is_lost_while_the_next_hit_is_looked_for():
 
 @pytest.fixture
 def _any_format(monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: ("fake", ""))
+    monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: (Summary("fake"), ""))
 
 
 def test_opening_never_holds_up_the_screen(monkeypatch):
@@ -200,7 +200,7 @@ def test_moves_that_wait_for_a_disk_are_all_made():
         await press()
         assert tab.where == (0, 2)
         reader.gate.clear()
-        for key in ("n", "right", "right", "right"):  # in a row that is still being opened
+        for key in ("right_square_bracket", "right", "right", "right"):  # in a row that is still being opened
             await pilot.press(key)
         reader.gate.set()
         await press()

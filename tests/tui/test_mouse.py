@@ -12,7 +12,7 @@ from textual.scrollbar import ScrollBar
 
 from tokfmt.core.reader import Info, Layout
 from tokfmt.tui.export import Export
-from tokfmt.tui.widgets.frame import Divider
+from tokfmt.tui.widgets.frame import Divider, Summary
 from tokfmt.tui.workers import Job
 
 
@@ -163,7 +163,7 @@ def test_no_row_is_skipped_among_as_many_as_there_may_be():
 
 @pytest.fixture
 def _any_format(monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: ("fake", ""))
+    monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: (Summary("fake"), ""))
 
 
 def test_the_wheel_scrolls_what_it_is_over():

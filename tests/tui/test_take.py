@@ -23,7 +23,7 @@ from tokfmt.tui.search import SearchResults, meaning, parse_search, search_scope
 from tokfmt.tui.session import open_session
 from tokfmt.tui.state import MOST, Bookmark, Bookmarks, is_written, recall, remember, state_file
 from tokfmt.tui.tabs.statistics import StatisticsTab
-from tokfmt.tui.widgets.frame import FindBar
+from tokfmt.tui.widgets.frame import FindBar, Summary
 
 TEXTS = [json.loads(line)["text"] for line in CORPUS.read_text().splitlines()]
 
@@ -264,7 +264,7 @@ def test_a_search_that_takes_long_blocks_nothing_and_can_be_stopped():
 
 @pytest.fixture
 def _any_format(monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: ("fake", ""))
+    monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: (Summary("fake"), ""))
 
 
 @pytest.mark.usefixtures("_any_format")

@@ -145,7 +145,9 @@ def test_bytes_of_a_directory_say_of_which_file():
         app.go_to_bytes(inside, 0, 1)
         await press()
         assert str(app.query_one("HexView").border_title) == str(inside.relative_to(STORE))
-        assert not str(app.query_one("#field", Static).render())
+        field = app.tab.parts.field  # the part that holds these bytes
+        assert field.path == inside
+        assert str(app.query_one("#field", Static).render()).startswith(f"{field.name}: ")
 
     browse([STORE], steps)
 

@@ -192,6 +192,13 @@ def test_a_list_is_no_count(text):
         parse_count(text)
 
 
+@pytest.mark.parametrize("text", ["1e400", "-1e400", "1e21", "9" * 5000, "1e20T", "-" + "9" * 22])
+def test_numbers_beyond_any_file_are_refused_in_a_line(text):
+    with pytest.raises(OptionError, match="is too large") as caught:
+        parse_count(text)
+    assert len(str(caught.value)) < 120
+
+
 # ids
 
 

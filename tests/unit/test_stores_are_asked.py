@@ -86,8 +86,8 @@ ALLOWED = {
     "registry.py": dict.fromkeys(
         ("os.path.basename", "os.path.dirname", "os.path.normpath"), "modules of plug-ins, and a name of a destination"
     ),
-    "tui/app.py": dict.fromkeys(("is_dir", "os.path.expanduser", "os.path.lexists"), DESTINATION),
     "tui/export.py": dict.fromkeys(("os.path.abspath", "os.path.expanduser", "os.path.lexists"), DESTINATION),
+    "tui/saving.py": dict.fromkeys(("os.path.expanduser", "os.path.isdir", "os.path.lexists"), DESTINATION),
     "tui/session.py": dict.fromkeys(
         ("is_dir", "os.path.abspath", "os.path.exists", "os.scandir", "os.stat", "stat"), BROWSER
     ),

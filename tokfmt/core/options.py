@@ -17,10 +17,13 @@ from importlib import import_module
 from typing import Any, Literal, TypeVar, cast
 
 from tokfmt.core.errors import OptionError, missing_package
+from tokfmt.core.text_format import shortened
 
 T = TypeVar("T")
 _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SUFFIXES |= {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+_TOO_LARGE = 10**21  # above 2^64, so that a seed or an ID that is too large has a message of its own
+_ROOM = 40  # characters of a typed number in a message
 
 
 class LazyAttribute:
@@ -64,18 +67,30 @@ def parse_count(text: str) -> int:
     """Parse a whole number: `1_000_000`, `1,000,000`, `1e6`, `10M`, `4Ki`.
 
     Raises:
-        OptionError: If it is not a whole number.
+        OptionError: If it is not a whole number, or has more than 21 digits.
     """
     plain = text.strip().replace("_", "")
     if re.match(r"-?[1-9]\d{0,2}(,\d{3})+(?![\d,])", plain):  # `0,1` is a list, not the number 1.
         plain = plain.replace(",", "")
     match = re.fullmatch(r"(-?\d+(?:\.\d+)?(?:[eE]\+?\d+)?)\s*([kmgt]i?)?b?", plain, re.IGNORECASE)
     if match:
-        value = float(match[1]) if re.search(r"[.eE]", match[1]) else int(match[1])
-        scaled = value * _SUFFIXES[(match[2] or "").lower()]
-        if scaled == int(scaled):
-            return int(scaled)
-    raise OptionError(f"{text!r} is not a whole number (expected a number such as 4096, 1_000_000, 1e6, 10M or 4Ki)")
+        try:
+            value = float(match[1]) if re.search(r"[.eE]", match[1]) else int(match[1])
+            scaled = value * _SUFFIXES[(match[2] or "").lower()]
+            whole = int(scaled)
+        except (OverflowError, ValueError):  # beyond a float, or more digits than Python converts
+            whole, scaled = _TOO_LARGE, _TOO_LARGE
+        if abs(whole) >= _TOO_LARGE:
+            raise OptionError(f"{_shown(text)} is too large (expected less than 1e21). Write a smaller number")
+        if scaled == whole:
+            return whole
+    raise OptionError(
+        f"{_shown(text)} is not a whole number (expected a number such as 4096, 1_000_000, 1e6, 10M or 4Ki)"
+    )
+
+
+def _shown(text: str) -> str:
+    return shortened(repr(text), _ROOM)
 
 
 def nearest(name: str, choices: Iterable[str]) -> str | None:

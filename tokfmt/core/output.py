@@ -31,7 +31,7 @@ from tokfmt.core.format import Receipt, Region
 from tokfmt.core.place import Place, refuse_address
 from tokfmt.core.protocols import pieces_of
 from tokfmt.core.reader import TokenReader
-from tokfmt.core.text_format import printable
+from tokfmt.core.text_format import printable, shortened
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer
@@ -222,6 +222,7 @@ Objection = Callable[[Place], str]
 
 ANYBODY = 0o777
 _LINKS = 40
+_SHOWN = 80  # characters of an impossible name in a message
 _DESCRIPTORS = re.compile(r"/proc/[^/]+(/task/[^/]+)?/fd")
 _KINDS = {
     stat.S_IFIFO: "a FIFO",
@@ -240,10 +241,16 @@ def resolve_link(path: str | os.PathLike[str]) -> Path:
 
     Raises:
         OptionError: If it is an address, such as s3://BUCKET/KEY.
-        ConversionError: If it is a loop of links, a link of another user, or an open file of this process
-            (/dev/stdout).
+        ConversionError: If it is a loop of links, a link of another user, an open file of this process (/dev/stdout),
+            or a name that no file can have.
     """
     refuse_address(path, "written")
+    try:
+        possible = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        possible = False
+    if not possible:
+        raise _impossible(path)
     if os.fspath(path) == "-":
         raise ConversionError("-: is standard output, which cannot hold this output. Name a file")
     place = Path(os.path.abspath(path))
@@ -256,7 +263,9 @@ def resolve_link(path: str | os.PathLike[str]) -> Path:
                 return place
             trusted = (os.geteuid(), 0, os.stat(place.parent).st_uid)
             target = os.path.join(place.parent, os.readlink(place)).rstrip("/") or "/"
-        except OSError:  # The path does not exist, or cannot be examined.
+        except OSError as error:  # The path does not exist, or cannot be examined.
+            if error.errno == errno.ENAMETOOLONG:
+                raise _impossible(path) from None
             return place
         if link.st_uid not in trusted:
             raise ConversionError(
@@ -267,6 +276,11 @@ def resolve_link(path: str | os.PathLike[str]) -> Path:
         place = Path(os.path.realpath(target if name in ("", ".", "..") else os.path.dirname(target)))
         place = place if name in ("", ".", "..") else place / name
     raise ConversionError(f"{printable(path)}: a loop of symbolic links. Choose another destination")
+
+
+def _impossible(path: str | os.PathLike[str]) -> ConversionError:
+    name = shortened(printable(path), _SHOWN)
+    return ConversionError(f"{name}: no file can have this name. Choose another destination")
 
 
 def no_directory(path: Place) -> str:

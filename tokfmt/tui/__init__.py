@@ -1,4 +1,4 @@
-"""The terminal browser. Only app, dialogs, export, tabs and widgets use Textual; the rest is tested without it.
+"""The terminal browser. Only app, dialogs, export, keys, tabs and widgets use Textual; the rest is tested without it.
 
 Without Textual:
     session      one dataset or split, or one that cannot be read, opened in stages, with its tokenizer
@@ -11,8 +11,12 @@ Without Textual:
     saving       files that the browser writes: pictures, lists
     workers      long work in a thread, with progress
     signals      the ends of the browser: signals, a lost terminal, a lost server
+    history      the places before jumps, back and forward
+    clipboard    the programs that take a copied text
+    widths       characters whose width terminals disagree on
 
 With Textual:
+    keys         the tables of keys, and which of them are of use
     app          datasets, tabs and loading; pictures of the screen, with a terminal and without
     tabs         one module per tab, listed in `tabs.TABS`; `tabs.base` defines a tab and its view of the app
     widgets      widgets that several tabs use: lists, the reader, the bars around the tabs

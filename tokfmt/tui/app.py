@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import getters
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.events import Resize
+from textual.driver import Driver
+from textual.events import CursorPosition, Resize
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys
 from textual.message import Message
 from textual.screen import Screen
@@ -22,9 +23,12 @@ from textual.widgets import ContentSwitcher
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.place import Place, Url
-from tokfmt.core.text_format import printable
+from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui.dialogs import OneOf, Page, Question, about, bindings_of, help_blocks
+from tokfmt.tui.clipboard import given_to_programs
+from tokfmt.tui.dialogs import OneOf, Page, Question, about, help_blocks
+from tokfmt.tui.history import History, Spot
+from tokfmt.tui.keys import bindings_of, offered, words_of
 from tokfmt.tui.saving import free_name, json_lines, refusal, saved
 from tokfmt.tui.session import (
     UNKNOWN,
@@ -42,7 +46,9 @@ from tokfmt.tui.tabs import TABS
 from tokfmt.tui.tabs.base import Entry, Tab
 from tokfmt.tui.tabs.sequences import SequencesTab
 from tokfmt.tui.widgets.frame import KeyBar, TopBar, summary, transfer
-from tokfmt.tui.widgets.row_view import WithLoader
+from tokfmt.tui.widgets.reader import Reader
+from tokfmt.tui.widgets.row_view import SequenceList, WithLoader
+from tokfmt.tui.widths import PAD, Anchored, answered
 from tokfmt.tui.workers import Job
 
 if TYPE_CHECKING:
@@ -51,7 +57,7 @@ if TYPE_CHECKING:
     from tokfmt.tui.catalog import Catalog, Listed
 
 _FONTS = re.compile(r"@font-face\s*\{[^}]*\}\s*")
-_MOMENT = 3.0  # seconds
+_MOMENT, _LONG = 3.0, 8.0  # seconds
 _KEPT_OPEN = 3
 """Datasets of a catalog that stay open."""
 
@@ -82,17 +88,22 @@ class Browser(App[None]):
     sequences = getters.query_one(SequencesTab)
     """The tab of sequences, which always exists."""
     ENABLE_COMMAND_PALETTE = True
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (60, "-wide")]  # noqa: RUF012 - as Textual declares it
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (20, "-high")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("V", "split", "Split"),
-        Binding("V", "no_split", "Split", show=False),
+        Binding("V", "split", "Split", tooltip="Show another split"),
+        Binding("V", "no_split", "Split", tooltip="Show another split"),
         Binding("question_mark", "help", "Help", key_display="?"),
-        Binding("i", "about", "Show the facts of the dataset", show=False),
-        Binding("d", "datasets", "Choose a dataset", show=False),
-        Binding("S", "picture", "Save a picture of the screen (SVG)", show=False),
-        Binding("escape", "cancel", "Stop loading", show=False),
+        Binding("escape", "cancel", "Stop", tooltip="Stop loading"),
+        Binding("backspace,ctrl+o,alt+left", "travel(-1)", "Back", tooltip="Back to the place before the jump"),
+        Binding("alt+right,ctrl+i", "travel(1)", "Forward", tooltip="Forward again"),
+        Binding("d", "datasets", "Datasets", tooltip="Choose a dataset"),
+        Binding("i", "about", "Facts", tooltip="Show the facts of the dataset"),
         Binding("q", "quit", "Quit"),
-        Binding("ctrl+z", "suspend_process", "Suspend (fg returns)", show=False),
-        *(Binding(tab.key, f"tab('{tab.name}')", tab.title, show=False) for tab in TABS),
+        Binding("S", "picture", "Picture", tooltip="Save a picture of the screen (SVG)"),
+        Binding("colon", "line", "Line", key_display=":", tooltip="Go to a row by its number; q quits"),
+        Binding("ctrl+z", "suspend_process", "Suspend", tooltip="Suspend (fg returns)"),
+        *(Binding(tab.key, f"tab('{tab.name}')", tab.title, system=True) for tab in TABS),
     ]
 
     def __init__(
@@ -115,6 +126,8 @@ class Browser(App[None]):
         self._export: Job | None = None
         self._new: list[Tab] = []  # tabs without a layout
         self._aside: dict[tuple[int, str], Session] = {}  # sessions of splits that were shown before
+        self._history = History()
+        self._copying = 0  # copies that a program has not taken yet
         self.current, self._tokenizer = 0, tokenizer
         self.entry: Entry = TABS[0] if compared is None else next(tab for tab in TABS if tab.pair)
         self.theme = theme
@@ -130,6 +143,8 @@ class Browser(App[None]):
     def on_mount(self) -> None:
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.screen.screen_layout_refresh_signal.subscribe(self, self._laid_out)
+        few = self.console.color_system == "standard" and not self.is_headless  # 16, and not in a picture
+        self.screen.set_class(few, "-few-colors")
         self.show_dataset(0)
         self._show_tab(self.entry)
         if self.catalog is not None:
@@ -138,6 +153,18 @@ class Browser(App[None]):
             self.set_interval(_EVERY, self._say)
         # Textual does not update the footer of an app without focus, as a page is until it gets the focus.
         self.watch(self, "app_focus", self._footer, init=False)
+
+    def get_driver_class(self) -> type[Driver]:
+        """Return the driver of the terminal or the page, whose lines keep their place (`widths`)."""
+        return type("AnchoredDriver", (Anchored, super().get_driver_class()), {})
+
+    def on_cursor_position(self, event: CursorPosition) -> None:
+        """Take the terminal's answer to `widths.PROBE`, which it drew over the last line."""
+        self.query_one(KeyBar).refresh()
+        if answered(event.x):
+            for reader in self.query(Reader):
+                reader.lay_out()
+            self.query_one(SequenceList).refresh()
 
     def _footer(self) -> None:
         self.call_after_refresh(self.screen.refresh_bindings)
@@ -157,6 +184,7 @@ class Browser(App[None]):
         """Return whether nothing is loading."""
         loaded = (
             not self._openings
+            and not self._copying
             and self._export is None
             and all(loading.job is None for loading in self.loadings.values())
         )
@@ -295,8 +323,9 @@ class Browser(App[None]):
             session, other = self.sessions[number], self.sessions[1 - number]
             if session.refused is not None:
                 continue
-            if session.of_text and not (session.choice or session.failure or other.of_text) and other.vocabulary:
-                session.choice = other.choice  # to compare text with the tokens of the other side
+            asked = session.choice or session.vocabulary or session.failure or self.loadings[number].stage
+            if other.vocabulary and not asked:
+                session.choice = other.choice  # to compare the same tokens, and to show both as text
                 self.loadings[number].start()
             self.loadings[number].start_documents()
         names = [name for number, name in ((0, "A"), (1, "B")) if self.loadings[number].stage is not None]
@@ -343,6 +372,7 @@ class Browser(App[None]):
         """Show the next view of the dataset, or start to search for the documents if they are not known."""
         session, loading = self.session, self.loadings[self.current]
         if len(session.opened.views) > 1:
+            self.leave()
             session.switch()
             self.refresh_tabs()
         elif session.opened.pending:
@@ -393,6 +423,7 @@ class Browser(App[None]):
             words: The query; "" for all rows.
             row: The row for the cursor; None for the first that is found.
         """
+        self.leave()
         self._show_tab(TABS[0])
         if self.session.view.name == UNKNOWN and self.session.opened.pending:  # the query is about documents
             self.loadings[self.current].start_documents()
@@ -406,6 +437,7 @@ class Browser(App[None]):
 
     def go_to_where(self, where: Where) -> None:
         """Show a row in the tab of sequences, with the cursor on one of its tokens."""
+        self.leave()
         self._show_tab(TABS[0])
         self.sequences.go(where)
 
@@ -419,9 +451,56 @@ class Browser(App[None]):
         """
         from tokfmt.tui.tabs.index import IndexTab
 
+        self.leave()
         self.action_tab("index")
         tab = self.query_one(IndexTab)
         tab.call_after_refresh(lambda: tab.reveal_bytes(path, offset, length))
+
+    # the way back
+
+    def leave(self, where: Where | None = None) -> None:
+        """Keep the place on the screen, as a jump leaves it; `where` if the cursor has moved from there already."""
+        spot = self._spot()
+        self._history.leave(spot if where is None else spot._replace(where=where))
+        self.refresh_bindings()
+
+    def _spot(self) -> Spot:
+        session, sequences = self.session, self.sequences
+        words = sequences.filtered.words if sequences.filtered is not None else ""
+        return Spot(
+            self.entry.name, self.current, session.split, session.shown, sequences.where, words, self.tab.spot()
+        )
+
+    def action_travel(self, step: int) -> None:
+        """Go to the place before the last jump, or forward again."""
+        spot = self._history.go(step, self._spot())
+        if spot is None:
+            self.notify("No jump has led here." if step < 0 else "There is no place to go forward to.")
+        elif spot.number == self.current:
+            self.show_split(spot.split, then=lambda: self._return_to(spot))
+        else:
+            self._want(spot.number, lambda: self._return_to_dataset(spot))
+
+    def _return_to_dataset(self, spot: Spot) -> None:
+        self._show(spot.number)
+        self.show_split(spot.split, then=lambda: self._return_to(spot))
+
+    def _return_to(self, spot: Spot) -> None:
+        session = self.session
+        if spot.view != session.shown and spot.view in {view.name for view in session.opened.views}:
+            self.show_view(spot.view)
+        self.sequences.return_to(spot)
+        entry = next(entry for entry in TABS if entry.name == spot.tab)
+        if entry is not self.entry:
+            self._show_tab(entry)
+        if spot.inside is not None and entry is not TABS[0]:
+            tab = self.tab
+            tab.call_after_refresh(lambda: tab.return_to(spot.inside))
+        self.refresh_bindings()
+
+    async def action_line(self) -> None:
+        """Ask for the number of a row, or for `q`, as vim does after a colon."""
+        await self.sequences.action_jump("row")
 
     def action_cancel(self) -> None:
         opening = bool(self._openings)
@@ -449,7 +528,9 @@ class Browser(App[None]):
         self.notify("This dataset has no other splits.")
 
     def action_help(self) -> None:
-        self.push_screen(Page("Keys", help_blocks(self, self.entry.title, self.tab)))
+        absent = {f"tab('{entry.name}')" for entry in TABS if entry not in self.tabs}
+        keys = [binding for binding in bindings_of(self) if binding.action not in absent]
+        self.push_screen(Page("Keys", help_blocks(self, self.entry.title, self.tab, keys)))
 
     def action_about(self) -> None:
         self.push_screen(Page(printable(self.session.path), about(self.session), 90))
@@ -462,16 +543,24 @@ class Browser(App[None]):
             self.notify("Only one dataset is open; tokfmt browse A B opens several.")
             return
         names = [str(request.paths[0]) for request in self.requests]
-        await self._ask_which("Datasets", names, self.current, self.show_dataset)
+        await self._ask_which("Datasets", names, self.current, self._go_to_dataset)
+
+    def _go_to_dataset(self, number: int) -> None:
+        self.leave()
+        self.show_dataset(number)
 
     async def action_split(self) -> None:
         """Show the other split, or ask for one of several."""
         names = self.session.splits
         at = names.index(self.session.split)
         if len(names) == 2:
-            self.show_split(names[1 - at])
-            return
-        await self._ask_which("Splits", names, at, lambda number: self.show_split(names[number]))
+            self._go_to_split(names[1 - at])
+        else:
+            await self._ask_which("Splits", names, at, lambda number: self._go_to_split(names[number]))
+
+    def _go_to_split(self, name: str) -> None:
+        self.leave()
+        self.show_split(name)
 
     async def _ask_which(self, title: str, names: Iterable[str], current: int, then: Callable[[int], object]) -> None:
         def answered(number: int | None) -> None:
@@ -486,9 +575,21 @@ class Browser(App[None]):
             return (len(self.session.splits) > 1) == (action == "split")
         return super().check_action(action, parameters)
 
+    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """Return whether an action would do something now (`keys.Offering`)."""
+        if action == "travel":
+            return self._history.has(-1 if parameters == (-1,) else 1)
+        if action == "cancel":
+            loading = self.loadings.get(self.current)
+            return bool(self._openings) or (loading is not None and loading.job is not None)
+        if action == "tab":
+            return any(parameters == (entry.name,) for entry in self.tabs)
+        several = len(self.requests) > 1 or self.catalog is not None
+        return {"no_split": False, "datasets": several}.get(action, True)
+
     def picture(self) -> str:
         """Return the screen as SVG, without the fonts of Rich, which a viewer would fetch from the network."""
-        return _FONTS.sub("", self.export_screenshot(title=self.TITLE))
+        return _FONTS.sub("", self.export_screenshot(title=self.TITLE)).replace(PAD, "&#160;")
 
     async def ask_line(
         self,
@@ -497,6 +598,8 @@ class Browser(App[None]):
         value: str = "",
         check: Callable[[str], str] | None = None,
         refused: str = "",
+        recent: Sequence[str] = (),
+        at_once: Collection[str] = (),
     ) -> None:
         """Ask for a line and call `then` with it. Return when the question is on the screen, to get all typed keys.
 
@@ -506,6 +609,8 @@ class Browser(App[None]):
             value: The line at first.
             check: See `Question`.
             refused: Title of the message about a TokfmtError.
+            recent: See `Question`.
+            at_once: See `Question`.
         """
 
         def answered(answer: str | None) -> None:
@@ -515,7 +620,37 @@ class Browser(App[None]):
             except TokfmtError as error:
                 self.notify(str(error), title=refused, severity="error", markup=False)
 
-        await self.push_screen(Question(text, value, check), answered)
+        await self.push_screen(Question(text, value, check, recent, at_once), answered)
+
+    def copy(self, text: str, description: str = "") -> None:
+        """Copy a text, and show where it is now.
+
+        Args:
+            text: The text.
+            description: The text in words.
+        """
+        super().copy_to_clipboard(text)  # to the terminal
+        self._copying += 1
+
+        def copied(outcome: object) -> None:
+            self._copying -= 1
+            holds = outcome if isinstance(outcome, list) else []
+            words = description or counted(len(text), "character")
+            if holds:
+                self.notify(f"{words}, in {' and in '.join(holds)}", title="Copied", markup=False)
+            else:
+                page = "page" if self.is_web else "terminal"
+                ignored = f"The {page} may ignore it; e writes a file"
+                self.notify(f"{words}. {ignored}", title=f"Sent to the {page}", timeout=_LONG, markup=False)
+
+        if self.is_web:  # the clipboard of this machine is not that of the reader
+            copied([])
+        else:
+            Job(lambda _: given_to_programs(text), lambda outcome: self.call_later(copied, outcome))
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy a text that was selected with the mouse."""
+        self.copy(text)
 
     async def export_lines(self, records: Iterable[Mapping[str, object]], what: str, stem: str) -> None:
         """Ask for a file, and write records to it as JSON lines.
@@ -550,14 +685,16 @@ class Browser(App[None]):
         await self.ask_line("Save a picture of the screen as", save, name, refusal, "Not saved")
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        """Yield the commands of the palette: those of Textual, and every action of the tab and of the browser."""
-        yield from super().get_system_commands(screen)
-        for owner in (self.tab, self):
-            for binding in bindings_of(owner):
-                if not owner.check_action(binding.action.partition("(")[0], ()):
-                    continue
-                run = partial(owner.run_action, binding.action)
-                yield SystemCommand(binding.description, f"key {self.get_key_display(binding)}", run)
+        """Yield the commands of the palette: what the keys do here and now, each once, and the themes."""
+        focused = [screen.focused] if screen.focused is not None else []
+        seen = set()
+        for owner, binding in offered([*focused, self.tab, self]):
+            moves = binding.system and owner is not self  # a cursor
+            if words_of(binding) not in seen and not moves:
+                seen.add(words_of(binding))
+                run = partial(self.run_action, binding.action, owner)
+                yield SystemCommand(words_of(binding), f"key {self.get_key_display(binding)}", run)
+        yield SystemCommand("Theme", "Change the colors", self.action_change_theme)
 
 
 # pictures, drawn without a terminal and saved

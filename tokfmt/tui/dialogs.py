@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, ClassVar
 
+from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import ItemGrid, Vertical, VerticalScroll
 from textual.content import Content
-from textual.dom import DOMNode
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widget import Widget
 from textual.widgets import Footer, Input, Label, OptionList, Static
@@ -18,6 +18,7 @@ from textual.widgets.option_list import Option
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
+from tokfmt.tui.keys import bindings_of, words_of
 from tokfmt.tui.session import Session
 from tokfmt.tui.state import Bookmark, Bookmarks
 
@@ -26,7 +27,7 @@ class Dialog(ModalScreen[ScreenResultType | None]):
     """A screen above the others; `leave` dismisses it with None.
 
     It is dismissed at once. Textual's own action waits first, and keys typed in that time would reach the screen below.
-    `ready` runs when the widgets exist, which is never in an app that is ending.
+    `ready` runs when the widgets exist, which is never in an app that is ending. A click beside the box leaves it.
     """
 
     def on_mount(self) -> None:
@@ -39,6 +40,17 @@ class Dialog(ModalScreen[ScreenResultType | None]):
     def action_leave(self) -> None:
         self.dismiss(None)
 
+    def on_click(self, event: events.Click) -> None:
+        beside = self.get_widget_at(event.screen_x, event.screen_y)[0] is self
+        if beside and self.is_current and getattr(self, "idle", True):
+            self.action_leave()
+
+
+class Line(Input):
+    """A line to type in, whose Enter is a key of the last line of the screen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "submit", "OK")]
+
 
 class Question(Dialog[str]):
     """Ask for a line; the result is the line, or None after Escape.
@@ -48,27 +60,59 @@ class Question(Dialog[str]):
         value: The line at first.
         check: Returns the meaning of a line, which is shown while the user types. It raises a TokfmtError for a line
             that is not accepted.
+        recent: Lines that were typed before, the oldest first.
+        at_once: Lines that need no Enter.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "Cancel"),
+        Binding("up", "recent(-1)", "Earlier line"),
+        Binding("down", "recent(1)", "Later line", show=False),
+    ]
 
-    def __init__(self, text: str, value: str = "", check: Callable[[str], str] | None = None) -> None:
+    def __init__(
+        self,
+        text: str,
+        value: str = "",
+        check: Callable[[str], str] | None = None,
+        recent: Sequence[str] = (),
+        at_once: Collection[str] = (),
+    ) -> None:
         super().__init__()
-        self._text, self._value, self._check = text, value, check
+        self._text, self._value, self._check, self._at_once = text, value, check, at_once
+        earlier = [line for line in recent if line != value]
+        self._lines, self._line = [*earlier, value], len(earlier)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
             yield Label(self._text, markup=False)
-            yield Input(self._value, compact=True)
+            yield Line(self._value, compact=True)
             if self._check is not None:
                 yield Label("", id="meaning", markup=False)
+        yield Footer(compact=True, show_command_palette=False)
 
     def ready(self) -> None:
         self.set_focus(self.query_one(Input))
         self._holds(self._value)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action applies; without lines of before there is none to go to."""
+        return len(self._lines) > 1 if action == "recent" else super().check_action(action, parameters)
+
+    def action_recent(self, step: int) -> None:
+        """Put an earlier or later line in place of the typed one, which stays the last of them."""
+        line, last = self.query_one(Input), len(self._lines) - 1
+        if self._line == last:
+            self._lines[last] = line.value
+        self._line = max(0, min(self._line + step, last))
+        line.value = self._lines[self._line]
+        line.cursor_position = len(line.value)
+
     def on_input_changed(self, event: Input.Changed) -> None:
-        self._holds(event.value)
+        if event.value in self._at_once and self.is_current:
+            self.dismiss(event.value)
+        else:
+            self._holds(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if self.is_current and (not event.value.strip() or self._holds(event.value)):
@@ -101,6 +145,7 @@ class OneOf(Dialog[int]):
         with Vertical(classes="box tall"):
             yield Label(self._text, markup=False)
             yield OptionList(*(Option(choice) for choice in self._choices), markup=False)
+        yield Footer(compact=True, show_command_palette=False)
 
     def ready(self) -> None:
         self.query_one(OptionList).highlighted = self._current
@@ -123,7 +168,7 @@ class Page(Dialog[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter,i", "leave", "Close")]
 
-    def __init__(self, title: str, blocks: Sequence[tuple[str, Rows]], column: int = 34) -> None:
+    def __init__(self, title: str, blocks: Sequence[tuple[str, Rows]], column: int = 32) -> None:
         super().__init__()
         self._title, self._blocks, self._column = title, blocks, column
 
@@ -133,6 +178,7 @@ class Page(Dialog[None]):
             with VerticalScroll(), ItemGrid(min_column_width=self._column):
                 for heading, rows in self._blocks:
                     yield Static(_block(heading, rows), classes="block")
+        yield Footer(compact=True, show_command_palette=False)
 
 
 def _block(heading: str, rows: Rows) -> Content:
@@ -158,7 +204,7 @@ class BookmarkList(Dialog[Bookmark]):
         with Vertical(classes="box tall"):
             yield Label("Bookmarks · enter goes there · x removes", classes="title")
             yield OptionList()
-        yield Footer(compact=True)
+        yield Footer(compact=True, show_command_palette=False)
 
     def ready(self) -> None:
         self._fill(len(self._bookmarks.all) - 1)
@@ -197,8 +243,9 @@ _GESTURES = (
     ("shift+tab", "Previous pane"),
     ("ctrl+p", "Command palette"),
     ("click", "Choose a row, token, tab or key"),
+    ("double click", "Open the row"),
     ("wheel", "Scroll the pane below it"),
-    ("drag", "Move a border or a scrollbar"),
+    ("drag", "Mark tokens; move a border or a scrollbar"),
 )
 Block = tuple[str, list[tuple[str, str]]]
 
@@ -247,32 +294,26 @@ def _plain(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
 
 
-def help_blocks(app: App[None], title: str, tab: Widget) -> list[Block]:
+def help_blocks(app: App[None], title: str, tab: Widget, keys: Iterable[Binding] = ()) -> list[Block]:
     """Return the blocks of the help: the keys of the tab, of its widgets, and of the browser.
 
     Args:
         app: The browser.
         title: Heading of the keys of the tab.
         tab: The tab on the screen.
+        keys: The keys of the browser that are of use in this run.
     """
     focused = [widget for widget in tab.query("*") if widget.can_focus]
-    places: list[tuple[str, DOMNode]] = [(f"In the {widget.id or type(widget).__name__}", widget) for widget in focused]
-    places = [(title, tab), *places, ("Everywhere", app)]
+    places = [(title, bindings_of(tab))]
+    # two readers side by side have one block
+    places += {f"In the {widget.id or type(widget).__name__}": bindings_of(widget) for widget in focused}.items()
+    own = {binding.key for binding in bindings_of(tab)}  # which mean something else everywhere
+    everywhere = tuple(binding for binding in keys if binding.key not in own)
+    places += [("Everywhere", everywhere)] if everywhere else []
     blocks: list[Block] = []
-    for heading, place in dict(places).items():  # two readers side by side have one block
+    for heading, bindings in places:
         rows: dict[str, list[str]] = {}
-        for binding in bindings_of(place):
-            rows.setdefault(binding.description, []).append(app.get_key_display(binding))
-        blocks.append((heading, [(" ".join(keys), description) for description, keys in rows.items()]))
+        for binding in bindings:
+            rows.setdefault(words_of(binding), []).append(app.get_key_display(binding))
+        blocks.append((heading, [(" ".join(names), words) for words, names in rows.items()]))
     return [*blocks, ("Focus and mouse", list(_GESTURES))]
-
-
-def bindings_of(node: DOMNode) -> Iterator[Binding]:
-    """Yield the bindings of a widget that tokfmt defines, one key each."""
-    seen = set()
-    for cls in type(node).__mro__:
-        if cls.__module__.startswith("tokfmt"):
-            for binding in Binding.make_bindings(vars(cls).get("BINDINGS", ())):
-                if binding.key not in seen:
-                    seen.add(binding.key)
-                    yield binding

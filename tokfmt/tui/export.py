@@ -23,7 +23,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.show.export import export
 from tokfmt.ops.source.request import parse_selection
-from tokfmt.tui.dialogs import Dialog
+from tokfmt.tui.dialogs import Dialog, Line
 from tokfmt.tui.rows import Damage, fetched, fetched_span
 from tokfmt.tui.session import Session
 from tokfmt.tui.workers import Job
@@ -177,14 +177,14 @@ class Export(Dialog[str]):
         with Vertical(classes="box"):
             yield Label("Export to JSON lines", classes="title")
             yield Label(f"Which {view.name}? A number · A:B{named}", classes="name", markup=False)
-            yield Input(self._what, compact=True, id="what")
+            yield Line(self._what, compact=True, id="what")
             yield Label("To which file?", classes="name")
             split = f"-{self._session.split}" if len(self._session.splits) > 1 else ""
-            yield Input(f"{Path(self._session.path.name).stem}{split}-{view.name}.jsonl", compact=True, id="path")
+            yield Line(f"{Path(self._session.path.name).stem}{split}-{view.name}.jsonl", compact=True, id="path")
             if self._session.vocabulary is not None and not isinstance(reader, RecordReader):
                 yield Tick("as text, not IDs", id="text", compact=True)
             yield Label("", id="saying", markup=False)
-        yield Footer(compact=True)
+        yield Footer(compact=True, show_command_palette=False)
 
     def ready(self) -> None:
         self.query_one("#what", Input).focus()

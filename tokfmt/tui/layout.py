@@ -22,12 +22,13 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.cells import get_character_cell_size
+from rich.cells import cell_len, get_character_cell_size
 
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.resources import Recent
 from tokfmt.core.text_format import printable
 from tokfmt.tui.rows import Damage, Piece, RowSource, Span, fetched, padded_from
+from tokfmt.tui.widths import BASE, joined
 
 
 class Kind(IntEnum):
@@ -81,11 +82,28 @@ class Glyphs:
     kinds: list[Kind] = field(default_factory=list)
 
     def add(self, text: str, token: int, kind: Kind) -> None:
-        """Add each character of a text as a glyph."""
+        """Add each character of a text as a glyph; a sign is added to the glyph before it."""
+        cells = list(map(get_character_cell_size, text))
+        if 0 in cells:
+            self._add_signs(text, cells, token, kind)
+            return
         self.texts += text
-        self.cells += map(get_character_cell_size, text)
+        self.cells += cells
         self.tokens += [token] * len(text)
         self.kinds += [kind] * len(text)
+
+    def _add_signs(self, text: str, cells: list[int], token: int, kind: Kind) -> None:
+        """Add characters of which some are drawn with the one before them, and belong to its token then."""
+        for char, wide in zip(text, cells, strict=True):
+            if not wide and self.texts and self.kinds[-1] is Kind.TEXT is kind and not self.texts[-1].isspace():
+                self.texts[-1] = joined(self.texts[-1], char)
+                self.cells[-1] = cell_len(self.texts[-1])
+                continue
+            glyph = char if wide else joined(BASE, char)
+            self.texts.append(glyph)
+            self.cells.append(wide or cell_len(glyph))
+            self.tokens.append(token)
+            self.kinds.append(kind)
 
 
 _SPACES = {" ": ("·", " "), "\t": ("→   ", "    "), "\r": ("␍", ""), "\n": ("⏎", " ")}
@@ -634,6 +652,13 @@ class ReaderPosition:
         if at != begin:
             self.to(self.line(at).token_at(column))
             self.column, self._on = column, at
+
+    def to_line_end(self, step: int) -> None:
+        """Go to the first token (step -1) or the last one (step 1) that is on the line of the cursor only."""
+        at = self.here()
+        line = self.line(at)
+        self.to(line.first if step < 0 else max(line.first, line.last - 1))
+        self._on = at
 
     def by_view(self, count: int, height: int) -> None:
         """Scroll without moving the cursor, but not beyond the last line."""

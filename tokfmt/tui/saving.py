@@ -26,7 +26,7 @@ def refusal(path: str) -> str:
         OptionError: The path exists, or is not the name of a file.
     """
     place = _place(path)
-    if not path.strip() or place.is_dir():
+    if not path.strip() or os.path.isdir(place):  # false for a name that no file can have
         raise OptionError("name a file")
     if os.path.lexists(place):
         raise OptionError(f"{printable(path.strip())} exists already. Choose another name")

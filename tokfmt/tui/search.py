@@ -81,7 +81,8 @@ def search_scope(session: Session) -> SearchScope:
 _BLOCK = 1 << 22  # bytes
 _IDS = re.compile(r"\s*\d[\d_]*(?:[\s,]+\d[\d_]*)*\s*")
 _WORDED = re.compile(
-    r"\s*(?:(?:token|text)\s*:|(?:any|first|last|same|seq)\s*:\s*\d|(?:len|id|padding|masked)\s*[<>=]|[\d\s_.,kKmMgGtTi]*[<>=]+\s*(?:len|id)\b)",
+    r"\s*(?:(?:token|text)\s*:|(?:any|first|last|same|seq)\s*:\s*\d|(?:len|length|id|padding|masked)\s*[<>=]"
+    r"|[\d\s_.,kKmMgGtTi]*[<>=]+\s*(?:len|length|id)\b)",
     re.IGNORECASE,
 )
 _NAMED = re.compile(r"\s*\w+\s*[:<>=]")  # a query, whose name may be misspelled

@@ -1,4 +1,4 @@
-"""Facts about datasets that are kept between runs: the tokenizer and bookmarks, in one JSON file.
+"""Facts about datasets that are kept between runs: the tokenizer, bookmarks and queries, in one JSON file.
 
     $XDG_STATE_HOME/tokfmt/browse.json    {"schema": "tokfmt.browse/1", "datasets": {path: {"tokenizer": name, ...}}}
 
@@ -41,7 +41,7 @@ def state_file() -> Path:
 
 
 def is_written() -> bool:
-    """Return whether all bookmarks are in the file."""
+    """Return whether all bookmarks and queries are in the file."""
     return all(one.done() for one in _PENDING)
 
 
@@ -113,9 +113,10 @@ def _write(file: Path, content: bytes) -> None:
 
 
 MOST = 100
-"""Limit of bookmarks per dataset; one more replaces the oldest."""
+"""Limit of bookmarks per dataset, and of queries; one more replaces the oldest."""
 
 _WORDS = 48
+_LONGEST = 4096  # characters of a query
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,34 @@ class Bookmarks:
 
         self.all = changed(self.all)
         _PENDING.append(_WRITER.submit(amend, self._path, change))
+
+
+class Queries:
+    """The queries that were typed for one dataset, the oldest first."""
+
+    def __init__(self, path: Place) -> None:
+        self._path = path
+        self.all = _lines(recall(path).get("queries"))
+
+    def add(self, words: str) -> None:
+        """Make a query the latest one, here at once and later in the file."""
+        if len(words) > _LONGEST:
+            return
+
+        def changed(before: list[str]) -> list[str]:
+            return [*(one for one in before if one != words), words][-MOST:]
+
+        def change(known: dict[str, Any]) -> None:
+            known["queries"] = changed(_lines(known.get("queries")))
+
+        self.all = changed(self.all)
+        _PENDING.append(_WRITER.submit(amend, self._path, change))
+
+
+def _lines(content: object) -> list[str]:
+    """Return lines from the file; without those that are invalid."""
+    found = content if isinstance(content, list) else []
+    return [one for one in found if isinstance(one, str) and len(one) <= _LONGEST][-MOST:]
 
 
 def bookmark(view: str, row: int, unit: int, words: str, split: str = "") -> Bookmark:

@@ -5,7 +5,7 @@
 `text:'foo.*bar'`   sequences whose text matches a regular expression; quotes are optional; flags as in (?i)
 `first:464`         sequences that begin with an ID, or one of several: first:464,13
 `last:0`            sequences that end with an ID, or one of several
-`len>4096`          sequences by length; also len<=10, len==0, 10<len<20, 1Ki<=len<2Ki
+`len>4096`          sequences by length; also length>4096, len<=10, len==0, 10<len<20, 1Ki<=len<2Ki
 `padding>0`         samples by their number of padding positions
 `masked>0`          samples by their number of positions that do not count in the loss
 `any:464,3290`      sequences that hold at least one of several IDs
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import regex
 
 _KINDS = ("token", "text", "len", "padding", "masked", "any", "id", "first", "last", "same", "seq")
+_LENGTH_WORDS = ("len", "length")
 _HOW = "write token:50256, token:464,3290, text:'some words', len>4096 or 10<len<20"
 _NUMBER = r"-?\s*[\d][\d_.,]*(?:[eE]\+?\d+)?\s*[kKmMgGtT]?i?"
 _SIGN = r"<=|>=|==|=|<|>"
@@ -201,7 +202,7 @@ def parse_query(text: str) -> Query:
     match = _LENGTH.fullmatch(text)
     if match and (match["first"] or match["second"]):
         kind = match["word"].lower()
-        if kind == "len":
+        if kind in _LENGTH_WORDS:
             return LengthQuery(*_limits(text, match, "no sequence has such a length"))
         if kind in ("padding", "masked"):
             return UnusedQuery(kind == "masked", *_limits(text, match, "no sample has such a number"))
@@ -220,7 +221,7 @@ def is_query(text: str) -> bool:
 
 
 def _meant(kind: str) -> str | None:
-    known = {"length": "len", "tokens": "token", "ids": "any", "regex": "text", "re": "text", "sequence": "seq"}
+    known = {"tokens": "token", "ids": "any", "regex": "text", "re": "text", "sequence": "seq"}
     return known.get(kind.lower()) or nearest(kind, _KINDS)
 
 

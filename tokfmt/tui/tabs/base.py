@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from textual.binding import Binding, BindingType
 from textual.containers import Container
@@ -69,6 +69,8 @@ class Host(Protocol):
     def filter(self, words: str, row: int | None = None) -> None: ...
     def go_to_where(self, where: Where) -> None: ...
     def go_to_bytes(self, path: Place, offset: int, length: int = 0) -> None: ...
+    def leave(self, where: Where | None = None) -> None: ...
+    def copy(self, text: str, description: str) -> None: ...
 
     def show_split(
         self, split: str, numbers: Sequence[int] | None = None, then: Callable[[], None] = lambda: None
@@ -81,6 +83,8 @@ class Host(Protocol):
         value: str = "",
         check: Callable[[str], str] | None = None,
         refused: str = "",
+        recent: Sequence[str] = (),
+        at_once: Collection[str] = (),
     ) -> None: ...
 
     async def export_lines(self, records: Iterable[Mapping[str, object]], what: str, stem: str) -> None: ...
@@ -114,6 +118,17 @@ class Tab(WithLoader, Container):
     def enter(self) -> None:
         """Take the focus, as the tab is on the screen now."""
 
+    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - subclasses look at them
+        """Return whether an action would do something now (`keys.Offering`)."""
+        return True
+
+    def spot(self) -> object:
+        """Return the place within the tab, for the way back (`history.Spot.inside`); None without one."""
+        return None
+
+    def return_to(self, spot: Any) -> None:
+        """Show a place that `spot` returned."""
+
     def go_to_sequence(self, find: Callable[[], Where | None], otherwise: str = "no sequence is there") -> None:
         """Show the position that `find` returns, in the tab of sequences, or a notification.
 
@@ -140,7 +155,7 @@ class Tab(WithLoader, Container):
 class Working(Tab):
     """A tab with long work, one at a time; new work replaces the old one."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "stop", "Stop", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "stop", "Stop")]
 
     def begin(self, work: Callable[[Job], object], then: Callable[[object], object]) -> None:
         """Start work in a thread; `then` is called in this thread with its result or error, unless it was stopped."""
@@ -180,6 +195,10 @@ class Working(Tab):
 
     def on_unmount(self) -> None:
         self.stop()
+
+
+FIRST, LAST = "g", "G"
+"""Answers to the question of `g` that need no Enter: `gg` goes to the first line of the pane, `gG` to its last."""
 
 
 def number_words(what: str, count: int) -> str:

@@ -19,10 +19,10 @@ from tokfmt.tui.layout import Mode, ReaderPosition, TokenStyle
 from tokfmt.tui.pairing import Comparison, First, Marks, Pair, Row, Sessions, common_view, comparable, marks_of, unit_of
 from tokfmt.tui.rows import Damage, RowSource, Span
 from tokfmt.tui.session import Session
-from tokfmt.tui.tabs.base import Tab, number_words, parse_number
+from tokfmt.tui.tabs.base import FIRST, LAST, Tab, number_words, parse_number
 from tokfmt.tui.widgets.frame import StatusLine
 from tokfmt.tui.widgets.reader import Reader, TokenFacts, facts_of
-from tokfmt.tui.widgets.row_view import WithLoader
+from tokfmt.tui.widgets.row_view import Leaping, WithLoader
 
 Part = tuple[str, str]
 """Words and their kind: "plain", "good", "bad", "busy" or "dim"."""
@@ -297,20 +297,26 @@ class CompareTab(Tab):
     """Compare the first two open datasets. `step` is the step of the pairing on the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "difference(1)", "Next difference"),
-        Binding("p", "difference(-1)", "Previous"),
-        Binding("N", "differing(1)", "Next pair that differs", show=False),
-        Binding("P", "differing(-1)", "Previous pair that differs", show=False),
-        Binding("right_square_bracket", "by(1)", "Next pair", key_display="]"),
-        Binding("left_square_bracket", "by(-1)", "Previous pair", show=False, key_display="["),
-        Binding("g", "jump", "Go to"),
+        Binding("escape", "stop", "Stop", tooltip="Stop comparing"),
+        Binding("n", "difference(1)", "Next", tooltip="Next difference"),
+        Binding("N,p", "difference(-1)", "Previous", tooltip="Previous difference"),
+        Binding("right_curly_bracket", "differing(1)", "Next pair", key_display="}", tooltip="Next pair that differs"),
+        Binding(
+            "left_curly_bracket",
+            "differing(-1)",
+            "Previous pair",
+            key_display="{",
+            tooltip="Previous pair that differs",
+        ),
+        Binding("g", "jump", "Go to", tooltip="Go to a row of A; gg goes to the first token"),
         Binding("m", "mode", "Text/IDs"),
-        Binding("v", "view", "View", show=False),
-        Binding("V", "split", "Next split of both", show=False),
-        Binding("w", "toggle_both('whitespace')", "Show white space", show=False),
-        Binding("l", "toggle_both('wrap')", "Wrap lines", show=False),
-        Binding("s", "stack", "Stack the sides, or not", show=False),
-        Binding("escape", "stop", "Stop comparing", show=False),
+        Binding("v", "view", "View", tooltip="Show documents or samples"),
+        Binding("V", "split", "Split", tooltip="Next split of both"),
+        Binding("s", "stack", "Stack", tooltip="Stack the sides, or not"),
+        Binding("right_square_bracket", "by(1)", "Pair down", key_display="]", tooltip="Next pair"),
+        Binding("left_square_bracket", "by(-1)", "Pair up", key_display="[", tooltip="Previous pair"),
+        Binding("w", "toggle_both('whitespace')", "White space", tooltip="Show white space"),
+        Binding("l", "toggle_both('wrap')", "Wrap", tooltip="Wrap lines"),
     ]
 
     sessions: Sessions | None = None
@@ -369,9 +375,39 @@ class CompareTab(Tab):
         pairing, count, unit = self.comparison.pairing, self.sessions[0].port.count, unit_of(self.sessions)
 
         def to_row(answer: str) -> None:
-            self.see(pairing.step_of(0, parse_number(answer, count, unit)))
+            if answer in (FIRST, LAST):
+                self.leader.pane.action_to(0 if answer == FIRST else -1)
+                return
+            step = pairing.step_of(0, parse_number(answer, count, unit))
+            self.host.leave()
+            self.see(step)
 
-        await self.host.ask_line(number_words(f"{unit} of A", count), to_row)
+        await self.host.ask_line(number_words(f"{unit} of A", count), to_row, at_once=(FIRST, LAST))
+
+    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - of any direction
+        """Return whether an action would do something now (`keys.Offering`)."""
+        comparison, sessions = self.comparison, self.sessions
+        if action == "stop":
+            return self._wanted or (comparison is not None and comparison.walking)
+        if action in ("difference", "differing"):
+            return comparison is not None and (comparison.state != "done" or bool(comparison.differing))
+        if action == "view":
+            return sessions is not None and bool(common_view(sessions, sessions[0].shown))
+        if action == "split":
+            return sessions is not None and len({*sessions[0].splits} & {*sessions[1].splits}) > 1
+        return sessions is not None
+
+    def spot(self) -> tuple[int, int] | None:
+        """Return the step and the token under the cursor."""
+        return self.step, self.leader.pane.cursor
+
+    def return_to(self, spot: tuple[int, int]) -> None:
+        """Show a pair again."""
+        self.see(*spot)
+
+    @on(Leaping)
+    def _leaping(self) -> None:
+        self.host.leave()
 
     def action_mode(self) -> None:
         modes = list(Mode)

@@ -11,7 +11,7 @@ from typing import ClassVar
 from rich.cells import cell_len
 from rich.style import Style
 from rich.text import Text
-from textual import getters, on
+from textual import events, getters, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -81,11 +81,16 @@ class FindingTable(DataTable[Text]):
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"findings--{part}" for part in (*MARKS, "code", "place", "message")}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "select_cursor", "To the bytes"),
-        Binding("j", "cursor_down", "Down", show=False),
-        Binding("k", "cursor_up", "Up", show=False),
-        Binding("space", "page_down", "Page down", show=False),
-        Binding("home", "scroll_top", "First", show=False),
-        Binding("end", "scroll_bottom", "Last", show=False),
+        Binding("n", "cursor_down", "Next finding", system=True),
+        Binding("N", "cursor_up", "Previous finding", system=True),
+        Binding("down,j", "cursor_down", "Down", system=True),
+        Binding("up,k", "cursor_up", "Up", system=True),
+        Binding("pagedown,space,ctrl+f", "page_down", "Page down", system=True),
+        Binding("pageup,ctrl+b", "page_up", "Page up", system=True),
+        Binding("ctrl+d", "halves(1)", "Half a page down", system=True),
+        Binding("ctrl+u", "halves(-1)", "Half a page up", system=True),
+        Binding("home,g", "scroll_top", "First", system=True),
+        Binding("end,G", "scroll_bottom", "Last", system=True),
     ]
 
     def __init__(self) -> None:
@@ -103,6 +108,19 @@ class FindingTable(DataTable[Text]):
 
     def on_resize(self) -> None:
         self._fill()
+
+    def action_halves(self, halves: int) -> None:
+        """Move by a number of half screens."""
+        self.move_cursor(row=self.cursor_row + halves * max(1, self.size.height // 2))
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose a finding; a double click follows it, while DataTable follows the chosen one at any click."""
+        row = event.style.meta.get("row", -1)
+        if row >= 0:
+            event.prevent_default()
+            self.move_cursor(row=row)
+            if event.chain > 1:
+                self.action_select_cursor()
 
     def show(self, findings: Sequence[Finding]) -> None:
         """List findings."""
@@ -148,13 +166,14 @@ class FindingsTab(Working):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "sequence", "To the sequence"),
-        Binding("l", "list", "List its sequences"),
-        Binding("x", "explain", "Explain"),
-        Binding("e", "export", "Export", show=False),
-        Binding("c", "all", "Check every token"),
+        Binding("l", "list", "List", tooltip="List its sequences"),
+        Binding("x", "explain", "Explain", tooltip="Explain the finding"),
+        Binding("e", "export", "Export"),
+        Binding("c", "all", "Check all", tooltip="Check every token"),
     ]
 
     _vocabulary: Vocabulary | None = None  # the tokenizer of the last check
+    _holds: Finding | None = None  # a finding with a byte that holds a token
     list = getters.query_one(FindingTable)
     """The list of findings."""
 
@@ -227,7 +246,35 @@ class FindingsTab(Working):
         else:
             content = Content("")
         self.query_one("#finding", Static).update(content)
+        self._look(finding)
         self.refresh_bindings()
+
+    def _look(self, finding: Finding | None) -> None:
+        """Find out whether the byte of a finding holds a token, so that only then the key to it is listed."""
+        session, self._holds = self.session, None
+        if finding is None or finding.offset is None or session.refused is not None:
+            return
+        if isinstance(session.path, Url) or not session.port.whole:  # no request and no count for a word in a line
+            self._holds = finding
+            return
+
+        def holds() -> bool:
+            try:
+                return row_at(session, Pointer(place_of(finding.path), finding.offset or 0)) is not None
+            except TokfmtError:
+                return False
+
+        def then(found: bool) -> None:
+            self._holds = finding if found else None
+            self.refresh_bindings()
+
+        self.loader.ask(holds, then)
+
+    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """Return whether an action would do something now (`keys.Offering`)."""
+        if action == "sequence":
+            return self._holds is not None and self._holds is self.list.finding
+        return super().offers(action, parameters)
 
     # links
 

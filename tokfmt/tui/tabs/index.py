@@ -22,16 +22,16 @@ from textual.widgets import Static
 from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.fields import Field, Pointer
 from tokfmt.core.options import parse_count
-from tokfmt.core.place import Place, relative
+from tokfmt.core.place import Place, Url, relative
 from tokfmt.core.resources import Recent
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.show.parts import ROW, HexRow, Raw, sections
 from tokfmt.ops.source.request import given_to
 from tokfmt.tui.rows import Damage
 from tokfmt.tui.session import Session, is_small, row_at
-from tokfmt.tui.tabs.base import Tab
-from tokfmt.tui.widgets.outline import Outline, Parts, Row, first_open, sequence_of
-from tokfmt.tui.widgets.row_view import RowView
+from tokfmt.tui.tabs.base import FIRST, LAST, Tab
+from tokfmt.tui.widgets.outline import Outline, Parts, Row, first_open, row_of_byte, sequence_of
+from tokfmt.tui.widgets.row_view import Leaping, Loader, RowView
 from tokfmt.tui.workers import Job
 
 # the bytes of a file
@@ -122,14 +122,18 @@ _DIGITS = 8
 
 
 class HexView(RowView):
-    """Show the bytes of a file, with a cursor and a mark."""
+    """Show the bytes of a file, with a cursor and a mark.
+
+    Attributes:
+        leads: The byte under the cursor may hold a token.
+    """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"hex--{part}" for part in ("offset", "gap", "zero", "print", "other", "marked", "cursor", "blurred", "damage")
     }
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right", "bytes(1)", "Next byte", show=False),
-        Binding("left", "bytes(-1)", "Previous byte", show=False),
+        Binding("right", "bytes(1)", "Next byte", system=True),
+        Binding("left", "bytes(-1)", "Previous byte", system=True),
         Binding("enter", "choose", "To the sequence"),
     ]
 
@@ -140,9 +144,14 @@ class HexView(RowView):
             super().__init__()
             self.path, self.offset = path, offset
 
+    class Moved(Message):
+        """The cursor is on another byte."""
+
     def __init__(self) -> None:
         super().__init__(id="hex")
         self.bytes: Bytes | None = None
+        self.leads = True
+        self._told: tuple[Place | None, int] = (None, -1)
         self.path: Place | None = None
         self.file_size, self.column = 0, 0
         self.marked = range(0)
@@ -217,6 +226,13 @@ class HexView(RowView):
         data = row.data[self.at % ROW :] if isinstance(row, HexRow) else b""
         subtitle = f"byte {self.at:,} of {self.file_size:,}   {numbers_at(data)}"
         self.border_subtitle = subtitle if self.file_size else ""
+        if self._told != (self.path, self.at):
+            self._told = self.path, self.at
+            self.post_message(self.Moved())
+
+    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - none has any
+        """Return whether an action would do something now (`keys.Offering`)."""
+        return action != "choose" or self.leads
 
     def draw(self, line: int) -> list[Segment]:
         row = self.bytes.peek(self.path, line) if self.bytes and self.path else None
@@ -283,8 +299,8 @@ class IndexTab(Tab):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("o", "byte", "Byte offset"),
-        Binding("z", "zoom", "Enlarge the bytes", show=False),
+        Binding("g,o", "byte", "Go to", tooltip="Go to a byte offset; gg goes to the first line"),
+        Binding("z", "zoom", "Enlarge", tooltip="Enlarge the bytes"),
     ]
     bytes: Bytes | None = None
     parts = getters.query_one(Parts)
@@ -292,8 +308,17 @@ class IndexTab(Tab):
     hex = getters.query_one(HexView)
     """The bytes."""
     _wish: tuple[Place, int, int] | None = None
+    _looks: Loader
+    _reveals = False  # a jump shows bytes; the focus may arrive later
     _counting = 0
     _left: Row | None = None  # the line of the cursor when a jump showed other bytes
+
+    def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
+        super().__init__(id=id)
+        self._looks = Loader(self)
+
+    def on_unmount(self) -> None:
+        self._looks.close()
 
     def compose(self) -> ComposeResult:
         with Container(id="inside"):
@@ -328,7 +353,7 @@ class IndexTab(Tab):
 
     @property
     def idle(self) -> bool:
-        return not self._counting
+        return not self._counting and self._looks.idle
 
     def enter(self) -> None:
         self.parts.focus()
@@ -344,7 +369,7 @@ class IndexTab(Tab):
             offset: Byte offset.
             length: Number of bytes to mark.
         """
-        self._wish = (path, offset, length)
+        self._wish, self._reveals = (path, offset, length), True
         self.hex.focus()
         if self.bytes is not None:
             self._wish = None
@@ -366,6 +391,31 @@ class IndexTab(Tab):
             self.hex.show(self.bytes, field.path, 0, 0)
         elif self.hex.bytes is None and self.session.is_file:
             self.hex.show(self.bytes, self.session.path, 0, 0)
+
+    @on(HexView.Moved)
+    def _byte_moved(self) -> None:
+        """Let the parts follow the byte under the cursor, and find out whether it holds a token."""
+        session, outline, path, offset = self.session, self.parts.outline, self.hex.path, self.hex.at
+        follows, self._reveals = self.hex.has_focus or self._reveals, False
+        if path is None or not follows:
+            return
+        asks = session.refused is None and session.port.whole and not isinstance(path, Url)
+
+        def look() -> tuple[Row | None, bool]:
+            row = row_of_byte(outline, path, offset)
+            try:
+                return row, not asks or row_at(session, Pointer(path, offset)) is not None
+            except TokfmtError:
+                return row, False
+
+        def then(found: tuple[Row | None, bool]) -> None:
+            row, self.hex.leads = found
+            if row is not None and outline is self.parts.outline and row != self.parts.row:
+                self._left = row
+                self.parts.changed(row)
+            self.refresh_bindings()
+
+        self._looks.ask(look, then)
 
     # sequences
 
@@ -404,16 +454,35 @@ class IndexTab(Tab):
 
     async def action_byte(self) -> None:
         """Ask for a byte offset, and go to it."""
-        await self.host.ask_line("byte offset, or file:offset", self._to_byte)
+        await self.host.ask_line("byte offset, or file:offset", self._to_byte, at_once=(FIRST, LAST))
 
     def _to_byte(self, answer: str) -> None:
+        if answer in (FIRST, LAST):
+            pane = self.hex if self.hex.has_focus else self.parts
+            pane.action_to(0 if answer == FIRST else -1)
+            return
         name, _, number = answer.rpartition(":")
         shown = self.hex.path or self.session.path
         path = (shown.parent if self.session.is_file else self.session.path) / name if name else shown
         offset = parse_count(number)
         if path == self.hex.path and not 0 <= offset < self.hex.file_size:
             raise OptionError(f"{path.name} has {self.hex.file_size:,} bytes")
+        self.host.leave()
         self.reveal_bytes(path, offset, 1)
+
+    # the way back
+
+    def spot(self) -> tuple[Place, int] | None:
+        """Return the byte under the cursor."""
+        return None if self.hex.path is None else (self.hex.path, self.hex.at)
+
+    def return_to(self, spot: tuple[Place, int]) -> None:
+        """Show a byte again."""
+        self.reveal_bytes(*spot, 0)
+
+    @on(Leaping)
+    def _leaping(self) -> None:
+        self.host.leave()
 
     @on(HexView.Chosen)
     def _chosen(self, message: HexView.Chosen) -> None:

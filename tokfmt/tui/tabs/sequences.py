@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
@@ -17,21 +17,23 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
-from tokfmt.core.errors import TokfmtError
+from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.fields import Pointer
 from tokfmt.core.options import parse_count
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
+from tokfmt.tui.history import Spot
 from tokfmt.tui.layout import Mode, TokenStyle
 from tokfmt.tui.rows import Damage, Piece, RowSource, Span, View
 from tokfmt.tui.search import Found, SearchJob, SearchScope, meaning, parse_search, search_scope
 from tokfmt.tui.session import UNKNOWN, Session, Where, carried, located, row_at
-from tokfmt.tui.state import Bookmark, Bookmarks, bookmark
-from tokfmt.tui.tabs.base import Tab, number_words, parse_number
+from tokfmt.tui.state import Bookmark, Bookmarks, Queries, bookmark
+from tokfmt.tui.tabs.base import FIRST, LAST, Tab, number_words, parse_number
 from tokfmt.tui.widgets.frame import Divider, FindBar, TopBar, filter_words
 from tokfmt.tui.widgets.reader import Reader, TokenDetails, TokenFacts, byte_offset_of_unit, facts_of
-from tokfmt.tui.widgets.row_view import HEAD, Loader, SequenceList, words_of
+from tokfmt.tui.widgets.row_view import HEAD, Leaping, Loader, SequenceList, words_of
+from tokfmt.tui.widths import PAD
 
 if TYPE_CHECKING:
     from tokfmt.tui.export import Copied, Numbers
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 NARROWEST, WIDEST, STEP = 20, 80, 5  # per cent
 _CELLS = 40  # cells of the words of a bookmark
+_QUITS = ("q", "q!", "qa", "x", "wq")  # in vim, after a colon
 
 
 def list_title(view: View, port: RowSource, split: str) -> str:
@@ -95,33 +98,33 @@ class SequencesTab(Tab):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("g", "jump('row')", "Go to"),
-        Binding("t", "jump('token')", "Go to a token position", show=False),
-        Binding("o", "jump('byte')", "Go to a byte offset", show=False),
-        Binding("r", "random", "Go to a random row", show=False),
-        Binding("h", "bytes", "Show the bytes of the token", show=False),
+        Binding("escape", "escape", "Stop", tooltip="Stop the search, remove mark or hits"),
+        Binding("n,full_stop,f3", "hit(1)", "Next hit"),
+        Binding("N,comma,shift+f3", "hit(-1)", "Previous hit"),
+        Binding("F", "unfilter", "List all", tooltip="Remove the filter"),
+        Binding("g", "jump('row')", "Go to", tooltip="Go to a row; gg goes to the first line"),
         Binding("slash", "find", "Find", key_display="/"),
-        Binding("full_stop,f3", "hit(1)", "Next hit", show=False),
-        Binding("comma,shift+f3", "hit(-1)", "Previous hit", show=False),
         Binding("f", "filter", "Filter"),
-        Binding("F", "unfilter", "Remove the filter", show=False),
-        Binding("escape", "escape", "Stop the search, remove mark or hits", show=False),
         Binding("m", "mode", "Text/IDs"),
-        Binding("v", "view", "View"),
-        Binding("n", "next(1)", "Next"),
-        Binding("p", "next(-1)", "Previous", show=False),
-        Binding("enter", "read", "Focus the reader", show=False),
-        Binding("w", "toggle_reader('whitespace')", "Show white space", show=False),
-        Binding("l", "toggle_reader('wrap')", "Wrap lines", show=False),
-        Binding("z", "zoom", "Enlarge the reader", show=False),
-        Binding("less_than_sign", "resize(-1)", "Narrow the list", show=False),
-        Binding("greater_than_sign", "resize(1)", "Widen the list", show=False),
-        Binding("b", "bookmark", "Set or remove a bookmark", show=False),
-        Binding("B", "bookmarks", "List bookmarks", show=False),
-        Binding("s", "mark", "Start or remove a mark", show=False),
-        Binding("c", "copy(False)", "Copy text", show=False),
-        Binding("C", "copy(True)", "Copy IDs", show=False),
-        Binding("e", "export", "Export", show=False),
+        Binding("v", "view", "View", tooltip="Show documents or samples"),
+        Binding("c", "copy(False)", "Copy", tooltip="Copy text"),
+        Binding("e", "export", "Export"),
+        Binding("b", "bookmark", "Bookmark", tooltip="Set or remove a bookmark"),
+        Binding("h", "bytes", "Bytes", tooltip="Show the bytes of the token"),
+        Binding("right_square_bracket", "next(1)", "Next", key_display="]", tooltip="Next row"),
+        Binding("left_square_bracket", "next(-1)", "Previous", key_display="[", tooltip="Previous row"),
+        Binding("s", "mark", "Mark", tooltip="Start or remove a mark"),
+        Binding("z", "zoom", "Enlarge", tooltip="Enlarge the reader"),
+        Binding("r", "random", "Random", tooltip="Go to a random row"),
+        Binding("t", "jump('token')", "Position", tooltip="Go to a token position"),
+        Binding("o", "jump('byte')", "Byte", tooltip="Go to a byte offset"),
+        Binding("B", "bookmarks", "Bookmarks", tooltip="List bookmarks"),
+        Binding("C", "copy(True)", "Copy IDs"),
+        Binding("w", "toggle_reader('whitespace')", "White space", tooltip="Show white space"),
+        Binding("l", "toggle_reader('wrap')", "Wrap", tooltip="Wrap lines"),
+        Binding("enter", "read", "Read", tooltip="Focus the reader"),
+        Binding("less_than_sign", "resize(-1)", "Narrow", key_display="<", tooltip="Narrow the list"),
+        Binding("greater_than_sign", "resize(1)", "Widen", key_display=">", tooltip="Widen the list"),
     ]
     share = 40
     list = getters.query_one(SequenceList)
@@ -140,9 +143,12 @@ class SequencesTab(Tab):
     bookmarks: Bookmarks
     search: SearchJob | None = None
     filtered: SearchJob | None = None
+    _queries: Queries | None = None
+    _behind: Where | None = None  # the place of the reader before it was cleared, as the filter found nothing
 
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id)
+        self._answers: dict[str, list[str]] = {}  # of each jump
         self._jumps, self._marks = Loader(self, every=True), Loader(self)
         self._moves = 0  # number of moves of the cursor, except jumps
         self._targets: deque[Where] = deque()  # targets of jumps that have not arrived
@@ -167,7 +173,7 @@ class SequencesTab(Tab):
     def show(self, session: Session) -> None:
         other = not hasattr(self, "session") or session is not self.session
         elsewhere = not hasattr(self, "session") or session.path != self.session.path
-        self.session = session
+        self.session, self._behind = session, None
         self._refuse(session)
         before, self._view, where = self._view, session.view, self.where
         searched, self.scope = getattr(self, "scope", None), search_scope(session)
@@ -202,9 +208,27 @@ class SequencesTab(Tab):
         """Return whether an action applies; none does if the rows cannot be read."""
         return not self.has_class("refused") and super().check_action(action, parameters)
 
+    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """Return whether an action would do something now (`keys.Offering`)."""
+        if not hasattr(self, "session"):
+            return False
+        if action == "escape":
+            return self.searches or self.search is not None or self.reader.mark_from is not None
+        if action == "hit":
+            found = self.search is not None and self.search.results.hits
+            return bool(found) or (self.search is None and self.filtered is not None)
+        if action == "view":
+            return len(self.session.opened.views) > 1 or bool(self.session.opened.pending)
+        if action == "jump" and parameters == ("token",):
+            return not isinstance(self.session.view.reader, RecordReader)
+        if action == "read":
+            return self.list.has_focus
+        offered = {"unfilter": self.filtered is not None, "bookmarks": bool(self.bookmarks.all)}
+        return offered.get(action, True)
+
     def go(self, where: Where) -> None:
         """Show a row, with the cursor on one of its tokens."""
-        port, token_style = self.port, self.token_style
+        port, token_style, self._behind = self.port, self.token_style, None
         row = max(0, min(where[0], port.count - 1))
         if self.list.port is not port or self.list.token_style != token_style:
             self.list.show(port, token_style, row)
@@ -238,7 +262,13 @@ class SequencesTab(Tab):
     def _title_row(self) -> None:
         if self._view is not None:
             row = min(self.reader.row, max(0, self.port.count - 1))
-            self.query_one("#reading").border_title = row_title(self._view, self.port, row)
+            title = "nothing is listed; F lists all" if self._behind else row_title(self._view, self.port, row)
+            marked = self.reader.marked
+            self.query_one("#reading").border_title = title + (f" · {len(marked):,} marked" if marked else "")
+
+    @on(SequenceList.Opened)
+    def _opened(self) -> None:
+        self.action_read()
 
     @on(SequenceList.Chosen)
     def _chosen(self, message: SequenceList.Chosen) -> None:
@@ -306,30 +336,69 @@ class SequencesTab(Tab):
     def action_random(self) -> None:
         count = self.session.port.count
         if count:
+            self.host.leave()
             self.go((random.randrange(count), 0))  # noqa: S311 - not for security
 
     async def action_jump(self, what: str) -> None:
         view = self.session.view
-        if not self.session.port.count:
-            self.notify(f"This dataset has no {view.name}.")
-        elif what == "row":
+        if what == "row":
             steps = "; 25*512: step 25 of batches of 512" if view.singular == "sample" else ""
-            await self.host.ask_line(number_words(f"{view.singular} number", view.port.count) + steps, self._to_row)
+            question = number_words(f"{view.singular} number", view.port.count) + steps
+            await self._ask_place(what, question, self._to_row, at_once=(FIRST, LAST))
         elif what == "byte":
-            await self.host.ask_line("byte offset, or file:offset", self._to_byte)
+            await self._ask_place(what, "byte offset, or file:offset", self._to_byte)
         elif isinstance(view.reader, RecordReader):
-            self.notify("Records have no token positions before all are tokenized.", severity="warning")
+            why = "Records have no token positions before all are tokenized"
+            await self._ask_place(what, "token position", self._to_position, refused=why)
         else:
-            await self.host.ask_line(number_words("token position", view.reader.info.tokens), self._to_position)
+            question = number_words("token position", view.reader.info.tokens)
+            await self._ask_place(what, question, self._to_position)
+
+    async def _ask_place(
+        self,
+        what: str,
+        question: str,
+        then: Callable[[str], None],
+        at_once: Collection[str] = (),
+        refused: str = "",
+    ) -> None:
+        """Ask for a place. A question without an answer is asked, too, as its digits would be keys of the browser."""
+        answers = self._answers.setdefault(what, [])
+        if not self.session.port.count:
+            refused = f"This dataset has no {self.session.view.name}"
+
+        def refuse(answer: str) -> str:  # noqa: ARG001 - no answer is accepted
+            raise OptionError(refused)
+
+        def answered(answer: str) -> None:
+            then(answer)
+            if answer not in at_once:
+                answers[:] = [*(one for one in answers if one != answer), answer]
+
+        check = refuse if refused else None
+        await self.host.ask_line(question, answered, check=check, recent=answers, at_once=at_once)
 
     def _to_row(self, answer: str) -> None:
+        if answer in _QUITS:
+            self.app.exit()
+            return
+        if answer in (FIRST, LAST):
+            pane = self.reader if self.reader.has_focus else self.list
+            pane.action_to(0 if answer == FIRST else -1)
+            return
         step, sign, batch = answer.partition("*")
         number = str(parse_count(step) * parse_count(batch)) if sign else answer
-        self.go((parse_number(number, self.session.port.count, self.session.view.singular), 0))
+        row = parse_number(number, self.session.port.count, self.session.view.singular)
+        if self.host.entry.name != self.id:  # the question is also one of the browser
+            self.host.go_to_where((row, 0))
+        else:
+            self.host.leave()
+            self.go((row, 0))
 
     def _to_position(self, answer: str) -> None:
         reader, port = self.session.view.reader, self.port
         position = parse_number(answer, 0 if isinstance(reader, RecordReader) else reader.info.tokens, "token")
+        self.host.leave()
         self.ask_where(lambda: located(port, position))
 
     def _to_byte(self, answer: str) -> None:
@@ -353,6 +422,7 @@ class SequencesTab(Tab):
         if isinstance(found, str):
             self.notify(found, severity="error", markup=False)
         else:
+            self.host.leave()
             self.go(found)
 
     def action_bytes(self) -> None:
@@ -389,7 +459,15 @@ class SequencesTab(Tab):
         await self._ask_words(f"List only {self.session.view.name} with", words, self.filter)
 
     async def _ask_words(self, text: str, words: str, then: Callable[[str], None]) -> None:
-        await self.host.ask_line(text, then, words, lambda answer: meaning(answer, self.scope))
+        queries = self._queries
+        if queries is None:
+            queries = self._queries = Queries(self.session.path)
+
+        def answered(answer: str) -> None:
+            queries.add(answer)
+            then(answer)
+
+        await self.host.ask_line(text, answered, words, lambda answer: meaning(answer, self.scope), recent=queries.all)
 
     def find(self, words: str) -> None:
         """Search from the cursor on, and go to the first hit."""
@@ -448,6 +526,7 @@ class SequencesTab(Tab):
         self._left = self._aim = None
         if changed:
             self.relist()
+            self._match_reader(filtered)
         self._say()
         self._mark()
 
@@ -473,8 +552,9 @@ class SequencesTab(Tab):
     def _list_found(self, filtered: SearchJob) -> None:
         if self.list.port is not filtered.scope.port or self.reader.port is not self.list.port:
             return  # another view is coming
-        rows, (row, _) = filtered.results.rows(), self.where
+        rows, (row, _) = filtered.results.rows(), self._behind or self.where
         self.relist()
+        self._match_reader(filtered)
         self.list.point_at_row(row)
         if self.origin is not None or (self._aim is not None and self._aim != self.where[0]):
             return  # the move to the first hit, or to a row, is coming
@@ -484,6 +564,18 @@ class SequencesTab(Tab):
             return
         if len(rows) and not filtered.results.has(row) and (row < int(rows[-1]) or not filtered.running):
             self.list.choose(self.list.cursor)
+
+    def _match_reader(self, filtered: SearchJob | None) -> None:
+        """Clear the reader if the filter found nothing, as its row is not listed; else show the row again."""
+        nothing = filtered is not None and not filtered.running and not filtered.results.sequences
+        if nothing and self._behind is None:
+            self._behind = self.where
+            self.reader.clear(self.port)
+            self._detail(None)
+            self._title_row()
+        elif not nothing and self._behind is not None:
+            where, self._behind = self._behind, None
+            self.reader.show(self.port, self.token_style, *where)
 
     def _mark(self) -> None:
         """Mark the hits on the screen."""
@@ -507,6 +599,7 @@ class SequencesTab(Tab):
         self.list.refresh()
         self.query_one(FindBar).say(self.search or (self.filtered if self.searches else None))
         self.screen.query_one(TopBar).say_filter(filter_words(self.filtered) if self.filtered else "")
+        self.refresh_bindings()
 
     def titled(self, count: str) -> str:
         """Return the title of the list, with the number of listed rows if there is a filter."""
@@ -516,6 +609,7 @@ class SequencesTab(Tab):
 
     def _arrive(self, jump: Jump) -> None:
         """Go to the target of a jump."""
+        self.host.leave()
         self._targets.append(jump.where)
         bar = self.query_one(FindBar)
         bar.number, bar.wrapped = jump.found.number, jump.found.wrapped
@@ -553,8 +647,11 @@ class SequencesTab(Tab):
         search = self.search
         if search is not None and search.scope.port is not self.reader.port:
             return  # another view is coming
+        if search is None and self.filtered is not None:  # which lists rows by their length
+            self.action_next(step)
+            return
         if search is None or not search.results.hits:
-            self.notify("No hit yet." if search else "Search with / first.")
+            self.notify("No hit yet." if search else "Search with / first. ] goes to the next row.", markup=False)
             return
         where, moves, self.origin = self.where, self._moves, None
 
@@ -617,17 +714,18 @@ class SequencesTab(Tab):
     def show_bookmarks(self, session: Session, *, other: bool) -> None:
         """Mark the bookmarks of a dataset in the list."""
         if other:
-            self.bookmarks = Bookmarks(session.path)
+            self.bookmarks, self._queries = Bookmarks(session.path), None
         self.list.bookmarks = self.bookmarks.rows(session.shown, session.split)
         self.list.refresh()
+        self.refresh_bindings()
 
     def action_bookmark(self) -> None:
         """Set or remove the bookmark of the row in the reader."""
         session, (row, unit) = self.session, self.where
-        if session.port.count:
+        if self._is_shown():
             piece = session.port.peek(row, 0, HEAD)
             runs = words_of(piece, session.token_style, _CELLS) if isinstance(piece, Piece) else []
-            words = "".join(text for text, _, _ in runs)
+            words = "".join(text for text, _, _ in runs).replace(PAD, "")
             added = self.bookmarks.toggle(bookmark(session.shown, row, unit, words, session.split))
             self.notify(f"Bookmark {'on' if added else 'removed from'} {session.view.singular} {row:,}", timeout=2)
             self.show_bookmarks(session, other=False)
@@ -662,7 +760,20 @@ class SequencesTab(Tab):
         if one.row >= session.port.count:
             self.notify(f"There is no {one.view.removesuffix('s')} {one.row:,} any more.", severity="warning")
             return
+        self.host.leave()
         self.ask_where(lambda: (one.row, one.unit))
+
+    # the way back
+
+    @on(Leaping)
+    def _leaping(self, message: Leaping) -> None:
+        self.host.leave(None if message.token is None else (self.reader.row, message.token))
+
+    def return_to(self, spot: Spot) -> None:
+        """Show the row, the token and the filter of a place."""
+        if spot.words != (self.filtered.words if self.filtered is not None else ""):
+            self.filter(spot.words)
+        self.ask_where(lambda: spot.where)
 
     # copies, exports
 
@@ -681,15 +792,22 @@ class SequencesTab(Tab):
             except TokfmtError as error:
                 return error
 
-        if session.port.count:
+        if self._is_shown():
             self.reader.loader.ask(work, self._copied)
+
+    def _is_shown(self) -> bool:
+        """Return whether the reader shows a row; else show why not."""
+        if not self.session.port.count:
+            self.notify(f"This dataset has no {self.session.view.name}.")
+        elif self._behind is not None:
+            self.notify("Nothing is listed. F lists all.")
+        return bool(self.session.port.count) and self._behind is None
 
     def _copied(self, found: Copied | TokfmtError) -> None:
         if isinstance(found, TokfmtError):
             self.notify(str(found), title="Not copied", severity="warning", markup=False)
-            return
-        self.app.copy_to_clipboard(found.text)
-        self.notify(found.description, title="Copied", markup=False)
+        else:
+            self.host.copy(found.text, found.description)
 
     async def action_export(self) -> None:
         from tokfmt.tui.export import Export

@@ -253,10 +253,10 @@ class StatisticsTab(Working):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "all", "Count every token"),
+        Binding("c", "all", "Count all", tooltip="Count every token"),
         Binding("e", "export", "Export"),
         Binding("z", "zoom", "Enlarge"),
-        Binding("escape", "whole", "Show all", show=False),
+        Binding("escape", "whole", "Show all"),
     ]
     failure = ""
     _glance: Statistics | None = None

@@ -128,12 +128,12 @@ class Bars(Widget, can_focus=True):
         f"bars--{part}" for part in ("bar", "cursor", "cursor-blurred", "axis", "caption", "none")
     }
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "by(-1)", "Shorter", show=False),
-        Binding("right", "by(1)", "Longer", show=False),
-        Binding("home", "to(0)", "Shortest", show=False),
-        Binding("end", "to(-1)", "Longest", show=False),
-        Binding("shift+left", "extend(-1)", "Choose a range", show=False),
-        Binding("shift+right", "extend(1)", "Choose a range", show=False),
+        Binding("left", "by(-1)", "Shorter", system=True),
+        Binding("right", "by(1)", "Longer", system=True),
+        Binding("home,g", "to(0)", "Shortest", system=True),
+        Binding("end,G", "to(-1)", "Longest", system=True),
+        Binding("shift+left", "extend(-1)", "Choose a range", system=True),
+        Binding("shift+right", "extend(1)", "Choose a range", system=True),
         Binding("enter", "choose", "List"),
     ]
 

@@ -41,12 +41,12 @@ class Facts(Widget, can_focus=True):
         f"facts--{part}" for part in ("name", "value", "leads", "cursor", "cursor-blurred")
     }
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "by(-1)", "Previous fact", show=False),
-        Binding("right", "by(1)", "Next fact", show=False),
-        Binding("up,k", "line(-1)", "Up", show=False),
-        Binding("down,j", "line(1)", "Down", show=False),
-        Binding("home", "to(0)", "First", show=False),
-        Binding("end", "to(-1)", "Last", show=False),
+        Binding("left", "by(-1)", "Previous fact", system=True),
+        Binding("right", "by(1)", "Next fact", system=True),
+        Binding("up,k", "line(-1)", "Up", system=True),
+        Binding("down,j", "line(1)", "Down", system=True),
+        Binding("home,g", "to(0)", "First", system=True),
+        Binding("end,G", "to(-1)", "Last", system=True),
         Binding("enter", "choose", "List"),
     ]
 

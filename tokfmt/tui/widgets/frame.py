@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import ActiveBinding, Binding
+from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.content import Content
+from textual.dom import DOMNode
 from textual.message import Message
 from textual.screen import Screen
 from textual.strip import Strip
@@ -21,23 +23,45 @@ from textual.widgets import Static
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.place import Url
 from tokfmt.core.records import RecordReader
-from tokfmt.core.text_format import counted, human_bytes, plural, printable, short
+from tokfmt.core.text_format import counted, human_bytes, plural, printable, short, shortened
+from tokfmt.tui.keys import bindings_of, is_offered
 from tokfmt.tui.session import Loading, Session
 
 if TYPE_CHECKING:
     from tokfmt.tui.search import SearchJob
 
+_GAP = " · "
 
-def summary(session: Session, loading: Loading | None, datasets: int) -> tuple[str, str]:
-    """Return the dataset in a line, and the loading stage in words ("" for none)."""
+
+class Summary(NamedTuple):
+    """The facts about a dataset in the first line: its name, its format, its counts."""
+
+    name: str
+    format: str = ""
+    counts: str = ""
+
+    def within(self, cells: int) -> str:
+        """Return as many facts as fit: the format is left out first, and the counts never."""
+        facts = [(self.name, self.format, self.counts), (self.name, self.counts)]
+        lines = [_GAP.join(filter(None, each)) for each in facts]
+        room = cells - cell_len(self.counts) - len(_GAP)
+        lines.append(f"{shortened(self.name, room)}{_GAP}{self.counts}" if room >= _LEAST else self.counts or self.name)
+        return next((line for line in lines if cell_len(line) <= cells), lines[-1])
+
+
+_LEAST = 6  # cells of a name that is cut
+
+
+def summary(session: Session, loading: Loading | None, datasets: int) -> tuple[Summary, str]:
+    """Return the facts about the dataset, and the loading stage in words ("" for none)."""
     view, more = session.view, f" (1 of {datasets}, d)" if datasets > 1 else ""
-    named = f"{printable(session.path.name)}{more} · {session.format_name or 'unknown format'}"
+    name, format_ = f"{printable(session.path.name)}{more}", session.format_name or "unknown format"
     if session.refused is not None:
-        return f"{named} · cannot be read", ""
+        return Summary(name, format_, "cannot be read"), ""
     facts = [f"{short(view.port.count)}{'' if view.port.whole else '+'} {view.name}"]
     if not isinstance(view.reader, RecordReader):
         facts.append(f"{short(view.reader.info.tokens)} tokens")
-    return f"{named} · {' · '.join(facts)}", _loading(session, loading)
+    return Summary(name, format_, _GAP.join(facts)), _loading(session, loading)
 
 
 def _loading(session: Session, loading: Loading | None) -> str:
@@ -75,6 +99,26 @@ class Link(Static):
         await self.run_action(self._action)
 
 
+class DatasetLine(Static):
+    """The facts about the dataset, as many as fit."""
+
+    def __init__(self) -> None:
+        super().__init__("", id="dataset", markup=False)
+        self._facts = Summary("")
+
+    def say(self, facts: Summary) -> None:
+        """Show the facts about a dataset."""
+        if facts != self._facts:
+            self._facts = facts
+            self.refresh()
+
+    def render(self) -> Content:
+        return Content(self._facts.within(self.content_size.width))
+
+
+_COMPACT = 72  # columns below which only the current tab has its title
+
+
 class TopBar(Horizontal):
     """The first line: tabs, filter, splits, dataset, loading.
 
@@ -87,20 +131,31 @@ class TopBar(Horizontal):
         self._tabs = tabs
         self._splits: tuple[Sequence[str], str] = ((), "")
         self._labels: dict[str, str | Content] = {}
+        self._current = ""
 
     def compose(self) -> ComposeResult:
-        for name, title, key in self._tabs:
-            words = f"[$text-muted]{key}[/] {title}"
-            yield Link(words, f"app.tab('{name}')", id=f"label-{name}", classes="tab", markup=True)
+        for name, _, _ in self._tabs:
+            yield Link("", f"app.tab('{name}')", id=f"label-{name}", classes="tab")
         yield Link("", "app.unfilter", id="filtered")
         yield Link("", "app.split", id="split")
-        yield Static("", id="dataset", markup=False)
+        yield DatasetLine()
         yield Static("", id="loading", markup=False)
 
     def choose(self, name: str) -> None:
         """Mark a tab as the current one."""
+        self._current = name
         for label in self.query(".tab"):
             label.set_class(label.id == f"label-{name}", "current")
+        self._say_tabs()
+
+    def _say_tabs(self) -> None:
+        """Show the key and the title of each tab; on a narrow screen, the title of the current one only."""
+        for name, title, key in self._tabs:
+            whole = self.app.size.width >= _COMPACT or name == self._current
+            words = Content.assemble(
+                (key, "$text-muted" if name != self._current else ""), f" {title}" if whole else ""
+            )
+            self._set_label(f"#label-{name}", words)
 
     def _set_label(self, label: str, words: str | Content) -> None:
         """Set the words of a label, which is hidden for ""."""
@@ -120,11 +175,12 @@ class TopBar(Horizontal):
         self._set_label("#split", _splits(names, shown, self.app.size.width // 6) if len(names) > 1 else "")
 
     def on_resize(self) -> None:
+        self._say_tabs()
         self.say_splits(*self._splits)
 
-    def say(self, dataset: str, loading: str) -> None:
+    def say(self, dataset: Summary, loading: str) -> None:
         """Show the dataset and the loading stage."""
-        self._set_label("#dataset", dataset)
+        self.query_one(DatasetLine).say(dataset)
         self._set_label("#loading", loading)
 
 
@@ -138,12 +194,12 @@ def _splits(names: Sequence[str], shown: str, room: int) -> Content:
     return Content(" ").join([Content.styled("V", "$text-muted"), *parts])
 
 
-_KEPT = frozenset({"split", "help", "quit"})  # shown on any screen
+_KEPT = ("split", "travel(-1)", "help", "quit")  # shown on any screen
 _NARROW = 60  # least width in cells for the key of the palette
 
 
 class KeyBar(Widget):
-    """The line of active keys, as many as fit; a click presses the key."""
+    """The line of the keys that do something now, as many as fit; a click presses the key."""
 
     ALLOW_SELECT: ClassVar[bool] = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {"keys--key", "keys--description"}
@@ -160,7 +216,9 @@ class KeyBar(Widget):
 
     def _changed(self, screen: Screen[object]) -> None:
         active = screen.active_bindings
-        shown = _once([one for one in active.values() if one.binding.show])
+        offered = [one.binding for one in active.values() if _in_line(one.node, one.binding)]
+        first = list({binding.action: binding for binding in reversed(offered)}.values())[::-1]  # key of each action
+        shown = sorted(first, key=lambda binding: binding.action in _KEPT)
         palette = active.get(self.app.COMMAND_PALETTE_BINDING) if self.app.ENABLE_COMMAND_PALETTE else None
         if (shown, palette and palette.binding) != (self._shown, self._palette):
             self._shown, self._palette = shown, palette.binding if palette else None
@@ -175,9 +233,9 @@ class KeyBar(Widget):
         for binding in self._shown:
             label, cells = self._label(binding), self._cells(binding)
             if binding.action not in _KEPT:
+                if left <= cells:
+                    continue  # a shorter one may fit
                 left -= cells + 1
-                if left < 0:
-                    continue
             elif at + cells > room:
                 break
             self._places.append((range(at, at + cells), binding))
@@ -205,9 +263,10 @@ class KeyBar(Widget):
                 self.app.simulate_key(binding.key)
 
 
-def _once(active: list[ActiveBinding]) -> list[Binding]:
-    """Return the first key of each action."""
-    return list({one.binding.action: one.binding for one in reversed(active)}.values())[::-1]
+def _in_line(node: DOMNode, binding: Binding) -> bool:
+    """Return whether the line has a place for a key."""
+    listed = binding.description and not binding.system and binding in bindings_of(node)
+    return bool(listed) and is_offered(node, binding)
 
 
 _BAR = 12
@@ -248,7 +307,11 @@ class FindBar(Static):
             parts.append(Content.styled("stopped", "$text-warning"))
         if self.wrapped:
             parts.append(Content.styled("went around", "$text-warning"))
-        return Content("   ").join([*parts, Content.styled(_keys(search), _QUIET)])
+        return Content("   ").join([*parts, *_keys(search)])
+
+    def action_press(self, key: str) -> None:
+        """Press a key that was clicked."""
+        self.app.simulate_key(key)
 
     def _hits(self, search: SearchJob) -> Content:
         results, row = search.results, search.scope.singular
@@ -269,9 +332,11 @@ def _progress(search: SearchJob) -> Content:
     return Content.assemble(("━" * done, "$success"), ("━" * (_BAR - done), "$foreground 20%"), (f" {rate}", _QUIET))
 
 
-def _keys(search: SearchJob) -> str:
-    moves = ". next  , previous  " if search.results.hits else ""
-    return f"{moves}esc {'stops' if search.running else 'closes'}"
+def _keys(search: SearchJob) -> list[Content]:
+    """Return the keys of a search, which a click presses."""
+    keys = [("n", "n next"), ("N", "N previous")] if search.marks and search.results.hits else []
+    keys.append(("escape", f"esc {'stops' if search.running else 'closes'}"))
+    return [Content.from_markup(f"[{_QUIET} @click=press('{key}')]{words}[/]") for key, words in keys]
 
 
 def filter_words(filtered: SearchJob) -> str:
@@ -284,7 +349,6 @@ def filter_words(filtered: SearchJob) -> str:
     return f"▼ {printable(filtered.words)}: {short(results.sequences)}{more}{cut}{failed} · F lists all"
 
 
-_GAP = " · "
 _KINDS = {
     "plain": "$foreground",
     "good": "bold $text-success",

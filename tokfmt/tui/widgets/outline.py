@@ -7,6 +7,7 @@ in `rows`, `peek` returns cached fields, and `load` reads in a worker.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
@@ -21,6 +22,7 @@ from textual.message import Message
 from tokfmt.core.annotation import broken
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.fields import Field, Pointer, Section
+from tokfmt.core.place import Place
 from tokfmt.core.resources import Recent
 from tokfmt.core.text_format import counted, printable
 from tokfmt.tui.session import Session, Where, row_at
@@ -134,6 +136,38 @@ def first_open(sections: Sequence[Section], *, small: bool) -> dict[int, int]:
     return found
 
 
+_SCANNED = 1024  # fields of a section whose offsets do not ascend
+
+
+def row_of_byte(outline: Outline, path: Place, offset: int) -> Row | None:
+    """Return the field of an open section that holds a byte of a file; None without one. Reads."""
+    for number, section in enumerate(outline.sections):
+        count = outline.counts.get(number, 0) if outline.is_open(number) else 0
+
+        def field(at: int, number: int = number) -> Field | None:
+            row = Row(number, at)
+            outline.load([row])
+            return outline.peek(row)
+
+        def holds(at: int, section: Section = section) -> bool:
+            found = field(at)
+            if found is None or found.offset is None or (found.path or section.path) != path:
+                return False
+            return found.offset <= offset < found.offset + max(1, found.length)
+
+        def begins_after(at: int) -> bool:
+            found = field(at)
+            return found is None or found.offset is None or found.offset > offset
+
+        at = bisect_left(range(count), True, key=begins_after) - 1
+        if at >= 0 and holds(at):
+            return Row(number, at)
+        scanned = next((at for at in range(min(count, _SCANNED)) if holds(at)), None)
+        if scanned is not None:
+            return Row(number, scanned)
+    return None
+
+
 def sequence_of(session: Session, section: Section, field: Field) -> Where | None:
     """Return the row and the token that a field is about, if any. Reads."""
     path = field.path or section.path
@@ -188,8 +222,8 @@ class Parts(RowView):
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"parts--{part}" for part in _PARTS}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "Open/go to"),
-        Binding("right", "open", "Open a part", show=False),
-        Binding("left", "close", "Close a part", show=False),
+        Binding("right", "open", "Open a part", system=True),
+        Binding("left", "close", "Close a part", system=True),
     ]
 
     class Moved(Message):

@@ -235,8 +235,8 @@ class Ranking(RowView):
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "List"),
-        Binding("shift+down", "extend(1)", "Choose a range", show=False),
-        Binding("shift+up", "extend(-1)", "Choose a range", show=False),
+        Binding("shift+down", "extend(1)", "Choose a range", system=True),
+        Binding("shift+up", "extend(-1)", "Choose a range", system=True),
     ]
 
     class Chosen(Message):
@@ -377,7 +377,7 @@ class GroupRanking(Ranking):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right", "open", "Members"),
-        Binding("left", "close", "Close a group", show=False),
+        Binding("left", "close", "Close a group", system=True),
     ]
 
     class Opened(Message):

@@ -40,7 +40,8 @@ from tokfmt.tui.layout import (
     is_unknown,
 )
 from tokfmt.tui.rows import Damage, RowSource, Span, fetched, fetched_span, padded_from
-from tokfmt.tui.widgets.row_view import WithLoader
+from tokfmt.tui.widgets.row_view import Leaping, WithLoader
+from tokfmt.tui.widths import roomy
 from tokfmt.views.view import byte_offset_of
 
 STYLES = {kind: f"reader--{kind.name.lower()}" for kind in Kind}
@@ -60,20 +61,29 @@ class Reader(WithLoader, can_focus=True):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right", "tokens(1)", "Next token", show=False),
-        Binding("left", "tokens(-1)", "Previous token", show=False),
-        Binding("down,j", "lines(1)", "Down", show=False),
-        Binding("up,k", "lines(-1)", "Up", show=False),
-        Binding("pagedown,space", "pages(1)", "Page down", show=False),
-        Binding("pageup", "pages(-1)", "Page up", show=False),
-        Binding("home", "to(0)", "First token", show=False),
-        Binding("end", "to(-1)", "Last token", show=False),
+        Binding("right", "tokens(1)", "Next token", system=True),
+        Binding("left", "tokens(-1)", "Previous token", system=True),
+        Binding("down,j", "lines(1)", "Down", system=True),
+        Binding("up,k", "lines(-1)", "Up", system=True),
+        Binding("pagedown,space,ctrl+f", "pages(1)", "Page down", system=True),
+        Binding("pageup,ctrl+b", "pages(-1)", "Page up", system=True),
+        Binding("ctrl+d", "halves(1)", "Half a page down", system=True),
+        Binding("ctrl+u", "halves(-1)", "Half a page up", system=True),
+        Binding("ctrl+e", "roll(1)", "Scroll down", system=True),
+        Binding("ctrl+y", "roll(-1)", "Scroll up", system=True),
+        Binding("0", "line_end(-1)", "First token of the line", system=True),
+        Binding("dollar_sign", "line_end(1)", "Last token of the line", key_display="$", system=True),
+        Binding("home", "to(0)", "First token", system=True),
+        Binding("end,G", "to(-1)", "Last token", system=True),
     ]
+    ALLOW_SELECT = False  # a drag marks tokens
     COMPONENT_CLASSES: ClassVar[set[str]] = CLASSES
     mode: reactive[Mode] = reactive(Mode.TEXT)
     whitespace: reactive[bool] = reactive(False)
     wrap: reactive[bool] = reactive(True)
     mark_from: int | None = None
+    _pressed: int | None = None  # the token under a pressed button
+    _dragging = _dragged = False
 
     class Moved(Message):
         """The cursor is on another token, or in another row."""
@@ -303,13 +313,24 @@ class Reader(WithLoader, can_focus=True):
     def action_pages(self, pages: int) -> None:
         self.move(lambda scroll: scroll.by_lines(pages * max(1, self.size.height - 1)))
 
+    def action_halves(self, halves: int) -> None:
+        self.move(lambda scroll: scroll.by_lines(halves * max(1, self.size.height // 2)))
+
     def action_to(self, token: int) -> None:
+        self.post_message(Leaping(self.cursor))
         self.move(lambda scroll: scroll.to(token if token >= 0 else scroll.roll.span.length - 1))
+
+    def action_roll(self, lines: int) -> None:
+        self.roll(lines)
+
+    def action_line_end(self, step: int) -> None:
+        self.move(lambda scroll: scroll.to_line_end(step))
 
     def toggle_mark(self) -> None:
         """Start a mark at the token under the cursor, or remove the mark."""
         self.mark_from = self.scroll.cursor if self.mark_from is None and self.scroll else None
-        self.move(lambda scroll: None)
+        self._dragged = False
+        self.move(_nothing)
 
     def go_to(self, token: int) -> None:
         """Put the cursor on a token."""
@@ -343,9 +364,43 @@ class Reader(WithLoader, can_focus=True):
         self.roll(-3)
 
     def on_click(self, event: events.Click) -> None:
-        if event.y < len(self.lines):
+        if event.y < len(self.lines) and not self._dragging:
             line, column = self.lines[event.y], self.left + event.x
             self.move(lambda scroll: scroll.to(line.token_at(column)), reveal=False)
+        self._dragging = False
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        inside = event.get_content_offset(self)
+        self._dragging = False
+        if self._dragged:  # a mark made with the mouse ends with the next press, as elsewhere
+            self.mark_from, self._dragged = None, False
+        if event.button == 1 and inside is not None and inside.y < len(self.lines):
+            self._pressed = self.lines[inside.y].token_at(self.left + inside.x)
+            self.capture_mouse()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self._pressed is None or not self.lines:
+            return
+        y = min(max(0, event.y), len(self.lines) - 1)
+        token = self.lines[y].token_at(self.left + max(0, event.x))
+        if not self._dragging and token == self._pressed:
+            return
+        if not self._dragging:
+            self.mark_from, self._dragging, self._dragged = self._pressed, True, True
+        beyond = -1 if event.y < 0 else 1 if event.y >= self.size.height else 0
+
+        def step(scroll: ReaderPosition) -> None:
+            scroll.to(token)
+            if beyond:
+                scroll.by_view(beyond, self.size.height)
+                scroll.by_lines(beyond)
+
+        self.move(step, reveal=False)
+
+    def on_mouse_up(self) -> None:
+        if self._pressed is not None:
+            self._pressed = None
+            self.release_mouse()
 
 
 def _nothing(scroll: ReaderPosition) -> None:
@@ -509,7 +564,7 @@ class TokenDetails(Static):
         yield self._pair(unit, f"{facts.unit:,} of {facts.length:,}")
         yield self._pair("ID" if unit == "token" else "code point", str(facts.value), "bold $text-accent")
         if facts.spelled is not None:
-            yield Content.styled(f"“{facts.spelled}”", "bold $text-success")
+            yield Content.styled(f"“{roomy(facts.spelled)}”", "bold $text-success")
         if facts.special:
             yield Content.styled(facts.special, _MARK)
 
@@ -517,7 +572,7 @@ class TokenDetails(Static):
         if facts.mask is not None:
             yield self._pair("mask", str(facts.mask), "$foreground" if facts.mask else _MARK)
         if facts.label is not None:
-            spelled = "" if facts.label_spelled is None else f" “{facts.label_spelled}”"
+            spelled = "" if facts.label_spelled is None else f" “{roomy(facts.label_spelled)}”"
             yield self._pair("label", f"{facts.label}{spelled}")
 
     def _where(self, facts: TokenFacts) -> Iterator[Content]:

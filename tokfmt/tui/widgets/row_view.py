@@ -145,6 +145,18 @@ class WithLoader(Widget):
         self.action_pages(-1)
 
 
+class Leaping(Message):
+    """A key goes to an end of a list or a row.
+
+    Attributes:
+        token: The token that the cursor leaves; None in a list.
+    """
+
+    def __init__(self, token: int | None = None) -> None:
+        super().__init__()
+        self.token = token
+
+
 class RowView(WithLoader, ScrollView, can_focus=True):
     """A list of any number of lines; subclasses define their number and draw them.
 
@@ -152,12 +164,16 @@ class RowView(WithLoader, ScrollView, can_focus=True):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "by(1)", "Down", show=False),
-        Binding("up,k", "by(-1)", "Up", show=False),
-        Binding("pagedown,space", "pages(1)", "Page down", show=False),
-        Binding("pageup", "pages(-1)", "Page up", show=False),
-        Binding("home", "to(0)", "First", show=False),
-        Binding("end", "to(-1)", "Last", show=False),
+        Binding("down,j", "by(1)", "Down", system=True),
+        Binding("up,k", "by(-1)", "Up", system=True),
+        Binding("pagedown,space,ctrl+f", "pages(1)", "Page down", system=True),
+        Binding("pageup,ctrl+b", "pages(-1)", "Page up", system=True),
+        Binding("ctrl+d", "halves(1)", "Half a page down", system=True),
+        Binding("ctrl+u", "halves(-1)", "Half a page up", system=True),
+        Binding("ctrl+e", "roll(1)", "Scroll down", system=True),
+        Binding("ctrl+y", "roll(-1)", "Scroll up", system=True),
+        Binding("home", "to(0)", "First", system=True),
+        Binding("end,G", "to(-1)", "Last", system=True),
     ]
 
     head = 0
@@ -240,7 +256,15 @@ class RowView(WithLoader, ScrollView, can_focus=True):
     def action_pages(self, pages: int) -> None:
         self.choose(self.cursor + pages * max(1, self.height - 1))
 
+    def action_halves(self, halves: int) -> None:
+        self.choose(self.cursor + halves * max(1, self.height // 2))
+
+    def action_roll(self, lines: int) -> None:
+        top = max(0, min(self.top + lines, self.count - self.height))
+        self.scroll_to(y=top, animate=False, force=True)
+
     def action_to(self, line: int) -> None:
+        self.post_message(Leaping())
         self.choose(line if line >= 0 else self.count - 1)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
@@ -338,6 +362,9 @@ class SequenceList(RowView):
             super().__init__()
             self.row = row
 
+    class Opened(Message):
+        """A double click opens the row under the cursor."""
+
     def __init__(self) -> None:
         super().__init__(id="list")
         self.port: RowSource | None = None
@@ -396,6 +423,10 @@ class SequenceList(RowView):
     def moved(self) -> None:
         if self.count:
             self.post_message(self.Chosen(self.row))
+
+    def clicked(self, column: int, times: int) -> None:  # noqa: ARG002 - anywhere on the line
+        if times > 1:
+            self.post_message(self.Opened())
 
     # drawing
 

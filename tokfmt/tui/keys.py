@@ -1,0 +1,64 @@
+"""The keys of the browser, and what is of use at the moment.
+
+The table of keys is the `BINDINGS` of each class, in the order in which the last line of the screen shows them.
+
+    description  the word for the last line
+    tooltip      the words for the help and the palette, if they differ
+    system       the key moves a cursor: only the help lists it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Protocol
+
+from textual.actions import parse
+from textual.binding import Binding
+from textual.dom import DOMNode
+
+
+class Offering(Protocol):
+    """A widget with keys that are of use only at times."""
+
+    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """Return whether an action would do something now. Other keys still work, and show why they do nothing."""
+
+
+def bindings_of(node: DOMNode) -> tuple[Binding, ...]:
+    """Return the bindings of a widget that tokfmt defines, one key each."""
+    return _bindings(type(node))
+
+
+@cache
+def _bindings(kind: type[DOMNode]) -> tuple[Binding, ...]:
+    found: dict[str, Binding] = {}
+    for cls in kind.__mro__:
+        if cls.__module__.startswith("tokfmt"):
+            for binding in Binding.make_bindings(vars(cls).get("BINDINGS", ())):
+                found.setdefault(binding.key, binding)
+    return tuple(found.values())
+
+
+def words_of(binding: Binding) -> str:
+    """Return the words about a key for the help and the palette."""
+    return binding.tooltip or binding.description
+
+
+def is_offered(node: DOMNode, binding: Binding) -> bool:
+    """Return whether the key of a widget does something now."""
+    _, action, parameters = parse(binding.action)
+    if not node.check_action(action, parameters):
+        return False
+    offers = getattr(node, "offers", None)
+    return offers is None or bool(offers(action, parameters))
+
+
+def offered(nodes: Iterable[DOMNode]) -> Iterator[tuple[DOMNode, Binding]]:
+    """Yield the keys of some widgets that do something now, each key of the first widget that has it."""
+    seen: set[str] = set()
+    for node in nodes:
+        for binding in bindings_of(node):
+            if binding.key not in seen and is_offered(node, binding):
+                seen.add(binding.key)
+                yield node, binding
