@@ -39,10 +39,10 @@ def parse_once(sheet, css, *place, **how):
 Stylesheet._parse_rules = parse_once
 
 
-def browse(paths, steps, *, size=(120, 36), tokenizer=None, session=None):
+def browse(paths, steps, *, size=(120, 36), tokenizer=None, session=None, at=None):
     """Run the app; `steps` is called with it and a function that presses keys and waits until all is loaded."""
     requests = [SourceRequest((str(path),)) for path in paths]
-    app = Browser(session or open_session(requests[0], tokenizer), requests[1:], tokenizer)
+    app = Browser(session or open_session(requests[0], tokenizer), requests[1:], tokenizer, at=at)
 
     _run(app, steps, size)
 

@@ -266,11 +266,11 @@ HEAVY = ("transformers", "tokenizers", "fastokens", "torch", "zarr", "numcodecs"
 STARTED = """
 import asyncio, os, sys
 from tokfmt.cli import browse
-from tokfmt.tui.app import settled
 
 async def main(app):
     async with app.run_test() as pilot:
-        await settled(app, pilot)
+        while not app.sequences.reader.lines:  # what finds columns and findings comes after them
+            await pilot.pause()
         print(*sys.modules, file=sys.__stdout__, flush=True)  # where Textual passes it on to, and nothing flushes
 
 browse._draw = lambda app, *others: asyncio.run(main(app))

@@ -41,9 +41,30 @@ class Size(click.ParamType[Any]):
         return int(columns), int(lines)
 
 
+class At(click.ParamType[Any]):
+    """A place in a dataset, `123:45`: the number of a sequence, and of a token in it."""
+
+    name = "[VIEW:]ROW[:TOKEN]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from tokfmt.core.errors import OptionError
+        from tokfmt.tui.links import parse_landing
+
+        try:
+            return parse_landing(str(value))
+        except OptionError as error:
+            self.fail(str(error), param, ctx)
+
+
 @click.command("browse", cls=Command, epilog=_EPILOG, no_args_is_help=True)
 @click.argument("paths", nargs=-1, required=True, type=PLACE, metavar="PATH...")
 @tokenizer("Tokenizer that shows text; remembered for the dataset.")
+@click.option(
+    "--at",
+    type=At(),
+    metavar="[VIEW:]ROW[:TOKEN]",
+    help="Place to begin at, such as 123:45 or samples:12:0; the key y copies it.",
+)
 @click.option(
     "--diff", "compare", is_flag=True, help="Show two datasets side by side, and go from difference to difference."
 )
@@ -78,6 +99,8 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         dataclasses.replace(named, paths=(path,), recursive=False, ignore_manifest=False)
         for path in (dataset_paths(named) if folder is None else [folder])
     ]
+    if given["compare"] and given["at"] is not None:
+        raise click.UsageError("--at is a place in one dataset, and --diff shows two. Leave one of them out")
     if given["compare"] and len(requests) != 2:
         raise click.UsageError(f"--diff compares two datasets (found {len(requests)}). Name two")
     if given["tokenizer"] is not None:
@@ -90,7 +113,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
     if folder is not None:
         app = _catalog(requests[0], folder, given["tokenizer"], given["theme"])
     else:
-        app = _app(requests, given["tokenizer"], given["theme"], compare=given["compare"])
+        app = _app(requests, given["tokenizer"], given["theme"], compare=given["compare"], at=given["at"])
     if given["screenshot"] is not None:
         _draw(app, given["screenshot"], given["keys"].split(), given["size"])
         _raise_if_none_opened(app)
@@ -184,7 +207,9 @@ def _folder(named: Any) -> Any:
     return place if several else None
 
 
-def _app(requests: list[Any], tokenizer: str | None, theme: str | None, *, compare: bool = False) -> Any:
+def _app(
+    requests: list[Any], tokenizer: str | None, theme: str | None, *, compare: bool = False, at: Any = None
+) -> Any:
     """Return the browser with the first dataset open.
 
     A damaged dataset is opened with the parts and bytes that can be shown. Other errors are raised: a missing file,
@@ -203,7 +228,7 @@ def _app(requests: list[Any], tokenizer: str | None, theme: str | None, *, compa
                 raise error
     from tokfmt.tui.app import DARK, Browser
 
-    return _themed(Browser(session, requests[1:], tokenizer, DARK, next(iter(compared), None)), theme)
+    return _themed(Browser(session, requests[1:], tokenizer, DARK, next(iter(compared), None), at=at), theme)
 
 
 def _catalog(request: Any, folder: Any, tokenizer: str | None, theme: str | None) -> Any:
@@ -305,8 +330,10 @@ def _preview(requests: list[Any], given: dict[str, Any], unfit: str) -> None:
         *given["allow_loss"],
         *(("other-files",) if given["recursive"] else ()),
     )  # datasets in directories below are listed as separate datasets
+    at = given["at"]
+    selection = None if at is None or at.view in ("samples", "rows") else str(at.row)
     try:
-        print_preview(show(path, **{name: given[name] for name in names}, allow_loss=allow_loss))
+        print_preview(show(path, selection, **{name: given[name] for name in names}, allow_loss=allow_loss))
     except TokfmtError as error:
         if error.exit_code == TokfmtError.exit_code and listing.is_there(place_of(path)):
             with contextlib.suppress(TokfmtError):

@@ -12,16 +12,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from tokfmt.core.annotation import Part, broken, shown
 from tokfmt.core.errors import FormatError, OptionError
+from tokfmt.core.fields import Field, Section
+from tokfmt.core.files import open_file
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import Confidence, Format, Hints, Probe
 from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
-from tokfmt.recipes.language import is_recipe, read_recipe
+from tokfmt.core.text_format import printable
+from tokfmt.recipes.key_lines import Table, tables_of
+from tokfmt.recipes.language import LARGEST_FILE, is_recipe, read_recipe
+
+_TABLES = 256
+"""Tables that are sections of their own; a recipe may have 100,000 sources."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +78,17 @@ class RecipeFormat(Format):
         except FormatError as error:
             yield Finding.of("TF801", error)
 
+    def sections(self, path: Place, options: Any) -> Sequence[Section]:
+        del options
+        try:
+            with closing(open_file(path)) as file:
+                tables = list(tables_of(file.read(0, min(file.size, LARGEST_FILE))))
+        except FormatError as error:
+            return [Part("recipe", path, lambda error=error: (broken(error),))]  # type: ignore[misc]
+        held, more = tables[:_TABLES], tables[_TABLES:]
+        parts = [Part(printable(table.title), path, partial(_fields, [table])) for table in held if table.keys]
+        return [*parts, Part(f"{len(more):,} more tables", path, partial(_fields, more))] if more else parts
+
     def codes(self) -> Mapping[str, Code]:
         text = (
             "It is not TOML, or has a key, a word or a number that the language does not have. The message has the "
@@ -82,6 +103,15 @@ class RecipeFormat(Format):
             "TF801": Code("a recipe cannot be read", text),
             "TF802": Code("the sources of a recipe cannot be opened", sources),
         }
+
+
+def _fields(tables: Sequence[Table]) -> Sequence[Field]:
+    several = len(tables) > 1
+    return [
+        Field(key.name, key.offset, key.length, shown(key.value), printable(table.title) if several else "")
+        for table in tables
+        for key in table.keys
+    ]
 
 
 FORMAT = RecipeFormat()

@@ -561,11 +561,20 @@ class Ledgers:
         if key not in self._opened:
             if len(self._opened) == _OPEN:
                 self._opened.pop(next(iter(self._opened))).reader.close()
-            self._opened[key] = _opened(ledger, ledger.sources[number])
+            self._opened[key] = open_sources(listed_request(ledger, ledger.sources[number]))[0]
         return self._opened[key]
 
 
-def _opened(ledger: Ledger, listed: Mapping[str, Any]) -> Opened:
+def listed_request(ledger: Ledger, listed: Mapping[str, Any]) -> SourceRequest:
+    """Return the request that opens a listed source with the options that the ledger records.
+
+    Args:
+        ledger: The ledger.
+        listed: One of its sources.
+
+    Raises:
+        FormatError: The source is missing, has changed since, or has an unknown description.
+    """
     try:
         paths = [_named(ledger, path) for path in listed["paths"]]
         format_ = registry.get(listed["format"])
@@ -591,7 +600,7 @@ def _opened(ledger: Ledger, listed: Mapping[str, Any]) -> Opened:
     if digest not in (None, listed.get("xxh3_128")):
         what = f"has changed since the ledger was written, by its {'bytes' if text else 'manifest'}"
         raise SourceChangedError(paths[0], what, expected=listed["xxh3_128"], found=digest, remedy=_AGAIN)
-    return open_sources(request)[0]
+    return request
 
 
 def _named(ledger: Ledger, name: str) -> Place:

@@ -41,7 +41,8 @@ LONGEST = 1 << 24
 """The maximum length of a sample in tokens."""
 
 _LARGEST_NUMBER = 1 << 10  # bits
-_LARGEST_FILE = 1 << 24  # bytes; a recipe with 100,000 sources is smaller
+LARGEST_FILE = 1 << 24
+"""The maximum size of a recipe in bytes; one with 100,000 sources is smaller."""
 _VERSION = re.compile(rb"^[ \t]*tokfmt[ \t]*=", re.MULTILINE)
 _SIGN = re.compile(rb"^[ \t]*tokfmt[ \t]*=[ \t]*\d+[ \t]*(#.*)?\r?$", re.MULTILINE)
 _KEY = re.compile(rb"(\xef\xbb\xbf)?([ \t\r]*(#[^\n]*)?\n)*[ \t]*([\w\"'.-]+[ \t]*=|\[)")
@@ -195,8 +196,8 @@ def read_recipe(path: Place) -> RecipeFile:
     """
     file = open_file(path)
     try:
-        if file.size > _LARGEST_FILE:
-            raise FormatError(path, "is too long for a recipe", expected=f"at most {_LARGEST_FILE:,} bytes")
+        if file.size > LARGEST_FILE:
+            raise FormatError(path, "is too long for a recipe", expected=f"at most {LARGEST_FILE:,} bytes")
         content = file.read(0, file.size)
     finally:
         file.close()
@@ -535,7 +536,7 @@ def read_blend(path: Place) -> list[str]:
     """
     file = open_file(path)
     try:
-        words = file.read(0, min(file.size, _LARGEST_FILE)).decode("utf-8", "replace").split()
+        words = file.read(0, min(file.size, LARGEST_FILE)).decode("utf-8", "replace").split()
     finally:
         file.close()
     if len(words) < 2 or _number(words[0]) is None or "\0" in words[0]:

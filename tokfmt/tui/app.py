@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import getters
+from textual import getters, on
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
@@ -22,24 +23,31 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.place import Place, Url
+from tokfmt.core.place import Place, Url, absolute
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.clipboard import given_to_programs
 from tokfmt.tui.dialogs import OneOf, Page, Question, about, help_blocks
+from tokfmt.tui.health import badge, checked, is_cheap
 from tokfmt.tui.history import History, Spot
 from tokfmt.tui.keys import bindings_of, offered, words_of
+from tokfmt.tui.parts import recipe_of, source_rows
 from tokfmt.tui.saving import free_name, json_lines, refusal, saved
 from tokfmt.tui.session import (
     UNKNOWN,
+    Choice,
+    Landing,
     Loading,
     Result,
     Session,
+    Stamp,
     Vocabulary,
     Where,
     other_split,
+    reopened,
     shown_path,
     shown_session,
+    stamp_of,
 )
 from tokfmt.tui.state import is_written
 from tokfmt.tui.tabs import TABS
@@ -61,7 +69,9 @@ _MOMENT, _LONG = 3.0, 8.0  # seconds
 _KEPT_OPEN = 3
 """Datasets of a catalog that stay open."""
 
-_EVERY = 1.0  # seconds between two looks at what was fetched from stores
+_EVERY = 1.0  # seconds between two looks at what was fetched from stores, and at files that are followed
+_OPEN = 6  # sources of datasets that stay open
+_FRESH = 60.0  # seconds since the last change of a file that is taken to be still written
 
 DARK, LIGHT = "tokyo-night", "catppuccin-latte"
 
@@ -81,6 +91,7 @@ class Browser(App[None]):
         compared: The second dataset, opened; the browser then starts with the comparison.
         catalog: The datasets of a folder, of which the user opens some; `session` is then that of the folder, which
             cannot be read as a dataset.
+        at: The place in the first dataset to show at first; None for its beginning.
     """
 
     TITLE = "tokfmt browse"
@@ -99,6 +110,8 @@ class Browser(App[None]):
         Binding("alt+right,ctrl+i", "travel(1)", "Forward", tooltip="Forward again"),
         Binding("d", "datasets", "Datasets", tooltip="Choose a dataset"),
         Binding("i", "about", "Facts", tooltip="Show the facts of the dataset"),
+        Binding("T", "tokenizers", "Tokenizer", tooltip="Choose a tokenizer, or compare two"),
+        Binding("R", "reopen", "Reopen", tooltip="Open again, follow a file that grows"),
         Binding("q", "quit", "Quit"),
         Binding("S", "picture", "Picture", tooltip="Save a picture of the screen (SVG)"),
         Binding("colon", "line", "Line", key_display=":", tooltip="Go to a row by its number; q quits"),
@@ -114,6 +127,7 @@ class Browser(App[None]):
         theme: str = DARK,
         compared: Session | None = None,
         catalog: Catalog | None = None,
+        at: Landing | None = None,
     ) -> None:
         super().__init__()
         self.scroll_sensitivity_y = 3.0  # lines per turn of the wheel
@@ -128,6 +142,12 @@ class Browser(App[None]):
         self._aside: dict[tuple[int, str], Session] = {}  # sessions of splits that were shown before
         self._history = History()
         self._copying = 0  # copies that a program has not taken yet
+        self._given = len(self.requests)  # later ones are sources of these, to which a key leads
+        self._choices: dict[int, Choice | None] = {}  # tokenizers for datasets that have none of their own
+        self._followed: set[int] = set()  # datasets that are opened again when they change
+        self._looks: dict[int, Job] = {}  # questions whether a followed dataset has changed
+        self._probes: set[Job] = set()  # checks that are running
+        self._landings = {} if at is None else {0: at}  # places to show when the datasets have loaded them
         self.current, self._tokenizer = 0, tokenizer
         self.entry: Entry = TABS[0] if compared is None else next(tab for tab in TABS if tab.pair)
         self.theme = theme
@@ -151,6 +171,7 @@ class Browser(App[None]):
             self._show_catalog()
         if transfer(self.session) or any(isinstance(shown_path(request), Url) for request in self.requests):
             self.set_interval(_EVERY, self._say)
+        self.set_interval(_EVERY, self._look_after_followed)
         # Textual does not update the footer of an app without focus, as a page is until it gets the focus.
         self.watch(self, "app_focus", self._footer, init=False)
 
@@ -185,6 +206,7 @@ class Browser(App[None]):
         loaded = (
             not self._openings
             and not self._copying
+            and not self._probes
             and self._export is None
             and all(loading.job is None for loading in self.loadings.values())
         )
@@ -201,6 +223,54 @@ class Browser(App[None]):
         self.current = number
         self.refresh_tabs()
 
+    def open_at(self, request: SourceRequest, landing: Landing) -> None:
+        """Show a place in a dataset, which is opened if it is not open."""
+        same = [number for number, one in enumerate(self.requests) if _is_same(one, request)]
+        if not same:
+            self.requests.append(request)
+        number = same[0] if same else len(self.requests) - 1
+        self._landings[number] = landing
+        self._choices[number] = self.session.choice
+        for other in [one for one in self.sessions if one >= self._given and one not in (number, self.current)][
+            :-_OPEN
+        ]:
+            del self.sessions[other]  # it is opened again when it is shown again
+            self.loadings.pop(other).cancel()
+        self.show_dataset(number)
+
+    def _arrive(self) -> None:
+        """Go to the place that is wanted in the dataset on the screen, as soon as its view is there."""
+        landing, session, loading = self._landings.get(self.current), self.session, self.loadings.get(self.current)
+        if landing is None or loading is None:
+            return
+        names = [view.name for view in session.opened.views]
+        if session.refused is not None:
+            del self._landings[self.current]
+        elif landing.view in names or not (landing.view or (session.opened.pending and session.opened.starts)):
+            del self._landings[self.current]
+            self._show_landing(session, landing)
+        elif session.opened.pending:
+            loading.start_documents()  # does nothing while a stage is running
+        elif loading.job is None:
+            del self._landings[self.current]
+            why = f"{printable(session.path.name)} has no {landing.view}"
+            self.notify(why, severity="warning", timeout=_LONG, markup=False)
+
+    def _show_landing(self, session: Session, landing: Landing) -> None:
+        if landing.view and landing.view != session.shown:
+            self.show_view(landing.view)
+        count, view = session.port.count, session.view
+        landing = landing._replace(row=count - 1) if landing.row < 0 else landing
+        if not 0 <= landing.row < count:
+            there = f"{counted(count, view.singular)}: 0 to {count - 1:,}" if count else f"no {view.name}"
+            why = f"there is no {view.singular} {landing.row:,} in {printable(session.path.name)}, which has {there}"
+            self.notify(why, severity="warning", timeout=_LONG, markup=False)
+            return
+        session.where = landing.row, landing.unit
+        self._show_tab(TABS[0])
+        self.sequences.loader.forget()  # the place that another view would go to
+        self.sequences.go(session.where)
+
     def _want(self, number: int, then: Callable[[], None]) -> None:
         """Call `then` when a dataset is open: at once, or after a thread opened it."""
         if number in self.sessions:
@@ -210,6 +280,7 @@ class Browser(App[None]):
             return
 
         def opened(session: Session) -> None:
+            session.choice = session.choice or self._choices.get(number)
             self.sessions[number] = session
             self._load(number)
             then()
@@ -272,6 +343,60 @@ class Browser(App[None]):
         self.loadings[number] = loading
         loading.start(vocabulary)
 
+    # the same dataset again
+
+    def action_reopen(self) -> None:
+        """Open the dataset on the screen again, at the same place; follow it if its file is still written."""
+        number = self.current
+        followed = number in self._followed
+        self._followed.discard(number)
+
+        def then(after: Session) -> None:
+            if not followed and after.stamp is not None and time.time() - after.stamp.modified / 1e9 < _FRESH:
+                self._followed.add(number)
+                self.notify(f"{printable(after.path.name)} is still written, so it is followed. R stops", markup=False)
+
+        self._reopen(number, then)
+
+    def _reopen(self, number: int, then: Callable[[Session], None] = lambda _: None, *, to_end: bool = False) -> None:
+        """Open a dataset again, and show the same place, or with `to_end` its last row."""
+        before = self.sessions[number]
+        row, unit = before.where
+        landing = Landing(-1, 0, before.shown) if to_end else Landing(row, unit, before.shown)
+
+        def opened(after: Session) -> None:
+            if after.refused is not None and before.refused is None:
+                self._followed.discard(number)
+                self.notify(str(after.refused), title="Not opened again", severity="error", markup=False)
+                return
+            if number in self.loadings:
+                self.loadings[number].cancel()
+            self._aside = {key: one for key, one in self._aside.items() if key[0] != number}
+            self.sessions[number] = after
+            if before.port.count:
+                self._landings[number] = landing
+            self._load(number, before.vocabulary)
+            then(after)
+            self.refresh_tabs()
+
+        self._open(number, lambda: reopened(before), opened)
+
+    def _look_after_followed(self) -> None:
+        """Open followed datasets again that have changed, unless they are being opened."""
+        for number in self._followed - self._openings.keys() - self._looks.keys():
+            session, loading = self.sessions[number], self.loadings.get(number)
+            if loading is not None and loading.job is None:
+                self._looks[number] = self._look_at(number, session)
+
+    def _look_at(self, number: int, session: Session) -> Job:
+        def seen(outcome: object) -> None:
+            del self._looks[number]
+            current = session is self.sessions.get(number) and number in self._followed
+            if current and isinstance(outcome, Stamp) and outcome != session.stamp:
+                self._reopen(number, to_end=session.where[0] == session.port.count - 1)
+
+        return Job(lambda _: stamp_of(session.path), lambda outcome: self.call_later(seen, outcome))
+
     def show_split(
         self, split: str, numbers: Sequence[int] | None = None, then: Callable[[], None] = lambda: None
     ) -> None:
@@ -320,22 +445,62 @@ class Browser(App[None]):
         if missing := [name for number, name in ((0, "A"), (1, "B")) if number not in self.sessions]:
             return f"opening {' and '.join(missing)}"
         for number in (0, 1):
-            session, other = self.sessions[number], self.sessions[1 - number]
-            if session.refused is not None:
+            if self.sessions[number].refused is not None:
                 continue
-            asked = session.choice or session.vocabulary or session.failure or self.loadings[number].stage
-            if other.vocabulary and not asked:
-                session.choice = other.choice  # to compare the same tokens, and to show both as text
-                self.loadings[number].start()
+            if self.loadings[number].job is None:
+                self._agree(number)
             self.loadings[number].start_documents()
         names = [name for number, name in ((0, "A"), (1, "B")) if self.loadings[number].stage is not None]
         return f"opening {' and '.join(names)}" if names else ""
+
+    def _agree(self, number: int) -> None:
+        """Use the tokenizer of the other side for a side without one, and that of A for two texts."""
+        session, other = self.sessions[number], self.sessions[1 - number]
+        if other.choice is None or other.vocabulary is None:
+            return
+        if session.vocabulary is None and not (session.choice or session.failure):
+            session.choice = other.choice
+            self.loadings[number].start()
+            return
+        both = session.of_text and other.of_text and session.vocabulary is not None and session.choice is not None
+        if number and both and session.choice != other.choice:
+            self.loadings[number].change(other.choice)  # else each text would differ
 
     def refresh_tabs(self) -> None:
         for tab in self.query(Tab):
             if tab.is_mounted:  # else `_show_tab` shows the session
                 tab.show(self.session)
+        self._arrive()
+        self.call_after_refresh(self._probe)
         self._say()
+
+    @on(Reader.Moved)
+    def _rows_shown(self) -> None:
+        if not self.session.probed:
+            self.call_after_refresh(self._probe)
+
+    def _probe(self) -> None:
+        """Start the cheap check of the dataset on the screen when it is loaded and shown."""
+        session, loading = self.session, self.loadings.get(self.current)
+        if session.probed or session.verdict is not None or loading is None or loading.job is not None:
+            return
+        of_folder = self.catalog is not None and not self.current  # which is no dataset
+        shown = session.refused is not None or not session.port.count or self.sequences.reader.lines
+        if of_folder or not shown or not is_cheap(session):
+            return
+        session.probed = True
+
+        def found(outcome: object) -> None:
+            self._probes.discard(job)
+            if session.verdict is None and not isinstance(outcome, Exception):
+                session.verdict = outcome  # type: ignore[assignment]
+                self.show_health()
+
+        job = Job(lambda job: checked(session, job), lambda outcome: self.call_later(found, outcome))
+        self._probes.add(job)
+
+    def show_health(self) -> None:
+        self.query_one(TopBar).say_health(badge(self.session.verdict))
 
     def _say(self) -> None:
         bar, session = self.query_one(TopBar), self.session
@@ -344,8 +509,10 @@ class Browser(App[None]):
         )
         names = [printable(shown_path(self.requests[number]).name) for number in self._openings]
         loading = f"◌ opening {' and '.join(names)} · esc stops" if names else loading
-        bar.say(facts, " · ".join(filter(None, (loading, transfer(session)))))
+        followed = "↻ R stops" if self.current in self._followed else ""
+        bar.say(facts, " · ".join(filter(None, (loading, transfer(session), followed))))
         bar.say_splits(session.splits, session.split)
+        self.show_health()
         self.refresh_bindings()
 
     def _loaded(self, result: Result) -> None:
@@ -359,7 +526,8 @@ class Browser(App[None]):
             if isinstance(result.outcome, Vocabulary) and choice is not None and choice.source == "last time":
                 self.notify(f"Tokenizer {choice.name}, as last time; --tokenizer sets another", markup=False)
             if isinstance(result.outcome, Exception):
-                self.notify(result.session.failure, severity="warning", timeout=10, markup=False)
+                why = result.session.failure or str(result.outcome)
+                self.notify(why, severity="warning", timeout=10, markup=False)
             self.refresh_tabs()
         self._say()
 
@@ -514,7 +682,7 @@ class Browser(App[None]):
     def on_unmount(self) -> None:
         for loading in self.loadings.values():
             loading.cancel()
-        for job in self._openings.values():
+        for job in (*self._openings.values(), *self._probes):
             job.cancel()
 
     # notifications and dialogs
@@ -533,7 +701,35 @@ class Browser(App[None]):
         self.push_screen(Page("Keys", help_blocks(self, self.entry.title, self.tab, keys)))
 
     def action_about(self) -> None:
-        self.push_screen(Page(printable(self.session.path), about(self.session), 90))
+        recipe = recipe_of(self.session.view.reader)
+        later = None if recipe is None else ("Sources", lambda: source_rows(recipe))
+        self.push_screen(Page(printable(self.session.path), about(self.session), 90, later))
+
+    async def action_tokenizers(self) -> None:
+        """Ask for a tokenizer, and show the dataset with it, or a row with both."""
+        from tokfmt.tui.tokenizers import TokenizerList, TokenizerPair, Wanted, known_tokenizers
+
+        session = self.session
+        used = session.choice.name if session.choice is not None and session.vocabulary is not None else ""
+
+        def answered(wanted: Wanted | None) -> None:
+            if wanted is None:
+                return
+            if wanted.beside:
+                self.push_screen(TokenizerPair(session, wanted.name, self.sequences.where[0]))
+            else:
+                self.use_tokenizer(wanted.name)
+
+        await self.push_screen(TokenizerList(known_tokenizers(session), used), answered)
+
+    def use_tokenizer(self, name: str) -> None:
+        """Show the dataset on the screen with another tokenizer, or with none; a comparison uses it on both sides."""
+        from tokfmt.tui.tokenizers import NONE
+
+        for number in (0, 1) if self.entry.pair else (self.current,):
+            if number in self.loadings:
+                self.loadings[number].change(None if name == NONE else Choice(name, "key T"))
+        self.refresh_tabs()
 
     async def action_datasets(self) -> None:
         if self.catalog is not None:
@@ -587,9 +783,14 @@ class Browser(App[None]):
         several = len(self.requests) > 1 or self.catalog is not None
         return {"no_split": False, "datasets": several}.get(action, True)
 
-    def picture(self) -> str:
-        """Return the screen as SVG, without the fonts of Rich, which a viewer would fetch from the network."""
-        return _FONTS.sub("", self.export_screenshot(title=self.TITLE)).replace(PAD, "&#160;")
+    def picture(self, title: str | None = None) -> str:
+        """Return the screen as SVG, without the fonts of Rich, which a viewer would fetch from the network.
+
+        Args:
+            title: The title; None for the name of the program.
+        """
+        drawn = self.export_screenshot(title=self.TITLE if title is None else title)
+        return _FONTS.sub("", drawn).replace(PAD, "&#160;")
 
     async def ask_line(
         self,
@@ -676,7 +877,11 @@ class Browser(App[None]):
         await self.ask_line(question, save, free_name(stem, ".jsonl"), refusal, "Not written")
 
     async def action_picture(self) -> None:
-        drawn = self.picture()  # before the question covers the screen
+        from tokfmt.tui.links import command_of
+
+        of_rows = self.entry is TABS[0] and self.session.refused is None
+        title = command_of(self.session, self.sequences.where) if of_rows else None
+        drawn = self.picture(title)  # before the question covers the screen
 
         def save(path: str) -> None:
             self.notify(printable(saved(drawn, path)), title="Saved", markup=False)
@@ -695,6 +900,13 @@ class Browser(App[None]):
                 run = partial(self.run_action, binding.action, owner)
                 yield SystemCommand(words_of(binding), f"key {self.get_key_display(binding)}", run)
         yield SystemCommand("Theme", "Change the colors", self.action_change_theme)
+
+
+def _is_same(a: SourceRequest, b: SourceRequest) -> bool:
+    """Return whether two requests open the same dataset in the same way, as far as the browser shows it."""
+    places = [absolute(shown_path(one)) for one in (a, b)]
+    read = [(one.split, one.text_field, one.eos, dict(one.options)) for one in (a, b)]
+    return places[0] == places[1] and read[0] == read[1]
 
 
 # pictures, drawn without a terminal and saved

@@ -19,8 +19,10 @@ from tokfmt.core.errors import TokfmtError
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.tui.keys import bindings_of, words_of
+from tokfmt.tui.parts import recipe_facts, recipe_of
 from tokfmt.tui.session import Session
 from tokfmt.tui.state import Bookmark, Bookmarks
+from tokfmt.tui.workers import Job
 
 
 class Dialog(ModalScreen[ScreenResultType | None]):
@@ -164,13 +166,26 @@ class Page(Dialog[None]):
         title: Title of the page.
         blocks: Heading and rows of each block.
         column: Least width of a block in cells; as many blocks as fit are side by side.
+        later: Heading of another block, and the function that reads its rows, which is called in a thread.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter,i", "leave", "Close")]
 
-    def __init__(self, title: str, blocks: Sequence[tuple[str, Rows]], column: int = 32) -> None:
+    def __init__(
+        self,
+        title: str,
+        blocks: Sequence[tuple[str, Rows]],
+        column: int = 32,
+        later: tuple[str, Callable[[], Rows]] | None = None,
+    ) -> None:
         super().__init__()
-        self._title, self._blocks, self._column = title, blocks, column
+        self._title, self._blocks, self._column, self._later = title, blocks, column, later
+        self._job: Job | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Return whether all blocks are there."""
+        return self._job is None
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box page"):
@@ -178,7 +193,21 @@ class Page(Dialog[None]):
             with VerticalScroll(), ItemGrid(min_column_width=self._column):
                 for heading, rows in self._blocks:
                     yield Static(_block(heading, rows), classes="block")
+                if self._later is not None:
+                    yield Static(_block(self._later[0], [("◌", "counting")]), classes="block later")
+
         yield Footer(compact=True, show_command_palette=False)
+
+    def ready(self) -> None:
+        if self._later is not None:
+            heading, work = self._later
+            self._job = Job(lambda _: work(), lambda outcome: self.call_later(self._arrived, heading, outcome))
+
+    def _arrived(self, heading: str, outcome: object) -> None:
+        self._job = None
+        rows = [("✗", printable(outcome))] if isinstance(outcome, Exception) else outcome
+        for place in self.query(".later").results(Static):
+            place.update(_block(heading, rows))  # type: ignore[arg-type]
 
 
 def _block(heading: str, rows: Rows) -> Content:
@@ -236,6 +265,53 @@ def _line(one: Bookmark) -> Content:
     return Content.assemble((split, "$text-accent"), (place, "bold"), printable(one.words))
 
 
+class ColumnList(Dialog[str]):
+    """Ask for the column that orders the list; the result is its name, or None. Columns are shown or hidden here.
+
+    Args:
+        names: Names of the columns.
+        shown: Those that are shown. The set is changed here.
+        fixed: Those that are always shown.
+        order: The column that orders the list, and its sign.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "show_or_hide", "Show or hide"),
+        Binding("escape,vertical_line", "leave", "Close"),
+    ]
+
+    def __init__(self, names: Sequence[str], shown: set[str], fixed: Collection[str], order: tuple[str, str]) -> None:
+        super().__init__()
+        self._names, self._shown, self._fixed, self._order = names, shown, fixed, order
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box tall"):
+            yield Label("Columns · enter sorts, again reverses · space shows or hides", classes="title")
+            yield OptionList()
+        yield Footer(compact=True)
+
+    def ready(self) -> None:
+        rows = self.query_one(OptionList)
+        rows.add_options(Option(self._line(name)) for name in self._names)
+        rows.highlighted = 0
+        rows.focus()
+
+    def _line(self, name: str) -> Content:
+        mark = " " if name in self._fixed else "✓" if name in self._shown else "·"
+        sign = self._order[1] if name == self._order[0] else ""
+        return Content.assemble((f"{mark} ", "$text-success"), printable(name), (f" {sign}", "$text-warning"))
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(self._names[event.option_index])
+
+    def action_show_or_hide(self) -> None:
+        rows = self.query_one(OptionList)
+        at = rows.highlighted
+        if at is not None and self._names[at] not in self._fixed:
+            self._shown ^= {self._names[at]}
+            rows.replace_option_prompt_at_index(at, self._line(self._names[at]))
+
+
 # pages: the facts about a dataset, and the keys
 
 _GESTURES = (
@@ -267,8 +343,12 @@ def about(session: Session) -> list[Block]:
         tokenizer = f"{printable(session.choice.name)} ({session.choice.source})"
     facts.append(("tokenizer", tokenizer))
     extras = [(str(key).replace("_", " "), printable(_plain(value))) for key, value in _extras(view.reader)]
+    recipe = recipe_of(view.reader)
+    made = [] if recipe is None else [("Recipe", recipe_facts(recipe))]
+    extras = [] if recipe is not None else extras  # the recipe states them
     notes = [("·", printable(note)) for note in (*opened.notes, *([session.failure] if session.failure else []))]
-    return [("Dataset", facts), *([("Format", extras)] if extras else []), *([("Notes", notes)] if notes else [])]
+    blocks = [("Dataset", facts), *made, *([("Format", extras)] if extras else [])]
+    return [*blocks, *([("Notes", notes)] if notes else [])]
 
 
 def _splits(session: Session) -> str:

@@ -15,8 +15,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -28,7 +31,7 @@ from tokfmt.core.files import natural_key, read_whole
 from tokfmt.core.format import Encoder, Format, Hints
 from tokfmt.core.named import place_named
 from tokfmt.core.place import Identity, Kind, Place, Url, place_of, store_of, text_of
-from tokfmt.core.protocols import HasRecordOffsets
+from tokfmt.core.protocols import ByteOffset, HasRecordOffsets
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Layout, Separators, TokenReader
 from tokfmt.core.records import RecordReader
@@ -50,7 +53,7 @@ from tokfmt.tui.rows import (
     fetched_span,
     first_records,
 )
-from tokfmt.tui.state import recall, remember
+from tokfmt.tui.state import recall, remember, remember_later
 from tokfmt.tui.workers import Job
 from tokfmt.views.memory import MemoryReader
 from tokfmt.views.select import Rows
@@ -265,6 +268,10 @@ class Choice(NamedTuple):
     source: str
 
 
+NAMED = ("--tokenizer", "key T")
+"""Sources of a tokenizer that the user named in this run."""
+
+
 class Vocabulary(NamedTuple):
     """A loaded tokenizer, with its encoder if the dataset holds text."""
 
@@ -347,6 +354,32 @@ Where = tuple[int, int]
 """The number of a row, and a unit in it."""
 
 
+class Landing(NamedTuple):
+    """A place in a dataset.
+
+    Attributes:
+        row: Number of the row; -1 is the last.
+        unit: Unit of the row.
+        view: Name of the view; "" for the one that is shown when the dataset is loaded.
+    """
+
+    row: int
+    unit: int = 0
+    view: str = ""
+
+
+class Stamp(NamedTuple):
+    """A state of a dataset on this machine, which differs after most changes.
+
+    Attributes:
+        size: Bytes of the file, or of the first 256 entries of the directory.
+        modified: Time of the last change, in nanoseconds since 1970.
+    """
+
+    size: int
+    modified: int
+
+
 @dataclass
 class Session:
     """A dataset.
@@ -355,16 +388,19 @@ class Session:
         request: The paths, and how to read them.
         opened: The result of the stages so far.
         shown: Name of the view on the screen.
+        chosen: The user chose that view.
         choice: The tokenizer by name, if any; `vocabulary` when it is loaded.
         failure: The error of the second stage or of the tokenizer; "" without one.
         refused: The error that prevents showing anything; None without one.
         verdict: The result of a check, if one ran.
+        probed: The cheap check was started, which runs once.
         splits: Names of all splits; empty without splits.
         split: The split on the screen; "" without splits.
         asked: The request of the user, from which `request` differs after a change of the split.
         where: The position of the cursor, for showing the session again.
         identity: Identity of the file or directory at the path when it was opened.
         is_file: The path is a file, not a directory.
+        stamp: The state of the dataset when it was opened; None in a store.
     """
 
     request: SourceRequest
@@ -373,14 +409,17 @@ class Session:
     choice: Choice | None = None
     vocabulary: Vocabulary | None = None
     failure: str = ""
+    chosen: bool = False
     refused: Exception | None = None
     verdict: CheckReport | None = None
+    probed: bool = False
     splits: tuple[str, ...] = ()
     split: str = ""
     asked: SourceRequest | None = None
     where: Where = (0, 0)
     identity: Identity | None = None
     is_file: bool = True
+    stamp: Stamp | None = None
     _texts: dict[str, RowSource] = field(default_factory=dict, repr=False)
     _counted: dict[bool, Counted] = field(default_factory=dict, repr=False)
 
@@ -449,11 +488,12 @@ class Session:
         return TokenStyle(words.decoder, words.specials, separator, digits=digits)
 
     def add(self, full: Opened) -> None:
-        """Add the result of the second stage, and show its first view."""
+        """Add the result of the second stage, and show its first view, unless the user chose another one."""
         self.opened = joined(self.opened, full)
-        self.where = (0, 0)
         self._texts.clear()
-        self.shown = self.opened.views[0].name
+        names = [view.name for view in self.opened.views]
+        if not self.chosen or self.shown not in names:
+            self.where, self.shown = (0, 0), names[0]
 
     def give_up(self, error: Exception, why: str) -> None:
         """Record that the second stage failed; the result of the first stays."""
@@ -462,8 +502,10 @@ class Session:
         if not any(view.port.count for view in self.opened.views):
             self.refused = error
 
-    def use(self, vocabulary: Vocabulary) -> None:
-        """Use a loaded tokenizer."""
+    def use(self, vocabulary: Vocabulary | None) -> None:
+        """Use a loaded tokenizer, or none; figures that were counted with another one are dropped."""
+        if self.vocabulary is not None:
+            self._counted.clear()
         self.vocabulary = vocabulary
         self._texts.clear()
 
@@ -474,13 +516,13 @@ class Session:
 
     def see(self, view: str) -> None:
         """Show a view."""
-        self.shown, self.where = view, (0, 0)
+        self.shown, self.where, self.chosen = view, (0, 0), True
 
     def check_unchanged(self) -> None:
         """Raise SourceChangedError if another dataset is at the path now. Call it before opening the files again."""
         if self.identity != _identity_of(self.path)[0]:
             what = "was replaced or changed since it was opened here"
-            raise SourceChangedError(self.path, what, remedy="Open the dataset again")
+            raise SourceChangedError(self.path, what, remedy="R opens it again")
 
     def close(self) -> None:
         """Release open files."""
@@ -507,12 +549,36 @@ def _identity_of(path: Place) -> tuple[Identity | None, bool]:
         return None, True
 
 
+def stamp_of(path: Place) -> Stamp | None:
+    """Return the state of a dataset; None for one in a store, or one that is not there."""
+    if isinstance(path, Url):
+        return None
+    try:
+        found = [os.stat(path)]
+        if os.path.isdir(path):
+            with os.scandir(path) as entries:
+                found += [entry.stat() for entry in islice(entries, _ENTRIES)]
+    except OSError:
+        return None
+    return Stamp(sum(one.st_size for one in found), max(one.st_mtime_ns for one in found))
+
+
+def reopened(session: Session) -> Session:
+    """Open the dataset of a session again, with the same split and tokenizer."""
+    after = shown_session(session.request)
+    after.choice = session.choice
+    if session.asked is not None:
+        after.splits, after.split, after.asked = session.splits, session.split, session.asked
+    return after
+
+
 def open_session(request: SourceRequest, tokenizer: str | None = None) -> Session:
     """Open a dataset in its first stage.
 
     Raises:
         TokfmtError: The dataset cannot be read.
     """
+    stamp = stamp_of(shown_path(request))
     (identity, is_file), opened = _identity_of(shown_path(request)), open_first(request)
     info = opened.views[0].reader.info
     split = info.split or ""
@@ -520,7 +586,15 @@ def open_session(request: SourceRequest, tokenizer: str | None = None) -> Sessio
     choice = choose(shown_path(request), tokenizer)
     names = tuple(sorted(splits, key=natural_key))
     return Session(
-        request, opened, opened.views[0].name, choice, splits=names, split=split, identity=identity, is_file=is_file
+        request,
+        opened,
+        opened.views[0].name,
+        choice,
+        splits=names,
+        split=split,
+        identity=identity,
+        is_file=is_file,
+        stamp=stamp,
     )
 
 
@@ -541,7 +615,7 @@ def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
     view = View("documents", Viewport(MemoryReader(Ragged.of(()))))
     opened = Opened(format_, (view,), Separator(None))
     identity, is_file = _identity_of(shown_path(request))
-    return Session(request, opened, "documents", None, None, str(error), error, identity=identity, is_file=is_file)
+    return Session(request, opened, "documents", failure=str(error), refused=error, identity=identity, is_file=is_file)
 
 
 def other_split(session: Session, split: str, tokenizer: str | None = None) -> Session:
@@ -566,13 +640,47 @@ def carried(before: View, where: Where, after: View) -> Where:
     position = None
     try:
         place = byte_offset_of(before.reader, at) if at < total else None
-        if place is not None and place.width is not None:
+        if place is not None:
             position = position_of(after.reader, place.path, place.offset)
+        if place is not None and place.width is None and position is not None:
+            position = _within_chunk(after.reader, position, place)
     except TokfmtError:
         position = None
     if position is None:
         position = min(at * after.reader.info.tokens // max(1, total), after.reader.info.tokens - 1)
     return located(after.port, position) or (0, 0)
+
+
+def _within_chunk(reader: TokenReader, first: int, place: ByteOffset) -> int | None:
+    """Return the position of a token of a compressed chunk; None if the reader does not have it. Reads.
+
+    Args:
+        reader: The reader.
+        first: The position of the first token of the chunk.
+        place: The place of the token. Tokens of one chunk are told apart by their detail, whose numbers ascend.
+    """
+
+    def reached(position: int) -> bool:
+        for at in range(position, min(position + 2, reader.info.tokens)):  # a separator that was inserted has no place
+            found = byte_offset_of(reader, at)
+            if found is not None:
+                beyond = (found.path, found.offset) != (place.path, place.offset)
+                return beyond or _numbers(found.detail) >= _numbers(place.detail)
+        return True
+
+    step = 1
+    while first + step < reader.info.tokens and not reached(first + step):
+        step *= 2
+    candidates = range(first + step // 2, min(first + step, reader.info.tokens - 1) + 1)
+    found = bisect_left(candidates, True, key=reached)
+    for position in candidates[found : found + 2]:
+        if byte_offset_of(reader, position) == place:
+            return position
+    return None
+
+
+def _numbers(detail: str) -> list[int]:
+    return [int(word) for word in re.findall(r"\d+", detail)]
 
 
 def located(port: RowSource, position: int) -> Where | None:
@@ -625,6 +733,18 @@ class Loading:
         self.session, self._post = session, post
         self.job: Job | None = None
         self.stage: Stage | None = None
+        self._choice: Choice | None = None  # the tokenizer that is loading
+
+    def change(self, choice: Choice | None) -> None:
+        """Use another tokenizer, or none for None. The one in use stays until the other is loaded."""
+        self.cancel()
+        if choice is not None:
+            self._begin("tokenizer", choice)
+            return
+        self.session.use(None)
+        self.session.choice = None
+        remember_later(self.session.path, tokenizer=None)
+        self.start()
 
     def start(self, vocabulary: Vocabulary | None = None) -> None:
         """Start the next stage; `vocabulary` is a tokenizer that another split of the dataset has loaded."""
@@ -652,8 +772,10 @@ class Loading:
         """Put a result into the session, and start the next stage."""
         session, outcome, stage = self.session, result.outcome, result.stage
         self.job = self.stage = None
+        choice, self._choice = self._choice or session.choice, None
         if isinstance(outcome, Vocabulary):
             session.use(outcome)
+            session.choice = choice
             if self._splits_otherwise(outcome):
                 self._begin("documents")
                 return
@@ -663,22 +785,22 @@ class Loading:
             why = _worded(outcome, stage)
             if stage == "documents":
                 session.give_up(outcome, why)
-            else:
+            elif session.vocabulary is None:
                 session.failure = why
         if stage == "tokenizer":
-            session.choice = session.choice if isinstance(outcome, Vocabulary) else None
+            session.choice = session.choice if session.vocabulary is not None else None
             self.start()
 
     def _splits_otherwise(self, vocabulary: Vocabulary) -> bool:
         """Return whether the opened dataset has another separator than the tokenizer that the user named."""
         opened, eos = self.session.opened, vocabulary.handle.eos_id
-        named = self.session.choice is not None and self.session.choice.source == "--tokenizer"
+        named = self.session.choice is not None and self.session.choice.source in NAMED
         settled = opened.pending or self.session.request.eos is not None or eos is None
         return named and not settled and not self.session.of_text and opened.separator.eos_id != eos
 
-    def _begin(self, stage: Stage) -> None:
+    def _begin(self, stage: Stage, choice: Choice | None = None) -> None:
         session, self.stage = self.session, stage
-        choice = session.choice
+        choice = self._choice = choice or session.choice
         if stage == "tokenizer" and choice is not None:
             encoding = session.of_text
             work: Callable[[Job], object] = lambda job: _loaded(session.path, choice, encoding=encoding)  # noqa: E731
@@ -694,9 +816,9 @@ class Loading:
 
 def _loaded(path: Place, choice: Choice, *, encoding: bool) -> Vocabulary:
     """Load a tokenizer, and remember it for the dataset if the user named it."""
-    asked = choice.source in ("--tokenizer", "last time")
+    asked = choice.source in (*NAMED, "last time")
     vocabulary = load(choice.name, encoding=encoding, local=not asked)
-    if choice.source == "--tokenizer":
+    if choice.source in NAMED:
         name = os.path.abspath(choice.name) if os.path.exists(choice.name) else choice.name
         remember(path, tokenizer=name)
     return vocabulary

@@ -55,9 +55,20 @@ def recall(path: Place) -> Mapping[str, Any]:
     return known if isinstance(known, dict) else {}
 
 
+def tokenizers_of_all() -> list[str]:
+    """Return the tokenizers of all datasets, the last used first, each once."""
+    named = (known.get("tokenizer") for known in reversed(list(_read().values())) if isinstance(known, dict))
+    return list(dict.fromkeys(name for name in named if isinstance(name, str) and name))
+
+
 def remember(path: Place, **facts: object) -> None:
     """Add facts about a dataset; None removes a fact. Fails silently."""
     amend(path, lambda known: known.update(facts))
+
+
+def remember_later(path: Place, **facts: object) -> None:
+    """Add facts about a dataset as `remember` does, in the thread that writes."""
+    _PENDING.append(_WRITER.submit(remember, path, **facts))
 
 
 def amend(path: Place, change: Callable[[dict[str, Any]], None]) -> None:

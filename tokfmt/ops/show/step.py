@@ -13,18 +13,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tokfmt import registry
 from tokfmt.core.errors import OptionError
 from tokfmt.core.messages import Option
+from tokfmt.core.options import given_options
+from tokfmt.core.place import Place
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import TokenReader, sequence_at
 from tokfmt.core.text_format import printable
 from tokfmt.ops.provenance import Ledgers, Origin
 from tokfmt.ops.search.search import Spelling
 from tokfmt.ops.show.show import Look
+from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.draft import TextRecipe
 from tokfmt.ops.source.open import open_one
 from tokfmt.ops.source.recipe import Deferred
-from tokfmt.ops.source.request import EosChoice, Options, SourceRequest
+from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, viewed
 from tokfmt.ops.source.stored import tokenizer_of
 from tokfmt.recipes.documents import Documents, Source, Span
 from tokfmt.recipes.order import numbers
@@ -187,44 +191,67 @@ def show_step(
 
 
 def _drawn(reader: Samples, where: Where, look: Look, ledgers: Ledgers) -> StepSample:
-    traced = [one for span in where.spans for one in _traced(reader.sources, span, reader.eos_id)]
-    held = sum(one.span.stop - one.span.start for one in traced)
+    found = list(traced(reader, where.sample))
+    held = sum(one.span.stop - one.span.start for one in found)
     return StepSample(
         where.sample,
         where.source,
         where.epoch,
         max(0, reader.seq_len - held),
-        (_part(one, look, ledgers) for one in traced),
+        (_part(one, look, ledgers) for one in found),
     )
 
 
 class Traced(NamedTuple):
-    """A span of a stored source, the name of the source from the outermost recipe on, and the separator."""
+    """A span of a source that is a dataset, not a recipe.
+
+    Attributes:
+        name: The name of the source, from the outermost recipe on.
+        recipe: The recipe that names the source.
+        span: The span; its source is a number in that recipe.
+        eos_id: The separator after the sequence; None without one.
+    """
 
     name: str
-    source: Source
+    recipe: Samples | Documents
     span: Span
     eos_id: int | None
 
+    @property
+    def source(self) -> Source:
+        """The source."""
+        return self.recipe.sources[self.span.source]
 
-def _traced(sources: Sequence[Source], span: Span, eos_id: int | None, outer: str = "") -> Iterator[Traced]:
+
+def traced(recipe: Samples | Documents, number: int) -> Iterator[Traced]:
+    """Yield the spans of a sample, or that of a document, through nested recipes.
+
+    Args:
+        recipe: The recipe.
+        number: The number of the sample or the document.
+    """
+    for span in recipe.spans(number):
+        yield from _followed(recipe, span, recipe.eos_id)
+
+
+def _followed(recipe: Samples | Documents, span: Span, eos_id: int | None, outer: str = "") -> Iterator[Traced]:
     """Yield a span of a source; if the source is a recipe, yield the spans of its sources."""
-    source = sources[span.source]
+    source = recipe.sources[span.source]
     name = f"{outer}{source.name}"
     reader, position = _dataset(source.reader, _begin(source, span))
     if isinstance(reader, Documents):
         (inner,) = reader.spans(sequence_at(reader, position))
-        yield from _traced(reader.sources, inner._replace(start=span.start, stop=span.stop), eos_id, f"{name}/")
+        yield from _followed(reader, inner._replace(start=span.start, stop=span.stop), eos_id, f"{name}/")
     elif isinstance(reader, Samples):
         at = 0
         for inner in reader.spans(position // reader.seq_len):
             a, b = max(span.start, at), min(span.stop, at + inner.stop - inner.start)
             if a < b:
                 part = inner._replace(start=inner.start + a - at, stop=inner.start + b - at)
-                yield from _traced(reader.sources, part, reader.eos_id, f"{name}/")
+                yield from _followed(reader, part, reader.eos_id, f"{name}/")
             at += inner.stop - inner.start
     else:
-        yield Traced(name, source, span, eos_id)
+        yield Traced(name, recipe, span, eos_id)
 
 
 def _begin(source: Source, span: Span) -> int:
@@ -240,26 +267,83 @@ def _dataset(reader: TokenReader, position: int) -> tuple[TokenReader, int]:
     return reader, position
 
 
-def _part(traced: Traced, look: Look, ledgers: Ledgers) -> StepPart:
-    name, source, span, eos_id = traced
+class StoredSequence(NamedTuple):
+    """The sequence of a source in the dataset that stores it.
+
+    Attributes:
+        dataset: The path of the dataset, as the recipe names it; None if the format does not know the file.
+        file: The file that holds the first token of the span; if the format does not know it, a path of the source.
+        number: The number of the sequence in the dataset.
+        begin: The position at which the sequence begins on the token axis of the source.
+        length: The length of the sequence in tokens.
+        sequences: The number of sequences of the dataset.
+    """
+
+    dataset: Place | None
+    file: Place
+    number: int
+    begin: int
+    length: int
+    sequences: int
+
+
+def stored_sequence(one: Traced) -> StoredSequence:
+    """Find the sequence of a span in its dataset. Reads."""
+    source, span = one.source, one.span
     begin, place = _begin(source, span), source.place(span.sequence)
     length = int(source.reader.offsets(place + 1, place + 1)[0]) - begin
-    ids = source.reader.tokens(begin + span.start, begin + min(span.stop, length))
-    text = look.spelled(ids).decode("utf-8", "backslashreplace") if look.decoder is not None else None
-    if span.stop > length and eos_id is not None:
-        ids = np.append(ids, np.array(eos_id, np.promote_types(ids.dtype, np.min_scalar_type(eos_id))))
     # the file of a separator is that of the last token
     found = byte_offset_of(source.reader, begin + min(span.start, length - 1))
-    path = found.path if found is not None else source.paths[0]
-    shown = str(path)
-    if isinstance(path, Path):
-        # a recipe lists ../web.pbin; if a directory of the path is a link, the short path may be another file
-        short = os.path.normpath(path)
-        shown = short if os.path.exists(short) and os.path.samefile(short, path) else shown
+    file = found.path if found is not None else source.paths[0]
+    home = next((path for path in source.paths if registry.of_prefix(path) in (file, *file.parents)), None)
     dataset, position = _dataset(source.reader, begin)
-    stored, origins = sequence_at(dataset, position), list[Origin]()
-    home = next((place for place in source.paths if place in (path, *path.parents)), None)
-    ledger = ledgers.of(home) if home is not None else None
-    if ledger is not None and ledger.sequences == dataset.info.sequences:
-        origins = ledgers.origins(ledger, stored, span.start, span.stop)
-    return StepPart(name, shown, span.sequence, stored, span.start, span.stop, length, ids, text, tuple(origins))
+    return StoredSequence(home, file, sequence_at(dataset, position), begin, length, dataset.info.sequences)
+
+
+def request_of(one: Traced, path: Place) -> SourceRequest:
+    """Return the request that opens a dataset of the source of a span, as its recipe reads it.
+
+    Args:
+        one: The span.
+        path: A path of the source.
+    """
+    file, entry = one.recipe.file, one.recipe.file.sources[one.span.source]
+    options = given_options(entry.options)
+    request = SourceRequest((path,), entry.format, file.eos, options, entry.text, entry.split)
+    return viewed(request, format_of(path, entry.format), "samples") if file.pack == "stored" else request
+
+
+def _part(one: Traced, look: Look, ledgers: Ledgers) -> StepPart:
+    source, span, held = one.source, one.span, stored_sequence(one)
+    begin, length = held.begin, held.length
+    ids = source.reader.tokens(begin + span.start, begin + min(span.stop, length))
+    text = look.spelled(ids).decode("utf-8", "backslashreplace") if look.decoder is not None else None
+    if span.stop > length and one.eos_id is not None:
+        ids = np.append(ids, np.array(one.eos_id, np.promote_types(ids.dtype, np.min_scalar_type(one.eos_id))))
+    origins = list[Origin]()
+    ledger = ledgers.of(held.dataset) if held.dataset is not None else None
+    if ledger is not None and ledger.sequences == held.sequences:
+        origins = ledgers.origins(ledger, held.number, span.start, span.stop)
+    return StepPart(
+        one.name,
+        shortest(held.file),
+        span.sequence,
+        held.number,
+        span.start,
+        span.stop,
+        length,
+        ids,
+        text,
+        tuple(origins),
+    )
+
+
+def shortest(path: Place) -> str:
+    """Return a path without `..`: a recipe lists ../web.pbin.
+
+    If a directory of the path is a link, the path without `..` may be another file; then the path is unchanged.
+    """
+    if not isinstance(path, Path):
+        return str(path)
+    short = os.path.normpath(path)
+    return short if os.path.exists(short) and os.path.samefile(short, path) else str(path)

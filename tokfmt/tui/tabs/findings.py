@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,12 +22,12 @@ from tokfmt.core.fields import Pointer
 from tokfmt.core.findings import Finding
 from tokfmt.core.place import Url, place_of
 from tokfmt.core.text_format import counted, printable
-from tokfmt.ops.check import CheckReport, CheckRequest, check, explain
+from tokfmt.ops.check import CheckReport, explain
 from tokfmt.tui.dialogs import Page
+from tokfmt.tui.health import checked
 from tokfmt.tui.session import Session, Vocabulary, row_at
 from tokfmt.tui.tabs.base import Working
 from tokfmt.tui.widgets.outline import fitted
-from tokfmt.tui.workers import Job
 
 ORDER = {"error": 0, "warning": 1, "info": 2}
 """Rank of severities, the worst first."""
@@ -200,23 +200,14 @@ class FindingsTab(Working):
 
     def _check(self, *, deep: bool) -> None:
         session, self._vocabulary = self.session, self.session.vocabulary
-        request = session.asked or session.request  # covers all splits, unless the user named one
         used = session.choice is not None and session.vocabulary is not None and not session.of_text
-        wanted = CheckRequest(
-            replace(request, paths=request.paths[:1], format=session.format_name, allow_loss=frozenset()),
-            deep,
-            session.choice.name if session.choice is not None and used else None,
-        )
-
-        def work(job: Job) -> CheckReport:
-            session.check_unchanged()
-            return next(check(wanted, job))
-
-        self.begin(work, self._found)
+        tokenizer = session.choice.name if session.choice is not None and used else None
+        self.begin(lambda job: checked(session, job, deep=deep, tokenizer=tokenizer), self._found)
 
     def _found(self, outcome: object) -> None:
         if isinstance(outcome, CheckReport):
             self.session.verdict = outcome
+            self.host.show_health()
             self._list()
         else:
             self.list.border_title = f"✗ {outcome}"

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -22,26 +23,33 @@ from tokfmt.core.fields import Pointer
 from tokfmt.core.options import parse_count
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.records import RecordReader
-from tokfmt.core.text_format import counted, printable
+from tokfmt.core.text_format import bar, counted, printable
 from tokfmt.tui.history import Spot
 from tokfmt.tui.layout import Mode, TokenStyle
+from tokfmt.tui.parts import RowParts, Target, target_of
 from tokfmt.tui.rows import Damage, Piece, RowSource, Span, View
 from tokfmt.tui.search import Found, SearchJob, SearchScope, meaning, parse_search, search_scope
 from tokfmt.tui.session import UNKNOWN, Session, Where, carried, located, row_at
-from tokfmt.tui.state import Bookmark, Bookmarks, Queries, bookmark
+from tokfmt.tui.state import Bookmark, Bookmarks, Queries, bookmark, recall, remember_later
 from tokfmt.tui.tabs.base import FIRST, LAST, Tab, number_words, parse_number
 from tokfmt.tui.widgets.frame import Divider, FindBar, TopBar, filter_words
-from tokfmt.tui.widgets.reader import Reader, TokenDetails, TokenFacts, byte_offset_of_unit, facts_of
-from tokfmt.tui.widgets.row_view import HEAD, Leaping, Loader, SequenceList, words_of
+from tokfmt.tui.widgets.minimap import Minimap
+from tokfmt.tui.widgets.reader import MoreFacts, Reader, TokenDetails, TokenFacts, byte_offset_of_unit, facts_of
+from tokfmt.tui.widgets.row_view import HEAD, SIGNS, Leaping, Loader, SequenceList, words_of
+from tokfmt.tui.widgets.strip import PackingStrip
 from tokfmt.tui.widths import PAD
+from tokfmt.tui.workers import Job
 
 if TYPE_CHECKING:
+    from tokfmt.tui.columns import RowColumn
     from tokfmt.tui.export import Copied, Numbers
+    from tokfmt.tui.frequency import Frequencies
 
 
 NARROWEST, WIDEST, STEP = 20, 80, 5  # per cent
 _CELLS = 40  # cells of the words of a bookmark
 _QUITS = ("q", "q!", "qa", "x", "wq")  # in vim, after a colon
+_BAR = 8  # cells of the share of a source
 
 
 def list_title(view: View, port: RowSource, split: str) -> str:
@@ -55,6 +63,20 @@ def row_title(view: View, port: RowSource, row: int) -> str:
     span = port.peek_span(row)
     length = f" · {counted(span.length, port.unit)}" if isinstance(span, Span) else ""
     return f"{view.singular} {row:,}{length}" if port.count else ""
+
+
+def shares_words(parts: RowParts, room: int) -> str:
+    """Return the share of each source in a row, with bars, as far as there is room; the pass if it is not the first."""
+    words = [f" · {printable(name)} {share:.0%}" for name, share in parts.shares]
+    words += [f" · pass {parts.epoch + 1:,}"] if parts.epoch else []
+    bars = [f" {bar(share, _BAR)}" for _, share in parts.shares]
+    if sum(map(len, (*words, *bars))) <= room:
+        return "".join(map("".join, zip_longest(words, bars, fillvalue="")))
+    found = ""
+    for word in words:
+        if len(found) + len(word) <= room:
+            found += word
+    return found
 
 
 def layout_words(session: Session, mode: Mode, *, of_text: bool, whitespace: bool, wrap: bool) -> str:
@@ -76,6 +98,16 @@ def tokenizer_of(session: Session) -> str:
     place = Path(session.choice.name)
     name = place.parent.name if place.name == "tokenizer.json" and place.parent.name else place.name
     return printable(name) + (" (as last time)" if session.choice.source == "last time" else "")
+
+
+def _columns_of(session: Session) -> tuple[list[RowColumn], Sequence[str]]:
+    """Return the columns of a dataset, and the names of those that are shown: the remembered ones, or sources."""
+    from tokfmt.tui.columns import columns_of
+
+    found, names = columns_of(session), recall(session.path).get("columns")
+    if isinstance(names, list):
+        return found, [name for name in names if isinstance(name, str)]
+    return found, ["source"]
 
 
 class Jump(NamedTuple):
@@ -111,6 +143,11 @@ class SequencesTab(Tab):
         Binding("e", "export", "Export"),
         Binding("b", "bookmark", "Bookmark", tooltip="Set or remove a bookmark"),
         Binding("h", "bytes", "Bytes", tooltip="Show the bytes of the token"),
+        Binding("O", "origin", "Origin", tooltip="To the document or record that it comes from"),
+        Binding("right_curly_bracket", "part(1)", "Next part", key_display="}", tooltip="Next document of the sample"),
+        Binding("left_curly_bracket", "part(-1)", "Part before", key_display="{", tooltip="Previous document"),
+        Binding("vertical_line", "columns", "Columns", key_display="|", tooltip="Choose columns, and the order"),
+        Binding("y", "link", "Link", tooltip="Copy a command that opens this place"),
         Binding("right_square_bracket", "next(1)", "Next", key_display="]", tooltip="Next row"),
         Binding("left_square_bracket", "next(-1)", "Previous", key_display="[", tooltip="Previous row"),
         Binding("s", "mark", "Mark", tooltip="Start or remove a mark"),
@@ -131,6 +168,10 @@ class SequencesTab(Tab):
     """The list of rows."""
     reader = getters.query_one(Reader)
     """The reader."""
+    minimap = getters.query_one(Minimap)
+    """The map of the row in the reader."""
+    strip = getters.query_one(PackingStrip)
+    """The parts of the row in the reader."""
     origin: Where | None = None
     _from: Where = (0, 0)  # where the search for the first hit begins
     _left: Where | None = None  # where the cursor was before the list was filtered, until it goes to its first row
@@ -139,6 +180,7 @@ class SequencesTab(Tab):
     token_style: TokenStyle
     _view: View | None = None
     scope: SearchScope
+    _facts: TokenFacts | Damage | None = None
     _later: Callable[[], None] | None = None  # starts a search that waits for a count
     bookmarks: Bookmarks
     search: SearchJob | None = None
@@ -149,7 +191,13 @@ class SequencesTab(Tab):
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id)
         self._answers: dict[str, list[str]] = {}  # of each jump
-        self._jumps, self._marks = Loader(self, every=True), Loader(self)
+        self._jumps, self._known = Loader(self, every=True), Loader(self, every=True)
+        self._marks = Loader(self)
+        self._frequencies: Frequencies | None = None
+        self._unknown = self._uncounted = True  # columns and frequencies, until the first rows are shown
+        self._columns: Sequence[RowColumn] = ()  # all that the format has
+        self._by: tuple[str, bool] | None = None  # the column that orders the list, and whether it falls
+        self._sorting: Job | None = None
         self._moves = 0  # number of moves of the cursor, except jumps
         self._targets: deque[Where] = deque()  # targets of jumps that have not arrived
         self._last: tuple[int, SearchJob, Found] | None = None  # the last jump: number of moves before it, search, hit
@@ -159,7 +207,10 @@ class SequencesTab(Tab):
             yield SequenceList()
             yield Divider()
             with Vertical(id="reading"):
-                yield Reader()
+                yield PackingStrip()
+                with Horizontal(id="paper"):
+                    yield Reader()
+                    yield Minimap()
                 yield TokenDetails()
         yield FindBar()
 
@@ -175,7 +226,8 @@ class SequencesTab(Tab):
         elsewhere = not hasattr(self, "session") or session.path != self.session.path
         self.session, self._behind = session, None
         self._refuse(session)
-        before, self._view, where = self._view, session.view, self.where
+        before, self._view, where = self._view, session.view, self.reader.bound_for
+        port = getattr(self, "port", None)
         searched, self.scope = getattr(self, "scope", None), search_scope(session)
         self.port, self.token_style = session.port, session.token_style
         self.loader.forget()
@@ -188,6 +240,10 @@ class SequencesTab(Tab):
             self.go((0, 0))
         else:
             self.loader.ask(lambda: carried(before, where, session.view), self.go)
+        if before is not self._view:
+            self._forget_columns()
+        if port is not self.port or before is not self._view:
+            self._frequencies, self._uncounted = None, True
         self.show_bookmarks(session, other=other)
         self.search_again(searched, other=elsewhere or session.refused is not None)
 
@@ -206,6 +262,8 @@ class SequencesTab(Tab):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action applies; none does if the rows cannot be read."""
+        if action == "part" and not (self.is_mounted and self.strip.display):
+            return False
         return not self.has_class("refused") and super().check_action(action, parameters)
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
@@ -224,6 +282,8 @@ class SequencesTab(Tab):
         if action == "read":
             return self.list.has_focus
         offered = {"unfilter": self.filtered is not None, "bookmarks": bool(self.bookmarks.all)}
+        offered |= {"part": bool(self.strip.display)}
+        offered |= {"origin": not isinstance(self.session.view.reader, RecordReader)}
         return offered.get(action, True)
 
     def go(self, where: Where) -> None:
@@ -239,6 +299,8 @@ class SequencesTab(Tab):
             self.reader.show(port, token_style, row, where[1])
         else:
             self.reader.clear(port)
+            self.strip.clear()
+            self.minimap.clear()
             self._detail(None)
         self.retitle()
 
@@ -263,8 +325,11 @@ class SequencesTab(Tab):
         if self._view is not None:
             row = min(self.reader.row, max(0, self.port.count - 1))
             title = "nothing is listed; F lists all" if self._behind else row_title(self._view, self.port, row)
-            marked = self.reader.marked
-            self.query_one("#reading").border_title = title + (f" · {len(marked):,} marked" if marked else "")
+            marked, parts = self.reader.marked, self.strip.parts
+            title += f" · {len(marked):,} marked" if marked else ""
+            if parts is not None and parts.row == row and self.port.count and not self._behind:
+                title += shares_words(parts, max(0, self.reader.size.width - len(title) - 2))
+            self.query_one("#reading").border_title = title
 
     @on(SequenceList.Opened)
     def _opened(self) -> None:
@@ -282,6 +347,8 @@ class SequencesTab(Tab):
         self._title_row()
         if port is self.port and port.count:  # else another view is coming
             self.session.where = where
+            self.strip.show(port, token_style, *where)
+            self._find_more()
             self.loader.ask(lambda: facts_of(port, token_style, *where), self._detail)
         if where in self._targets:
             while self._targets[0] != where:
@@ -292,7 +359,13 @@ class SequencesTab(Tab):
         self._mark()
 
     def _detail(self, facts: TokenFacts | Damage | None) -> None:
-        self.query_one(TokenDetails).show(facts, self.port.unit)
+        self._facts, parts, more = facts, self.strip.parts, MoreFacts(singular=self.session.view.singular)
+        if isinstance(facts, TokenFacts) and parts is not None and parts.row == facts.row:
+            part = parts.at(facts.unit)
+            more = more._replace(origin="" if part is None else parts.parts[part].words(facts.unit))
+        if isinstance(facts, TokenFacts) and self._frequencies is not None:
+            more = more._replace(frequency=self._frequencies.of(facts.value))
+        self.query_one(TokenDetails).show(facts, self.port.unit, more)
 
     # actions
 
@@ -436,12 +509,62 @@ class SequencesTab(Tab):
         else:
             self.host.go_to_bytes(place.path, place.offset, place.width or 0)
 
+    # the parts of a sample, and where they come from
+
+    @on(PackingStrip.Chosen)
+    def _part_chosen(self, message: PackingStrip.Chosen) -> None:
+        self.reader.go_to(message.unit)
+        if message.follow:
+            self._follow(message.unit)
+
+    @on(PackingStrip.Loaded)
+    def _parts_loaded(self) -> None:
+        self._title_row()
+        self._detail(self._facts)
+
+    def action_part(self, step: int) -> None:
+        self.strip.go(step)
+
+    def action_origin(self) -> None:
+        self._follow(self.where[1])
+
+    def _follow(self, unit: int) -> None:
+        """Show what a token of the row comes from: its document, in the source of a recipe, or its record."""
+        session, where = self.session, (self.where[0], unit)
+        if not session.port.count:
+            return
+        self.host.leave()
+        if session.view.name == "samples" and self._has_documents:
+            self.host.leave()
+            self.host.show_view("documents")
+            return
+
+        def work() -> Target | TokfmtError:
+            try:
+                return target_of(session, where)
+            except TokfmtError as error:
+                return error
+
+        def then(found: Target | TokfmtError) -> None:
+            if isinstance(found, TokfmtError):
+                self.notify(str(found), severity="warning", markup=False)
+            else:
+                self.host.leave()
+                self.host.open_at(found.request, found.landing)
+
+        self.loader.ask(work, then)
+
+    @property
+    def _has_documents(self) -> bool:
+        return any(view.name == "documents" for view in self.session.opened.views)
+
     # find and filter
 
     @property
     def idle(self) -> bool:
         """Return whether no search and no move to a hit is running."""
-        return self._jumps.idle and self._marks.idle and not self.searches
+        loaders = (self._jumps, self._marks, self._known, self.list.more)
+        return all(one.idle for one in loaders) and not self.searches and self._sorting is None
 
     @property
     def searches(self) -> bool:
@@ -548,6 +671,8 @@ class SequencesTab(Tab):
         if filtered is None or filtered.scope.port is self.list.port:
             self.list.restrict(None if filtered is None else filtered.results.rows())
             self.retitle()
+        if self._by is not None and not (filtered is not None and filtered.running):
+            self._sort()
 
     def _list_found(self, filtered: SearchJob) -> None:
         if self.list.port is not filtered.scope.port or self.reader.port is not self.list.port:
@@ -581,6 +706,7 @@ class SequencesTab(Tab):
         """Mark the hits on the screen."""
         search, reader = self.search, self.reader
         self._marks.forget()
+        self._map()
         if search is None or not reader.lines or reader.port is not search.scope.port:
             reader.hits = []
             reader.refresh()
@@ -594,6 +720,24 @@ class SequencesTab(Tab):
 
         self._marks.ask(lambda: search.visible(row, first, last), marked)
 
+    def _map(self) -> None:
+        """Show the row in the minimap, with the hits of the search."""
+        search, reader, row = self.search, self.reader, self.reader.row
+        if reader.port is None or reader.scroll is None:
+            return
+        length = reader.scroll.roll.span.length
+        if reader.lines:
+            self.minimap.place(reader.lines[0].first, reader.lines[-1].last, length)
+        search = search if search is not None and search.scope.port is reader.port else None
+        key = None if search is None else (id(search), search.results.hits)
+        self.minimap.show(
+            reader.port, reader.token_style, row, lambda: [] if search is None else search.visible(row, 0, length), key
+        )
+
+    @on(Minimap.Chosen)
+    def _mapped(self, message: Minimap.Chosen) -> None:
+        self.reader.drag(message.share)
+
     def _say(self) -> None:
         self.list.hits = self.search.results if self.search else None
         self.list.refresh()
@@ -602,8 +746,8 @@ class SequencesTab(Tab):
         self.refresh_bindings()
 
     def titled(self, count: str) -> str:
-        """Return the title of the list, with the number of listed rows if there is a filter."""
-        return count if self.filtered is None else f"{self.list.count:,} of {count}"
+        """Return the title of the list, with the number of listed rows if there is a filter, and the order."""
+        return (count if self.filtered is None else f"{self.list.count:,} of {count}") + self._order_words()
 
     # moves to hits
 
@@ -685,6 +829,8 @@ class SequencesTab(Tab):
                 if one is not None:
                     one.cancel()
             self._say()
+        elif self._stop_sorting():
+            self.retitle()
         elif self.reader.mark_from is not None:
             self.reader.toggle_mark()
         elif self.search is not None:
@@ -809,6 +955,13 @@ class SequencesTab(Tab):
         else:
             self.host.copy(found.text, found.description)
 
+    def action_link(self) -> None:
+        """Copy the command that opens the browser at the token under the cursor."""
+        from tokfmt.tui.links import command_of
+
+        command = command_of(self.session, self.where)
+        self.host.copy(command, command)
+
     async def action_export(self) -> None:
         from tokfmt.tui.export import Export
 
@@ -828,9 +981,135 @@ class SequencesTab(Tab):
 
         await self.app.push_screen(Export(self.session, what, sets), written)
 
+    # columns and order
+
+    def _forget_columns(self) -> None:
+        """Drop the columns and the order of another view."""
+        self._cancel_sorting()
+        self._columns, self._by, self.list.others, self._unknown = (), None, (), True
+        self.list.more.forget()
+        self._known.forget()
+
+    def _find_more(self) -> None:
+        """Find the columns, and count the IDs of a small dataset, when its rows are on the screen."""
+        session, port = self.session, self.port
+        if self._unknown:
+            self._unknown = False
+            self._known.ask(lambda: _columns_of(session), lambda found: self._show_columns(*found))
+        if not self._uncounted:
+            return
+        self._uncounted = False
+
+        def work() -> Frequencies | None:
+            from tokfmt.tui.frequency import frequencies_of
+
+            return frequencies_of(port)
+
+        def then(found: Frequencies | None) -> None:
+            if port is self.port:
+                self._frequencies = found
+                self._detail(self._facts)
+
+        self._known.ask(work, then)
+
+    def _show_columns(self, found: Sequence[RowColumn], names: Sequence[str]) -> None:
+        self._columns = found
+        self.list.others = [one for one in found if one.name in names]
+        self.list.fetch()
+        self.list.refresh()
+
+    async def action_columns(self) -> None:
+        from tokfmt.tui.dialogs import ColumnList
+
+        shown, fixed = {one.name for one in self.list.others}, ["#", "length"]
+        names = [*fixed, *(one.name for one in self._columns)]
+        by, falling = self._by or ("#", False)
+
+        def closed(name: str | None) -> None:
+            self._show_columns(self._columns, sorted(shown))
+            remember_later(self.session.path, columns=sorted(shown))
+            if name is not None:
+                self.sort(name)
+
+        await self.app.push_screen(ColumnList(names, shown, fixed, (by, SIGNS[falling])), closed)
+
+    @on(SequenceList.Headed)
+    def _headed(self, message: SequenceList.Headed) -> None:
+        self.sort(message.name)
+
+    def sort(self, name: str) -> None:
+        """Order the list by a column, or in the other direction if it is in that order; "#" is the stored order."""
+        if name in ("#", "position"):
+            self._cancel_sorting()
+            self._by = None
+            self.relist()
+            return
+        words = any(one.name == name and not one.numeric for one in self._columns)
+        self._by = name, (not self._by[1] if self._by is not None and self._by[0] == name else not words)
+        self._sort(to_top=True)
+
+    def _sort(self, *, to_top: bool = False) -> None:
+        """Read the column of the order, and list the rows in that order."""
+        from tokfmt.tui.columns import Order, order_of
+
+        self._cancel_sorting()
+        if self._by is None:
+            return
+        name, falling = self._by
+        session, column = self.session, next((one for one in self._columns if one.name == name), None)
+        if not session.port.whole:
+            self._by = None
+            self.notify(f"The {session.view.name} are still being counted.", severity="warning")
+            return
+        rows = None if self.filtered is None else self.filtered.results.rows()
+
+        def done(outcome: object) -> None:
+            if self._sorting is not job:
+                return
+            self._sorting = None
+            if isinstance(outcome, Order):
+                self.list.restrict(rows, outcome)
+                if to_top:
+                    self.list.choose(0)
+                if len(outcome.rows) < outcome.total:
+                    self.notify(f"The first {len(outcome.rows):,} by {name} are listed, of {outcome.total:,}.")
+            else:
+                self._by = None
+                self.notify(str(outcome), severity="error", markup=False)
+            self.retitle()
+
+        job = self._sorting = Job(
+            lambda job: order_of(session, column, rows, job, falling=falling),
+            lambda outcome: self.call_later(done, outcome),
+            lambda: self.call_later(self.retitle),
+        )
+        self.retitle()
+
+    def _cancel_sorting(self) -> bool:
+        job, self._sorting = self._sorting, None
+        if job is not None:
+            job.cancel()
+        return job is not None
+
+    def _stop_sorting(self) -> bool:
+        """Stop to sort, and keep the order that is listed; return whether it was running."""
+        running, order = self._cancel_sorting(), self.list.order
+        if running:
+            self._by = None if order is None else (order.name, order.falling)
+        return running
+
+    def _order_words(self) -> str:
+        """Return the words about the order, for the title of the list."""
+        job, order = self._sorting, self.list.order
+        if job is not None:
+            return f" · ◌ sorting {job.share or 0:.0%} · esc stops"
+        return "" if order is None else f" · by {printable(order.name)} {SIGNS[order.falling]}"
+
     def on_unmount(self) -> None:
         self._jumps.close()
         self._marks.close()
+        self._known.close()
+        self._cancel_sorting()
         for one in (self.search, self.filtered):
             if one is not None:
                 one.cancel()

@@ -90,8 +90,8 @@ def transfer(session: Session) -> str:
 class Link(Static):
     """Words that run an action when they are clicked."""
 
-    def __init__(self, words: str, action: str, *, id: str, classes: str = "", markup: bool = False) -> None:  # noqa: A002 - Textual's word
-        super().__init__(words, id=id, classes=classes, markup=markup)
+    def __init__(self, words: str, action: str, *, id: str, classes: str = "") -> None:  # noqa: A002 - Textual's word
+        super().__init__(words, id=id, classes=classes, markup=False)
         self._action = action
 
     async def on_click(self, event: events.Click) -> None:
@@ -131,7 +131,7 @@ class TopBar(Horizontal):
         self._tabs = tabs
         self._splits: tuple[Sequence[str], str] = ((), "")
         self._labels: dict[str, str | Content] = {}
-        self._current = ""
+        self._current, self._badge = "", Content("")
 
     def compose(self) -> ComposeResult:
         for name, _, _ in self._tabs:
@@ -155,7 +155,8 @@ class TopBar(Horizontal):
             words = Content.assemble(
                 (key, "$text-muted" if name != self._current else ""), f" {title}" if whole else ""
             )
-            self._set_label(f"#label-{name}", words)
+            of_findings = [self._badge] if name == "findings" and self._badge else []
+            self._set_label(f"#label-{name}", Content(" ").join([words, *of_findings]))
 
     def _set_label(self, label: str, words: str | Content) -> None:
         """Set the words of a label, which is hidden for ""."""
@@ -164,6 +165,12 @@ class TopBar(Horizontal):
             self._labels[label] = words
             place.update(words)
             place.display = bool(words)
+
+    def say_health(self, badge: Content) -> None:
+        """Show the number of findings on the label of their tab; nothing for an empty badge."""
+        if badge != self._badge:
+            self._badge = badge
+            self._say_tabs()
 
     def say_filter(self, words: str) -> None:
         """Show the filter of the list; "" for none."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from rich.segment import Segment
 from textual import events
@@ -25,7 +25,7 @@ from textual.widgets import Static
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.protocols import ByteOffset, HasRecordOffsets
 from tokfmt.core.records import RecordReader
-from tokfmt.core.text_format import printable
+from tokfmt.core.text_format import counted, printable
 from tokfmt.tui.layout import (
     UNBOUNDED,
     Kind,
@@ -43,6 +43,9 @@ from tokfmt.tui.rows import Damage, RowSource, Span, fetched, fetched_span, padd
 from tokfmt.tui.widgets.row_view import Leaping, WithLoader
 from tokfmt.tui.widths import roomy
 from tokfmt.views.view import byte_offset_of
+
+if TYPE_CHECKING:
+    from tokfmt.tui.frequency import Frequency
 
 STYLES = {kind: f"reader--{kind.name.lower()}" for kind in Kind}
 _PARTS = ("odd", "even", "masked", "padding", "hit", "cursor", "cursor-blurred", "marked")
@@ -111,6 +114,11 @@ class Reader(WithLoader, can_focus=True):
         """Return the token under the cursor."""
         return self.scroll.cursor if self.scroll else 0
 
+    @property
+    def bound_for(self) -> tuple[int, int]:
+        """Return the row and the unit that are loading, or else those on the screen."""
+        return self._asked if self._opening else (self.row, self.cursor)
+
     def show(self, port: RowSource, token_style: TokenStyle, row: int, unit: int = 0) -> None:
         """Show a row with the cursor on one of its units. The old row stays until the new one is loaded."""
         self._forget()
@@ -150,8 +158,7 @@ class Reader(WithLoader, can_focus=True):
     def lay_out(self) -> None:
         """Lay out the row again."""
         if self.port is not None and self.port.count and self.size.width:
-            row, unit = self._asked if self._opening else (self.row, self.cursor)
-            self.show(self.port, self.token_style, row, unit)
+            self.show(self.port, self.token_style, *self.bound_for)
 
     def watch_mode(self) -> None:
         self.lay_out()
@@ -515,6 +522,20 @@ def spelling(token_style: TokenStyle, value: int) -> tuple[bytes | None, str | N
         return piece, "".join(f"⟨{byte:02x}⟩" for byte in piece)
 
 
+class MoreFacts(NamedTuple):
+    """Facts about a token that other rows are read for.
+
+    Attributes:
+        origin: The document that it is from, and its position there, in words; "" without one.
+        frequency: The frequency of its ID; None if it is not counted.
+        singular: The noun for one row.
+    """
+
+    origin: str = ""
+    frequency: Frequency | None = None
+    singular: str = ""
+
+
 NARROW = 88
 """Width in cells below which the facts take three lines instead of two."""
 
@@ -529,15 +550,22 @@ class TokenDetails(Static):
     def __init__(self) -> None:
         super().__init__(id="detail")
         self._facts: TokenFacts | Damage | None = None
-        self._unit = ""
+        self._unit, self._more = "", MoreFacts()
 
-    def show(self, facts: TokenFacts | Damage | None, unit: str) -> None:
-        """Show the facts about a token; nothing for None."""
-        self._facts, self._unit = facts, unit
-        self.refresh()
+    def show(self, facts: TokenFacts | Damage | None, unit: str, more: MoreFacts | None = None) -> None:
+        """Show the facts about a token; nothing for None.
+
+        Args:
+            facts: The facts.
+            unit: "token" or "character".
+            more: Facts that are found apart from these.
+        """
+        taller = bool(more and more.origin) != bool(self._more.origin)
+        self._facts, self._unit, self._more = facts, unit, more or MoreFacts()
+        self.refresh(layout=taller)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's
-        return 3 if width < NARROW else 2
+        return (3 if width < NARROW else 2) + bool(self._more.origin)
 
     def render(self) -> Content:
         facts, parts = self._facts, []
@@ -567,15 +595,22 @@ class TokenDetails(Static):
             yield Content.styled(f"“{roomy(facts.spelled)}”", "bold $text-success")
         if facts.special:
             yield Content.styled(facts.special, _MARK)
+        if self._more.frequency is not None:
+            rank, count, rows = self._more.frequency
+            yield self._pair("rank", f"{rank:,}")
+            yield self._pair("found", f"{counted(count, 'time')} in {counted(rows, self._more.singular)}")
 
     def _sample(self, facts: TokenFacts) -> Iterator[Content]:
         if facts.mask is not None:
-            yield self._pair("mask", str(facts.mask), "$foreground" if facts.mask else _MARK)
+            words = "1, in the loss" if facts.mask else "0, not in the loss"
+            yield self._pair("mask", words, "$foreground" if facts.mask else _MARK)
         if facts.label is not None:
             spelled = "" if facts.label_spelled is None else f" “{roomy(facts.label_spelled)}”"
             yield self._pair("label", f"{facts.label}{spelled}")
 
     def _where(self, facts: TokenFacts) -> Iterator[Content]:
+        if self._more.origin:
+            yield self._pair("from", self._more.origin)
         if facts.position is not None:
             yield self._pair("position", f"{facts.position:,}")
         if facts.place is not None:

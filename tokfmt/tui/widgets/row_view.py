@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -31,6 +32,7 @@ from tokfmt.tui.layout import Kind, TokenStyle, glyphs
 from tokfmt.tui.rows import Damage, Piece, RowSource, Span, Viewport
 
 if TYPE_CHECKING:
+    from tokfmt.tui.columns import Order, RowColumn
     from tokfmt.tui.search import SearchResults
 
 Then = Callable[[Any], object]
@@ -295,30 +297,42 @@ class RowView(WithLoader, ScrollView, can_focus=True):
 
 
 class Columns(NamedTuple):
-    """Width of each column in cells, 0 for none; `words` gets the rest."""
+    """Width of each column in cells, 0 for none; `words` gets the rest.
+
+    `others` are those that a user chose, or that the format has; those that do not fit are left out.
+    """
 
     number: int
     position: int
     length: int
     words: int
+    others: tuple[int, ...] = ()
 
 
-def columns(width: int, count: int, tokens: int | None) -> Columns:
+def columns(width: int, count: int, tokens: int | None, others: Sequence[int] = ()) -> Columns:
     """Return the columns that fit.
 
     Args:
         width: Cells of a line.
         count: Number of rows.
         tokens: Length of the token axis; None without one.
+        others: Widths of more columns.
     """
     number, length = max(2, len(f"{max(0, count - 1):,}")), 7
     position = max(8, len(f"{tokens:,}")) if tokens else 0
-    if width - number - length - position - 6 < 30:
+    beside, room = list[int](), width - number - length - 4 - _LEAST_WORDS
+    for wide in others:
+        if room < wide + 1:
+            break
+        beside.append(wide)
+        room -= wide + 1
+    more = sum(wide + 1 for wide in beside)
+    if width - number - length - position - more - 6 < 30:
         position = 0
     if width - number - length - 4 < 12:
         length = 0
-    used = number + 1 + (position + 2 if position else 0) + (length + 1 if length else 0)
-    return Columns(number, position, length, max(0, width - used - 1))
+    used = number + 1 + (position + 2 if position else 0) + (length + 1 if length else 0) + more
+    return Columns(number, position, length, max(0, width - used - 1), tuple(beside))
 
 
 def words_of(piece: Piece, token_style: TokenStyle, width: int) -> list[tuple[str, Kind, int]]:
@@ -338,10 +352,16 @@ def words_of(piece: Piece, token_style: TokenStyle, width: int) -> list[tuple[st
     return out
 
 
+_LEAST_WORDS = 10  # cells that other columns leave to the beginning of a row
+_WIDEST = 16  # cells of another column
+
 HEAD = 64
 """Units of a row that the list reads to show its beginning."""
 
-_PARTS = ("head", "number", "dim", "words", "mark", "damage", "hit", "bookmark", "cursor", "cursor-blurred")
+SIGNS = "▲▼"
+"""The signs of an order that rises, and of one that falls."""
+
+_PARTS = ("head", "number", "dim", "other", "words", "mark", "damage", "hit", "bookmark", "cursor", "cursor-blurred")
 _WORDS = {Kind.TEXT, Kind.SPACE, Kind.ID}
 
 
@@ -365,8 +385,18 @@ class SequenceList(RowView):
     class Opened(Message):
         """A double click opens the row under the cursor."""
 
+    class Headed(Message):
+        """The user clicked the heading of a column."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
     def __init__(self) -> None:
         super().__init__(id="list")
+        self.others: Sequence[RowColumn] = ()
+        self.order: Order | None = None
+        self.more = Loader(self)  # of other columns, so that the beginnings of rows do not wait for them
         self.port: RowSource | None = None
         self.token_style = TokenStyle()
         self._rows: NDArray[np.int64] | None = None
@@ -392,23 +422,35 @@ class SequenceList(RowView):
     def show(self, port: RowSource, token_style: TokenStyle, row: int = 0) -> None:
         """List the rows of a port."""
         self.loader.forget()
-        self.port, self.token_style, self._rows = port, token_style, None
+        self.port, self.token_style, self._rows, self.order = port, token_style, None, None
         self.point_at_row(row)
 
-    def restrict(self, rows: NDArray[np.int64] | None) -> None:
-        """List only some rows, ascending, or all for None. The cursor stays on its row, or goes to the next one."""
-        row, self._rows = self.row, rows
+    def restrict(self, rows: NDArray[np.int64] | None, order: Order | None = None) -> None:
+        """List only some rows, or all for None. The cursor stays on its row, or goes to the next one.
+
+        Args:
+            rows: The rows, ascending.
+            order: Some of these rows in another order, which is listed instead.
+        """
+        row, self._rows, self.order = self.row, rows if order is None else order.rows, order
         self.loader.forget()
         self.point_at_row(row)
 
     def point_at_row(self, row: int) -> None:
         """Put the cursor on a row or the next one listed, and show it, without a message."""
-        self.point_at(row if self._rows is None else int(np.searchsorted(self._rows, row)))
+        if self._rows is None:
+            self.point_at(row)
+        elif self.order is None:
+            self.point_at(int(np.searchsorted(self._rows, row)))
+        else:
+            found = np.flatnonzero(self._rows == row)
+            self.point_at(int(found[0]) if len(found) else 0)
 
     def fetch(self) -> None:
         port, seen = self.port, [self.row_of(line) for line in self.seen]
         if port is None or not seen:
             return
+        self._fetch_others(seen)
         missing = [row for row in seen if port.peek_span(row) is None or port.peek(row, 0, HEAD) is None]
         if not missing:
             return
@@ -420,6 +462,17 @@ class SequenceList(RowView):
 
         self.loader.ask(work, lambda _: self.refresh())
 
+    def _fetch_others(self, seen: Sequence[int]) -> None:
+        wanted = [one for one in self.others if any(one.peek(row) is None for row in seen)]
+        if wanted:
+            rows = sorted(seen)
+
+            def work() -> None:
+                for column in wanted:
+                    column.load(rows)
+
+            self.more.ask(work, lambda _: self.refresh())
+
     def moved(self) -> None:
         if self.count:
             self.post_message(self.Chosen(self.row))
@@ -427,6 +480,17 @@ class SequenceList(RowView):
     def clicked(self, column: int, times: int) -> None:  # noqa: ARG002 - anywhere on the line
         if times > 1:
             self.post_message(self.Opened())
+
+    def on_unmount(self) -> None:
+        self.more.close()
+
+    def on_click(self, event: events.Click) -> None:
+        at = event.get_content_offset(self)
+        if at is not None and at.y == 0:
+            name = next((name for name, cells in self._headings() if at.x in cells), None)
+            if name is not None:
+                event.prevent_default()
+                self.post_message(self.Headed(name))
 
     # drawing
 
@@ -440,14 +504,40 @@ class SequenceList(RowView):
     def _columns(self) -> Columns:
         port = self.port
         tokens = port.reader.info.tokens if isinstance(port, Viewport) else None
-        return columns(self.columns, port.count if port else 0, tokens)
+        widths = [self._width(one) for one in self.others]
+        return columns(self.columns, port.count if port else 0, tokens, widths)
+
+    def _width(self, column: RowColumn) -> int:
+        """Return the cells of a column: as many as the values on the screen take."""
+        values = [column.peek(self.row_of(line)) or "" for line in self.seen]
+        return min(_WIDEST, max(map(cell_len, (*values, column.name + SIGNS[0]))))
+
+    def _headings(self) -> list[tuple[str, range]]:
+        """Return the names of the columns on the screen that have an order, and their cells."""
+        wide, found = self._columns(), list[tuple[str, range]]()
+        at = wide.number + 1
+        found.append(("#", range(at)))
+        if wide.position:
+            found.append(("position", range(at, at + wide.position + 2)))
+            at += wide.position + 2
+        if wide.length:
+            found.append(("length", range(at, at + wide.length + 1)))
+            at += wide.length + 1
+        for column, cells in zip(self.others, wide.others, strict=False):
+            found.append((column.name, range(at, at + cells + 1)))
+            at += cells + 1
+        return found
 
     def _head_line(self) -> list[Segment]:
         """Return the line with the names of the columns."""
-        wide = self._columns()
-        text = f"{'#':>{wide.number}} "
-        text += f"{'position'[: wide.position]:>{wide.position + 1}} " if wide.position else ""
-        text += f"{'length':>{wide.length}} " if wide.length else ""
+        numeric = {one.name: one.numeric for one in self.others}
+        text = ""
+        for name, cells in self._headings():
+            room, order = len(cells) - 1, self.order
+            words = name + (SIGNS[order.falling] if order is not None and order.name == name else "")
+            words = set_cell_size(words, room) if cell_len(words) > room else words
+            space = " " * (room - cell_len(words))
+            text += f"{space}{words} " if numeric.get(name, True) else f" {words}{space}"
         return [Segment(f"{text} begins with", self.get_component_rich_style("list--head"))]
 
     def _sign(self, row: int, style: Callable[[str], Style]) -> Segment:
@@ -473,7 +563,10 @@ class SequenceList(RowView):
         if isinstance(span, Span):
             at = f"{span.start:>{wide.position + 1},} " if wide.position and span.start is not None else ""
             length = f"{short(span.length):>{wide.length}} " if wide.length else ""
-            segments.append(Segment(f"{at}{length} ", style("list--dim")))
+            segments.append(Segment(f"{at}{length}", style("list--dim")))
+            for column, cells in zip(self.others, wide.others, strict=False):
+                segments.append(Segment(_cell(column, row, cells), style("list--other")))
+            segments.append(Segment(" ", style("list--dim")))
         found = None if span is None else port.peek(row, 0, HEAD)
         if found is None:
             segments.append(Segment(" …", style("list--dim")))
@@ -484,3 +577,12 @@ class SequenceList(RowView):
                 segments.append(Segment(text, style("list--words" if kind in _WORDS else "list--mark")))
         rest = self.columns - sum(segment.cell_length for segment in segments)
         return [*segments, Segment(" " * max(0, rest), style("list--words"))]
+
+
+def _cell(column: RowColumn, row: int, cells: int) -> str:
+    """Return the value of a column, aligned in its cells and a blank."""
+    value = column.peek(row)
+    text = "…" if value is None else value
+    text = set_cell_size(text, cells) if cell_len(text) > cells else text
+    space = " " * (cells - cell_len(text))
+    return f"{space}{text} " if column.numeric else f" {text}{space}"

@@ -1,0 +1,100 @@
+"""Places as words: `--at`, the command that a key copies, and the picture that carries it."""
+
+import shlex
+
+import pytest
+from browsing import EVERY, HDF5, PACK, browse, tab_of
+from click.testing import CliRunner
+from paths import CORPUS, FIXTURES, TOKENIZER
+
+from tokfmt.cli.main import cli
+from tokfmt.core.errors import OptionError
+from tokfmt.tui.links import parse_landing
+from tokfmt.tui.session import Landing
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def test_places_are_read_from_words():
+    assert parse_landing("123") == Landing(123)
+    assert parse_landing("123:45") == Landing(123, 45)
+    assert parse_landing(" samples:12:0 ") == Landing(12, 0, "samples")
+    assert parse_landing("records:7") == Landing(7, 0, "records")
+    assert parse_landing("1e6:2k") == Landing(10**6, 2000)
+    for wrong in ("", "x", "samples", "samples:", "sample:3", "3:x", "-3", "3:-1", "1:2:3"):
+        with pytest.raises(OptionError):
+            parse_landing(wrong)
+
+
+@pytest.mark.parametrize(
+    ("path", "keys", "tokenizer"),
+    [
+        *((path, (), None) for path in EVERY),
+        (HDF5, ("v",), None),
+        (CORPUS, (), None),
+        (CORPUS, (), str(TOKENIZER)),
+        (FIXTURES / "recipe" / "mix.toml", (), None),
+    ],
+    ids=str,
+)
+def test_the_copied_command_leads_to_the_same_place(path, keys, tokenizer):
+    copied = []
+
+    async def copies(app, press):
+        await press(*keys, "down", "down", "down", "enter", "right", "right", "y")
+        copied.append((app.clipboard, tab_of(app).where, app.session.shown))
+        assert tab_of(app).where == (3, 2)
+
+    browse([path], copies, tokenizer=tokenizer)
+    ((command, where, view),) = copied
+    words = shlex.split(command)
+    assert words[:2] == ["tokfmt", "browse"]
+    at = parse_landing(words[words.index("--at") + 1])
+    assert ("--tokenizer" in words) == (tokenizer is not None)
+
+    async def arrives(app, press):
+        assert (tab_of(app).where, app.session.shown) == (where, view)
+        assert tab_of(app).list.row == where[0]
+
+    browse([words[2]], arrives, tokenizer=tokenizer, at=at)
+
+
+def test_a_place_that_is_not_there():
+    async def steps(app, press):
+        assert tab_of(app).where == (0, 0)
+        assert "there is no document 400 in" in str(list(app._notifications)[-1].message)
+
+    browse([PACK], steps, at=Landing(400))
+
+    async def other(app, press):
+        assert tab_of(app).where == (0, 0)
+        assert "has no samples" in str(list(app._notifications)[-1].message)
+
+    browse([PACK], other, at=Landing(0, 0, "samples"))
+
+
+def test_the_command_line_takes_a_place(tmp_path):
+    out = tmp_path / "out.svg"
+    done = CliRunner().invoke(cli, ["browse", str(PACK), "--at", "17:3", "--screenshot", str(out)])
+    assert done.exit_code == 0, done.output
+    assert "document&#160;17&#160;" in out.read_text()
+    for words in ("seven", "things:3"):
+        done = CliRunner().invoke(cli, ["browse", str(PACK), "--at", words, "--screenshot", str(out)])
+        assert done.exit_code == 2
+        assert "Error: Invalid value for '--at'" in done.output.splitlines()[-1]
+    done = CliRunner().invoke(cli, ["browse", str(PACK), "--at", "17"])  # no terminal: the preview is of that place
+    assert "#17" in done.output
+
+
+def test_a_picture_carries_the_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    async def steps(app, press):
+        await press("down", "S", "enter")
+
+    browse([PACK], steps)
+    (picture,) = tmp_path.glob("*.svg")
+    assert "--at&#160;1" in picture.read_text() or "--at 1" in picture.read_text()

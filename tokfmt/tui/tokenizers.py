@@ -1,0 +1,481 @@
+"""Tokenizers of the browser: the dialog that chooses one, and two of them side by side over one row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Vertical
+from textual.widgets import Footer, Input, Label, OptionList
+from textual.widgets.option_list import Option
+
+from tokfmt.core.errors import OptionError, TokfmtError
+from tokfmt.core.ragged import Ragged, Tokens
+from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import counted, printable, short
+from tokfmt.tui.dialogs import Dialog
+from tokfmt.tui.layout import Mode, TokenStyle
+from tokfmt.tui.rows import Damage, Viewport, fetched, fetched_span, padded_from
+from tokfmt.tui.session import Choice, Session, Vocabulary, load
+from tokfmt.tui.state import tokenizers_of_all
+from tokfmt.tui.widgets.frame import StatusLine
+from tokfmt.tui.widgets.reader import Reader
+from tokfmt.tui.workers import Job
+from tokfmt.views.memory import MemoryReader
+
+NONE = "none"
+"""The word for no tokenizer."""
+
+
+class Wanted(NamedTuple):
+    """The answer of the dialog.
+
+    Attributes:
+        name: Name, directory or file of a tokenizer; `NONE` for none.
+        beside: Show it beside the one in use, instead of using it.
+    """
+
+    name: str
+    beside: bool = False
+
+
+def known_tokenizers(session: Session) -> list[Choice]:
+    """Return the tokenizers to choose from: the one in use, and those of other datasets, the last used first."""
+    found = {} if session.choice is None else {session.choice.name: session.choice}
+    for name in tokenizers_of_all():
+        found.setdefault(name, Choice(name, "used before"))
+    return list(found.values())
+
+
+class TokenizerList(Dialog[Wanted]):
+    """Ask for a tokenizer; the result is the answer, or None after Escape.
+
+    Args:
+        known: The tokenizers to choose from.
+        used: The name of the one in use; "" without one.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+b", "beside", "Beside the one in use"),
+        Binding("down", "list", "List", show=False),
+        Binding("escape", "leave", "Close"),
+    ]
+
+    def __init__(self, known: Sequence[Choice], used: str) -> None:
+        super().__init__()
+        self._used = used
+        self._choices = [*known, *([Choice(NONE, "shows IDs, or characters of text")] if used else [])]
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="box tall"):
+            yield Label("Tokenizer: a name, a directory or a tokenizer.json", classes="title")
+            yield Input(placeholder="gpt2", compact=True)
+            yield OptionList(markup=False)
+        yield Footer(compact=True)
+
+    def ready(self) -> None:
+        rows = self.query_one(OptionList)
+        rows.add_options(Option(self._line(one)) for one in self._choices)
+        rows.display = bool(self._choices)
+        self.set_focus(self.query_one(Input))
+
+    def _line(self, one: Choice) -> str:
+        source = "in use" if one.name == self._used else one.source
+        return f"{printable(one.name)}  ({source})"
+
+    def action_list(self) -> None:
+        rows = self.query_one(OptionList)
+        if self._choices and not rows.has_focus:
+            rows.highlighted = 0
+            rows.focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self._answer(event.value.strip(), beside=False)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self._answer(self._choices[event.option_index].name, beside=False)
+
+    def action_beside(self) -> None:
+        rows = self.query_one(OptionList)
+        typed = self.query_one(Input).value.strip()
+        chosen = self._choices[rows.highlighted].name if rows.has_focus and rows.highlighted is not None else typed
+        if not self._used:
+            self.notify("No tokenizer is in use yet. Choose one first.", severity="warning")
+        else:
+            self._answer(chosen, beside=True)
+
+    def _answer(self, name: str, *, beside: bool) -> None:
+        if name and self.is_current and not (beside and name == NONE):
+            self.dismiss(Wanted(name, beside))
+
+
+# two tokenizers over one row
+
+_MOST = 1 << 16  # units of a row that are compared
+_ROWS, _BYTES = 256, 1 << 20  # rows, and bytes of their text, of the mean
+
+
+class Cut(NamedTuple):
+    """A text as a tokenizer cuts it.
+
+    Attributes:
+        tokens: The IDs.
+        ends: The end of each token, in bytes of the text.
+    """
+
+    tokens: Tokens
+    ends: Sequence[int]
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """Return the start of each token."""
+        return [0, *self.ends[:-1]]
+
+
+@dataclass(frozen=True)
+class Both:
+    """One row as two tokenizers cut it.
+
+    Attributes:
+        row: Number of the row.
+        size: Bytes of its text.
+        cuts: The row by A and by B.
+        whole: The row is not longer than what is compared.
+    """
+
+    row: int
+    size: int
+    cuts: tuple[Cut, Cut]
+    whole: bool
+
+    @cached_property
+    def differing(self) -> tuple[list[range], list[range]]:
+        """Return the runs of tokens of A, and of B, that the other does not have."""
+        return self._runs(0), self._runs(1)
+
+    def _runs(self, side: int) -> list[range]:
+        mine, other = self.cuts[side], self.cuts[1 - side]
+        there = set(zip(other.starts, other.ends, strict=True))
+        found: list[range] = []
+        for k, span in enumerate(zip(mine.starts, mine.ends, strict=True)):
+            if span in there:
+                continue
+            if found and found[-1].stop == k:
+                found[-1] = range(found[-1].start, k + 1)
+            else:
+                found.append(range(k, k + 1))
+        return found
+
+    def across(self, side: int, token: int) -> int:
+        """Return the token of the other side that holds the first byte of a token of A (0) or B (1)."""
+        mine, other = self.cuts[side], self.cuts[1 - side]
+        if not len(mine.ends) or not len(other.ends):
+            return 0
+        at = mine.starts[min(token, len(mine.ends) - 1)]
+        return min(int(np.searchsorted(np.asarray(other.ends), at, side="right")), len(other.ends) - 1)
+
+
+def _cut(vocabulary: Vocabulary, tokens: Tokens, text: bytes) -> Cut:
+    spelled = _spelled(vocabulary, tokens)
+    # tokenizers of the kind of SentencePiece put a blank before a text
+    before = int(bool(spelled) and spelled[0][:1] == b" " != text[:1])
+    return Cut(tokens, [max(0, end - before) for end in accumulate(map(len, spelled))])
+
+
+def _spelled(vocabulary: Vocabulary, tokens: Tokens) -> list[bytes]:
+    found = vocabulary.decoder.pieces(tokens.tolist())
+    return [one.encode("utf-8", "surrogatepass") if isinstance(one, str) else one for one in found]
+
+
+def text_of_row(session: Session, row: int) -> tuple[str, Tokens | None, bool]:
+    """Return the text of a row, its tokens if the dataset stores them, and whether that is all of it. Reads.
+
+    Special tokens, separators and padding are left out.
+
+    Raises:
+        TokfmtError: The row cannot be read.
+    """
+    view, vocabulary = session.view, session.vocabulary
+    if isinstance(view.reader, RecordReader) and view.reader.info.kind == "text":
+        record = view.reader.record(row)
+        text = record if isinstance(record, str) else ""
+        return text[:_MOST], None, len(text) <= _MOST
+    port = view.port
+    span = fetched_span(port, row)
+    if isinstance(span, Damage):
+        raise TokfmtError(span.why)
+    if vocabulary is None:
+        raise OptionError("IDs have no text without a tokenizer")
+    end = min(span.length, padded_from(port, row))
+    piece = fetched(port, row, 0, min(end, _MOST))
+    if isinstance(piece, Damage):
+        raise TokfmtError(piece.why)
+    separator = session.opened.separator.eos_id
+    left_out = [*vocabulary.specials, *([] if separator is None else [separator])]
+    tokens = piece.units[~np.isin(piece.units, left_out)]
+    return b"".join(_spelled(vocabulary, tokens)).decode("utf-8", "replace"), tokens, end <= _MOST
+
+
+def both_of(session: Session, row: int, a: Vocabulary, b: Vocabulary) -> Both:
+    """Return a row as two tokenizers cut it; IDs of the dataset are those of A. Reads.
+
+    Raises:
+        TokfmtError: The row cannot be read, or a tokenizer cannot encode it.
+    """
+    text, tokens, whole = text_of_row(session, row)
+    mine = tokens if tokens is not None else _encoded(a, text)
+    data = text.encode("utf-8", "surrogatepass")
+    return Both(row, len(data), (_cut(a, mine, data), _cut(b, _encoded(b, text), data)), whole)
+
+
+def _encoded(vocabulary: Vocabulary, text: str) -> Tokens:
+    if vocabulary.encoder is None:
+        raise OptionError("the tokenizer was loaded without its encoder")
+    return vocabulary.encoder.encode([text]).tokens
+
+
+class Totals(NamedTuple):
+    """The tokens of A and of B over the first rows of a dataset.
+
+    Attributes:
+        rows: Number of rows.
+        size: Bytes of their text.
+        tokens: Tokens of A and of B.
+    """
+
+    rows: int
+    size: int
+    tokens: tuple[int, int]
+
+
+def totals_of(session: Session, a: Vocabulary, b: Vocabulary, job: Job) -> Totals:
+    """Count the tokens of two tokenizers over the first 256 rows, or the first mebibyte of their text. Reads.
+
+    Raises:
+        TokfmtError: A row cannot be read.
+    """
+    rows = size = x = y = 0
+    for row in range(min(_ROWS, session.view.port.count)):
+        both = both_of(session, row, a, b)
+        rows, size = rows + 1, size + both.size
+        x, y = x + len(both.cuts[0].tokens), y + len(both.cuts[1].tokens)
+        job.advance(1)
+        if size >= _BYTES:
+            break
+    return Totals(rows, size, (x, y))
+
+
+def rate(size: int, tokens: int) -> str:
+    """Return the bytes per token in words."""
+    return f"{size / tokens:.2f} bytes per token" if tokens else "no tokens"
+
+
+def more_words(x: int, y: int) -> str:
+    """Return how many more or fewer tokens B needs than A."""
+    if not x or x == y:
+        return "as many tokens"
+    return f"{abs(y - x) / x:.1%} {'more' if y > x else 'fewer'} tokens in B"
+
+
+class TokenizerPair(Dialog[None]):
+    """One row of a dataset as two tokenizers cut it; tokens that only one has are marked.
+
+    Args:
+        session: The dataset; its tokenizer is A.
+        name: The tokenizer B.
+        row: The row at first.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("full_stop", "difference(1)", "Next difference", key_display="."),
+        Binding("comma", "difference(-1)", "Previous", key_display=","),
+        Binding("n", "row(1)", "Next row"),
+        Binding("p", "row(-1)", "Previous row"),
+        Binding("m", "mode", "Text/IDs"),
+        Binding("w", "whitespace", "White space", show=False),
+        Binding("escape,q,T", "leave", "Close"),
+    ]
+    wide = 110  # columns from which both sides are next to each other
+    both: Both | None = None
+
+    def __init__(self, session: Session, name: str, row: int) -> None:
+        super().__init__()
+        self.session, self.name_b, self.row = session, name, row
+        self.vocabularies: tuple[Vocabulary, Vocabulary] | None = None
+        self.totals: Totals | None = None
+        self._job: Job | None = None
+        self._adding: Job | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Return whether no work is running."""
+        return self._job is None and self._adding is None
+
+    def compose(self) -> ComposeResult:
+        yield StatusLine("verdict")
+        with Container(id="sides"):
+            for name in "ab":
+                with Vertical(id=name, classes="side"):
+                    yield Reader()
+        yield StatusLine("pairline")
+        yield Footer(compact=True)
+
+    @property
+    def panes(self) -> list[Reader]:
+        """Return the readers of A and B."""
+        return list(self.query(Reader))
+
+    def ready(self) -> None:
+        self._lay()
+        self.panes[0].focus()
+        used, name, of_text = self.session.choice, self.name_b, self.session.of_text
+        vocabulary = self.session.vocabulary
+        self._say([(f"◌ loading {printable(name)}", "busy")])
+
+        def work(_: Job) -> tuple[Vocabulary, Vocabulary]:
+            if vocabulary is None or used is None:
+                raise OptionError("no tokenizer is in use")
+            a = vocabulary if not of_text or vocabulary.encoder else load(used.name, encoding=True)
+            return a, load(name, encoding=True)
+
+        self._begin(work, self._loaded)
+
+    def _begin(self, work: Callable[[Job], object], then: Callable[[Any], object]) -> None:
+        if self._job is not None:
+            self._job.cancel()
+
+        def ended(outcome: object) -> None:
+            if self._job is job:
+                self._job = None
+                if isinstance(outcome, Exception):
+                    self._say([(f"✗ {printable(outcome)}", "bad")])
+                else:
+                    then(outcome)
+
+        job = self._job = Job(work, lambda outcome: self.call_later(ended, outcome))
+
+    def _loaded(self, found: tuple[Vocabulary, Vocabulary]) -> None:
+        self.vocabularies = found
+        session = self.session
+        self._cut_row()
+
+        def counted_all(outcome: object) -> None:
+            self._adding = None
+            if isinstance(outcome, Totals):
+                self.totals = outcome
+            self._say_totals()
+
+        self._adding = Job(lambda job: totals_of(session, *found, job), lambda one: self.call_later(counted_all, one))
+        self._say_totals()
+
+    def _cut_row(self) -> None:
+        if self.vocabularies is None:
+            return
+        session, row, found = self.session, self.row, self.vocabularies
+        self._begin(lambda _: both_of(session, row, *found), self._show)
+
+    def _show(self, both: Both) -> None:
+        self.both = both
+        for side, (pane, cut, vocabulary) in enumerate(
+            zip(self.panes, both.cuts, self.vocabularies or (), strict=True)
+        ):
+            token_style = TokenStyle(vocabulary.decoder, vocabulary.specials)
+            pane.show(Viewport(MemoryReader(Ragged.of([cut.tokens]))), token_style, 0)
+            self.query_one(f"#{'ab'[side]}").border_title = self._title(side)
+        self._mark()
+        view = self.session.view
+        x, y = (len(cut.tokens) for cut in both.cuts)
+        part = "" if both.whole else f", the first {short(_MOST)} units"
+        count = len(both.differing[0])
+        parts = [(f"{view.singular} {both.row:,}{part}", "plain"), (counted(both.size, "byte"), "dim")]
+        parts.append((more_words(x, y), "plain"))
+        parts.append((f"differs in {counted(count, 'place')}", "bad") if count else ("cut alike", "good"))
+        self._say(parts)
+
+    def _title(self, side: int) -> str:
+        both, name = self.both, self.session.choice.name if self.session.choice and not side else self.name_b
+        if both is None:
+            return ""
+        tokens = len(both.cuts[side].tokens)
+        return f"{'AB'[side]} · {printable(name)} · {counted(tokens, 'token')} · {rate(both.size, tokens)}"
+
+    def _say(self, parts: list[tuple[str, str]]) -> None:
+        self.query_one("#verdict", StatusLine).say(parts)
+
+    def _say_totals(self) -> None:
+        line, found = self.query_one("#pairline", StatusLine), self.totals
+        if found is None:
+            line.say([("◌ counting the first rows", "busy")] if self._adding else [])
+            return
+        a, b = found.tokens
+        line.say([
+            (f"the first {counted(found.rows, self.session.view.singular)}", "dim"),
+            (f"A {rate(found.size, a)}", "plain"),
+            (f"B {rate(found.size, b)}", "plain"),
+            (more_words(a, b), "plain"),
+        ])  # fmt: skip
+
+    # both in step
+
+    @on(Reader.Moved)
+    def _moved(self, message: Reader.Moved) -> None:
+        message.stop()
+        both, panes = self.both, self.panes
+        leader = next((k for k, pane in enumerate(panes) if pane.has_focus), 0)
+        if both is not None:
+            token = both.across(leader, panes[leader].cursor)
+            if panes[1 - leader].cursor != token:
+                panes[1 - leader].go_to(token)
+        self._mark()
+
+    def _mark(self) -> None:
+        for side, pane in enumerate(self.panes):
+            pane.hits = self.both.differing[side] if self.both is not None else []
+            pane.refresh()
+
+    # actions
+
+    def action_row(self, step: int) -> None:
+        self.row = max(0, min(self.row + step, self.session.view.port.count - 1))
+        self._cut_row()
+
+    def action_difference(self, step: int) -> None:
+        """Go to the next or previous place where the tokenizers cut differently."""
+        if self.both is None:
+            return
+        leader = next((k for k, pane in enumerate(self.panes) if pane.has_focus), 0)
+        pane, runs = self.panes[leader], self.both.differing[leader]
+        runs = runs if step > 0 else runs[::-1]
+        found = next((run.start for run in runs if (run.start - pane.cursor) * step > 0), None)
+        if found is None:
+            self.notify("No more differences in this row; n shows the next row.")
+        else:
+            pane.go_to(found)
+
+    def action_mode(self) -> None:
+        modes = list(Mode)
+        mode = modes[(modes.index(self.panes[0].mode) + 1) % len(modes)]
+        for pane in self.panes:
+            pane.mode = mode
+
+    def action_whitespace(self) -> None:
+        for pane in self.panes:
+            pane.whitespace = not pane.whitespace
+
+    def on_resize(self) -> None:
+        self._lay()
+
+    def _lay(self) -> None:
+        self.set_class(self.size.width < self.wide, "stacked")
+
+    def on_unmount(self) -> None:
+        for job in (self._job, self._adding):
+            if job is not None:
+                job.cancel()
