@@ -411,8 +411,9 @@ def test_a_destination_whose_manifest_has_too_long_a_name(tmp_path):
 @pytest.mark.parametrize("words", ["stats --seq-len", "show --limit", "convert out.zarr --eos", "stats --sample"])
 def test_numbers_that_are_too_large(tmp_path, words):
     command, *rest = words.split()
-    done = tokfmt(command, PACK, *rest, "1e30", cwd=tmp_path, check=2)
-    assert "to 9,223,372,036,854,775,807, found 1,000,000,000,000,000,019," in done.stderr
+    done = tokfmt(command, PACK, *rest, "1e20", cwd=tmp_path, check=2)
+    assert "to 9,223,372,036,854,775,807, found 100,000,000,000,000,000,000" in done.stderr
+    assert "1e400' is too large" in tokfmt(command, PACK, *rest, "1e400", cwd=tmp_path, check=2).stderr
 
 
 LIMITED = """

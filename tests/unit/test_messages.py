@@ -84,8 +84,8 @@ def test_errors_are_worded_again():
 
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 _COMMAND = re.compile(r"`?tokfmt [a-z]+ [^.;:]*|h5repack .*|aws sso login .*|, as with --append-eod, or none")
-_OF_THE_COMMAND_LINE = ("cli", "tui", "unsupported_config.py", "plugin_package.py")
-"""The last two print a whole command, and write files with commands in them."""
+_OF_THE_COMMAND_LINE = ("cli", "tui", "sample", "unsupported_config.py", "plugin_package.py")
+"""The last three name or print whole commands, and write files with commands in them."""
 
 
 def _constants(path):

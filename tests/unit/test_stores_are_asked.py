@@ -44,6 +44,7 @@ ALLOWED = {
     "ops/source/manifest.py": {"os.path.normpath": "a name of a manifest, which is compared and not read"},
     "ops/source/request.py": {"glob.glob": "patterns of local paths; `_objects` expands those of addresses"},
     "core/named.py": dict.fromkeys(("os.path.commonpath", "os.path.realpath"), "a local directory that a user accepts"),
+    "core/new_directory.py": dict.fromkeys(("os.path.lexists", "is_dir", "iterdir"), DESTINATION),
     "cli/cache.py": {"exists": "the cache of this user is local"},
     "cli/browse.py": {"os.path.splitext": DESTINATION},
     "cli/console.py": {"os.open": "the terminal"},

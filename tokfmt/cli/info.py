@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
 import sys
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -128,4 +128,4 @@ def _manifest(found: Overview) -> str:
     by = f" of tokfmt {made.tokfmt}" if made.tokfmt else ""
     more = f" and {made.more_sources:,} more" if made.more_sources else ""
     origin = f", from {', '.join(made.sources)}{more}" if made.sources else ""
-    return f"{os.path.basename(made.path)}{by}{origin}"
+    return f"{PurePosixPath(made.path).name}{by}{origin}"
