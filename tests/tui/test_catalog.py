@@ -68,7 +68,11 @@ def test_enter_opens_a_dataset_and_d_returns(folder):
         assert app.screen.query_one(CatalogList).cursor == 1
         await press("escape")
         assert app.session.path == folder / "b" / "deep" / "store.zarr"
-        await press("d", "end", "enter")
+        await press("g", "1", "enter", "backspace")
+        assert not isinstance(app.screen, Datasets)  # back to the place before the jump
+        await press("backspace")
+        assert isinstance(app.screen, Datasets)
+        await press("end", "enter")
         assert app.session.refused is not None
         await press("2")
         assert app.entry.name == "index"  # its bytes are shown

@@ -642,7 +642,9 @@ class Browser(App[None]):
     def action_travel(self, step: int) -> None:
         """Go to the place before the last jump, or forward again."""
         spot = self._history.go(step, self._spot())
-        if spot is None:
+        if spot is None and step < 0 and self.catalog is not None:
+            self._show_catalog()
+        elif spot is None:
             self.notify("No jump has led here." if step < 0 else "There is no place to go forward to.")
         elif spot.number == self.current:
             self.show_split(spot.split, then=lambda: self._return_to(spot))
@@ -774,7 +776,8 @@ class Browser(App[None]):
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
         """Return whether an action would do something now (`keys.Offering`)."""
         if action == "travel":
-            return self._history.has(-1 if parameters == (-1,) else 1)
+            back = parameters == (-1,)
+            return self._history.has(-1 if back else 1) or (back and self.catalog is not None)
         if action == "cancel":
             loading = self.loadings.get(self.current)
             return bool(self._openings) or (loading is not None and loading.job is not None)

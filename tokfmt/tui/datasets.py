@@ -264,11 +264,9 @@ class Datasets(Dialog[None]):
         if self.is_current:
             self.dismiss(None)
 
-    def action_leave(self) -> None:
-        if self._opened:
-            super().action_leave()
-        else:
-            self.notify("Enter opens a dataset; q quits.")
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action applies; there is no way back before a dataset is open."""
+        return self._opened if action == "leave" else super().check_action(action, parameters)
 
     async def action_export(self) -> None:
         """Ask for a file, and write the datasets that are found so far."""

@@ -37,9 +37,7 @@ class Fact(NamedTuple):
 class Facts(Widget, can_focus=True):
     """Facts in as many columns as fit, with a cursor on those that lead on."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"facts--{part}" for part in ("name", "value", "leads", "cursor", "cursor-blurred")
-    }
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"facts--{part}" for part in ("name", "value", "leads", "cursor")}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "by(-1)", "Previous fact", system=True),
         Binding("right", "by(1)", "Next fact", system=True),
@@ -135,8 +133,7 @@ class Facts(Widget, can_focus=True):
 
     def _drawn(self, number: int, cells: int) -> list[Segment]:
         fact = self.facts[number]
-        chosen = number == self.cursor and bool(fact.action)
-        cursor = [] if not chosen else ["facts--cursor"] if self.has_focus else ["facts--cursor-blurred"]
+        cursor = ["facts--cursor"] if number == self.cursor and fact.action and self.has_focus else []
         name = f"{fact.name}  "
         value = fitted(fact.value, min(cell_len(fact.value), max(0, cells - _GAP - cell_len(name))))
         style = self.get_component_rich_style

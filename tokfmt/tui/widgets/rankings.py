@@ -350,7 +350,8 @@ class Ranking(RowView):
         return self._segments(cells, chosen)
 
     def _segments(self, cells: Sequence[tuple[str, str]], chosen: bool) -> list[Segment]:
-        cursor = [] if not chosen else ["ranking--cursor" if self.has_focus else "ranking--cursor-blurred"]
+        blurred = [] if self.range_from is None else ["ranking--cursor-blurred"]  # several cursors would be confusing
+        cursor = [] if not chosen else ["ranking--cursor"] if self.has_focus else blurred
         rest = max(0, self.columns - sum(cell_len(text) for text, _ in cells))
         return [
             Segment(text, self.get_component_rich_style(f"ranking--{kind}", *cursor))
