@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import click
 
 from tokfmt.cli.main import cli
+from tokfmt.core.losses import LOSSES
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class CommandPage:
         paragraphs: The paragraphs of its help after the summary.
         options: The names and the help of each option, by heading.
         examples: The command lines of its examples.
+        losses: The words that its --allow-loss accepts; empty if it has no such option.
     """
 
     name: str
@@ -29,6 +31,7 @@ class CommandPage:
     paragraphs: tuple[str, ...]
     options: dict[str, list[tuple[str, str]]]
     examples: tuple[str, ...]
+    losses: tuple[str, ...]
 
 
 def pages() -> list[CommandPage]:
@@ -56,4 +59,5 @@ def _page(command: click.Command, context: click.Context) -> CommandPage:
     examples = tuple(line.strip() for line in (command.epilog or "").splitlines() if line.startswith("  tokfmt "))
     usage = " ".join((context.command_path, *command.collect_usage_pieces(context)))
     paragraphs = tuple(" ".join(part.split()) for part in rest)
-    return CommandPage(context.command_path, summary, usage, paragraphs, options, examples)
+    losses = LOSSES if any("--allow-loss" in param.opts for param in command.get_params(context)) else ()
+    return CommandPage(context.command_path, summary, usage, paragraphs, options, examples, tuple(losses))

@@ -63,6 +63,8 @@ def _lines(page: CommandPage, known: list[CommandPage]) -> Iterator[str]:
         yield f".SH {_text(heading.upper() if heading == 'Options' else f'{heading.upper()} OPTIONS')}"
         for names, text in records:
             yield from (".TP", f".B {_text(names)}", _text(text))
+    if page.losses:
+        yield from (".SH LOSSES", f"The words that {_text('--allow-loss')} accepts: {_text(', '.join(page.losses))}.")
     yield from (".SH EXAMPLES", "The examples run in a directory that tokfmt demo writes.", ".PP", ".nf")
     yield from (_text(line) for line in page.examples)
     yield from (".fi", ".SH EXIT STATUS")

@@ -24,7 +24,12 @@ def main() -> int:
     builder = rest[0] if rest else "zensical"
     # a proxy that refuses every connection: a build that asks the network for anything fails
     proxies = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy")
-    environment = {**os.environ, **dict.fromkeys(proxies, "http://127.0.0.1:9"), "NO_COLOR": "1"}
+    environment = {
+        **os.environ,
+        **dict.fromkeys(proxies, "http://127.0.0.1:9"),
+        "NO_COLOR": "1",
+        "NO_MKDOCS_2_WARNING": "1",
+    }
     words = [str(Path(programs).absolute() / builder), "build", "--strict", "--config-file", "mkdocs.yml"]
     done = subprocess.run(words, cwd=home, env=environment, capture_output=True, text=True)
     told = done.stdout + done.stderr

@@ -126,6 +126,9 @@ def command_page(page: CommandPage, known: list[CommandPage]) -> Iterator[str]:
     for heading, records in page.options.items():
         yield f"## {heading if heading == 'Options' else f'{heading} options'}"
         yield from table(("option", "meaning"), [(f"`{names}`", text) for names, text in records])
+    if page.losses:
+        words = ", ".join(f"`{one}`" for one in page.losses)
+        yield from ("## Losses", "", f"`--allow-loss` accepts these words: {words}.", "")
 
 
 def format_page(facts: Mapping[str, Any], codes: list[Mapping[str, Any]]) -> Iterator[str]:
