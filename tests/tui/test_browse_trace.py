@@ -15,8 +15,8 @@ from tokfmt.tui.session import open_session
 GOALS = {"open": (40, 18), "find": (20, 12), "down": (10, 6), "down beside hits": (10, 6)}
 """Files in all, and of them in `tui`; by the house's rules."""
 
-TODAY = {"open": (36, 14), "find": (24, 12), "down": (14, 8), "down beside hits": (14, 8)}
-"""Limits that leave room for a module that is split."""
+TODAY = {"open": (44, 20), "find": (34, 21), "down": (19, 13), "down beside hits": (20, 14)}
+"""Limits of the browser with its minimap, columns, badge, strip and history, with room for a module that is split."""
 
 
 async def quiet(pilot):
@@ -61,6 +61,7 @@ def files_run() -> dict[str, tracing.Ran]:
     def whole_round(tracer: tracing.Tracer) -> None:
         with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as home:
             patch.setenv("XDG_STATE_HOME", home)  # no tokenizer is remembered
+            patch.setattr("tokfmt.tui.app.is_cheap", lambda *_: False)  # the check for the badge runs beside the rows
             asyncio.run(round_(tracer))
 
     whole_round(tracing.Tracer())

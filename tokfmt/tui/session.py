@@ -16,6 +16,7 @@ import contextlib
 import json
 import os
 import re
+import stat
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -555,7 +556,7 @@ def stamp_of(path: Place) -> Stamp | None:
         return None
     try:
         found = [os.stat(path)]
-        if os.path.isdir(path):
+        if stat.S_ISDIR(found[0].st_mode):
             with os.scandir(path) as entries:
                 found += [entry.stat() for entry in islice(entries, _ENTRIES)]
     except OSError:
