@@ -15,7 +15,7 @@ from tokfmt.tui.session import open_session
 GOALS = {"open": (40, 18), "find": (20, 12), "down": (10, 6), "down beside hits": (10, 6)}
 """Files in all, and of them in `tui`; by the house's rules."""
 
-TODAY = {"open": (36, 14), "find": (24, 12), "down": (14, 8), "down beside hits": (14, 8)}
+TODAY = {"open": (38, 14), "find": (30, 16), "down": (14, 8), "down beside hits": (14, 8)}
 """Limits that leave room for a module that is split."""
 
 
