@@ -7,7 +7,7 @@ from browsing import BLOCKS, PACK, browse, line, reader_text, tab_of
 from paths import CORPUS, FIXTURES, TOKENIZER
 from textual.widgets import DataTable, Input, Label, OptionList, Static
 
-from tokfmt.tui.dialogs import OneOf, Page, Question
+from tokfmt.tui.dialogs import OneOf, Page, PageBlock, Question
 from tokfmt.tui.history import History, Spot
 from tokfmt.tui.keys import bindings_of, offered, words_of
 from tokfmt.tui.state import Queries, recall, remember
@@ -444,7 +444,10 @@ def test_the_last_line_is_filled_with_keys_that_do_something(columns):
 def test_keys_come_and_go_with_what_they_are_for():
     async def steps(app, press):
         def has(words):
-            return words in line(app.query_one(KeyBar), 0)
+            known = [f"{app.get_key_display(one)} {one.description}" for _, one in offered([app.focused, app.tab, app])]
+            shown = [one for one in known if f" {one} " in f" {line(app.query_one(KeyBar), 0)}"]
+            assert len(shown) > 12
+            return words in known
 
         await answer(app, press, "slash", HIT)
         assert has("n Next hit")
@@ -480,6 +483,20 @@ def test_help_lists_each_thing_once():
             await press("escape")
 
     browse([PACK], steps)
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_words_of_the_help_stay_in_their_column(columns):
+    async def steps(app, press):
+        await press("question_mark")
+        for block in app.screen.query(PageBlock):
+            lines = [one for one in (line(block, y).rstrip() for y in range(block.size.height)) if one]
+            wide = max(len(name) for name, _ in block._rows)
+            assert all(one[: wide + 2].endswith("  ") for one in lines[1:])
+            words = " ".join(one[wide + 2 :].strip() for one in lines[1:])
+            assert words.split() == " ".join(text for _, text in block._rows).split()
+
+    browse([PACK], steps, size=(columns, 24))
 
 
 @pytest.mark.parametrize(("columns", "blocks"), [(80, 2), (120, 3)])

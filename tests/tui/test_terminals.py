@@ -105,6 +105,20 @@ def styles(reader):
     return [segment.style for segment in reader.render_line(0)]
 
 
+def test_neighbors_have_different_shades_also_where_tokens_are_within_a_character():
+    async def steps(app, press):
+        reader = tab_of(app).reader
+        shown = [run.token for one in reader.lines for run in one.runs]
+        assert len(set(shown)) < reader.scroll.roll.span.length  # signs of the script are tokens of their own
+        for y, one in enumerate(reader.lines[:3]):
+            tokens = [run.token for run in one.runs]
+            shades = [segment.style.bgcolor for segment in reader.render_line(y)][: len(tokens)]
+            for k in range(1 if y else 2, len(tokens)):
+                assert (shades[k] != shades[k - 1]) == (tokens[k] != tokens[k - 1])
+
+    browse([CORPUS], steps, tokenizer=str(TOKENIZER))
+
+
 def test_tokens_are_told_apart_without_colors(monkeypatch):
     async def colors(app, press):
         await press("down", "up")

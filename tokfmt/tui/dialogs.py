@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, ClassVar
 
+from rich.cells import cell_len, set_cell_size
 from textual import events
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import ItemGrid, Vertical, VerticalScroll
 from textual.content import Content
+from textual.geometry import Size
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widget import Widget
 from textual.widgets import Footer, Input, Label, OptionList, Static
@@ -192,29 +194,54 @@ class Page(Dialog[None]):
             yield Label(self._title, classes="title", markup=False)
             with VerticalScroll(), ItemGrid(min_column_width=self._column):
                 for heading, rows in self._blocks:
-                    yield Static(_block(heading, rows), classes="block")
+                    yield PageBlock(heading, rows)
                 if self._later is not None:
-                    yield Static(_block(self._later[0], [("◌", "counting")]), classes="block later")
+                    yield PageBlock(self._later[0], [("◌", "counting")], "block later")
 
         yield Footer(compact=True, show_command_palette=False)
 
     def ready(self) -> None:
         if self._later is not None:
-            heading, work = self._later
-            self._job = Job(lambda _: work(), lambda outcome: self.call_later(self._arrived, heading, outcome))
+            _, work = self._later
+            self._job = Job(lambda _: work(), lambda outcome: self.call_later(self._arrived, outcome))
 
-    def _arrived(self, heading: str, outcome: object) -> None:
+    def _arrived(self, outcome: object) -> None:
         self._job = None
         rows = [("✗", printable(outcome))] if isinstance(outcome, Exception) else outcome
-        for place in self.query(".later").results(Static):
-            place.update(_block(heading, rows))  # type: ignore[arg-type]
+        for block in self.query(".later").results(PageBlock):
+            block.say(rows)  # type: ignore[arg-type]
 
 
-def _block(heading: str, rows: Rows) -> Content:
-    wide = max((len(name) for name, _ in rows), default=0)
-    lines = [Content.styled(heading, "bold")]
-    lines += [Content.assemble((f"{name:<{wide}}  ", "$text-accent"), text) for name, text in rows]
-    return Content("\n").join(lines)
+class PageBlock(Static):
+    """A heading with rows of two columns below it; a text of several lines stays in its column."""
+
+    def __init__(self, heading: str, rows: Rows, classes: str = "block") -> None:
+        super().__init__(classes=classes)
+        self._heading, self._rows = heading, rows
+
+    def say(self, rows: Rows) -> None:
+        """Show other rows below the heading."""
+        self._rows = rows
+        self.refresh(layout=True)
+
+    def render(self) -> Content:
+        return Content("\n").join(self._lines(self.content_size.width))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's
+        return len(self._lines(width))
+
+    def _lines(self, width: int) -> list[Content]:
+        wide = max((cell_len(name) for name, _ in self._rows), default=0)
+        room = max(_LEAST, width - wide - 2)
+        lines = [Content.styled(self._heading, "bold")]
+        for name, text in self._rows:
+            first, *more = Content(text).wrap(room) or [Content("")]
+            lines.append(Content.assemble((f"{set_cell_size(name, wide)}  ", "$text-accent"), first))
+            lines += [Content.assemble(" " * (wide + 2), line) for line in more]
+        return lines
+
+
+_LEAST = 8  # cells of a text, however narrow the page
 
 
 class BookmarkList(Dialog[Bookmark]):

@@ -256,6 +256,7 @@ class StatisticsTab(Working):
         Binding("c", "all", "Count all", tooltip="Count every token"),
         Binding("e", "export", "Export"),
         Binding("z", "zoom", "Enlarge"),
+        Binding("escape", "stop", "Stop"),  # a class with a binding of a key has none of its base for this key
         Binding("escape", "whole", "Show all"),
     ]
     failure = ""

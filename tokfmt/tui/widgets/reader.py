@@ -273,8 +273,11 @@ class Reader(WithLoader, can_focus=True):
             under = max((run.token for run in line.runs if run.token <= scroll.cursor), default=-1)
         hits = [hit for hit in self.hits if hit.start < line.last and hit.stop > line.first]
         segments, marked = [], self.marked
+        token, shade = line.first, line.first & 1
         for run in line.runs:
-            names = self._kind(scroll, run)
+            if run.token != token:  # not the parity of the token: those within a character have no glyph
+                token, shade = run.token, 1 - shade
+            names = self._kind(scroll, run, shade)
             if run.kind not in _PLAIN:
                 if any(run.token in hit for hit in hits):
                     names.append("reader--hit")
@@ -285,7 +288,7 @@ class Reader(WithLoader, can_focus=True):
             segments.append(Segment(run.text, self.get_component_rich_style(*names)))
         return segments
 
-    def _kind(self, scroll: ReaderPosition, run: Run) -> list[str]:
+    def _kind(self, scroll: ReaderPosition, run: Run, shade: int) -> list[str]:
         """Return the style names of a run: its kind, its tint, and whether its token counts in the loss."""
         if run.kind in _PLAIN:
             return [STYLES[run.kind]]
@@ -293,7 +296,7 @@ class Reader(WithLoader, can_focus=True):
             return ["reader--padding"]
         names = [STYLES[run.kind]]
         if run.kind in _TINTED and not self.token_style.characters:
-            names.append("reader--odd" if run.token & 1 else "reader--even")
+            names.append("reader--odd" if shade else "reader--even")
         return names if scroll.counts(run.token) else [*names, "reader--masked"]
 
     def _damaged(self, damage: Damage, y: int) -> list[Segment]:
