@@ -191,10 +191,10 @@ class Page(Dialog[None]):
         with Vertical(classes="box page"):
             yield Label(self._title, classes="title", markup=False)
             with VerticalScroll(), ItemGrid(min_column_width=self._column):
-                for heading, rows in self._blocks:
-                    yield Static(_block(heading, rows), classes="block")
                 if self._later is not None:
                     yield Static(_block(self._later[0], [("◌", "counting")]), classes="block later")
+                for heading, rows in self._blocks:
+                    yield Static(_block(heading, rows), classes="block")
 
         yield Footer(compact=True, show_command_palette=False)
 
