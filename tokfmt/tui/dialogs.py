@@ -193,10 +193,10 @@ class Page(Dialog[None]):
         with Vertical(classes="box page"):
             yield Label(self._title, classes="title", markup=False)
             with VerticalScroll(), ItemGrid(min_column_width=self._column):
-                for heading, rows in self._blocks:
-                    yield PageBlock(heading, rows)
                 if self._later is not None:
                     yield PageBlock(self._later[0], [("◌", "counting")], "block later")
+                for heading, rows in self._blocks:
+                    yield PageBlock(heading, rows)
 
         yield Footer(compact=True, show_command_palette=False)
 

@@ -36,6 +36,7 @@ from tokfmt.core.protocols import ByteOffset, HasRecordOffsets
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Layout, Separators, TokenReader
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import printable
 from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.manifest import found_as_written, located_tokenizer, read_manifest
 from tokfmt.ops.source.open import open_one, open_stored
@@ -267,6 +268,12 @@ class Choice(NamedTuple):
 
     name: str
     source: str
+
+    @property
+    def short(self) -> str:
+        """Return the last part of the name, which is that of the directory for a tokenizer.json."""
+        place = Path(self.name)
+        return printable(place.parent.name if place.name == "tokenizer.json" and place.parent.name else place.name)
 
 
 NAMED = ("--tokenizer", "key T")

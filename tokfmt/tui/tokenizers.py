@@ -25,7 +25,7 @@ from tokfmt.tui.layout import Mode, TokenStyle
 from tokfmt.tui.rows import Damage, Viewport, fetched, fetched_span, padded_from
 from tokfmt.tui.session import Choice, Session, Vocabulary, load
 from tokfmt.tui.state import tokenizers_of_all
-from tokfmt.tui.widgets.frame import StatusLine
+from tokfmt.tui.widgets.frame import KeyBar, StatusLine
 from tokfmt.tui.widgets.reader import Reader
 from tokfmt.tui.workers import Job
 from tokfmt.views.memory import MemoryReader
@@ -325,7 +325,7 @@ class TokenizerPair(Dialog[None]):
                 with Vertical(id=name, classes="side"):
                     yield Reader()
         yield StatusLine("pairline")
-        yield Footer(compact=True)
+        yield KeyBar()
 
     @property
     def panes(self) -> list[Reader]:
@@ -400,11 +400,12 @@ class TokenizerPair(Dialog[None]):
         self._say(parts)
 
     def _title(self, side: int) -> str:
-        both, name = self.both, self.session.choice.name if self.session.choice and not side else self.name_b
+        both, used = self.both, self.session.choice
+        name = used.short if used is not None and not side else Choice(self.name_b, "").short
         if both is None:
             return ""
         tokens = len(both.cuts[side].tokens)
-        return f"{'AB'[side]} · {printable(name)} · {counted(tokens, 'token')} · {rate(both.size, tokens)}"
+        return f"{'AB'[side]} · {name} · {counted(tokens, 'token')} · {rate(both.size, tokens)}"
 
     def _say(self, parts: list[tuple[str, str]]) -> None:
         self.query_one("#verdict", StatusLine).say(parts)

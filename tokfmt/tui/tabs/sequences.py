@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from itertools import zip_longest
-from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual import getters, on
@@ -95,9 +94,7 @@ def tokenizer_of(session: Session) -> str:
     """Return the short name of the tokenizer in use; "" for none."""
     if session.choice is None:
         return ""
-    place = Path(session.choice.name)
-    name = place.parent.name if place.name == "tokenizer.json" and place.parent.name else place.name
-    return printable(name) + (" (as last time)" if session.choice.source == "last time" else "")
+    return session.choice.short + (" (as last time)" if session.choice.source == "last time" else "")
 
 
 def _columns_of(session: Session) -> tuple[list[RowColumn], Sequence[str]]:
@@ -328,7 +325,7 @@ class SequencesTab(Tab):
             marked, parts = self.reader.marked, self.strip.parts
             title += f" · {len(marked):,} marked" if marked else ""
             if parts is not None and parts.row == row and self.port.count and not self._behind:
-                title += shares_words(parts, max(0, self.reader.size.width - len(title) - 2))
+                title += shares_words(parts, max(0, self.reader.size.width - len(title) - 4))
             self.query_one("#reading").border_title = title
 
     @on(SequenceList.Opened)

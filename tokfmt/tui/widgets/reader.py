@@ -598,10 +598,6 @@ class TokenDetails(Static):
             yield Content.styled(f"“{roomy(facts.spelled)}”", "bold $text-success")
         if facts.special:
             yield Content.styled(facts.special, _MARK)
-        if self._more.frequency is not None:
-            rank, count, rows = self._more.frequency
-            yield self._pair("rank", f"{rank:,}")
-            yield self._pair("found", f"{counted(count, 'time')} in {counted(rows, self._more.singular)}")
 
     def _sample(self, facts: TokenFacts) -> Iterator[Content]:
         if facts.mask is not None:
@@ -621,3 +617,7 @@ class TokenDetails(Static):
             yield self._pair("byte", f"{facts.place.offset:,} of {printable(facts.place.path.name)}{inside}")
         if facts.raw is not None:
             yield self._pair("bytes", facts.raw[:_BYTES].hex(" ") + (" …" if len(facts.raw) > _BYTES else ""))
+        if self._more.frequency is not None:
+            rank, count, rows = self._more.frequency
+            yield self._pair("rank", f"{rank:,}")
+            yield self._pair("found", f"{counted(count, 'time')} in {counted(rows, self._more.singular)}")
