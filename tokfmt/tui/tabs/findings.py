@@ -157,6 +157,16 @@ def place_text(finding: Finding) -> str:
     return name if finding.offset is None else f"{name}:{finding.offset:,}"
 
 
+def known(session: Session) -> CheckReport | None:
+    """Return the result of the check that ran before.
+
+    Raises:
+        TokfmtError: The files have changed since they were opened.
+    """
+    session.check_unchanged()
+    return session.verdict
+
+
 _HIGH = 28
 """Height in lines from which the tab explains the code of a finding without a key."""
 
@@ -191,7 +201,7 @@ class FindingsTab(Working):
         if session.verdict is None or session.vocabulary is not self._vocabulary:
             self._check(deep=False)
         else:
-            self._list()
+            self.begin(lambda _: known(session), self._found)
 
     def enter(self) -> None:
         self.list.focus()
