@@ -47,6 +47,7 @@ def server(tmp_path, monkeypatch):
     monkeypatch.setenv("TOKFMT_RETRY_TIMEOUT", "1")
     monkeypatch.setenv("TOKFMT_CACHE_DIR", str(tmp_path / "cache"))
     forget()
+    close_stores()  # those of the servers of other tests
     (tmp_path / "served/bkt").mkdir(parents=True)
     with faulty.serving(tmp_path / "served") as served:
         monkeypatch.setenv("AWS_ENDPOINT_URL", served.endpoint)
