@@ -76,7 +76,7 @@ def test_every_tab_is_drawn_at_every_size(size, theme):
             for label in app.query(".tab"):
                 text = str(label.render())
                 assert label.size.width >= cell_len(text), (key, text)
-            assert str(app.query_one(f"#label-{app.entry.name}").render()).endswith(app.entry.title)
+            assert str(app.query_one(f"#label-{app.entry.name}").render()).startswith(f"{key} {app.entry.title}")
             assert "? Help" in line(app.query_one(KeyBar), 0)
             assert app.tab.size.height == size[1] - 2
 

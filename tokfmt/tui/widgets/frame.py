@@ -392,14 +392,15 @@ class StatusLine(Static):
 class Divider(Widget):
     """A border that posts the column it is dragged to."""
 
-    BLANK = True
-
     class Dragged(Message):
         """The border was dragged to a column of the screen."""
 
         def __init__(self, column: int) -> None:
             super().__init__()
             self.column = column
+
+    def render(self) -> Content:
+        return Content("")
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         event.stop()
