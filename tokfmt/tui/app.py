@@ -500,10 +500,14 @@ class Browser(App[None]):
         self._probes.add(job)
 
     def show_health(self) -> None:
-        self.query_one(TopBar).say_health(badge(self.session.verdict))
+        for bar in self.query(TopBar):  # there is none when the browser ends
+            bar.say_health(badge(self.session.verdict))
 
     def _say(self) -> None:
-        bar, session = self.query_one(TopBar), self.session
+        bars, session = self.query(TopBar), self.session
+        if not bars:  # the browser ends
+            return
+        bar = bars.first()
         facts, loading = summary(
             session, self.loadings.get(self.current), len(self.requests) if self.catalog is None else 1
         )
