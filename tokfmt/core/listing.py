@@ -198,13 +198,17 @@ def _beside(kept_now: Answers, place: Url) -> Beside | None:
     return found
 
 
-def below(directory: Url) -> list[Url]:
-    """Return the addresses of the files below a directory, as far as they were listed."""
-    kept_now, found, left = _KEPT.get() or Answers(), list[Url](), [directory]
+def below(directory: Url) -> dict[Url, Identity]:
+    """Return the files below a directory with their identities, as far as lists of the store have stated both."""
+    kept_now, found, left = _KEPT.get() or Answers(), dict[Url, Identity](), [directory]
     while left:
         above = left.pop()
         for name, kind in (kept_now.directories.get(above) or {}).items():
-            (left if kind is Kind.DIRECTORY else found).append(above / name)
+            known = kept_now.statuses.get(above / name)
+            if kind is Kind.DIRECTORY:
+                left.append(above / name)
+            elif isinstance(known, Status):
+                found[above / name] = known.identity
     return found
 
 

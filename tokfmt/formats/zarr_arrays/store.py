@@ -135,12 +135,11 @@ def open_store(path: Place, read_whole: Collection[str] = ()) -> Store:
 def _announce(path: Url, read_whole: Collection[str]) -> None:
     """Announce the metadata and some arrays of a store in a bucket, so that they are requested side by side."""
     total = 0
-    for place in listing.below(path):
-        if place.name in _METADATA or not set(read_whole).isdisjoint(place.relative_to(path).parts):
-            size = listing.status(place).size
-            if 0 < size <= _JSON_BYTES and total + size <= _ANNOUNCED:
-                open_file(place).prefetch([(0, size)], keep=True)
-                total += size
+    for place, (size, _) in listing.below(path).items():
+        wanted = place.name in _METADATA or not set(read_whole).isdisjoint(place.relative_to(path).parts)
+        if wanted and 0 < size <= _JSON_BYTES and total + size <= _ANNOUNCED:
+            open_file(place).prefetch([(0, size)], keep=True)
+            total += size
 
 
 class Directory:
