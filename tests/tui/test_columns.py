@@ -200,7 +200,7 @@ def test_escape_ends_an_order(monkeypatch):
     async def steps(app, press):
         tab = tab_of(app)
         monkeypatch.setattr("tokfmt.tui.columns.order_of", slow)
-        tab.sort("length")
+        tab.order.choose("length")
         assert "sorting" in str(tab.list.border_title)
         assert not tab.idle
         await press.pilot.press("escape")

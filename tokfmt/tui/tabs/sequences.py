@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from functools import partial
-from itertools import zip_longest
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from textual import getters, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -22,25 +23,24 @@ from tokfmt.core.fields import Pointer
 from tokfmt.core.options import parse_count
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.records import RecordReader
-from tokfmt.core.text_format import bar, counted, printable
 from tokfmt.tui.history import Spot
 from tokfmt.tui.layout import Mode, TokenStyle
-from tokfmt.tui.parts import RowParts, Target, target_of
-from tokfmt.tui.rows import Damage, Piece, RowSource, Span, View
+from tokfmt.tui.parts import Target, target_of
+from tokfmt.tui.rows import Damage, Piece, RowSource, View
 from tokfmt.tui.search import Found, SearchJob, SearchScope, meaning, parse_search, search_scope
 from tokfmt.tui.session import UNKNOWN, Session, Where, carried, located, row_at
-from tokfmt.tui.state import Bookmark, Bookmarks, Queries, bookmark, recall, remember_later
+from tokfmt.tui.state import Bookmark, Bookmarks, Queries, bookmark
 from tokfmt.tui.tabs.base import FIRST, LAST, Tab, number_words, parse_number
+from tokfmt.tui.tabs.list_order import ListOrder, columns_shown
+from tokfmt.tui.tabs.titles import layout_words, list_title, row_title, shares_words
 from tokfmt.tui.widgets.frame import Divider, FindBar, TopBar, filter_words
 from tokfmt.tui.widgets.minimap import Minimap
 from tokfmt.tui.widgets.reader import MoreFacts, Reader, TokenDetails, TokenFacts, byte_offset_of_unit, facts_of
-from tokfmt.tui.widgets.row_view import HEAD, SIGNS, Leaping, Loader, SequenceList, words_of
+from tokfmt.tui.widgets.row_view import HEAD, Leaping, Loader, SequenceList, words_of
 from tokfmt.tui.widgets.strip import PackingStrip
 from tokfmt.tui.widths import PAD
-from tokfmt.tui.workers import Job
 
 if TYPE_CHECKING:
-    from tokfmt.tui.columns import RowColumn
     from tokfmt.tui.export import Copied, Numbers
     from tokfmt.tui.frequency import Frequencies
 
@@ -48,63 +48,6 @@ if TYPE_CHECKING:
 NARROWEST, WIDEST, STEP = 20, 80, 5  # per cent
 _CELLS = 40  # cells of the words of a bookmark
 _QUITS = ("q", "q!", "qa", "x", "wq")  # in vim, after a colon
-_BAR = 8  # cells of the share of a source
-
-
-def list_title(view: View, port: RowSource, split: str) -> str:
-    """Return the title of the list: the number of rows, and the split if there are several."""
-    count = f"{port.count:,}{'' if port.whole else '…'} {view.name}" if port.count else f"no {view.name}"
-    return count + (f" of {printable(split)}" if split else "")
-
-
-def row_title(view: View, port: RowSource, row: int) -> str:
-    """Return the title of the reader: the row, and its length."""
-    span = port.peek_span(row)
-    length = f" · {counted(span.length, port.unit)}" if isinstance(span, Span) else ""
-    return f"{view.singular} {row:,}{length}" if port.count else ""
-
-
-def shares_words(parts: RowParts, room: int) -> str:
-    """Return the share of each source in a row, with bars, as far as there is room; the pass if it is not the first."""
-    words = [f" · {printable(name)} {share:.0%}" for name, share in parts.shares]
-    words += [f" · pass {parts.epoch + 1:,}"] if parts.epoch else []
-    bars = [f" {bar(share, _BAR)}" for _, share in parts.shares]
-    if sum(map(len, (*words, *bars))) <= room:
-        return "".join(map("".join, zip_longest(words, bars, fillvalue="")))
-    found = ""
-    for word in words:
-        if len(found) + len(word) <= room:
-            found += word
-    return found
-
-
-def layout_words(session: Session, mode: Mode, *, of_text: bool, whitespace: bool, wrap: bool) -> str:
-    """Return the words about the layout of the reader, and the option that shows more."""
-    text = mode.value if session.vocabulary else "text" if of_text else "ids"
-    words = [text, *(["whitespace"] if whitespace else []), *([] if wrap else ["not wrapped"])]
-    hint = (
-        []
-        if session.vocabulary or session.choice
-        else ["--tokenizer shows tokens" if of_text else "--tokenizer shows text"]
-    )
-    return " · ".join([*hint, *words, *([tokenizer_of(session)] if session.vocabulary else [])])
-
-
-def tokenizer_of(session: Session) -> str:
-    """Return the short name of the tokenizer in use; "" for none."""
-    if session.choice is None:
-        return ""
-    return session.choice.short + (" (as last time)" if session.choice.source == "last time" else "")
-
-
-def _columns_of(session: Session) -> tuple[list[RowColumn], Sequence[str]]:
-    """Return the columns of a dataset, and the names of those that are shown: the remembered ones, or sources."""
-    from tokfmt.tui.columns import columns_of
-
-    found, names = columns_of(session), recall(session.path).get("columns")
-    if isinstance(names, list):
-        return found, [name for name in names if isinstance(name, str)]
-    return found, ["source"]
 
 
 class Jump(NamedTuple):
@@ -192,9 +135,7 @@ class SequencesTab(Tab):
         self._marks = Loader(self)
         self._frequencies: Frequencies | None = None
         self._unknown = self._uncounted = True  # columns and frequencies, until the first rows are shown
-        self._columns: Sequence[RowColumn] = ()  # all that the format has
-        self._by: tuple[str, bool] | None = None  # the column that orders the list, and whether it falls
-        self._sorting: Job | None = None
+        self.order = ListOrder(self, self._filtered_rows, self.retitle, self.relist)
         self._moves = 0  # number of moves of the cursor, except jumps
         self._targets: deque[Where] = deque()  # targets of jumps that have not arrived
         self._last: tuple[int, SearchJob, Found] | None = None  # the last jump: number of moves before it, search, hit
@@ -238,7 +179,9 @@ class SequencesTab(Tab):
         else:
             self.loader.ask(lambda: carried(before, where, session.view), self.go)
         if before is not self._view:
-            self._forget_columns()
+            self.order.forget()
+            self._unknown = True
+            self._known.forget()
         if port is not self.port or before is not self._view:
             self._frequencies, self._uncounted = None, True
         self.show_bookmarks(session, other=other)
@@ -561,7 +504,7 @@ class SequencesTab(Tab):
     def idle(self) -> bool:
         """Return whether no search and no move to a hit is running."""
         loaders = (self._jumps, self._marks, self._known, self.list.more)
-        return all(one.idle for one in loaders) and not self.searches and self._sorting is None
+        return all(one.idle for one in loaders) and not self.searches and self.order.idle
 
     @property
     def searches(self) -> bool:
@@ -668,8 +611,11 @@ class SequencesTab(Tab):
         if filtered is None or filtered.scope.port is self.list.port:
             self.list.restrict(None if filtered is None else filtered.results.rows())
             self.retitle()
-        if self._by is not None and not (filtered is not None and filtered.running):
-            self._sort()
+        if filtered is None or not filtered.running:
+            self.order.apply()
+
+    def _filtered_rows(self) -> NDArray[np.int64] | None:
+        return None if self.filtered is None else self.filtered.results.rows()
 
     def _list_found(self, filtered: SearchJob) -> None:
         if self.list.port is not filtered.scope.port or self.reader.port is not self.list.port:
@@ -744,7 +690,7 @@ class SequencesTab(Tab):
 
     def titled(self, count: str) -> str:
         """Return the title of the list, with the number of listed rows if there is a filter, and the order."""
-        return (count if self.filtered is None else f"{self.list.count:,} of {count}") + self._order_words()
+        return (count if self.filtered is None else f"{self.list.count:,} of {count}") + self.order.words()
 
     # moves to hits
 
@@ -826,7 +772,7 @@ class SequencesTab(Tab):
                 if one is not None:
                     one.cancel()
             self._say()
-        elif self._stop_sorting():
+        elif self.order.stop():
             self.retitle()
         elif self.reader.mark_from is not None:
             self.reader.toggle_mark()
@@ -980,19 +926,12 @@ class SequencesTab(Tab):
 
     # columns and order
 
-    def _forget_columns(self) -> None:
-        """Drop the columns and the order of another view."""
-        self._cancel_sorting()
-        self._columns, self._by, self.list.others, self._unknown = (), None, (), True
-        self.list.more.forget()
-        self._known.forget()
-
     def _find_more(self) -> None:
         """Find the columns, and count the IDs of a small dataset, when its rows are on the screen."""
         session, port = self.session, self.port
         if self._unknown:
             self._unknown = False
-            self._known.ask(lambda: _columns_of(session), lambda found: self._show_columns(*found))
+            self._known.ask(lambda: columns_shown(session), lambda found: self.order.show(*found))
         if not self._uncounted:
             return
         self._uncounted = False
@@ -1009,104 +948,18 @@ class SequencesTab(Tab):
 
         self._known.ask(work, then)
 
-    def _show_columns(self, found: Sequence[RowColumn], names: Sequence[str]) -> None:
-        self._columns = found
-        self.list.others = [one for one in found if one.name in names]
-        self.list.fetch()
-        self.list.refresh()
-
     async def action_columns(self) -> None:
-        from tokfmt.tui.dialogs import ColumnList
-
-        shown, fixed = {one.name for one in self.list.others}, ["#", "length"]
-        names = [*fixed, *(one.name for one in self._columns)]
-        by, falling = self._by or ("#", False)
-
-        def closed(name: str | None) -> None:
-            self._show_columns(self._columns, sorted(shown))
-            remember_later(self.session.path, columns=sorted(shown))
-            if name is not None:
-                self.sort(name)
-
-        await self.app.push_screen(ColumnList(names, shown, fixed, (by, SIGNS[falling])), closed)
+        await self.order.ask()
 
     @on(SequenceList.Headed)
     def _headed(self, message: SequenceList.Headed) -> None:
-        self.sort(message.name)
-
-    def sort(self, name: str) -> None:
-        """Order the list by a column, or in the other direction if it is in that order; "#" is the stored order."""
-        if name in ("#", "position"):
-            self._cancel_sorting()
-            self._by = None
-            self.relist()
-            return
-        words = any(one.name == name and not one.numeric for one in self._columns)
-        self._by = name, (not self._by[1] if self._by is not None and self._by[0] == name else not words)
-        self._sort(to_top=True)
-
-    def _sort(self, *, to_top: bool = False) -> None:
-        """Read the column of the order, and list the rows in that order."""
-        from tokfmt.tui.columns import Order, order_of
-
-        self._cancel_sorting()
-        if self._by is None:
-            return
-        name, falling = self._by
-        session, column = self.session, next((one for one in self._columns if one.name == name), None)
-        if not session.port.whole:
-            self._by = None
-            self.notify(f"The {session.view.name} are still being counted.", severity="warning")
-            return
-        rows = None if self.filtered is None else self.filtered.results.rows()
-
-        def done(outcome: object) -> None:
-            if self._sorting is not job:
-                return
-            self._sorting = None
-            if isinstance(outcome, Order):
-                self.list.restrict(rows, outcome)
-                if to_top:
-                    self.list.choose(0)
-                if len(outcome.rows) < outcome.total:
-                    self.notify(f"The first {len(outcome.rows):,} by {name} are listed, of {outcome.total:,}.")
-            else:
-                self._by = None
-                self.notify(str(outcome), severity="error", markup=False)
-            self.retitle()
-
-        job = self._sorting = Job(
-            lambda job: order_of(session, column, rows, job, falling=falling),
-            lambda outcome: self.call_later(done, outcome),
-            lambda: self.call_later(self.retitle),
-        )
-        self.retitle()
-
-    def _cancel_sorting(self) -> bool:
-        job, self._sorting = self._sorting, None
-        if job is not None:
-            job.cancel()
-        return job is not None
-
-    def _stop_sorting(self) -> bool:
-        """Stop to sort, and keep the order that is listed; return whether it was running."""
-        running, order = self._cancel_sorting(), self.list.order
-        if running:
-            self._by = None if order is None else (order.name, order.falling)
-        return running
-
-    def _order_words(self) -> str:
-        """Return the words about the order, for the title of the list."""
-        job, order = self._sorting, self.list.order
-        if job is not None:
-            return f" · ◌ sorting {job.share or 0:.0%} · esc stops"
-        return "" if order is None else f" · by {printable(order.name)} {SIGNS[order.falling]}"
+        self.order.choose(message.name)
 
     def on_unmount(self) -> None:
         self._jumps.close()
         self._marks.close()
         self._known.close()
-        self._cancel_sorting()
+        self.order.cancel()
         for one in (self.search, self.filtered):
             if one is not None:
                 one.cancel()

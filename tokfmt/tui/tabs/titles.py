@@ -1,0 +1,59 @@
+"""The words in the borders of the tab of sequences: what is listed, what is read, and how it is shown."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+from tokfmt.core.text_format import bar, counted, printable
+from tokfmt.tui.layout import Mode
+from tokfmt.tui.parts import RowParts
+from tokfmt.tui.rows import RowSource, Span, View
+from tokfmt.tui.session import Session
+
+_BAR = 8  # cells of the share of a source
+
+
+def list_title(view: View, port: RowSource, split: str) -> str:
+    """Return the title of the list: the number of rows, and the split if there are several."""
+    count = f"{port.count:,}{'' if port.whole else '…'} {view.name}" if port.count else f"no {view.name}"
+    return count + (f" of {printable(split)}" if split else "")
+
+
+def row_title(view: View, port: RowSource, row: int) -> str:
+    """Return the title of the reader: the row, and its length."""
+    span = port.peek_span(row)
+    length = f" · {counted(span.length, port.unit)}" if isinstance(span, Span) else ""
+    return f"{view.singular} {row:,}{length}" if port.count else ""
+
+
+def shares_words(parts: RowParts, room: int) -> str:
+    """Return the share of each source in a row, with bars, as far as there is room; the pass if it is not the first."""
+    words = [f" · {printable(name)} {share:.0%}" for name, share in parts.shares]
+    words += [f" · pass {parts.epoch + 1:,}"] if parts.epoch else []
+    bars = [f" {bar(share, _BAR)}" for _, share in parts.shares]
+    if sum(map(len, (*words, *bars))) <= room:
+        return "".join(map("".join, zip_longest(words, bars, fillvalue="")))
+    found = ""
+    for word in words:
+        if len(found) + len(word) <= room:
+            found += word
+    return found
+
+
+def layout_words(session: Session, mode: Mode, *, of_text: bool, whitespace: bool, wrap: bool) -> str:
+    """Return the words about the layout of the reader, and the option that shows more."""
+    text = mode.value if session.vocabulary else "text" if of_text else "ids"
+    words = [text, *(["whitespace"] if whitespace else []), *([] if wrap else ["not wrapped"])]
+    hint = (
+        []
+        if session.vocabulary or session.choice
+        else ["--tokenizer shows tokens" if of_text else "--tokenizer shows text"]
+    )
+    return " · ".join([*hint, *words, *([tokenizer_of(session)] if session.vocabulary else [])])
+
+
+def tokenizer_of(session: Session) -> str:
+    """Return the short name of the tokenizer in use; "" for none."""
+    if session.choice is None:
+        return ""
+    return session.choice.short + (" (as last time)" if session.choice.source == "last time" else "")
