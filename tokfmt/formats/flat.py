@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -84,6 +84,7 @@ from tokfmt.core.reader import (
     windows,
 )
 from tokfmt.core.text_format import counted, printable
+from tokfmt.formats.files_ahead import FILES_AT_ONCE, FilesAhead, parts_of
 from tokfmt.formats.index_ends import indexes_of_others
 from tokfmt.views.select import lost_empties
 from tokfmt.views.view import WithSeparators
@@ -109,15 +110,6 @@ __all__ = [
     "whole_tokens",
     "written_tokens",
 ]
-
-_OPENED_AHEAD = 32
-"""Files of a store whose beginnings are requested before they are examined, and whose tokens are read ahead."""
-_READ_AHEAD = 8 << 20
-"""Bytes behind the place of a reader in which the files of a store are read ahead."""
-_GOES_ON = 1 << 16
-"""Tokens after which a run is taken for one that goes on to the next file."""
-_RUNS = 16
-"""Runs that are remembered. Threads may read parts of a dataset side by side."""
 
 Pieces = Iterator[tuple[Place, int, bytes | NDArray[Any]]]
 """Pieces of files to write: (path, byte offset, content)."""
@@ -215,21 +207,6 @@ class _Held:
         """Do nothing: no file is open."""
 
 
-@dataclass(slots=True, eq=False)
-class _Run:
-    """Reads that each begin near the end of the one before.
-
-    Attributes:
-        end: The position after the last.
-        tokens: The tokens that were read after the first read.
-        asked: The number of the last file that was read ahead.
-    """
-
-    end: int
-    tokens: int = 0
-    asked: int = 0
-
-
 class FlatReader:
     """A reader of the stored axis of a flat dataset. Picklable; keeps 8 bytes per sequence in memory."""
 
@@ -248,9 +225,8 @@ class FlatReader:
         self.extents, self._masks = file_layout.extents, file_layout.masks
         # A list: to bisect an array takes as long as all the rest of a short read.
         self._begins = [0, *itertools.accumulate(extent.tokens for extent in file_layout.extents)]
-        self._in_store = len(self.extents) > 1 and isinstance(self.extents[0].file.path, Url)
-        self._runs: list[_Run] = []
-        self._read_to_end = set[int]()
+        stored = len(self.extents) > 1 and isinstance(self.extents[0].file.path, Url)
+        self._ahead = FilesAhead(self.extents, self._begins) if stored else None
         tokens, self._row = self._begins[-1], file_layout.sample_length
         stream = file_layout.starts is None and file_layout.entries is None
         layout = Layout.SAMPLES if self._row else Layout.STREAM if stream else Layout.DOCUMENTS
@@ -288,8 +264,8 @@ class FlatReader:
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.info.tokens)
-        if self._in_store:
-            self._ask_ahead(start, stop)
+        if self._ahead is not None:
+            self._ahead.ask(start, stop)
         k = bisect_right(self._begins, start) - 1
         if start < stop <= self._begins[k + 1]:  # the usual case: one file holds the interval
             one, a = self.extents[k], start - self._begins[k]
@@ -297,7 +273,7 @@ class FlatReader:
             return ids if ids.dtype == self.info.dtype else ids.astype(self.info.dtype, copy=False)
         found = [
             extent.file.ids(extent.begin + a * extent.dtype.itemsize, b - a, extent.dtype)
-            for extent, a, b in self._parts(self.extents, start, stop)
+            for extent, a, b in parts_of(self.extents, self._begins, start, stop)
         ]
         tokens: Tokens = found[0] if len(found) == 1 else np.concatenate([np.empty(0, self.info.dtype), *found])
         return tokens.astype(self.info.dtype, copy=False)
@@ -306,12 +282,8 @@ class FlatReader:
         """See `protocols.ReadsIntervals`. An interval that spans several files is read on its own."""
         for a, b in wanted:
             check_interval(a, b, self.info.tokens)
-        if self._in_store and wanted:
-            first, last = min(a for a, _ in wanted), max(b for _, b in wanted)
-            if 2 * sum(b - a for a, b in wanted) >= last - first:
-                self._ask_ahead(first, last)
-            else:  # They are far apart, and what is between them is not read.
-                self._ask(part for a, b in wanted for part in self._parts(self.extents, a, b))
+        if self._ahead is not None and wanted:
+            self._ahead.ask_intervals(wanted)
         for k, run in itertools.groupby(wanted, key=self._holder):
             if k is None:
                 yield from (self.tokens(a, b) for a, b in run)
@@ -321,52 +293,6 @@ class FlatReader:
             for (start, _), raw in zip(bounds, file.read_ranges(bounds), strict=True):
                 ids = file.unsigned(np.frombuffer(raw, dtype), start)
                 yield ids.astype(self.info.dtype, copy=False)
-
-    def _ask_ahead(self, start: int, stop: int) -> None:
-        """Ask a store for all files of an interval, and for the next ones if a reader goes on.
-
-        Within a file, a store reads ahead itself. Threads may share a reader.
-        At worst, a file is then not read ahead, or a request for it is repeated.
-        """
-        self._ask(itertools.islice(self._parts(self.extents, start, stop), 1, _OPENED_AHEAD))
-        self._note_ends(start, stop)
-        length = stop - start
-        near = [one for one in self._runs if -length < start - one.end <= 4 * length]
-        run = min(near, key=lambda one: abs(start - one.end), default=None)
-        if run is None:
-            run = _Run(stop)
-        else:
-            run.tokens, run.end = run.tokens + length, stop
-        self._runs = [run, *(one for one in self._runs if one is not run)][:_RUNS]
-        if run.tokens >= _GOES_ON:
-            self._ask_next(run)
-
-    def _note_ends(self, start: int, stop: int) -> None:
-        """Record the files whose ends are in an interval. If one of them was recorded before, a new pass begins."""
-        ends = set(range(bisect_right(self._begins, start) - 1, bisect_right(self._begins, stop) - 1))
-        self._read_to_end = ends if ends & self._read_to_end else self._read_to_end | ends
-
-    def _ask(self, parts: Iterable[tuple[Extent, int, int]]) -> None:
-        """Ask a store for parts of files, each given by its first position in the file, and the position after it."""
-        for extent, a, b in itertools.islice(parts, _OPENED_AHEAD):
-            at, width = extent.begin, extent.dtype.itemsize
-            extent.file.prefetch([(at + a * width, min(at + b * width, extent.file.size))])
-
-    def _ask_next(self, run: _Run) -> None:
-        """Ask for the files after a run, as far as there is room, up to one that another thread has read."""
-        current = bisect_right(self._begins, run.end) - 1
-        if current >= len(self.extents):
-            return
-        room = _READ_AHEAD - (self._begins[current + 1] - run.end) * self.extents[current].dtype.itemsize
-        for number in range(current + 1, min(current + 1 + _OPENED_AHEAD, len(self.extents))):
-            file, begin, tokens, dtype = self.extents[number]
-            end = min(begin + min(tokens * dtype.itemsize, room), file.size)
-            if room <= 0 or number in self._read_to_end:
-                return
-            if number > run.asked and begin < end:
-                file.prefetch([(begin, end)])
-                run.asked = number
-            room -= tokens * dtype.itemsize
 
     def _holder(self, interval: tuple[int, int]) -> int | None:
         """Return the number of the extent that holds a whole interval; None if several do, or it is empty."""
@@ -406,7 +332,7 @@ class FlatReader:
         """See `protocols.RawCopyable`. Signed and unsigned IDs have the same bytes, so all dtypes are unsigned."""
         check_interval(start, stop, self.info.tokens)
         pieces = []
-        for extent, a, b in self._parts(self.extents, start, stop):
+        for extent, a, b in parts_of(self.extents, self._begins, start, stop):
             if extent.dtype.names or not extent.file.is_plain:
                 return None
             width = extent.dtype.itemsize
@@ -419,15 +345,8 @@ class FlatReader:
         check_interval(start, stop, self.info.tokens)
         if not self._masks:
             return None
-        found = [mask_bytes(mask, a, b) for mask, a, b in self._parts(self._masks, start, stop)]
+        found = [mask_bytes(mask, a, b) for mask, a, b in parts_of(self._masks, self._begins, start, stop)]
         return np.concatenate([np.empty(0, np.uint8), *found])
-
-    def _parts(self, extents: Sequence[Extent], start: int, stop: int) -> Iterator[tuple[Extent, int, int]]:
-        """Yield (extent, start, stop) for each extent that an interval covers; positions count from its first token."""
-        for k in range(bisect_right(self._begins, start) - 1, bisect_left(self._begins, stop)):
-            base, end = self._begins[k : k + 2]
-            if start < end:
-                yield extents[k], max(start - base, 0), min(stop, end) - base
 
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.info.sequences, "sequences")
@@ -864,7 +783,7 @@ class FlatFormat(Format):
         """Yield the files, and ask stores for what `examine_file` will read of the next ones."""
         following = iter(files)
         for number, path in enumerate(files):
-            for other in itertools.islice(following, 1 if number else _OPENED_AHEAD):
+            for other in itertools.islice(following, 1 if number else FILES_AT_ONCE):
                 place, size = self.read_first(other)
                 if size and isinstance(place, Url):
                     with suppress(FormatError, OSError):  # `examine_file` reports what cannot be read.

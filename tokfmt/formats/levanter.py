@@ -37,6 +37,7 @@ from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import Damage, Separators, check_position
 from tokfmt.core.text_format import printable
+from tokfmt.formats.files_ahead import parts_of
 from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatReader, joined
 from tokfmt.formats.folders import inside, json_object, whole_number
 from tokfmt.formats.zarr_arrays.array import Array
@@ -87,7 +88,7 @@ class Reader(FlatReader):
 
     def byte_offset(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
-        extent, at, _ = next(self._parts(self.extents, position, position + 1))
+        extent, at, _ = next(parts_of(self.extents, self._begins, position, position + 1))
         return extent.file.array_.byte_offset(at)  # type: ignore[attr-defined,no-any-return] # `Cells`
 
     def position(self, path: Place, offset: int) -> int | None:
