@@ -144,7 +144,7 @@ def _paragraphs(text: str) -> Iterator[str]:
 
 
 def _entries(text: str) -> tuple[list[tuple[str, str]], str]:
-    """Return the entries of a section, and the text that is none."""
+    """Return the entries of a section, and its other text."""
     found, rest = list[tuple[str, str]](), list[str]()
     for line in text.splitlines():
         entry = _ENTRY.match(line)

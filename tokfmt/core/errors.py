@@ -332,14 +332,18 @@ class TokenizerMismatchError(ConversionError):
 class DestinationExistsError(ConversionError):
     """The destination already exists."""
 
-    def __init__(self, path: Path, why_not: str = "") -> None:
+    def __init__(self, path: Path, why_not: str = "", *, has_overwrite: bool = True) -> None:
         """Build the message.
 
         Args:
             path: The destination.
             why_not: The reason why `overwrite` does not replace it, such as "it is a FIFO"; "" if `overwrite` does.
+            has_overwrite: The command has the option `overwrite`. Without it, the message has only the reason.
         """
         self.path = str(path)
+        if not has_overwrite:
+            super().__init__(f"{printable(path)}: already exists: {why_not}. Choose another destination")
+            return
         but = f" does not replace it: {why_not}. Choose another destination" if why_not else " replaces it"
         super().__init__(f"{printable(path)}: already exists. {Option('overwrite')}{but}")
 

@@ -23,7 +23,7 @@ def write_new_directory(directory: Path, contents: Mapping[str, bytes]) -> list[
         ConversionError: If the directory is not empty, or cannot be written.
     """
     if os.path.lexists(directory) and not (directory.is_dir() and not any(directory.iterdir())):
-        raise DestinationExistsError(directory, "it is not an empty directory")
+        raise DestinationExistsError(directory, "it is not an empty directory", has_overwrite=False)
     try:
         _write(directory, contents)
     except OSError as error:

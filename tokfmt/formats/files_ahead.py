@@ -84,7 +84,7 @@ class FilesAhead:
             self._request_next(run)
 
     def ask_intervals(self, wanted: Sequence[tuple[int, int]]) -> None:
-        """Request several intervals that are read now. Far apart, what is between them is not read."""
+        """Request several intervals that are read now, without the files between those that are far apart."""
         first, last = min(a for a, _ in wanted), max(b for _, b in wanted)
         if 2 * sum(b - a for a, b in wanted) >= last - first:
             self.ask(first, last)

@@ -299,7 +299,7 @@ class _Heads:
         self._known = gathered(file, begins[begins + _HEAD <= file.size], _HEAD)
 
     def take(self, byte_offsets: Offsets, width: int, samples: NDArray[np.intp] | None = None) -> NDArray[np.uint8]:
-        """Return uint8[n, width]: `width` bytes from each byte offset. What is beyond the heads is read.
+        """Return uint8[n, width]: `width` bytes from each byte offset. Bytes beyond the heads are read from the shard.
 
         Args:
             byte_offsets: int64[n], a byte offset in each of the samples.

@@ -44,7 +44,7 @@ _NAMED = 3  # sources of the manifest
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the manifest of a dataset states about its origin.
+    """The origin of a dataset, as its manifest states it.
 
     Attributes:
         path: The manifest.
@@ -152,8 +152,8 @@ def info(
         TokfmtError: If the dataset cannot be opened, or an option is wrong.
     """
     handle = tokenizer_of(tokenizer)
-    said = SourceRequest.of(path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest)
-    request = replace(said, allow_loss=said.allow_loss | {"fields", "other-files"})
+    given = SourceRequest.of(path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest)
+    request = replace(given, allow_loss=given.allow_loss | {"fields", "other-files"})
     found = find_one(request)
     manifest = manifest_of(found[0]) if len(found) == 1 and not ignore_manifest else Manifest({})
     source = open_stored(found, request, handle, few_sequences=True, max_sequences=1)

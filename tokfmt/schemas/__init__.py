@@ -12,6 +12,7 @@ from typing import Any
 
 from tokfmt.core.errors import OptionError
 from tokfmt.core.options import nearest
+from tokfmt.core.text_format import printable
 
 _HOME = Path(__file__).parent
 
@@ -32,6 +33,7 @@ def schema(name: str) -> dict[str, Any]:
     """
     known = names()
     if name not in known:
-        raise OptionError(f"there is no schema {name!r}", name="schema", nearest=nearest(name, known))
+        expected = f"is not the name of a schema (expected {', '.join(known)})"
+        raise OptionError(f"{printable(name)}: {expected}", name="schema", nearest=nearest(name, known))
     found: dict[str, Any] = json.loads((_HOME / f"{name}.json").read_bytes())
     return found

@@ -500,7 +500,7 @@ class Browser(App[None]):
         self._probes.add(job)
 
     def show_health(self) -> None:
-        for bar in self.query(TopBar):  # there is none when the browser ends
+        for bar in self.query(TopBar):  # a browser that ends has removed it
             bar.say_health(badge(self.session.verdict))
 
     def _say(self) -> None:

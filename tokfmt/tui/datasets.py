@@ -265,7 +265,7 @@ class Datasets(Dialog[None]):
             self.dismiss(None)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action applies; there is no way back before a dataset is open."""
+        """Return whether an action applies. Back needs an open dataset."""
         return self._opened if action == "leave" else super().check_action(action, parameters)
 
     async def action_export(self) -> None:

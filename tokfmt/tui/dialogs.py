@@ -100,7 +100,7 @@ class Question(Dialog[str]):
         self._holds(self._value)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return whether an action applies; without lines of before there is none to go to."""
+        """Return whether an action applies. The keys for earlier lines need at least one earlier line."""
         return len(self._lines) > 1 if action == "recent" else super().check_action(action, parameters)
 
     def action_recent(self, step: int) -> None:

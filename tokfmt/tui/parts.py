@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tokfmt.recipes.samples import Samples
 
 MOST = 4096
-"""Limit of the parts of a row that are told apart."""
+"""Maximum number of parts of a row."""
 
 _READ = 1 << 20  # units of a stored sample that are searched for documents
 

@@ -665,7 +665,7 @@ def _within_chunk(reader: TokenReader, first: int, place: ByteOffset) -> int | N
     Args:
         reader: The reader.
         first: The position of the first token of the chunk.
-        place: The place of the token. Tokens of one chunk are told apart by their detail, whose numbers ascend.
+        place: The place of the token. Tokens of one chunk differ in their detail, whose numbers ascend.
     """
 
     def reached(position: int) -> bool:

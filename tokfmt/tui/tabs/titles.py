@@ -1,4 +1,4 @@
-"""The words in the borders of the tab of sequences: what is listed, what is read, and how it is shown."""
+"""The words in the borders of the tab of sequences: the rows of the list, the row in the reader, and its layout."""
 
 from __future__ import annotations
 

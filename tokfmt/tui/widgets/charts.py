@@ -152,7 +152,7 @@ class Bars(Widget, can_focus=True):
         self.range_from: int | None = None  # the other end of a chosen range
 
     def show(self, lengths: Lengths | None, nothing: str = "", row_name: str = "sequence") -> None:
-        """Show the lengths of rows, or the text `nothing` if there are none."""
+        """Show the lengths of rows, or the text `nothing` for an empty dataset."""
         known = lengths is not None and self.lengths is not None and self.lengths.histogram == lengths.histogram
         self.lengths, self.nothing, self.row_name = lengths, nothing, row_name
         if lengths is not None and not known:
@@ -284,7 +284,7 @@ class Curve(Widget):
         self._drawn: Scatter | None = None
 
     def show(self, frequencies: Frequencies | None, nothing: str = "") -> None:
-        """Show the curve, or the text `nothing` if there is none."""
+        """Show the curve, or the text `nothing` without a curve."""
         self._frequencies, self._nothing = frequencies, nothing
         self.border_title = "frequency of IDs by rank"
         self._draw()

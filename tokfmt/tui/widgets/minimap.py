@@ -21,7 +21,7 @@ from tokfmt.tui.widgets.row_view import WithLoader
 
 
 class Mark(IntEnum):
-    """What a line of the minimap has; of several, the largest is shown."""
+    """The mark of a line of the minimap. If a line has several, the largest is shown."""
 
     NOTHING = 0
     MASKED = 1
