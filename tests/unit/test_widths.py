@@ -1,120 +1,138 @@
-"""Clusters keep their columns in a terminal of any opinion about the width of signs."""
+"""A width that follows from the size of a file: a cut file is refused, and a complete one is read."""
 
-import re
-import unicodedata
+import gzip
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from rich.cells import cell_len
 
-from tokfmt.tui import widths
-from tokfmt.tui.layout import Kind, Mode, TokenStyle, glyphs, lines_of
-from tokfmt.tui.rows import Characters, Piece
-from tokfmt.tui.widths import BASE, PAD, anchored, extends, joined
+import tokfmt
+from tokfmt.core.errors import CorruptError, FormatError
 
-HINDI = "हिन्दी में लिखा हुआ किताब"
-TAMIL = "தமிழ் மொழி கொடு"
-EMOJI = "❤️ 👍🏽 👩‍🚀 🇩🇪 1️⃣ ☺️"
-TEXTS = [HINDI, TAMIL, EMOJI, "e\u0301a\u0308", "ไทยกำ", "中文 かな 한국어", "﷽", "plain", "\u0301 begins with a sign"]
+EOS = 49_999
 
 
-class Terminal:
-    """One line of cells. `width` is what this terminal takes the width of a character for.
-
-    A character of width 0 is drawn in the cell before; a wide one that is overwritten by half becomes a blank.
-    """
-
-    def __init__(self, width, columns=200):
-        self.cells, self.at, self.width = ["~"] * columns, 0, width
-
-    def write(self, data):
-        for _, column, char in re.findall(r"(\x1b\[(?:\d+;)?(\d+)[HG]|\x1b\[[^@-~]*m)|(.)", data, re.DOTALL):
-            if not char:
-                self.at = int(column) - 1 if column else self.at
-                continue
-            wide = self.width(char)
-            for k in range(wide):
-                self.cells[self.at + k] = char if not k else ""
-            self.at += wide
+def documents(count, vocabulary, seed=0, eos=None):
+    """Documents with the frequencies of text."""
+    random = np.random.default_rng(seed)
+    lengths = random.integers(1, 200, count).tolist()
+    made = [(random.zipf(1.2, length) % (vocabulary - 1)).tolist() for length in lengths]
+    return [[*one, eos] if eos is not None else one for one in made]
 
 
-def of_tmux(char):
-    if unicodedata.category(char) == "Mc" or 0x1F3FB <= ord(char) <= 0x1F3FF:
-        return 1 + (ord(char) > 0xFFFF)
-    return cell_len(char)
+def written(folder, kind, docs, width, *, cut=1, metadata=None):
+    """A file with its index by hand, of the first `1 / cut` of its bytes."""
+    path, ends = folder / f"x.{kind}", np.cumsum([len(one) for one in docs])
+    content = np.concatenate([np.asarray(one, f"<u{width}") for one in docs]).tobytes()
+    path.write_bytes(content[: len(content) // cut])
+    if kind == "npy":
+        rows = "".join(f"{a},{b}\n" for a, b in zip([0, *ends[:-1]], ends, strict=True))
+        path.with_suffix(".csv.gz").write_bytes(gzip.compress(rows.encode()))
+    else:
+        (folder / "x.ds.index").write_bytes(ends.astype("<u8").tobytes())
+    if metadata:
+        (folder / "x.ds.metadata").write_text(f"gpt2|{metadata}\n{ends[-1]}\n0 T")
+    return path
 
 
-def of_clusters(char):
-    return cell_len(char)
+@pytest.mark.parametrize("eos", [None, EOS], ids=["no-separator", "separator"])
+@pytest.mark.parametrize("vocabulary", [50_000, 262_144])
+@pytest.mark.parametrize("count", [3, 12, 400])
+@pytest.mark.parametrize("kind", ["npy", "ds"])
+def test_half_of_a_file_is_not_read_in_half_of_the_width(kind, count, vocabulary, eos, tmp_path):
+    docs = documents(count, vocabulary, eos=eos)
+    path = written(tmp_path, kind, docs, 4, cut=2)
+    with pytest.raises(CorruptError, match=r"give tokens of 2 bytes, and .*width.*4.*partial.*complete documents"):
+        tokfmt.open(path, eos="none")
+    (verdict,) = tokfmt.check(path)
+    assert [one.code for one in verdict.findings] == ["TF702" if kind == "npy" else "TF723"]
+    with tokfmt.open(path, eos="none", options={"width": 4}, allow_partial=True) as dataset:
+        assert 0 < len(dataset) < count
+        assert [one.tolist() for one in dataset] == docs[: len(dataset)]
+    with tokfmt.open(path, eos="none", options={"width": 2}) as dataset:
+        assert len(dataset) == count
+    with tokfmt.open(written(tmp_path, kind, docs, 4), eos="none") as dataset:
+        assert [one.tolist() for one in dataset] == docs
 
 
-def of_old(char):
-    """A terminal that knows neither emoji nor signs."""
-    return 1 if unicodedata.category(char)[0] in "MS" else cell_len(char)
+@pytest.mark.parametrize("eos", [None, EOS], ids=["no-separator", "separator"])
+@pytest.mark.parametrize("count", [3, 12, 400])
+@pytest.mark.parametrize("kind", ["npy", "ds"])
+def test_two_byte_tokens_are_read_without_a_note(kind, count, eos, tmp_path):
+    docs = documents(count, 50_000, eos=eos)
+    with tokfmt.open(written(tmp_path, kind, docs, 2), eos="none") as dataset:
+        assert (dataset.info.inferred, [one.tolist() for one in dataset]) == ((), docs)
 
 
-@pytest.mark.parametrize("width", [of_tmux, of_clusters, of_old])
-@pytest.mark.parametrize("text", TEXTS)
-def test_a_border_stays_in_its_column(text, width):
-    shown = "".join(glyphs(np.array(list(map(ord, text))), 0, TokenStyle(Characters(), characters=True)).texts)
-    room = cell_len(shown)
-    terminal = Terminal(width)
-    terminal.write(anchored(f"\x1b[3;11H\x1b[1m{shown}\x1b[0m│\x1b[3;1H"))
-    line = terminal.cells
-    assert line[10 + room] == "│"
-    assert line.count("│") == 1
-    assert "~" not in line[10 : 10 + room]  # no cell keeps what was there before
-    assert set(line[:10]) == {"~"}
+@pytest.mark.parametrize(("width", "cut", "read"), [(8, 2, 4), (8, 4, 2), (8, 8, 1), (4, 4, 1), (2, 2, 1)])
+@pytest.mark.parametrize("eos", [None, EOS], ids=["no-separator", "separator"])
+def test_a_part_of_olmo_is_not_read_in_a_part_of_the_width(width, cut, read, eos, tmp_path):
+    for count in (12, 400):
+        path = written(tmp_path, "npy", documents(count, 50_000, eos=eos), width, cut=cut)
+        with pytest.raises(CorruptError, match=rf"give tokens of {read} byte.*{width}"):
+            tokfmt.open(path, eos="none")
 
 
-def test_what_needs_no_care_is_written_as_it_is():
-    for data in ("\x1b[1;1Hplain │ ▲ ✗ “é”\n", "\x1b]52;c;YWJj\x07", "\x1b[2;3H中文かな한국어│"):
-        assert anchored(data) is data
-    assert anchored("\x1b[1;1Hไทย│") == "\x1b[1;1Hไทย│"
-    assert "\x1b[38;5;1m" in anchored("\x1b[2;4H\x1b[38;5;1m\u093f\x1b[0m")
+def test_bytes_with_a_separator_are_tokens_of_one_byte(tmp_path):
+    docs = [[*b"what is read", *b"again" * k, 0] for k in range(5)]
+    with tokfmt.open(written(tmp_path, "npy", docs, 1), eos="none") as dataset:
+        assert [one.tolist() for one in dataset] == docs
 
 
-def test_a_sign_of_its_own_cell_has_room_beside_its_letter():
-    assert joined("क", "ि") == "कि" + PAD
-    assert cell_len(joined("क", "ि")) == 2
-    assert joined(joined("क", "ि"), "ं") == "किं" + PAD
-    assert joined("e", "\u0301") == "e\u0301"
-    assert not PAD.isprintable()  # so text from a file never has one
+@pytest.mark.parametrize("kind", ["npy", "ds"])
+def test_a_few_small_ids_are_read_with_a_note(kind, tmp_path):
+    docs = [[1, 2, 3], [4, 5], [6]]
+    with tokfmt.open(written(tmp_path, kind, docs, 2), eos="none") as dataset:
+        assert [one.tolist() for one in dataset] == docs
+        (note,) = dataset.info.inferred
+    assert "2-byte tokens of x." in note
+    assert "inferred from its size and the last end in x." in note
 
 
-@given(st.text(st.sampled_from("कखिीुं्eé\u0301中👍🏽❤\ufe0f ab\n"), max_size=30), st.integers(2, 12), st.booleans())
-def test_every_token_of_a_text_with_signs_is_in_a_line(text, width, whitespace):
-    units = np.array(list(map(ord, text)), np.uint32)
-    style = TokenStyle(Characters(), characters=True)
-    found = glyphs(units, 0, style, whitespace=whitespace)
-    assert len(found.texts) == len(found.cells) == len(found.tokens) == len(found.kinds)
-    assert found.cells == [cell_len(one) for one in found.texts]
-    if not whitespace:
-        assert "".join(found.texts).replace(PAD, "").replace(BASE, "") == text.replace("\n", " ")
-    assert all(not extends(one[0]) for one in found.texts if one)
-    lines = lines_of(Piece(units), 0, style, Mode.TEXT, width, whitespace)
-    covered = {token for one in lines for token in range(one.first, one.last)}
-    assert covered == set(range(len(text)))
-    for one in lines:
-        assert sum(run.cells for run in one.runs) == cell_len("".join(run.text for run in one.runs))
-        cells = [run.cells for run in one.runs if run.kind is not Kind.BREAK]
-        assert sum(cells) <= width or len(cells) == 1
+@pytest.mark.parametrize("docs", [[[5, 0], [6, 0], [7, 0]], [[1], [1], [1]], [[], [], [3]]], ids=str)
+@pytest.mark.parametrize("kind", ["npy", "ds"])
+def test_documents_of_nothing_much_are_read(kind, docs, tmp_path):
+    with tokfmt.open(written(tmp_path, kind, docs, 2), eos="none") as dataset:
+        assert [one.tolist() for one in dataset] == docs
 
 
-def test_a_terminal_tells_how_it_draws_signs(monkeypatch):
-    written = []
-    driver = type(
-        "Driver", (widths.Anchored, type("Base", (), {"write": lambda self, data: written.append(data)})), {}
-    )()
-    monkeypatch.setattr(widths._Terminal, "spaces", True)
-    driver.write("\x1b[1;1Hplain")
-    driver.write(f"\x1b[1;1H{joined('क', 'ि')}│")
-    driver.write(f"\x1b[1;1H{joined('क', 'ि')}│")
-    assert [widths.PROBE in one for one in written] == [False, True, False]
-    assert not any(PAD in one for one in written)
-    assert not widths.answered(2)
-    assert widths.answered(1)
-    assert joined("क", "ि") == "कि"
-    assert widths.answered(2)
+@pytest.mark.parametrize(("stored", "stated", "cut"), [(4, 4, 2), (2, 4, 1), (4, 2, 1)])
+def test_the_width_of_metadata_has_to_fit(stored, stated, cut, tmp_path):
+    docs = documents(12, 50_000, eos=EOS)
+    path, total = written(tmp_path, "ds", docs, stored, cut=cut, metadata=stated), sum(map(len, docs))
+    with pytest.raises(
+        FormatError, match=f"expected {stated * total:,}, as x.ds.metadata states.*found {stored * total // cut:,}"
+    ):
+        tokfmt.open(path, eos="none")
+    (verdict,) = tokfmt.check(path)
+    assert [one.code for one in verdict.findings] == ["TF724"]
+    with tokfmt.open(path, eos="none", options={"width": stored // cut}) as dataset:
+        assert any(f"states {stated}-byte tokens" in note for note in dataset.info.notes)
+        assert cut == 2 or [one.tolist() for one in dataset] == docs
+    if cut == 2:
+        with tokfmt.open(path, eos="none", options={"width": 4}, allow_partial=True) as dataset:
+            assert [one.tolist() for one in dataset] == docs[: len(dataset)]
+
+
+@pytest.mark.parametrize("eos", [None, EOS], ids=["no-separator", "separator"])
+def test_the_remedies_of_contradicting_metadata_work(eos, tmp_path):
+    """Each command in the message is followed as it stands; the width is asked for once."""
+    docs = documents(12, 50_000, eos=eos)
+    path = written(tmp_path, "ds", docs, 4, cut=2, metadata=4)
+    with pytest.raises(FormatError, match='options={"width": 4} with allow_partial=True saves'):
+        tokfmt.open(path, eos="none")
+    with tokfmt.open(path, eos="none", options={"width": 4}, allow_partial=True) as dataset:
+        assert 0 < len(dataset) < len(docs)
+        assert [one.tolist() for one in dataset] == docs[: len(dataset)]
+    if eos is None:  # else the documents that end alike show the width
+        with pytest.raises(FormatError) as caught:
+            tokfmt.open(path, eos="none", allow_partial=True)
+        assert str(caught.value).count('"width": 4') == 1
+        assert '"width": "N"' not in str(caught.value)
+
+
+def test_nanogpt_of_four_bytes_that_is_cut_inside_a_token(tmp_path):
+    """The size is no multiple of 4, and the data still show the width."""
+    content = np.arange(4000, dtype="<u4").tobytes()
+    (tmp_path / "train.bin").write_bytes(content[:-2])
+    with pytest.raises(FormatError, match="uint32 tokens, but the file ends inside one"):
+        tokfmt.open(tmp_path / "train.bin", format="nanogpt", eos="none")
