@@ -103,6 +103,8 @@ def test_python_of_pages_runs(page, tmp_path):
     assert done.returncode == 0, done.stderr
     if page.name != "ten-tasks.md":
         assert "184" in done.stdout
+    if page.name == "python.md":
+        assert done.stdout.startswith("184 17450 ")
 
 
 def test_pages_that_run_elsewhere_do():
