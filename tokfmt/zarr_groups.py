@@ -253,6 +253,8 @@ def _into(convert: Convert, sources: Any, group: Any, how: dict[str, Any]) -> An
 def _copy(draft: Any, group: Any, *, overwrite: bool) -> None:
     """Copy the arrays of a group to another; if that fails, remove those that were written.
 
+    A store of zarr cannot rename: with `overwrite`, the arrays that were replaced are lost if the copy fails.
+
     Raises:
         DestinationExistsError: If the group holds such an array, and `overwrite` is False.
     """
