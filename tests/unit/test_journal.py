@@ -105,6 +105,18 @@ def test_a_destination_half_made_is_made_afresh(tmp_path):
     assert os.listdir(build) == ["made"]
 
 
+def test_making_a_destination_afresh_never_takes_its_directory_away(tmp_path):
+    """A task that begins at this moment makes the directory if it is absent: neither may meet the other half-way."""
+    build = tmp_path / "build"
+    (build / "half" / "deep").mkdir(parents=True)
+    (build / "link").symlink_to(build)
+    before = os.stat(build)
+    seen = []
+    with Journal(tmp_path) as journal:
+        journal.begin(lambda: seen.append((os.stat(build).st_ino, os.listdir(build))))
+    assert seen == [(before.st_ino, [])]
+
+
 def test_one_process_a_shard(tmp_path):
     with Journal(tmp_path, Task(1, 3)), Journal(tmp_path, Task(0, 3)):
         with pytest.raises(ConversionError, match="task 1 of 3 is running already"):

@@ -36,7 +36,7 @@ import numpy as np
 from tokfmt.core.atomic_output import sync_file_system, write_whole
 from tokfmt.core.errors import ConversionError, IncompleteWriteError
 from tokfmt.core.format import REGION, Receipt, Region, TokenWriter
-from tokfmt.core.locks import holder, make_private, release, take_lock
+from tokfmt.core.locks import holder, release, take_lock
 from tokfmt.core.reader import TokenReader, largest_id, windows
 from tokfmt.run.execute import ClusterExecutor, run_tasks
 
@@ -205,9 +205,8 @@ class Journal(NullJournal):
     def begin(self, create: Callable[[], None], part: str = "") -> None:
         def create_clean() -> None:
             build = self.home / "build"
-            if not any(self.home.glob(f"{_CREATED}*.json")):
-                shutil.rmtree(build)  # A run may have been killed while it created the destination.
-                make_private(build)
+            if not any(self.home.glob(f"{_CREATED}*.json")):  # A run may have been killed while it created them.
+                _empty(build)
             create()
 
         self.once(of_part(_CREATED, part), create_clean)
@@ -245,6 +244,15 @@ class Journal(NullJournal):
         finally:
             os.close(self._fd)
             release(self._lock)
+
+
+def _empty(directory: Path) -> None:
+    """Remove what a directory holds. The directory itself stays, because other tasks may be entering it now."""
+    for entry in list(os.scandir(directory)):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)
 
 
 def of_part(name: str, part: str) -> str:
