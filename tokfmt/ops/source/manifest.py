@@ -557,7 +557,9 @@ def measured(path: Place, files: Sequence[Place], jobs: int = 1) -> list[Measure
     """
     from concurrent.futures import ThreadPoolExecutor
 
-    base = path if list(files) != [path] and listing.is_dir(path) else path.parent
+    if list(files) == [path]:  # a thread would take longer than most files of a conversion from thousands of files
+        return [Measured(path.name, *digest_of_file(path))]
+    base = path if listing.is_dir(path) else path.parent
     below = ((relative(file, base), file) for file in files)
     named = [(file.name if names is None else names.as_posix(), file) for names, file in below]
     named.sort(key=lambda one: (one[0], one[1].parts))
