@@ -13,6 +13,8 @@
 # make test-lowest  the tests of units, the contract and the command line with the lowest versions of all dependencies
 # make docs         builds the site in build/site, with 0 warnings; make docs-serve shows it; make docs-test opens it in a
 #                   browser
+# make pictures     draws the screens of the browser in docs/pictures, which are snapshots of the tests (THEME=textual-light
+#                   OUT=build/light: of another theme, elsewhere)
 # make notebooks-test  runs the notebooks, with what they import
 # make share        man pages and completions of .github/release/share
 # make sbom         the parts of an installation with all extras, as CycloneDX
@@ -35,7 +37,7 @@ AT_LENGTH := tests/fuzz tests/survival tests/joints tests/unit/test_pickled_inde
   tests/recipe/test_rows.py tests/cli/test_signals.py
 
 .PHONY: demo test test-fast fuzz compat bench lint types types-of-tests format clean setup
-.PHONY: dist-test lint-release test-lowest docs docs-serve docs-test notebooks-test share sbom
+.PHONY: dist-test lint-release test-lowest docs docs-serve docs-test pictures notebooks-test share sbom
 
 setup: $(STAMP)
 
@@ -119,6 +121,9 @@ docs-serve: docs
 docs-test: docs
 	@tests/system.sh
 	SITE=$(CURDIR)/build/site $(BIN)/python -m pytest -n 0 tests/pages
+
+pictures: $(STAMP)
+	$(TOOLS) $(BIN)/python -m builder.screens $(if $(THEME),--theme $(THEME)) $(OUT)
 
 # what the notebooks import besides tokfmt, in an environment of their own; TORCH names another build of PyTorch
 TORCH ?= torch

@@ -40,7 +40,18 @@ COPIED = {
 }
 """Pages that are not in docs/, and their names on the site. The other pages are those of docs/."""
 
-GUIDES = ("ten-tasks", "inspect", "convert", "prepare", "train", "python", "remote", "write-a-format", "notebooks")
+GUIDES = (
+    "ten-tasks",
+    "inspect",
+    "screens",
+    "convert",
+    "prepare",
+    "train",
+    "python",
+    "remote",
+    "write-a-format",
+    "notebooks",
+)
 ABOUT = ("compatibility", "survives", "benchmarks", "benchmark-results", "changelog", "security", "contributing")
 
 
@@ -59,7 +70,8 @@ def asked(*words: str) -> Any:
 def site_pages() -> Mapping[Path, str]:
     """Return the page of each file of the repository that has one."""
     found = {path: path.relative_to(ROOT / "docs").as_posix() for path in sorted((ROOT / "docs").glob("*.md"))}
-    found |= {path: f"pictures/{path.name}" for path in sorted((ROOT / "fixtures" / "pictures").glob("*.png"))}
+    for path in sorted([*(ROOT / "fixtures" / "pictures").glob("*.png"), *(ROOT / "docs" / "pictures").glob("*.svg")]):
+        found[path] = f"pictures/{path.name}"
     return found | {ROOT / name: page for name, page in COPIED.items() if (ROOT / name).exists()}
 
 
@@ -304,7 +316,7 @@ def write_pages(home: Path) -> None:
     own = {path: page for path, page in known.items() if page.endswith(".md") and path != ROOT / "README.md"}
     texts = {page: linked(path.read_text(), path, page, known) for path, page in own.items()}
     for path, page in known.items():
-        if page.endswith(".png"):
+        if page.endswith((".png", ".svg")):
             (target / page).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, target / page)
     commands, listed = pages(), asked("formats")["formats"]

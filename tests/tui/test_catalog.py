@@ -56,6 +56,19 @@ def test_a_folder_is_listed_with_counts_size_and_health(folder):
     browse_folder(folder, steps)
 
 
+def test_files_beside_those_of_a_dataset_are_listed_too(folder):
+    """A directory that has a pair of Megatron is a dataset, and the packs in it are others."""
+    for suffix in (".bin", ".idx"):
+        shutil.copy(FIXTURES / "megatron" / f"gpt2_text_document{suffix}", folder / f"gpt2_text_document{suffix}")
+
+    async def steps(app, press):
+        found = catalog_rows(app)
+        assert [row[0] for row in found] == [".", "a.pbin", "b/deep/store.zarr", "b/text", "z.pbin"]
+        assert [row[1] for row in found[:2]] == ["megatron", "modalities"]
+
+    browse_folder(folder, steps)
+
+
 def test_enter_opens_a_dataset_and_d_returns(folder):
     async def steps(app, press):
         assert isinstance(app.screen, Datasets)

@@ -12,8 +12,8 @@ from tokenizers import Tokenizer
 import tokfmt
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.session import Choice, load, open_session
-from tokfmt.tui.state import recall, tokenizers_of_all
-from tokfmt.tui.tokenizers import NONE, TokenizerList, TokenizerPair, both_of, rate
+from tokfmt.tui.state import recall, remember, tokenizers_of_all
+from tokfmt.tui.tokenizers import NONE, TokenizerList, TokenizerPair, both_of, known_tokenizers, rate
 
 TEXTS = [json.loads(line)["text"] for line in CORPUS.read_text().splitlines()]
 PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
@@ -60,6 +60,15 @@ def test_a_tokenizer_is_chosen_and_changed(other):
         assert "tokenizer" not in recall(CORPUS)
 
     browse([CORPUS], steps)
+
+
+def test_a_tokenizer_is_offered_once_however_it_was_named(monkeypatch):
+    monkeypatch.chdir(TOKENIZER.parent)
+    remember(CORPUS, tokenizer=str(TOKENIZER))
+    session = open_session(SourceRequest((str(CORPUS),)), TOKENIZER.name)
+    assert [one.name for one in known_tokenizers(session)] == [TOKENIZER.name]
+    remember(PACK, tokenizer="gpt2")
+    assert [one.name for one in known_tokenizers(session)] == [TOKENIZER.name, "gpt2"]
 
 
 def test_the_one_in_use_stays_if_another_cannot_be_loaded(tmp_path):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -56,7 +55,7 @@ from tokfmt.tui.tabs.sequences import SequencesTab
 from tokfmt.tui.widgets.frame import KeyBar, TopBar, summary, transfer
 from tokfmt.tui.widgets.reader import Reader
 from tokfmt.tui.widgets.row_view import SequenceList, WithLoader
-from tokfmt.tui.widths import PAD, Anchored, answered
+from tokfmt.tui.widths import Anchored, answered
 from tokfmt.tui.workers import Job
 
 if TYPE_CHECKING:
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
 
     from tokfmt.tui.catalog import Catalog, Listed
 
-_FONTS = re.compile(r"@font-face\s*\{[^}]*\}\s*")
 _MOMENT, _LONG = 3.0, 8.0  # seconds
 _KEPT_OPEN = 3
 """Datasets of a catalog that stay open."""
@@ -791,13 +789,14 @@ class Browser(App[None]):
         return {"no_split": False, "datasets": several}.get(action, True)
 
     def picture(self, title: str | None = None) -> str:
-        """Return the screen as SVG, without the fonts of Rich, which a viewer would fetch from the network.
+        """Return the screen as SVG.
 
         Args:
             title: The title; None for the name of the program.
         """
-        drawn = self.export_screenshot(title=self.TITLE if title is None else title)
-        return _FONTS.sub("", drawn).replace(PAD, "&#160;")
+        from tokfmt.tui.pictures import corrected
+
+        return corrected(self.export_screenshot(title=self.TITLE if title is None else title))
 
     async def ask_line(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,10 +49,16 @@ class Wanted(NamedTuple):
 
 def known_tokenizers(session: Session) -> list[Choice]:
     """Return the tokenizers to choose from: the one in use, and those of other datasets, the last used first."""
-    found = {} if session.choice is None else {session.choice.name: session.choice}
+    used = [] if session.choice is None else [session.choice]
+    found = {_place(one.name): one for one in used}
     for name in tokenizers_of_all():
-        found.setdefault(name, Choice(name, "used before"))
+        found.setdefault(_place(name), Choice(name, "used before"))
     return list(found.values())
+
+
+def _place(name: str) -> str:
+    """Return the path of a tokenizer that is a file or a directory here, else its name."""
+    return os.path.realpath(name) if os.path.exists(name) else name
 
 
 class TokenizerList(Dialog[Wanted]):

@@ -132,6 +132,8 @@ class Skipped(NamedTuple):
 def datasets_below(directory: Place, name: str | None) -> Iterator[tuple[Place, Format | TokfmtError] | Skipped]:
     """Yield the datasets of a directory and of those below it, with their formats, as they are found.
 
+    A directory that is a dataset of some of its files may have others, which are datasets of their own.
+
     Args:
         directory: The directory.
         name: The name of the format; None to detect it.
@@ -140,7 +142,7 @@ def datasets_below(directory: Place, name: str | None) -> Iterator[tuple[Place, 
         The path and the format of a dataset, or the error that prevents reading it; or a file that is not a dataset.
     """
     seen, last = set[Place](), directory
-    for path, format_ in _candidates(directory, name):
+    for path, format_ in _candidates(directory, name, mixed=True):
         if format_ is not None:
             yield path, format_
             continue
@@ -158,8 +160,14 @@ def datasets_below(directory: Place, name: str | None) -> Iterator[tuple[Place, 
             yield path, error
 
 
-def _candidates(directory: Place, name: str | None) -> Iterator[tuple[Place, Format | None]]:
-    """Yield a directory and its format if it is a dataset, else its files; then those in the directories below it."""
+def _candidates(directory: Place, name: str | None, *, mixed: bool = False) -> Iterator[tuple[Place, Format | None]]:
+    """Yield a directory and its format if it is a dataset, else its files; then those in the directories below it.
+
+    Args:
+        directory: The directory.
+        name: The name of the format; None to detect it.
+        mixed: Yield also the files of a directory that do not belong to its dataset.
+    """
     try:
         format_: Format | None = format_of(directory, name)
     except DetectionError:
@@ -172,8 +180,8 @@ def _candidates(directory: Place, name: str | None) -> Iterator[tuple[Place, For
         if entry in own or re.fullmatch(_HARMLESS, entry.name):
             continue
         if listing.is_dir(entry) and not listing.is_link(entry):
-            yield from _candidates(entry, name)
-        elif directory not in own:
+            yield from _candidates(entry, name, mixed=mixed)
+        elif mixed or directory not in own:
             yield entry, None  # opening the file reports an error if it is not a dataset
 
 

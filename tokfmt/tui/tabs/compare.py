@@ -500,6 +500,8 @@ class CompareTab(Tab):
                 self.see(found, arrival=1)
             elif not comparison.walking:
                 self.notify("There are no more differences.")
+        if not comparison.walking:
+            self.refresh_bindings()
         self.say()
 
     def action_difference(self, direction: int) -> None:
@@ -527,6 +529,7 @@ class CompareTab(Tab):
             self._wanted = False
         elif self.comparison is None or not self.comparison.stop():
             self.host.action_cancel()
+        self.refresh_bindings()
         self.say()
 
     def on_unmount(self) -> None:
