@@ -219,7 +219,8 @@ def _refuse_foreign(path: PlaceLike, probe: Probe, *, claimed: bool) -> None:
 
     sign = foreign(probe) if probe.is_directory or probe.size else None
     if sign is not None and (sign.certain or not claimed):
-        raise UnknownFormatError(path, f"is {sign.name}, which tokfmt does not read", sign.step)
+        why = "and does not state its format" if sign.readable else "which tokfmt does not read"
+        raise UnknownFormatError(path, f"is {sign.name}, {why}", sign.step)
     if not claimed:
         known = f"tokfmt reads {', '.join(names())}. If it is one of these, add {Option('from', 'NAME')}"
         if not probe.is_directory and probe.size and (fitting := _named(probe.path.name)):

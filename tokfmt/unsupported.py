@@ -16,6 +16,7 @@ import numpy as np
 from tokfmt.core import listing
 from tokfmt.core.format import Probe
 from tokfmt.core.messages import Option, from_option
+from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import kind_of, places
 from tokfmt.unsupported_config import is_modalities, modalities_step
 
@@ -24,6 +25,7 @@ _LINES = 'write one JSON line per document, {"text": "..."} or {"input_ids": [..
 _NEXT = f"To go on, {_LINES}"
 _STREAM = f"{Option('from', 'stage1')} {Option('eos', 'ID')} reads it, split at the token ID that ends documents"
 _BARE = f"{Option('from', 'nanogpt')} {Option('eos', 'ID')} reads it, split at the token ID that ends documents"
+_GPT2_BARE = f"{Option('from', 'nanogpt')} reads it, split at GPT-2's separator; {Option('eos', 'ID')} names another one"
 _PAIR = "tokfmt check --from megatron PATH reports how"
 _INDEX = "Copy index.json into its folder, and name the folder"
 _COLUMNS = "pyarrow.parquet.write_table writes them as Parquet, which tokfmt reads"
@@ -31,17 +33,19 @@ _PANDAS = "pandas.{}(PATH).to_json('x.jsonl', orient='records', lines=True) writ
 
 
 class Sign(NamedTuple):
-    """A kind of file that no format reads.
+    """A kind of file that no format claims.
 
     Attributes:
         name: What it is, in words that follow "is".
         step: What to do, a sentence without its full stop.
         certain: True if its magic number overrules a format that claims the file by name only.
+        readable: True if the step reads it, because only its content does not state which format it is of.
     """
 
     name: str
     step: str
     certain: bool = True
+    readable: bool = False
 
 
 def foreign(probe: Probe) -> Sign | None:
@@ -166,8 +170,8 @@ _DIRECTORIES: list[tuple[Sign, Callable[[Probe], bool]]] = [
     (Sign("a Lance dataset", "lance.dataset(PATH).to_table() reads it; " + _COLUMNS), _has("_versions", "data")),
     (Sign("an LMDB database", _NEXT), _has("data.mdb")),
     (Sign("a directory of .npy files", "Name the files, one by one"), _holds(r".*\.npy")),
-    (Sign("a directory of .bin files, and none is named stage1_block_NNNN.bin", "Name the files themselves"),
-     _holds(r".*\.bin")),
+    (Sign("a directory of .bin files", "Name the files, one by one; stage1 reads a directory of stage1_block_NNNN.bin",
+          readable=True), _holds(r".*\.bin")),
 ]  # fmt: skip
 
 
@@ -211,7 +215,7 @@ def _text(probe: Probe) -> Sign | None:
             return Sign("a table (CSV)" if separator == "," else "a table (TSV)", _PANDAS.format(method), certain=False)
     step = f"{Option('from', 'text')} reads it as one document, or split by {from_option('separator', 'LINE')}; "
     step += "jq -cR '{text: .}' PATH > x.jsonl makes a document of each line"
-    return Sign("plain text", step, certain=False)
+    return Sign("plain text", step, certain=False, readable=True)
 
 
 _RAW = {
@@ -219,8 +223,9 @@ _RAW = {
         "a stream of int32 token IDs without the separator 50256: stage1 of another tokenizer, or bare uint32",
         f"{Option('from', 'stage1')} {Option('eos', 'ID')} reads the former, {Option('from', 'nanogpt')} "
         f"{from_option('width', '4')} {Option('eos', 'ID')} the latter",
+        readable=True,
     ),
-    "uint16": Sign("a bare stream of uint16 token IDs, like nanoGPT's train.bin", _BARE),
+    "uint16": Sign("a bare stream of uint16 token IDs, like nanoGPT's train.bin", _BARE, readable=True),
     "int64": Sign(
         "a bare stream of int64 token IDs",
         "numpy.fromfile(PATH, '<i8').astype('<i4').tofile('x.bin') makes them int32; " + _STREAM,
@@ -233,6 +238,7 @@ _RAW = {
         "a bare stream of big-endian int32 token IDs",
         f"{Option('from', 'modalities')} {from_option('layout', 'P0')} {Option('eos', 'ID')} reads it, "
         "split at that token ID",
+        readable=True,
     ),
     "big-endian int64": Sign(
         "a bare stream of big-endian int64 token IDs",
@@ -241,6 +247,7 @@ _RAW = {
     "int32 tokens": Sign(
         "a bare stream of int32 token IDs whose size is not that of whole samples of 8,192",
         f"{Option('from', 'stage1')} reads it as one block",
+        readable=True,
     ),
     "zeros": Sign("nothing but zeros: a sparse or failed copy", "Copy it again"),
     "constant": Sign("one number repeated, not token IDs", "Copy or write it again"),
@@ -263,8 +270,10 @@ def _raw(probe: Probe) -> Sign | None:
     paired = probe.path.suffix == ".bin" and listing.exists(index) and index != probe.path
     beside = f". If the .idx beside it is an index of Megatron-LM, it is damaged: {_PAIR}" if paired else ""
     if sign := _RAW.get(kind):
-        name = f"{sign.name} ({_as_uint16(pieces)})" if kind == "uint16" else sign.name
-        return sign._replace(name=name, step=sign.step + beside, certain=kind == "zeros")
+        if kind == "uint16":
+            step = _GPT2_BARE if _separators(pieces) else sign.step
+            sign = sign._replace(name=f"{sign.name} ({_as_uint16(pieces)})", step=step)
+        return sign._replace(step=sign.step + beside, certain=kind == "zeros")
     if probe.path.suffix != ".bin" or probe.size % 2 or not probe.size:
         return None
     high = np.frombuffer(b"".join(piece[: len(piece) // 4 * 4] for piece in pieces), "<u2")[1::2]
@@ -272,12 +281,20 @@ def _raw(probe: Probe) -> Sign | None:
         step = f"If it holds uint32 token IDs, like train.bin of nanoGPT's forks (most are below {4 << 16:,}), {_BARE}"
     else:
         step = f"If it holds uint16 token IDs, like nanoGPT's train.bin ({_as_uint16(pieces)}), {_BARE}"
-    return Sign("a .bin without a known header", step + beside, certain=False)
+    return Sign("a .bin without a known header", step + beside, certain=False, readable=True)
 
 
 def _as_uint16(pieces: Sequence[bytes]) -> str:
     """Return a sentence on the largest number and on how often the GPT-2 separator occurs, if the file is uint16."""
-    ids = np.frombuffer(b"".join(piece[: len(piece) // 2 * 2] for piece in pieces), "<u2")
-    ends = int(np.count_nonzero(ids == _GPT2_EOS))
+    ids, ends = _uint16(pieces), _separators(pieces)
     often = f"one in {round(len(ids) / ends):,} is" if ends else "none is"
     return f"the largest of {len(ids):,} looked at is {int(ids.max()):,}, and {often} {_GPT2_EOS}, GPT-2's separator"
+
+
+def _separators(pieces: Sequence[bytes]) -> int:
+    """Return how often the GPT-2 separator occurs, if the file is uint16."""
+    return int(np.count_nonzero(_uint16(pieces) == _GPT2_EOS))
+
+
+def _uint16(pieces: Sequence[bytes]) -> Tokens:
+    return np.frombuffer(b"".join(piece[: len(piece) // 2 * 2] for piece in pieces), "<u2")

@@ -42,6 +42,10 @@ def test_sessions_of_pages_print_their_output(page, tmp_path):
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}
     for line, printed in commands(page):
         program, *rest = shlex.split(line)
+        if program in ("cp", "head"):
+            subprocess.run(line, cwd=tmp_path, shell=True, check=True)
+            assert not printed.strip(), line
+            continue
         assert program == "tokfmt", line
         done = forkserver.run(
             [sys.executable, "-m", "tokfmt", *rest],

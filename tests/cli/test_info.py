@@ -84,7 +84,7 @@ def test_the_lines_of_a_pack(tmp_path):
     assert [" ".join(line.split()) for line in told.splitlines()[1:-3]] == [
         "layout documents, width 2, byte order little, header bytes 12, layout D, index bytes "
         + str(size - 12 - 2 * (17450 + 184)),
-        f"size {size / 1000:.1f} kB in 1 file", "sequences 184", "tokens 17,450", "dtype uint16", "largest ID 4,095 (by the manifest)",
+        f"size {size / 1000:.1f} kB in 1 file", "sequences 184", "tokens 17,450; 17,634 with separators", "dtype uint16", "largest ID 4,095 (by the manifest)",
         "separator 4095 (manifest of c.pbin)", f"tokenizer {TOKENIZER} (digest {digest}, by the manifest)",
     ]  # fmt: skip
     manifest, ids, words = told.splitlines()[-3:]
@@ -179,6 +179,24 @@ def test_what_is_broken_or_unknown_is_one_line(tmp_path):
         tokfmt.info(tmp_path / "noise")
     done = said(tmp_path / "noise")
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1)
+
+
+def test_the_format_of_a_damaged_dataset_is_reported(tmp_path):
+    for name in ("gpt2_text_document.bin", "gpt2_text_document.idx"):
+        content = (FIXTURES / "megatron" / name).read_bytes()
+        (tmp_path / name).write_bytes(content[: 9_000 if name.endswith(".bin") else None])
+    done = said(tmp_path / "gpt2_text_document.bin")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1)
+    assert "expected 25,536, found 9,000" in done.stderr
+    assert done.stderr.endswith(". The format is megatron; tokfmt check reports more\n")
+
+
+def test_the_dtype_of_a_file_is_listed_once_and_tokens_are_counted_with_separators_too():
+    told = lines(tokfmt.info(FIXTURES / "litdata" / "torch_int32"))
+    assert [line for line in told[1:] if "dtype" in line or "int32" in line] == ["  dtype       uint32, stored as int32"]
+    assert "  tokens      12,738; 12,768 with separators" in told
+    told = lines(tokfmt.info(FIXTURES / "hdf5" / "new_vsl"))
+    assert "  tokens      1,366" in told and "  dtype       uint32" in told
 
 
 def test_notes_beyond_fifteen_lines_are_counted():

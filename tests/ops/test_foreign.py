@@ -101,6 +101,7 @@ def test_files(tmp_path, name, file):
         registry.detect(path)
     assert str(caught.value).startswith(f"{path}: is {name}")
     assert "\n" not in str(caught.value) and caught.value.remedy
+    assert ("which tokfmt does not read" in str(caught.value)) is not ("does not state its format" in str(caught.value))
 
 
 @pytest.mark.parametrize("name", ["cache_catalog.json", "catalog"])
@@ -130,8 +131,9 @@ def test_evidence_for_uint32_is_reported(tmp_path):
 def test_evidence_for_uint16_is_reported(tmp_path):
     path = tmp_path / "x.bin"
     path.write_bytes(IDS.astype("<u2").tobytes())
-    with pytest.raises(UnknownFormatError, match=r"largest of .* is 50,256, and one in 600 is 50256.*--from nanogpt"):
+    with pytest.raises(UnknownFormatError, match=r"largest of .* is 50,256, and one in 600 is 50256.*--from nanogpt reads"):
         registry.detect(path)
+    assert tokfmt.info(path, format="nanogpt").eos_id == 50256
     path.write_bytes(np.arange(5, 500, dtype="<u2").tobytes())  # too little to show anything
     says = r"a .bin without a known header.*largest of 495 looked at is 499, and none is 50256.*--from nanogpt"
     with pytest.raises(UnknownFormatError, match=says):
@@ -171,6 +173,7 @@ def test_magic_counts_for_more_than_a_name(tmp_path, name):
     if sign.certain:
         with pytest.raises(UnknownFormatError, match="which tokfmt does not read"):
             registry.detect(path)
+        assert not sign.readable
     else:
         assert registry.detect(path).name == "jsonl"
 

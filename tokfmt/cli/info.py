@@ -54,11 +54,11 @@ def lines(found: Overview, *, notes: bool = True) -> list[str]:
         notes: Add the notes, as far as there is room.
     """
     rows = [
-        ("layout", ", ".join(filter(None, (found.layout, listed_facts(found.extras))))),
+        ("layout", _layout(found)),
         ("size", _size(found)),
         ("sequences", _count(found.sequences, found.counts_from)),
         ("tokens", _tokens(found)),
-        ("dtype", found.dtype or ""),
+        ("dtype", _dtype(found)),
         ("largest ID", _largest(found)),
         ("separator", _separator(found)),
         ("tokenizer", _tokenizer(found)),
@@ -74,6 +74,16 @@ def lines(found: Overview, *, notes: bool = True) -> list[str]:
         hidden = len(listed) - room + 1
         listed = [*listed[: room - 1], f"{counted(hidden, 'other note')}; --json lists all"]
     return [*told, *(f"  {'note':<12}{printable(text)}" for text in listed)]
+
+
+def _layout(found: Overview) -> str:
+    others = {name: value for name, value in found.extras.items() if name != "dtype" or found.dtype is None}
+    return ", ".join(filter(None, (found.layout, listed_facts(others))))
+
+
+def _dtype(found: Overview) -> str:
+    stored = found.extras.get("dtype", found.dtype)
+    return f"{found.dtype}{f', stored as {stored}' if stored != found.dtype else ''}" if found.dtype else ""
 
 
 def _size(found: Overview) -> str:
@@ -92,8 +102,11 @@ def _tokens(found: Overview) -> str:
         return ""
     if found.tokens is None and found.stored_tokens is not None:
         return f"{found.stored_tokens:,} with separators"
-    length = f", in samples of {found.sample_length:,}" if found.sample_length is not None else ""
-    return f"{_count(found.tokens, found.counts_from)}{length}"
+    if found.sample_length is not None:
+        return f"{_count(found.tokens, found.counts_from)}, in samples of {found.sample_length:,}"
+    separated = found.tokens is not None and found.stored_tokens is not None and found.tokens < found.stored_tokens
+    more = f"; {found.stored_tokens:,} with separators" if separated else ""
+    return f"{_count(found.tokens, found.counts_from)}{more}"
 
 
 def _largest(found: Overview) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tokfmt.core import listing
+from tokfmt.core.errors import CorruptError, TruncatedError
 from tokfmt.core.protocols import count_up_to
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
@@ -156,7 +157,11 @@ def info(
     request = replace(given, allow_loss=given.allow_loss | {"fields", "other-files"})
     found = find_one(request)
     manifest = manifest_of(found[0]) if len(found) == 1 and not ignore_manifest else Manifest({})
-    source = open_stored(found, request, handle, few_sequences=True, max_sequences=1)
+    try:
+        source = open_stored(found, request, handle, few_sequences=True, max_sequences=1)
+    except (TruncatedError, CorruptError) as error:
+        error.add_note(f"The format is {found[0].format.name}; tokfmt check reports more")
+        raise
     try:
         if isinstance(source.reader, RecordReader):
             facts = _of_records(source, source.reader, manifest)

@@ -143,7 +143,8 @@ def _refusal(url: Url, error: BaseException, asked: Asked) -> FormatError | None
     if CANNOT_RENEW in str(error):
         return FormatError(url, f"the credentials of {asked.credentials} cannot be renewed", remedy=asked.renewal)
     if is_denied(error) and (action := _ACTION.search(str(error))) and asked.credentials:
-        return FormatError(url, f"access denied for the credentials of {asked.credentials} ({action[1]})")
+        what = f"access denied for the credentials of {asked.credentials} ({action[1]})"
+        return FormatError(url, what, remedy=_others(url))
     return _denied(url, asked) if is_denied(error) else None
 
 
@@ -173,7 +174,7 @@ def _minutes_off(text: str) -> str:
 
 def _denied(url: Url, asked: Asked) -> FormatError:
     if asked.credentials:
-        return FormatError(url, f"access denied for the credentials of {asked.credentials}")
+        return FormatError(url, f"access denied for the credentials of {asked.credentials}", remedy=_others(url))
     if asked.looked_in == (str(ANONYMOUS),):
         return FormatError(url, "access denied without credentials", remedy=f"Leave out {ANONYMOUS}")
     looked = f" (looked in: {', '.join(asked.looked_in)})" if asked.looked_in else ""
@@ -183,8 +184,15 @@ def _denied(url: Url, asked: Asked) -> FormatError:
     if url.scheme in ("http", "https"):
         remedy = "Name a file, because web servers list no folders, or give a signed address"
     if url.scheme == "s3":
-        remedy = f"Set AWS_PROFILE, or use {ANONYMOUS} if the bucket is public"
+        remedy = _others(url)
     return FormatError(url, f"access denied without credentials{looked}", remedy=remedy)
+
+
+def _others(url: Url) -> str | None:
+    """Return how to give other credentials of S3; None for other stores."""
+    if url.scheme != "s3":
+        return None
+    return f"Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; use {ANONYMOUS} if the bucket is public"
 
 
 def _reason(text: str, status: int | None, code: str, server: str) -> str:
