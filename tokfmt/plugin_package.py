@@ -278,10 +278,12 @@ A plug-in of tokfmt that reads and writes the format @NAME@. Change `@MODULE@.py
 ```sh
 pip install -e ".[test]"
 pytest
-tokfmt convert in.jsonl out.@NAME@@OPTIONS@
+tokfmt demo sample
+tokfmt convert sample/gpt2_text_document.bin document.@NAME@ --verify
 ```
 
-`formats/README.md` of tokfmt explains each step.
+The page "Write a format" of the documentation explains each step. It is `formats/README.md` in the directory that
+this prints: `python -c "import tokfmt; print(*tokfmt.__path__)"`
 """
 
 
@@ -317,7 +319,6 @@ def new_package(name: str, directory: Path, *, records: bool = False) -> list[Pa
         "CODE": name.replace("-", "").upper(),
         "CLASS": name.title().replace("-", ""),
         "VERSION": str(plugin.VERSION),
-        "OPTIONS": "" if records else " --eos 50256",
     }
     code, test = (_RECORDS_MODULE, _RECORDS_TEST) if records else (_MODULE, _TEST)
     files = {"pyproject.toml": _PROJECT, "README.md": _README, f"{module}.py": code, f"test_{module}.py": test}

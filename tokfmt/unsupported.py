@@ -25,7 +25,9 @@ _LINES = 'write one JSON line per document, {"text": "..."} or {"input_ids": [..
 _NEXT = f"To go on, {_LINES}"
 _STREAM = f"{Option('from', 'stage1')} {Option('eos', 'ID')} reads it, split at the token ID that ends documents"
 _BARE = f"{Option('from', 'nanogpt')} {Option('eos', 'ID')} reads it, split at the token ID that ends documents"
-_GPT2_BARE = f"{Option('from', 'nanogpt')} reads it, split at GPT-2's separator; {Option('eos', 'ID')} names another one"
+_GPT2_BARE = (
+    f"{Option('from', 'nanogpt')} reads it, split at GPT-2's separator; {Option('eos', 'ID')} names another one"
+)
 _PAIR = "tokfmt check --from megatron PATH reports how"
 _INDEX = "Copy index.json into its folder, and name the folder"
 _COLUMNS = "pyarrow.parquet.write_table writes them as Parquet, which tokfmt reads"

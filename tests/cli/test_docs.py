@@ -1,6 +1,8 @@
 """README and docs show what the commands print: their sessions are run, a page in a directory of its own."""
 
+import importlib.metadata
 import importlib.util
+import inspect
 import json
 import os
 import re
@@ -136,6 +138,20 @@ def test_every_variable_of_the_environment_is_on_its_page():
         name for path in (ROOT / "tokfmt").rglob("*.py") for name in re.findall(r"\bTOKFMT_[A-Z_]+", path.read_text())
     }
     assert named - own == set(re.findall(r"`(TOKFMT_[A-Z_]+)`", page))
+
+
+def test_the_wheel_that_pages_name_is_that_of_this_version():
+    version = importlib.metadata.version("tokfmt")
+    for name in ("index.md", "ten-tasks.md"):
+        wheels = set(re.findall(r"tokfmt-[\w.-]+\.whl", (ROOT / "docs" / name).read_text()))
+        assert wheels == {f"tokfmt-{version}-py3-none-any.whl"}
+
+
+def test_the_bytes_of_a_format_are_described_without_names_of_the_source():
+    """`tokfmt formats NAME` and the site print the description; its reader has a wheel only."""
+    for one in registry.formats():
+        told = inspect.getdoc(sys.modules[type(one).__module__])
+        assert not re.findall(r"see `\w|`(?:core|ops|container|tokfmt)\.\w|`_\w|\bInfo\.", told), one.name
 
 
 def test_the_readme_is_short_and_counts_the_formats():

@@ -193,7 +193,9 @@ def test_the_format_of_a_damaged_dataset_is_reported(tmp_path):
 
 def test_the_dtype_of_a_file_is_listed_once_and_tokens_are_counted_with_separators_too():
     told = lines(tokfmt.info(FIXTURES / "litdata" / "torch_int32"))
-    assert [line for line in told[1:] if "dtype" in line or "int32" in line] == ["  dtype       uint32, stored as int32"]
+    assert [line for line in told[1:] if "dtype" in line or "int32" in line] == [
+        "  dtype       uint32, stored as int32"
+    ]
     assert "  tokens      12,738; 12,768 with separators" in told
     told = lines(tokfmt.info(FIXTURES / "hdf5" / "new_vsl"))
     assert "  tokens      1,366" in told and "  dtype       uint32" in told

@@ -11,6 +11,7 @@ import tomllib
 
 import forkserver
 import pytest
+from paths import ROOT
 
 from tokfmt.core.errors import DestinationExistsError, OptionError
 from tokfmt.plugin_package import new_package
@@ -95,6 +96,23 @@ def test_new_package_imports_only_the_plugin_module(tmp_path, records):
             }
             assert max(map(len, path.read_text().splitlines())) <= 120
         assert not re.search("@[A-Z_]+@", path.read_text())
+
+
+def test_the_commands_of_the_page_and_of_the_package_run(tmp_path):
+    page = (ROOT / "docs" / "ten-tasks.md").read_text()
+    _, _, after = page.partition("tokfmt plugin new mine")
+    tokfmt("demo", "sample", cwd=tmp_path)
+    tokfmt("plugin", "new", "mine", cwd=tmp_path)
+    env = installed(tmp_path, tmp_path / "tokfmt-mine")
+    lines = re.findall(r"^tokfmt (.*)$", after, re.MULTILINE)
+    assert [line.split()[0] for line in lines] == ["convert", "info"]
+    for line in lines:
+        told = tokfmt(*line.split(), cwd=tmp_path, env=env)
+    assert "document.mine: mine, mine, a format of mine" in told
+    own = re.findall(r"^tokfmt (convert .*)$", (tmp_path / "tokfmt-mine" / "README.md").read_text(), re.MULTILINE)
+    for line in own:
+        tokfmt(*line.split(), "--overwrite", cwd=tmp_path, env=env)
+    assert own
 
 
 def test_another_version_of_the_contract_is_refused(tmp_path):

@@ -12,8 +12,12 @@ from pathlib import Path
 
 import forkserver
 import numpy as np
+import pytest
+import tokfmt_strata
 import tokfmt_tape
+from plugged import plugged
 
+import tokfmt
 from tokfmt import plugin
 from tokfmt.formats import flat
 from tokfmt.testing import FormatContract
@@ -41,6 +45,43 @@ class TestTape(FormatContract):
                 documents.append([])
         assert documents.pop() == []
         return documents
+
+
+class TestStrata(FormatContract):
+    format = tokfmt_strata.FORMAT
+    filename = "x.strata"
+    max_id = 2**16 - 1
+
+    def oracle(self, path, options):
+        raw = path.read_bytes()
+        magic, sequences, tokens = struct.unpack_from("<8sQQ", raw)
+        lengths = struct.unpack_from(f"<{sequences}I", raw, 24)
+        assert (magic, tokens, len(raw)) == (b"STRATA01", sum(lengths), 24 + 4 * sequences + 2 * tokens)
+        ids = iter(struct.unpack_from(f"<{tokens}H", raw, 24 + 4 * sequences))
+        return [[next(ids) for _ in range(length)] for length in lengths]
+
+
+def test_lengths_that_contradict_the_header_are_refused(tmp_path, monkeypatch):
+    plugged(monkeypatch, tokfmt_strata.FORMAT)
+    path = tmp_path / "x.strata"
+    path.write_bytes(struct.pack("<8sQQII", b"STRATA01", 2, 3, 1, 1) + bytes(6))
+    with pytest.raises(plugin.CorruptError, match="the lengths do not add up: expected 3, found 2"):
+        tokfmt.open(path)
+    assert [one.code for one in tokfmt.check(path)[0].findings] == ["STRATA1"]
+
+
+def test_the_code_of_the_page_is_that_of_the_examples():
+    """Each statement of a block on the page is one of a module, or of a class in it."""
+    blocks = re.findall(r"```python\n(.*?)```", (Path(flat.__file__).parent / "README.md").read_text(), re.DOTALL)
+    trees = [ast.parse((HOME / name).read_text()) for name in ("tokfmt_tape.py", "tokfmt_strata.py")]
+    held = {ast.dump(node) for tree in trees for node in ast.walk(tree)}
+    compared = 0
+    for block in blocks:
+        for node in ast.parse(block).body:
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name != "TestMine":
+                assert ast.dump(node) in held, node.name
+                compared += 1
+    assert compared == 4
 
 
 def install(site):
@@ -120,7 +161,7 @@ def test_plug_ins_need_one_module():
     """The examples and the page import `tokfmt.plugin` and `tokfmt.testing` alone, and names that it lists."""
     page = (Path(flat.__file__).parent / "README.md").read_text()
     programs = [path.read_text() for path in HOME.glob("*.py")] + re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    assert len(programs) == 4
+    assert len(programs) == 7
     for program in programs:
         assert imports_of(program) <= {"tokfmt.plugin", "tokfmt.testing"}
         for node in ast.walk(ast.parse(program)):

@@ -131,7 +131,9 @@ def test_evidence_for_uint32_is_reported(tmp_path):
 def test_evidence_for_uint16_is_reported(tmp_path):
     path = tmp_path / "x.bin"
     path.write_bytes(IDS.astype("<u2").tobytes())
-    with pytest.raises(UnknownFormatError, match=r"largest of .* is 50,256, and one in 600 is 50256.*--from nanogpt reads"):
+    with pytest.raises(
+        UnknownFormatError, match=r"largest of .* is 50,256, and one in 600 is 50256.*--from nanogpt reads"
+    ):
         registry.detect(path)
     assert tokfmt.info(path, format="nanogpt").eos_id == 50256
     path.write_bytes(np.arange(5, 500, dtype="<u2").tobytes())  # too little to show anything

@@ -500,7 +500,7 @@ class FlatWriter(TokenWriter):
         return b""
 
     def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Pieces:  # noqa: ARG002 - none
-        """Yield the pieces to write after all tokens. For a file that does not exist yet, yield all of its bytes."""
+        """Yield pieces (path, byte offset, content) to write after all tokens. Of a new file, yield all bytes."""
         return iter(())
 
     # Methods that follow from these

@@ -12,11 +12,11 @@
 - .bin has no header. A document is usually one sequence. An empty document is a repeated document index (Megatron), or
   a sequence without tokens (datatrove).
 - A separator (EOD) may follow each document. The files do not state whether it does, or which ID it is.
-- tokfmt also reads blend lists (see `read_blend`) as one dataset: each prefix once, in the order of the list.
-- tokfmt also reads TNTIDX, the older index of fairseq and GPT-NeoX (`cached`); see `_legacy`.
+- tokfmt also reads blend lists as one dataset: each prefix once, in the order of the list.
+- tokfmt also reads TNTIDX, the older index of fairseq and GPT-NeoX.
 - With several prefixes, tokfmt writes a blend list of them, data_args.txt, and their counts, sequences.json. Both use
   names within the folder, and leave out prefixes without tokens, which upstream cannot map.
-- If an index is larger than 64 MiB, `show` reads only the entries that it needs; see `lazy_layout`.
+- If an index is larger than 64 MiB, `show` reads only the entries that it needs.
 - Not stored: checksum, tokenizer, masks.
 Source: NVIDIA/Megatron-LM d98e8a64 and megatron-core 0.16.1, EleutherAI/gpt-neox, huggingface/datatrove, run.
 """

@@ -4,7 +4,7 @@
     seq_len = 4096 ...          length and order of samples
     [[source]] ...              one dataset to read
 
-- TOML 1.0, UTF-8, at most 16 MiB. `tokfmt recipe` writes one; `tokfmt.recipes.language` describes the language.
+- TOML 1.0, UTF-8, at most 16 MiB. `tokfmt recipe` writes one. Its keys are on the page "Mix and train".
 - With `seq_len`, sequence k is sample k with its padding, and has a loss mask and labels. Without it, sequences are the
   documents that the recipe draws.
 """

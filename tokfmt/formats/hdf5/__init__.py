@@ -8,19 +8,19 @@
     object           content
     /                attribute n_examples, int64: samples in the file (not for a corpus)
     data             chunks (1, fields, width), each one zlib stream (deflate); a corpus is contiguous, uncompressed
-    data, attributes of files that tokfmt wrote: stride, eos_id, pad_id, first_token, stream_tokens, first_mask; see
-    `container.WriterAttributes`
+    data             attributes of files that tokfmt wrote: stride, eos_id, pad_id, first_token, stream_tokens,
+                     first_mask
 
 - The `*.h5` files of a directory (top level, case-sensitive) are one dataset. The option `order` chooses which of them
   make one stream.
 - A sample is a window T of width + 1 tokens of a stream: input_ids = T[:-1], labels = T[1:]. Windows overlap by one
   token, follow each other without overlap, or come after a BOS; the files of upstream do not state which. If the tokens
-  show it (see `stride`), samples are joined to documents; otherwise each T is a sequence. `core.rows` holds the rule.
-- If there are more than 64 MiB of samples, `show` inspects some of them and reads the first ones (see `beginning`). It
-  looks up only the chunks that it reads (see `chunk_tree`).
+  show it (see the option `stride`), samples are joined to documents; otherwise each T is a sequence.
+- If there are more than 64 MiB of samples, `show` inspects some of them and reads the first ones. It looks up only the
+  chunks that it reads.
 - If the attribute `stride` is "rows" (samples of a recipe), the input_ids of each row are a sequence, with padding.
-- Padding is on the right: one ID in input_ids and labels, mask 0. `Info.nonstandard_masks` counts samples with other
-  zeros in the mask (a prompt). The samples view keeps them. Files that tokfmt wrote from documents with loss masks keep
+- Padding is on the right: one ID in input_ids and labels, mask 0. tokfmt counts samples with other zeros in the mask (a
+  prompt) as nonstandard masks. The samples view keeps them. Files that tokfmt wrote from documents with loss masks keep
   them as well: position i of the mask describes token i + 1 of the stream, and `first_mask` the first token.
 - tokfmt refuses other kinds of samples by name: 6 fields (DPO), 2 fields with `/labels` (MLM), 4 fields (VSL MLM), 5
   fields with `/img_path` (multimodal), `/data_0` ... (mixed shapes).

@@ -11,7 +11,7 @@
 - UTF-8 is strict. If a key occurs twice, the last one counts. Fields that are not read may hold NaN, Infinity and lone
   surrogates. The limits are 512 levels of nesting, and 256 MiB per line (`max_line`).
 - Written lines have json.dumps' spacing: `{"input_ids": [1, 2, 3]}`, `{"text": "..."}`, LF, no byte order mark, and
-  non-ASCII characters as they are. If the name ends in .gz or .zst, they are compressed: see `lines`.
+  non-ASCII characters as they are. If the name ends in .gz or .zst, they are compressed.
 
 The raw index `X.idx` of `X.jsonl`, which Modalities reads, is a pickled list with one (offset, length) per document.
 

@@ -7,8 +7,8 @@
 - Files of a directory are `stage1_block_0000.bin`, `stage1_block_0001.bin`, ...; their concatenation is one stream.
 - A separator (EOS; 50256, GPT-2's) follows every document. Documents continue across samples, batches (125 samples) and
   blocks. Padding is EOS at the end of the last sample. There is no index, no count and no checksum.
-- Samples of a recipe are stored as they are. Only the manifest states that each is a sequence (see `core.rows`).
-  Without it, blocks are read as one stream.
+- Samples of a recipe are stored as they are. Only the manifest states that each is a sequence. Without
+  it, blocks are read as one stream.
 - A run of EOS may be padding or empty documents. Reading drops such runs, and writing refuses empty sequences
   (`--allow-loss empty-sequences`).
 

@@ -298,7 +298,8 @@ def record_losses(found: Sequence[tuple[Source, SkippedRecords]], target: Format
 
 def _invalid_lines(source: Source, count: int, faults: Sequence[TokfmtError]) -> str:
     words = [_sentence(source, fault) for fault in faults]
-    return f"{counted(count, 'invalid line')} ({'; '.join(words)}{'; tokfmt check lists them' if count > len(words) else ''})"
+    more = "; tokfmt check lists them" if count > len(words) else ""
+    return f"{counted(count, 'invalid line')} ({'; '.join(words)}{more})"
 
 
 def _sentence(source: Source, fault: TokfmtError) -> str:
