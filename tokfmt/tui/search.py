@@ -392,6 +392,16 @@ class SearchResults:
                 found += map(range, starts[a:b].tolist(), stops[a:b].tolist())
         return found
 
+    def of(self, row: int) -> range | None:
+        """Return the first kept hit of a row; None without one."""
+        with self._lock:
+            for leg in self._legs:
+                rows, starts, stops = leg.results.columns
+                at = int(np.searchsorted(rows, row))
+                if at < len(rows) and int(rows[at]) == row:
+                    return range(int(starts[at]), int(stops[at]))
+        return None
+
     def _at(self, number: int, *, wrapped: bool) -> Found:
         left = number
         for leg in reversed(self._legs):
@@ -519,6 +529,17 @@ class SearchJob:
             return found.row, self._units(found.row, [range(found.start, found.stop)])[0].start
         span = fetched_span(self.scope.port, found.row)
         return found.row, max(0, found.start - (span.start or 0)) if isinstance(span, Span) else 0
+
+    def first_in(self, row: int) -> range | None:
+        """Return the first kept hit of a row, as an interval of units; None without one."""
+        found = self.results.of(row)
+        if found is None or not self.marks:
+            return None
+        if self._translated:
+            return self._units(row, [found])[0]
+        span = fetched_span(self.scope.port, row)
+        start = span.start or 0 if isinstance(span, Span) else 0
+        return range(found.start - start, found.stop - start)
 
     def visible(self, row: int, first: int, last: int) -> list[range]:
         """Return the hits of a row in its units `first <= i < last`, as intervals of units."""

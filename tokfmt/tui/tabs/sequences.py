@@ -503,7 +503,7 @@ class SequencesTab(Tab):
     @property
     def idle(self) -> bool:
         """Return whether no search and no move to a hit is running."""
-        loaders = (self._jumps, self._marks, self._known, self.list.more)
+        loaders = (self._jumps, self._marks, self._known, self.list)
         return all(one.idle for one in loaders) and not self.searches and self.order.idle
 
     @property
@@ -682,8 +682,7 @@ class SequencesTab(Tab):
         self.reader.drag(message.share)
 
     def _say(self) -> None:
-        self.list.hits = self.search.results if self.search else None
-        self.list.refresh()
+        self.list.mark(self.search)
         self.query_one(FindBar).say(self.search or (self.filtered if self.searches else None))
         self.screen.query_one(TopBar).say_filter(filter_words(self.filtered) if self.filtered else "")
         self.refresh_bindings()

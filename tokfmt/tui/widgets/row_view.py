@@ -28,12 +28,13 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tokfmt.core.text_format import short
-from tokfmt.tui.layout import Kind, TokenStyle, glyphs
+from tokfmt.tui.layout import Glyphs, Kind, TokenStyle, glyphs
 from tokfmt.tui.rows import Damage, Piece, RowSource, Span, Viewport
 
 if TYPE_CHECKING:
     from tokfmt.tui.columns import Order, RowColumn
-    from tokfmt.tui.search import SearchResults
+    from tokfmt.tui.excerpts import Excerpts
+    from tokfmt.tui.search import SearchJob
 
 Then = Callable[[Any], object]
 
@@ -335,20 +336,30 @@ def columns(width: int, count: int, tokens: int | None, others: Sequence[int] = 
     return Columns(number, position, length, max(0, width - used - 1), tuple(beside))
 
 
-def words_of(piece: Piece, token_style: TokenStyle, width: int) -> list[tuple[str, Kind, int]]:
-    """Return the beginning of a row in at most `width` cells, as runs of (text, kind, cells)."""
+class Words(NamedTuple):
+    """Adjacent glyphs of one kind in the list: their text, and whether they are a part of a hit."""
+
+    text: str
+    kind: Kind
+    is_hit: bool = False
+
+
+def words_of(piece: Piece, token_style: TokenStyle, width: int) -> list[Words]:
+    """Return the beginning of a row in at most `width` cells."""
     # an ID takes at least two cells
     units = piece.units[: width // 2 + 1] if token_style.decoder is None and not token_style.characters else piece.units
-    found = glyphs(units, 0, token_style)
-    texts = ["⏎" if kind is Kind.BREAK else text for text, kind in zip(found.texts, found.kinds, strict=True)]
-    used, end = 0, 0
-    while end < len(texts) and used + found.cells[end] <= width:
+    return words_in(glyphs(units, 0, token_style), 0, width)
+
+
+def words_in(found: Glyphs, start: int, width: int, hits: Collection[int] = ()) -> list[Words]:
+    """Return the glyphs from `start` on that fit in `width` cells; `hits` are those that are a part of a hit."""
+    used, end = 0, start
+    while end < len(found.texts) and used + found.cells[end] <= width:
         used, end = used + found.cells[end], end + 1
-    kinds = [found.kinds[i] for i in range(end)]
     out = []
-    for kind, group in groupby(range(end), lambda i: kinds[i]):
-        several = list(group)
-        out.append(("".join(texts[i] for i in several), kind, sum(found.cells[i] for i in several)))
+    for (kind, is_hit), group in groupby(range(start, end), lambda i: (found.kinds[i], i in hits)):
+        text = "".join("⏎" if kind is Kind.BREAK else found.texts[i] for i in group)
+        out.append(Words(text, kind, is_hit))
     return out
 
 
@@ -361,18 +372,20 @@ HEAD = 64
 SIGNS = "▲▼"
 """The signs of an order that rises, and of one that falls."""
 
-_PARTS = ("head", "number", "dim", "other", "words", "mark", "damage", "hit", "bookmark", "cursor", "cursor-blurred")
+_PARTS = ("head", "number", "dim", "other", "words", "mark", "damage", "hit", "excerpt", "bookmark")
+_CURSORS = ("cursor", "cursor-blurred")
 _WORDS = {Kind.TEXT, Kind.SPACE, Kind.ID}
+_STYLES = {kind: "list--words" if kind in _WORDS else "list--mark" for kind in Kind}
 
 
 class SequenceList(RowView):
     """The list of rows; the cursor chooses one.
 
-    Call `show` with a port, and `restrict` with row numbers to list only these. Rows of `hits` and `bookmarks` are
-    marked: set them and call `refresh`.
+    Call `show` with a port, `restrict` with row numbers to list only these, and `mark` with a search. Rows of
+    `bookmarks` are marked: set them and call `refresh`.
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"list--{part}" for part in _PARTS}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"list--{part}" for part in (*_PARTS, *_CURSORS)}
     head = 1
 
     class Chosen(Message):
@@ -396,11 +409,12 @@ class SequenceList(RowView):
         super().__init__(id="list")
         self.others: Sequence[RowColumn] = ()
         self.order: Order | None = None
-        self.more = Loader(self)  # of other columns, so that the beginnings of rows do not wait for them
+        # of other columns and of excerpts, so that the beginnings of rows do not wait for them
+        self.more, self._around = Loader(self), Loader(self)
         self.port: RowSource | None = None
         self.token_style = TokenStyle()
         self._rows: NDArray[np.int64] | None = None
-        self.hits: SearchResults | None = None
+        self._excerpts: Excerpts | None = None
         self.bookmarks: Collection[int] = frozenset()
 
     # the listed rows
@@ -446,11 +460,28 @@ class SequenceList(RowView):
             found = np.flatnonzero(self._rows == row)
             self.point_at(int(found[0]) if len(found) else 0)
 
+    def mark(self, search: SearchJob | None) -> None:
+        """Mark the rows that a search has found, and show the words around their first hits; None marks none."""
+        if search is None:
+            self._excerpts = None
+        elif self._excerpts is None or self._excerpts.search is not search:
+            from tokfmt.tui.excerpts import Excerpts
+
+            self._excerpts = Excerpts(search)
+        self._fetch_excerpts()
+        self.refresh()
+
+    @property
+    def idle(self) -> bool:
+        """Return whether no columns and no excerpts are being read."""
+        return self.more.idle and self._around.idle
+
     def fetch(self) -> None:
         port, seen = self.port, [self.row_of(line) for line in self.seen]
         if port is None or not seen:
             return
         self._fetch_others(seen)
+        self._fetch_excerpts()
         missing = [row for row in seen if port.peek_span(row) is None or port.peek(row, 0, HEAD) is None]
         if not missing:
             return
@@ -473,6 +504,20 @@ class SequenceList(RowView):
 
             self.more.ask(work, lambda _: self.refresh())
 
+    def _fetch_excerpts(self) -> None:
+        """Request the excerpts of the rows on the screen, again and again until none is missing."""
+        excerpts = self._excerpts
+        if excerpts is None or excerpts.search.scope.port is not self.port:
+            return
+        missing = excerpts.missing([self.row_of(line) for line in self.seen])
+
+        def made(_: object) -> None:
+            self.refresh()
+            self._fetch_excerpts()
+
+        if missing:
+            self._around.ask(lambda: excerpts.load(missing), made)
+
     def moved(self) -> None:
         if self.count:
             self.post_message(self.Chosen(self.row))
@@ -483,6 +528,7 @@ class SequenceList(RowView):
 
     def on_unmount(self) -> None:
         self.more.close()
+        self._around.close()
 
     def on_click(self, event: events.Click) -> None:
         at = event.get_content_offset(self)
@@ -538,13 +584,15 @@ class SequenceList(RowView):
             words = set_cell_size(words, room) if cell_len(words) > room else words
             space = " " * (room - cell_len(words))
             text += f"{space}{words} " if numeric.get(name, True) else f" {words}{space}"
-        return [Segment(f"{text} begins with", self.get_component_rich_style("list--head"))]
+        marks = self._excerpts is not None and self._excerpts.search.marks
+        words = "hit, or beginning" if marks else "begins with"
+        return [Segment(f"{text} {words}", self.get_component_rich_style("list--head"))]
 
     def _sign(self, row: int, style: Callable[[str], Style]) -> Segment:
         """Return the mark of a row in one cell: a bookmark, a hit, or a blank."""
         if row in self.bookmarks:
             return Segment("★", style("list--bookmark"))
-        if self.hits and self.hits.has(row):
+        if self._excerpts is not None and self._excerpts.has(row):
             return Segment("●", style("list--hit"))
         return Segment(" ", style("list--dim"))
 
@@ -567,16 +615,27 @@ class SequenceList(RowView):
             for column, cells in zip(self.others, wide.others, strict=False):
                 segments.append(Segment(_cell(column, row, cells), style("list--other")))
             segments.append(Segment(" ", style("list--dim")))
-        found = None if span is None else port.peek(row, 0, HEAD)
-        if found is None:
-            segments.append(Segment(" …", style("list--dim")))
-        elif isinstance(found, Damage):
-            segments.append(Segment(f" ✗ {found.why}"[: wide.words], style("list--damage")))
-        else:
-            for text, kind, _ in words_of(found, self.token_style, wide.words - 1):
-                segments.append(Segment(text, style("list--words" if kind in _WORDS else "list--mark")))
+        for text, name in self._words(port, row, wide.words):
+            # a hit is seen on the line of the cursor, too
+            hit = name == "list--excerpt" and cursor
+            segments.append(Segment(text, self.get_component_rich_style(cursor, name) if hit else style(name)))
         rest = self.columns - sum(segment.cell_length for segment in segments)
         return [*segments, Segment(" " * max(0, rest), style("list--words"))]
+
+    def _words(self, port: RowSource, row: int, width: int) -> list[tuple[str, str]]:
+        """Return the words around the hit of a row, or at its beginning, each with its style."""
+        excerpts = self._excerpts
+        excerpt = None if excerpts is None or excerpts.search.scope.port is not port else excerpts.peek(row)
+        if excerpt is not None:
+            words = excerpt.words(self.token_style, width - 1)
+        else:
+            found = None if port.peek_span(row) is None else port.peek(row, 0, HEAD)
+            if found is None:
+                return [(" …", "list--dim")]
+            if isinstance(found, Damage):
+                return [(f" ✗ {found.why}"[:width], "list--damage")]
+            words = words_of(found, self.token_style, width - 1)
+        return [(text, "list--excerpt" if is_hit else _STYLES[kind]) for text, kind, is_hit in words]
 
 
 def _cell(column: RowColumn, row: int, cells: int) -> str:
