@@ -14,7 +14,9 @@ from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.session import open_session
 from tokfmt.tui.widgets.charts import Bars, Curve
 from tokfmt.tui.widgets.facts import Facts
+from tokfmt.tui.widgets.frame import KeyBar
 from tokfmt.tui.widgets.rankings import GroupRanking, Ranking
+from tokfmt.tui.widgets.reader import TokenDetails
 
 DOCUMENTS = [[7, 8, 9], [5], [7, 8, 9], [], [1, 2, 3, 4], [5], [7, 8, 9], [4, 4], [1, 2, 3, 4], [9, 8, 7]]
 
@@ -444,3 +446,61 @@ def test_findings_are_exported(tmp_path):
         assert codes == [finding.code for finding in app.tab.list.findings]
 
     browse([bad], steps)
+
+
+# the token under the cursor of the reader
+
+
+def test_enter_in_the_reader_lists_the_sequences_with_the_token():
+    reader = open_source([PACK]).reader
+    ids, bounds = reader.tokens(0, reader.info.tokens), reader.offsets(0, reader.info.sequences)
+
+    def rows_with(token):
+        return np.unique(np.searchsorted(bounds, np.flatnonzero(ids == token), side="right") - 1).tolist()
+
+    async def steps(app, press):
+        tab = tab_of(app)
+        assert " Read " in line(app.query_one(KeyBar), 0)
+        count = reader.info.sequences
+        unit = next(k for k in range(50) if 1 < len(rows_with(ids[bounds[1] + k])) < count)
+        token = int(ids[bounds[1] + unit])
+        await press("down", "enter", *["right"] * unit)
+        assert " List all " in line(app.query_one(KeyBar), 0)
+        assert "⏎ list all" in str(tab.query_one("#detail").render())
+        await press("enter")
+        assert listed(app) == rows_with(token)
+        assert tab.where == (1, unit)  # the cursor stays
+        assert tab.search.results.hits == np.count_nonzero(ids == token)
+        assert tab.list.has_focus
+        await press("backspace")
+        assert listed(app) == list(range(count))
+        assert tab.where == (1, unit)
+        await press("enter", "s", "right", "enter")  # the marked tokens, in a row
+        pair = ids[bounds[1] + unit : bounds[1] + unit + 2]
+        starts = np.flatnonzero((ids[:-1] == pair[0]) & (ids[1:] == pair[1]))
+        assert listed(app) == np.unique(np.searchsorted(bounds, starts, side="right") - 1).tolist()
+
+    browse([PACK], steps, size=(160, 36))
+
+
+def test_a_click_on_the_facts_lists_the_sequences_with_the_token(repeated):
+    async def steps(app, press):
+        facts = tab_of(app).query_one(TokenDetails)
+        text = [line(facts, y) for y in range(facts.size.height)]
+        y = next(y for y, words in enumerate(text) if "list all" in words)
+        await press.pilot.click(facts, offset=(text[y].index("list all") + 2 + facts.gutter.left, y + facts.gutter.top))
+        await press()
+        assert listed(app) == numbers(lambda document: 7 in document)
+
+    browse([repeated], steps)
+
+
+def test_characters_have_no_list_of_their_ids():
+    async def steps(app, press):
+        assert "list all" not in str(tab_of(app).query_one("#detail").render())
+        await press("enter", "enter")
+        assert "List all" not in line(app.query_one(KeyBar), 0)
+        assert tab_of(app).filtered is None
+        assert "have no IDs" in str(list(app._notifications)[-1].message)
+
+    browse([CORPUS], steps)

@@ -419,8 +419,8 @@ def help_blocks(app: App[None], title: str, tab: Widget, keys: Iterable[Binding]
     places += [("Everywhere", everywhere)] if everywhere else []
     blocks: list[Block] = []
     for heading, bindings in places:
-        rows: dict[str, list[str]] = {}
+        rows: dict[str, dict[str, None]] = {}  # a set in order
         for binding in bindings:
-            rows.setdefault(words_of(binding), []).append(app.get_key_display(binding))
+            rows.setdefault(words_of(binding), {})[app.get_key_display(binding)] = None
         blocks.append((heading, [(" ".join(names), words) for words, names in rows.items()]))
     return [*blocks, ("Focus and mouse", list(_GESTURES))]

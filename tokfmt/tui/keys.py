@@ -26,18 +26,19 @@ class Offering(Protocol):
 
 
 def bindings_of(node: DOMNode) -> tuple[Binding, ...]:
-    """Return the bindings of a widget that tokfmt defines, one key each."""
+    """Return the bindings of a widget that tokfmt defines, one key each; a class may have several for a key."""
     return _bindings(type(node))
 
 
 @cache
 def _bindings(kind: type[DOMNode]) -> tuple[Binding, ...]:
-    found: dict[str, Binding] = {}
+    found: list[Binding] = []
     for cls in kind.__mro__:
         if cls.__module__.startswith("tokfmt"):
-            for binding in Binding.make_bindings(vars(cls).get("BINDINGS", ())):
-                found.setdefault(binding.key, binding)
-    return tuple(found.values())
+            keys = {binding.key for binding in found}
+            own = Binding.make_bindings(vars(cls).get("BINDINGS", ()))
+            found += [binding for binding in own if binding.key not in keys]
+    return tuple(found)
 
 
 def words_of(binding: Binding) -> str:

@@ -26,7 +26,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.tui.history import Spot
 from tokfmt.tui.layout import Mode, TokenStyle
 from tokfmt.tui.parts import Target, target_of
-from tokfmt.tui.rows import Damage, Piece, RowSource, View
+from tokfmt.tui.rows import Damage, Piece, RowSource, View, fetched
 from tokfmt.tui.search import Found, SearchJob, SearchScope, meaning, parse_search, search_scope
 from tokfmt.tui.session import UNKNOWN, Session, Where, carried, located, row_at
 from tokfmt.tui.state import Bookmark, Bookmarks, Queries, bookmark
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 NARROWEST, WIDEST, STEP = 20, 80, 5  # per cent
 _CELLS = 40  # cells of the words of a bookmark
+_MARKED = 32  # tokens of a query
 _QUITS = ("q", "q!", "qa", "x", "wq")  # in vim, after a colon
 
 
@@ -77,6 +78,8 @@ class SequencesTab(Tab):
         Binding("g", "jump('row')", "Go to", tooltip="Go to a row; gg goes to the first line"),
         Binding("slash", "find", "Find", key_display="/"),
         Binding("f", "filter", "Filter"),
+        Binding("enter", "read", "Read", tooltip="Focus the reader"),
+        Binding("enter", "occurrences", "List all", tooltip="In the reader: list all rows with the token"),
         Binding("m", "mode", "Text/IDs"),
         Binding("v", "view", "View", tooltip="Show documents or samples"),
         Binding("c", "copy(False)", "Copy", tooltip="Copy text"),
@@ -99,7 +102,6 @@ class SequencesTab(Tab):
         Binding("C", "copy(True)", "Copy IDs"),
         Binding("w", "toggle_reader('whitespace')", "White space", tooltip="Show white space"),
         Binding("l", "toggle_reader('wrap')", "Wrap", tooltip="Wrap lines"),
-        Binding("enter", "read", "Read", tooltip="Focus the reader"),
         Binding("less_than_sign", "resize(-1)", "Narrow", key_display="<", tooltip="Narrow the list"),
         Binding("greater_than_sign", "resize(1)", "Widen", key_display=">", tooltip="Widen the list"),
     ]
@@ -204,6 +206,8 @@ class SequencesTab(Tab):
         """Return whether an action applies; none does if the rows cannot be read."""
         if action == "part" and not (self.is_mounted and self.strip.display):
             return False
+        if action in ("read", "occurrences") and (action == "read") == (self.is_mounted and self.reader.has_focus):
+            return False
         return not self.has_class("refused") and super().check_action(action, parameters)
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
@@ -221,6 +225,8 @@ class SequencesTab(Tab):
             return not isinstance(self.session.view.reader, RecordReader)
         if action == "read":
             return self.list.has_focus
+        if action == "occurrences":
+            return self.port.unit == "token" and bool(self.reader.lines)
         offered = {"unfilter": self.filtered is not None, "bookmarks": bool(self.bookmarks.all)}
         offered |= {"part": bool(self.strip.display)}
         offered |= {"origin": not isinstance(self.session.view.reader, RecordReader)}
@@ -592,6 +598,27 @@ class SequencesTab(Tab):
             self._match_reader(filtered)
         self._say()
         self._mark()
+
+    @on(TokenDetails.Followed)
+    def action_occurrences(self) -> None:
+        """List all rows with the token under the cursor, or with the marked tokens in a row."""
+        port, (row, unit), marked = self.port, self.where, self.reader.marked
+        if port.unit != "token":
+            self.notify("Characters have no IDs. / finds text.")
+            return
+        if len(marked) > _MARKED:
+            self.notify(f"Mark at most {_MARKED} tokens to list the {self.scope.singular}s that hold them.")
+            return
+        part = marked or range(unit, unit + 1)
+
+        def then(piece: Piece | Damage) -> None:
+            if isinstance(piece, Piece) and len(piece.units) and port is self.port:
+                self.host.leave()
+                self.filter(f"token:{','.join(map(str, piece.units.tolist()))}")
+                self.list.focus()
+
+        if self._is_shown():
+            self._known.ask(lambda: fetched(port, row, part.start, part.stop), then)
 
     # results
 

@@ -550,6 +550,9 @@ _GAP = "   "
 class TokenDetails(Static):
     """Show the facts about a token in two or three lines."""
 
+    class Followed(Message):
+        """The user wants all rows with the token."""
+
     def __init__(self) -> None:
         super().__init__(id="detail")
         self._facts: TokenFacts | Damage | None = None
@@ -621,3 +624,8 @@ class TokenDetails(Static):
             rank, count, rows = self._more.frequency
             yield self._pair("rank", f"{rank:,}")
             yield self._pair("found", f"{counted(count, 'time')} in {counted(rows, self._more.singular)}")
+        if self._unit == "token":
+            yield Content.from_markup("[$foreground 50% @click=follow]⏎ list all[/]")
+
+    def action_follow(self) -> None:
+        self.post_message(self.Followed())
