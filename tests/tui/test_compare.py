@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import shutil
 
 import numpy as np
 import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
 
+import tokfmt
 from tokfmt.core.reader import Info, Layout
 from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.source.request import SourceRequest
@@ -290,3 +292,66 @@ def test_the_search_goes_on_while_one_looks_and_can_be_stopped(monkeypatch):
             assert "first: document 40,000, token 7: 7 ≠ 1" in line(tab, "#verdict")
 
     asyncio.run(main())
+
+
+# copies
+
+
+def copied_by(tab, monkeypatch):
+    """The copies from now on: each with its words for the toast."""
+    copies = []
+    monkeypatch.setattr(tab.app, "copy", lambda text, description="": copies.append((text, description)))
+    return copies
+
+
+def test_the_row_of_a_side_and_the_difference_are_copied(texts, monkeypatch):
+    a, b = ([json.loads(one)["text"] for one in (texts / f"{name}.jsonl").read_text().splitlines()] for name in "ab")
+
+    async def steps(tab, press):
+        copies = copied_by(tab, monkeypatch)
+        await press("right_curly_bracket", "c")
+        text, words = copies.pop()
+        assert text == a[3]
+        assert words.startswith("A: ")
+        assert "of document 3 as text" in words
+        await press("D")
+        text, words = copies.pop()
+        assert text == f"-  {a[3].split(' ')[5]}\n+  ELEPHANT"  # tokens begin with a blank
+        assert words.startswith("difference 1 of ")
+        assert words.endswith(" of document 3 of B")
+        await press("n", "D")
+        assert "two more" in copies.pop()[0].replace("\n+ ", " ")
+        await press("tab", "c")
+        assert tab.leader.number == 1
+        assert copies.pop()[0] == b[3]
+        await press("right_curly_bracket", "right_curly_bracket")
+        assert tab.sides[1].absent
+        await press("D")
+        assert "lacks this row" in str(list(tab.app._notifications)[-1].message)
+        await press("c")
+        assert copies.pop()[0] == a[12]
+        await press("g", *"30", "enter", "D")
+        assert "alike" in str(list(tab.app._notifications)[-1].message)
+        assert not copies
+
+    compare(texts / "a.pbin", texts / "b.pbin", steps, tokenizer=str(TOKENIZER))
+
+
+def test_ids_are_copied_without_a_tokenizer(texts, tmp_path, monkeypatch):
+    for name in "ab":  # without the manifest, which lists the tokenizer
+        shutil.copy(texts / f"{name}.pbin", tmp_path)
+    a, b = ([row.tolist() for row in tokfmt.open(texts / f"{name}.pbin")] for name in "ab")
+
+    async def steps(tab, press):
+        copies = copied_by(tab, monkeypatch)
+        await press("right_curly_bracket", "c")
+        assert "Copy the IDs with C" in str(list(tab.app._notifications)[-1].message)
+        await press("C")
+        assert copies.pop()[0] == " ".join(map(str, a[3]))
+        await press("D")
+        minus, plus = copies.pop()[0].split("\n")
+        hunk = tab.marks.hunks[0]
+        assert minus == "- " + " ".join(map(str, a[3][hunk.a : hunk.a_stop]))
+        assert plus == "+ " + " ".join(map(str, b[3][hunk.b : hunk.b_stop]))
+
+    compare(tmp_path / "a.pbin", tmp_path / "b.pbin", steps)

@@ -355,6 +355,13 @@ class Marks:
         found = bisect_right(self._starts[side], token)
         return self.hunks[found] if found < len(self.hunks) else None
 
+    def near(self, side: int, token: int) -> Hunk:
+        """Return the hunk that holds a token, or else the next one, or the last one. There must be one."""
+        held = bisect_right(self._starts[side], token) - 1
+        if held >= 0 and token < max(self.hunks[held].side(side).stop, self._starts[side][held] + 1):
+            return self.hunks[held]
+        return self.hunks[min(held + 1, len(self.hunks) - 1)]
+
     def preceding(self, side: int, token: int) -> Hunk | None:
         """Return the last hunk that begins before a token, if any."""
         found = bisect_left(self._starts[side], token) - 1

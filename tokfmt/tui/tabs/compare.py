@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import getters, on
 from textual.app import ComposeResult
@@ -12,6 +12,7 @@ from textual.containers import Container, Vertical
 from textual.message import Message
 from textual.widgets import Static
 
+from tokfmt.core.errors import TokfmtError
 from tokfmt.core.text_format import counted as amount
 from tokfmt.core.text_format import printable
 from tokfmt.ops.compare.diff import counted
@@ -22,7 +23,10 @@ from tokfmt.tui.session import Session
 from tokfmt.tui.tabs.base import FIRST, LAST, Tab, number_words, parse_number
 from tokfmt.tui.widgets.frame import StatusLine
 from tokfmt.tui.widgets.reader import Reader, TokenFacts, facts_of
-from tokfmt.tui.widgets.row_view import Leaping, WithLoader
+from tokfmt.tui.widgets.row_view import Leaping, Loader, WithLoader
+
+if TYPE_CHECKING:
+    from tokfmt.tui.export import Copied
 
 Part = tuple[str, str]
 """Words and their kind: "plain", "good", "bad", "busy" or "dim"."""
@@ -309,12 +313,15 @@ class CompareTab(Tab):
             tooltip="Previous pair that differs",
         ),
         Binding("g", "jump", "Go to", tooltip="Go to a row of A; gg goes to the first token"),
+        Binding("c", "copy(False)", "Copy", tooltip="Copy the text of the side with the cursor"),
+        Binding("D", "copy_difference", "Copy difference", tooltip="Copy the difference under the cursor"),
         Binding("m", "mode", "Text/IDs"),
         Binding("v", "view", "View", tooltip="Show documents or samples"),
         Binding("V", "split", "Split", tooltip="Next split of both"),
         Binding("s", "stack", "Stack", tooltip="Stack the sides, or not"),
         Binding("right_square_bracket", "by(1)", "Pair down", key_display="]", tooltip="Next pair"),
         Binding("left_square_bracket", "by(-1)", "Pair up", key_display="[", tooltip="Previous pair"),
+        Binding("C", "copy(True)", "Copy IDs", tooltip="Copy the IDs of the side with the cursor"),
         Binding("w", "toggle_both('whitespace')", "White space", tooltip="Show white space"),
         Binding("l", "toggle_both('wrap')", "Wrap", tooltip="Wrap lines"),
     ]
@@ -328,6 +335,10 @@ class CompareTab(Tab):
     _wanted = False  # go to the next difference when it is found
     _viewed = False
     _stacked: bool | None = None
+
+    def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
+        super().__init__(id=id)
+        self._copies = Loader(self, every=True)
 
     def compose(self) -> ComposeResult:
         yield StatusLine("verdict")
@@ -395,6 +406,8 @@ class CompareTab(Tab):
             return sessions is not None and bool(common_view(sessions, sessions[0].shown))
         if action == "split":
             return sessions is not None and len({*sessions[0].splits} & {*sessions[1].splits}) > 1
+        if action == "copy_difference":
+            return isinstance(self.marks, Marks) and bool(self.marks.hunks)
         return sessions is not None
 
     def spot(self) -> tuple[int, int] | None:
@@ -448,11 +461,56 @@ class CompareTab(Tab):
     def on_resize(self) -> None:
         self.set_class(self.size.width < WIDE if self._stacked is None else self._stacked, "stacked")
 
+    # copies
+
+    def action_copy(self, ids: bool) -> None:
+        """Copy the row of the side with the cursor, or its marked tokens."""
+        from tokfmt.tui.export import copied
+
+        leader, sessions = self.leader, self.sessions
+        number, row, part = leader.number, leader.row, leader.pane.marked
+        if sessions is None or row is None:
+            self.notify("There is no row to copy.")
+            return
+        self._copy(lambda: copied(sessions[number], row, part, ids=ids), "AB"[number])
+
+    def action_copy_difference(self) -> None:
+        """Copy what both sides hold at the difference under the cursor, or at the next one."""
+        from tokfmt.tui.export import copied_difference
+
+        pair, sessions, marks, leader = self.pair, self.sessions, self.marks, self.leader
+        if sessions is None or pair.a is None or pair.b is None:
+            self.notify("One side lacks this row. c copies it.")
+        elif not isinstance(marks, Marks) or not marks.hunks:
+            self.notify("These rows are alike." if isinstance(marks, Marks) else "The rows are not compared yet.")
+        else:
+            hunk, rows = marks.near(leader.number, leader.pane.cursor), (pair.a, pair.b)
+            parts = hunk.side(0), hunk.side(1)
+            name = f"difference {marks.hunks.index(hunk) + 1:,} of {len(marks.hunks):,}"
+            self._copy(lambda: copied_difference(sessions, rows, parts), name)
+
+    def _copy(self, work: Callable[[], Copied], name: str) -> None:
+        """Copy what `work` reads, and say its name."""
+
+        def tried() -> Copied | TokfmtError:
+            try:
+                return work()
+            except TokfmtError as error:
+                return error
+
+        def then(found: Copied | TokfmtError) -> None:
+            if isinstance(found, TokfmtError):
+                self.notify(str(found), title="Not copied", severity="warning", markup=False)
+            else:
+                self.host.copy(found.text, f"{name}: {found.description}")
+
+        self._copies.ask(tried, then)
+
     # the comparison: its progress, and moves between differences
 
     @property
     def idle(self) -> bool:
-        return self.comparison is None or not self.comparison.walking
+        return self._copies.idle and (self.comparison is None or not self.comparison.walking)
 
     def refuse(self, sessions: Sessions, error: Exception) -> None:
         """Show the error of a dataset that cannot be read, in place of a comparison."""
@@ -533,6 +591,7 @@ class CompareTab(Tab):
         self.say()
 
     def on_unmount(self) -> None:
+        self._copies.close()
         self._forget()
 
     # the pair on the screen: its differences, and both sides in step
