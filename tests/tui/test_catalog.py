@@ -223,3 +223,113 @@ def test_a_picture_of_a_folder_and_an_empty_one(folder, tmp_path):
     (tmp_path / "none").mkdir()
     done = CliRunner().invoke(cli, ["browse", str(tmp_path / "none"), "--screenshot", str(tmp_path / "y.svg")])
     assert "holds no dataset" in str(done.exception)
+
+
+# the order
+
+
+def names(app):
+    return [row[0] for row in catalog_rows(app)]
+
+
+async def head(app, press, name):
+    """Click the heading of a column."""
+    shown = app.screen.query_one(CatalogList)
+    text = line(shown, 0)
+    await press.pilot.click(shown, offset=(text.index(name) + 1 + shown.styles.padding.left, 0))
+    await press()
+
+
+def test_columns_sort_by_what_is_known(folder):
+    async def steps(app, press):
+        found = ["a.pbin", "b/deep/store.zarr", "b/text", "z.pbin"]
+        assert names(app) == found
+        counts = {one.name: one.sequences for one in app.screen._catalog.listed}
+        await head(app, press, "sequences")
+        known = sorted((name for name in found if counts[name] is not None), key=counts.get, reverse=True)
+        assert names(app) == known + [name for name in found if counts[name] is None]
+        assert "sequences▼" in line(app.screen.query_one(CatalogList), 0)
+        await head(app, press, "sequences")
+        assert names(app) == known[::-1] + [name for name in found if counts[name] is None]
+        await head(app, press, "health")
+        assert names(app)[0] == "z.pbin"  # the damaged one
+        await head(app, press, "tokens")
+        assert "tokens ▼, 2 known" in app.screen.title_words or "known" in app.screen.title_words
+        assert names(app)[-1] in ("b/text", "z.pbin")  # text has no tokens
+        await press("vertical_line", "enter")
+        assert names(app) == found
+        await press("vertical_line", "enter")
+        assert names(app) == found[::-1]
+        await press("enter")
+        assert app.session.path == folder / "z.pbin"
+
+    browse_folder(folder, steps)
+
+
+def test_an_order_reads_nothing_until_it_is_asked(tmp_path, monkeypatch):
+    home = tmp_path / "many"
+    home.mkdir()
+    kinds = sorted(PACKS.glob("D_*.pbin"))[:3]
+    for k in range(150):
+        shutil.copy(kinds[k % len(kinds)], home / f"{k:03}.pbin")
+    looked = []
+    look = Catalog.look
+    monkeypatch.setattr(Catalog, "look", lambda self, one: (looked.append(one.name), look(self, one)))
+
+    async def steps(app, press):
+        shown, catalog = app.screen.query_one(CatalogList), app.screen._catalog
+        seen = [catalog.listed[k].name for k in shown.seen]
+        assert set(looked) == set(seen)
+        await head(app, press, "size")
+        assert set(looked) == set(seen)
+        counts = [one.size for one in catalog.listed[: len(seen)]]
+        assert counts == sorted(counts, reverse=True)
+        assert len(set(counts)) > 1
+        assert set(names(app)) == set(seen)
+        message = str(list(app._notifications)[-1].message)
+        assert f"{len(catalog.listed) - len(seen)} datasets not read yet" in message
+        order = [one.name for one in catalog.listed]
+        await press("pagedown", "pagedown")
+        assert len(looked) > len(seen)
+        assert [one.name for one in catalog.listed][: len(order)] == order  # nothing moves while it is read
+        await press("r")
+        assert len(set(looked)) == 150
+        counts = [one.size for one in catalog.listed]
+        assert counts == sorted(counts, reverse=True)
+        assert catalog.known == 150
+        assert not shown.reads_all
+
+    browse_folder(home, steps, size=(120, 20))
+
+
+def test_reading_all_is_stopped(tmp_path, monkeypatch):
+    home = tmp_path / "many"
+    home.mkdir()
+    for k in range(60):
+        shutil.copy(PACKS / "D_2byte_gpt2.pbin", home / f"{k:03}.pbin")
+    gate, looked = threading.Event(), []
+    look = Catalog.look
+
+    def slowly(self, one):
+        looked.append(one.name)
+        if len(looked) > 40:
+            gate.wait(30)
+        look(self, one)
+
+    monkeypatch.setattr(Catalog, "look", slowly)
+
+    async def steps(app, press):
+        shown = app.screen.query_one(CatalogList)
+        await press.pilot.press("r")
+        for _ in range(3000):
+            if len(looked) > 40:
+                break
+            await press.pilot.pause(0.01)
+        assert "r stops" in app.screen.title_words
+        await press.pilot.press("r")
+        gate.set()
+        await press()
+        assert len(looked) == 41
+        assert not shown.reads_all
+
+    browse_folder(home, steps, size=(120, 20))

@@ -5,7 +5,7 @@ Only facts are kept of a dataset, about a kilobyte each. A dataset is opened to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tokfmt.core import listing
@@ -50,6 +50,27 @@ class Listed:
     severities: dict[str, int] | None = None
 
 
+Rank = str | int | tuple[int, ...]
+"""What the datasets of a catalog are ordered by."""
+
+_SEVERITIES = ("error", "warning", "info")
+
+
+def _health(one: Listed) -> Rank | None:
+    return None if one.severities is None else tuple(one.severities.get(name, 0) for name in _SEVERITIES)
+
+
+COLUMNS: Mapping[str, Callable[[Listed], Rank | None]] = {
+    "name": lambda one: one.name,
+    "format": lambda one: None if one.format is None else one.format.name,
+    "sequences": lambda one: one.sequences,
+    "tokens": lambda one: one.tokens,
+    "size": lambda one: one.size,
+    "health": _health,
+}
+"""The columns in order, each with the value of a dataset; None if it is unknown."""
+
+
 @dataclass(slots=True)
 class Catalog:
     """The datasets below a directory. One thread at a time may call `find`.
@@ -62,6 +83,8 @@ class Catalog:
         others: The number of files so far that are not datasets.
         failure: The error that ended the search early; "" without one.
         words: A part of the names of the datasets to list; "" for all.
+        by: The column of the order, and whether its values fall. Names rise in the order of the search.
+        known: The number of listed datasets whose values were known when they were ordered.
         cursor: The number of the listed dataset under the cursor, for showing the catalog again.
     """
 
@@ -72,6 +95,8 @@ class Catalog:
     others: int = 0
     failure: str = ""
     words: str = ""
+    by: tuple[str, bool] = ("name", False)
+    known: int = 0
     cursor: int = 0
     _listed: list[Listed] = field(default_factory=list)
     _passed: int = 0  # datasets that were compared with the words
@@ -118,7 +143,29 @@ class Catalog:
 
     def filter(self, words: str) -> None:
         """List only the datasets that have these words in their names, in any case."""
-        self.words, self._listed, self._passed = words.strip().lower(), [], 0
+        self.words = words.strip().lower()
+        self.order(*self.by)
+
+    def order(self, name: str, falling: bool) -> None:
+        """Order the listed datasets by what is known of them now. Nothing is read.
+
+        Those whose values are unknown are last, and so are those that are found later: the order is as it is until the
+        next call, since reading what comes on the screen would otherwise bring more and more datasets there.
+
+        Args:
+            name: The column.
+            falling: Begin with the largest value.
+        """
+        self.by, self._listed, self._passed = (name, falling), [], 0
+        listed, values = self.listed, [COLUMNS[name](one) for one in self.listed]
+        ranked = [number for number, value in enumerate(values) if value is not None]
+        self.known = len(ranked)
+        if name == "name":  # they were found in the order of their names
+            ranked = ranked[::-1] if falling else ranked
+        else:
+            ranked.sort(key=values.__getitem__, reverse=falling)  # type: ignore[arg-type]
+        unknown = [one for one, value in zip(listed, values, strict=True) if value is None]
+        self._listed = [listed[number] for number in ranked] + unknown
 
     def nothing(self) -> FormatError:
         """Return the error of a directory without datasets."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import ClassVar
 
 from rich.cells import cell_len
 from rich.segment import Segment
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
@@ -14,11 +15,11 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from tokfmt.core.text_format import counted, human_bytes, printable, short
-from tokfmt.tui.catalog import Catalog, Listed, record_of
-from tokfmt.tui.dialogs import Dialog, Page, Question, help_blocks
+from tokfmt.tui.catalog import COLUMNS, Catalog, Listed, record_of
+from tokfmt.tui.dialogs import ColumnList, Dialog, Page, Question, help_blocks
 from tokfmt.tui.widgets.frame import KeyBar
 from tokfmt.tui.widgets.outline import fitted
-from tokfmt.tui.widgets.row_view import Loader, RowView
+from tokfmt.tui.widgets.row_view import SIGNS, Loader, RowView
 
 _AHEAD = 100
 """Datasets that are found beyond those on the screen."""
@@ -27,13 +28,20 @@ _STEP = 10
 """Datasets that are found before the screen shows them."""
 
 _MARKS = (("error", "✗"), ("warning", "▲"), ("info", "·"))
-_FORMAT, _SEQUENCES, _TOKENS, _SIZE, _HEALTH = 12, 9, 8, 9, 8  # cells of columns
+_WIDTHS = {"name": 0, "format": 12, "sequences": 10, "tokens": 8, "size": 9, "health": 8}  # the name gets the rest
+_FIRST = ("health", "format", "sequences", "tokens", "size")  # the columns that are kept on a narrow screen come first
+_LEFT = ("name", "format", "health")  # columns that begin at their left
+_RISING = ("name", "format")  # columns whose smallest value is first at first
 _LEAST = 24  # cells of names
 _GAP = 2
 
 
 class CatalogList(RowView):
-    """The list of datasets. Facts of those on the screen are read one after the other, and then each is checked."""
+    """The list of datasets. Facts of those on the screen are read one after the other, and then each is checked.
+
+    Attributes:
+        reads_all: All datasets are found and read, not only those on the screen.
+    """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"catalog--{part}"
@@ -57,6 +65,7 @@ class CatalogList(RowView):
         self.catalog = catalog
         self._looks, self._checks = Loader(self), Loader(self)
         self._finds = False
+        self.reads_all = False
         self._looked: Listed | None = None  # the dataset that is read
         self._checked: Listed | None = None  # the dataset that is checked
 
@@ -78,10 +87,11 @@ class CatalogList(RowView):
 
     def fetch(self) -> None:
         catalog, last = self.catalog, self.top + self.height
-        if not catalog.whole and self.count < last + _AHEAD and not self._finds:
+        if not catalog.whole and (self.count < last + _AHEAD or self.reads_all) and not self._finds:
             self._finds = True
             self.loader.ask(lambda: catalog.find(_STEP), lambda _: self._found())
-        shown = [catalog.listed[line] for line in self.seen]
+        listed = catalog.listed
+        shown = [listed[line] for line in self.seen] + (listed if self.reads_all else [])
         dark = next((one for one in shown if not one.looked), None)
         if dark is not None and self._looked is None:
             self._looked = dark
@@ -90,6 +100,32 @@ class CatalogList(RowView):
         if unchecked is not None and self._checked is None:
             self._checked = unchecked
             self._checks.ask(lambda: catalog.check(unchecked), lambda _: self._after_check())
+        if self.reads_all and catalog.whole and self.idle:
+            self.reads_all = False
+            self.order(*catalog.by)
+
+    def read_all(self) -> None:
+        """Read the facts of all datasets and check them, then order them again; the next call stops it."""
+        self.reads_all = not self.reads_all
+        self.fetch()
+        self.post_message(self.Found())
+
+    def order(self, name: str, falling: bool) -> None:
+        """Order the list by a column, and go to the first dataset."""
+        self.catalog.order(name, falling)
+        self.point_at(0)
+        self.moved()
+
+    def choose_order(self, name: str) -> None:
+        """Order the list by a column, or in the other direction if it is in that order."""
+        before, falls = self.catalog.by
+        self.order(name, not falls if name == before else name not in _RISING)
+        unknown = self.catalog.listed[self.catalog.known :]
+        unread = sum(not one.looked or (name == "health" and one.severities is None) for one in unknown)
+        if unread:
+            self.notify(f"{counted(unread, 'dataset')} not read yet, at the end of the list. r reads all")
+        elif unknown:
+            self.notify(f"{counted(len(unknown), 'dataset')} without known {name}, at the end of the list")
 
     def _found(self) -> None:
         self._finds = False
@@ -126,12 +162,24 @@ class CatalogList(RowView):
         if times > 1:
             self.action_choose()
 
+    def on_click(self, event: events.Click) -> None:
+        at = event.get_content_offset(self)
+        if at is not None and at.y == 0:
+            event.prevent_default()
+            left = 0
+            for name, width in self._columns().items():
+                if left <= at.x < left + width:
+                    self.choose_order(name)
+                    return
+                left += width + _GAP
+
     # drawing
 
     def render_line(self, y: int) -> Strip:
         if y == 0:
-            heads = ("name", "format", "sequences", "tokens", "size", "health")
-            return self.strip(self._segments([(text, "head") for text in heads], chosen=False))
+            by, falling = self.catalog.by
+            heads = {name: (name + (SIGNS[falling] if name == by else ""), "head") for name in COLUMNS}
+            return self.strip(self._segments(heads, chosen=False))
         if y == 1 and not self.count:
             named = f" named like {printable(self.catalog.words)}" if self.catalog.words else ""
             searching = f"{'no' if self.catalog.whole else 'looking for'} datasets{named}"
@@ -145,33 +193,35 @@ class CatalogList(RowView):
         tokens = dim if one.tokens is None else short(one.tokens)
         size = dim if one.size is None else human_bytes(one.size)
         health, kind = health_of(one)
-        cells = [
-            (printable(one.name), "name"),
-            (one.format.name if one.format is not None else "-", "format"),
-            (sequences, "number"),
-            (tokens, "number"),
-            (size, "number"),
-            (health, kind),
-        ]
+        cells = {
+            "name": (printable(one.name), "name"),
+            "format": (one.format.name if one.format is not None else "-", "format"),
+            "sequences": (sequences, "number"),
+            "tokens": (tokens, "number"),
+            "size": (size, "number"),
+            "health": (health, kind),
+        }
         return self._segments(cells, chosen=line == self.cursor)
 
-    def _segments(self, cells: Sequence[tuple[str, str]], *, chosen: bool) -> list[Segment]:
-        """Return the segments of a line; columns that do not fit beside the name are left out from the right."""
-        widths = (_FORMAT, _SEQUENCES, _TOKENS, _SIZE, _HEALTH)
-        room, kept = self.columns - _LEAST, set[int]()
-        for number in (5, 1, 2, 3, 4):  # health first, then the format and the numbers
-            if room >= widths[number - 1] + _GAP:
-                room -= widths[number - 1] + _GAP
-                kept.add(number)
-        name = self.columns - sum(widths[number - 1] + _GAP for number in kept)
+    def _columns(self) -> dict[str, int]:
+        """Return the columns that fit beside the name, each with its width in cells."""
+        room, kept = self.columns - _LEAST, {"name"}
+        for name in _FIRST:
+            if room >= _WIDTHS[name] + _GAP:
+                room -= _WIDTHS[name] + _GAP
+                kept.add(name)
+        widths = {name: width for name, width in _WIDTHS.items() if name in kept}
+        widths["name"] = self.columns - sum(width + _GAP for name, width in widths.items() if name != "name")
+        return widths
+
+    def _segments(self, cells: Mapping[str, tuple[str, str]], *, chosen: bool) -> list[Segment]:
+        """Return the segments of a line from the text of each column and its kind."""
         cursor = [] if not chosen else ["catalog--cursor" if self.has_focus else "catalog--cursor-blurred"]
         segments = []
-        for number, (text, kind) in enumerate(cells):
-            if number and number not in kept:
-                continue
-            width = widths[number - 1] if number else name
-            aligned = fitted(text, width) if number in (0, 1, 5) else " " * (width - cell_len(text)) + text
-            drawn = f"{'':{_GAP}}{aligned}" if number else aligned
+        for name, width in self._columns().items():
+            text, kind = cells[name]
+            aligned = fitted(text, width) if name in _LEFT else " " * (width - cell_len(text)) + text
+            drawn = aligned if name == "name" else f"{'':{_GAP}}{aligned}"
             segments.append(Segment(drawn, self.get_component_rich_style(f"catalog--{kind}", *cursor)))
         return segments
 
@@ -198,6 +248,8 @@ class Datasets(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,d", "leave", "Back"),
         Binding("slash,f", "filter", "Filter", key_display="/"),
+        Binding("vertical_line", "columns", "Sort", key_display="|", tooltip="Choose the column that orders the list"),
+        Binding("r", "read_all", "Read all", tooltip="Read the facts of all datasets, or stop it"),
         Binding("e", "export", "Export"),
         Binding("question_mark", "help", "Help", key_display="?"),
         Binding("q", "app.quit", "Quit"),
@@ -238,6 +290,13 @@ class Datasets(Dialog[None]):
         words = [printable(catalog.directory), f"{len(catalog.found):,}{more} datasets"]
         if catalog.words:
             words.append(f"▼ {printable(catalog.words)}: {len(catalog.listed):,}")
+        name, falling = catalog.by
+        if name != "name" or falling:
+            known = "" if catalog.known == len(catalog.listed) else f", {catalog.known:,} known"
+            words.append(f"by {name} {SIGNS[falling]}{known}")
+        if self.query_one(CatalogList).reads_all:
+            done = sum(one.looked and one.severities is not None for one in catalog.listed)
+            words.append(f"◌ {done:,} read, r stops")
         if catalog.others:
             words.append(f"{counted(catalog.others, 'other file')}")
         if catalog.failure:
@@ -283,6 +342,19 @@ class Datasets(Dialog[None]):
                 self._say()
 
         self.app.push_screen(Question("List only datasets named like", self._catalog.words), answered)
+
+    def action_columns(self) -> None:
+        """Ask for the column that orders the list."""
+
+        def chosen(name: str | None) -> None:
+            if name is not None:
+                self.query_one(CatalogList).choose_order(name)
+
+        name, falling = self._catalog.by
+        self.app.push_screen(ColumnList([*COLUMNS], set(), COLUMNS, (name, SIGNS[falling])), chosen)
+
+    def action_read_all(self) -> None:
+        self.query_one(CatalogList).read_all()
 
     def action_help(self) -> None:
         self.app.push_screen(Page("Keys", help_blocks(self.app, "Datasets", self)))

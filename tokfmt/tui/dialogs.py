@@ -313,7 +313,8 @@ class ColumnList(Dialog[str]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box tall"):
-            yield Label("Columns · enter sorts, again reverses · space shows or hides", classes="title")
+            space = " · space shows or hides" if {*self._names} - {*self._fixed} else ""
+            yield Label(f"Columns · enter sorts, again reverses{space}", classes="title")
             yield OptionList()
         yield Footer(compact=True)
 
