@@ -22,7 +22,7 @@ from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.dialogs import Page
 from tokfmt.tui.session import Opened, open_session
 from tokfmt.tui.state import remember
-from tokfmt.tui.widgets.charts import Bars, Curve, bar_cells, edge_labels, plan_bars, power_text, scatter
+from tokfmt.tui.widgets.charts import EIGHTHS, Bars, Curve, bar_cells, edge_labels, plan_bars, power_text, scatter
 from tokfmt.tui.widgets.facts import Facts
 from tokfmt.tui.widgets.outline import Outline, Row, first_open, fitted
 from tokfmt.tui.widgets.rankings import Ranking
@@ -495,3 +495,28 @@ def test_a_tab_knows_its_size_though_the_screen_was_touched_before_it_was_laid_o
 def test_what_is_cut_off_is_told():
     assert [fitted("reading", cells) for cells in (9, 7, 6, 1, 0)] == ["reading  ", "reading", "readi…", "…", ""]
     assert fitted("日本語", 5) == "日本…"
+
+
+@pytest.mark.parametrize("size", [(40, 12), (40, 20), (60, 16), (120, 12)])
+def test_a_chart_is_on_a_low_screen(size):
+    async def steps(app, press):
+        await press("4")
+        bars, figures = app.tab.query_one(Bars), app.tab.query_one("#figures")
+        assert figures.region.contains_region(bars.region)
+        drawn = [line(bars, y) for y in range(bars.size.height)]
+        assert any(set(EIGHTHS[1:]) & set(text) for text in drawn)
+        assert drawn[-1].split()[1:3] == ["≤", "length"] or drawn[-1].startswith(" length")
+        below = app.tab.query_one(Facts if size[0] == 120 else Curve)
+        assert figures.region.contains_point(below.region.offset)  # there is more
+        before = bars.cursor
+        await press("home")
+        assert bars.cursor != before or before == 0
+        await press("enter")
+        assert app.entry.name == "sequences"
+        await press("4")
+        await press.pilot.resize_terminal(120, 48)
+        await press()
+        assert app.tab.query_one(Facts).region.y < bars.region.y
+        assert bars.region.height == 18
+
+    browse([PACK], steps, size=size)

@@ -36,6 +36,7 @@ RANKINGS = ("most", "least", "groups", "first", "last")
 _COLUMN = 50  # least width of a ranking in cells
 _NARROW = 38  # the same, if all fit beside each other
 _LOW = 12  # least height of a ranking in lines
+_CHART, _LEAST_CHART = 13, 6  # height of a chart in lines, and the least one
 
 AT_ONCE = 2 << 30
 """Limit of tokens for a pass that starts without a key."""
@@ -327,7 +328,8 @@ class StatisticsTab(Working):
         self.call_after_refresh(self._fit)
 
     def _fit(self) -> None:
-        """Give the rankings the width of the tab, and the height that the facts and the charts leave."""
+        """Put the charts where they are seen, and give the rankings the room that they leave."""
+        self._place_charts()
         shown = [ranking for ranking in self.query(Ranking) if ranking.display]
         if not shown:
             return
@@ -341,6 +343,24 @@ class StatisticsTab(Working):
         for ranking in shown:
             ranking.styles.column_span = 1
         shown[-1].styles.column_span = columns - (len(shown) - 1) % columns  # nothing beside it stays empty
+
+    def _place_charts(self) -> None:
+        """Show the charts above the facts, and lower, if a low screen would have no line of them below."""
+        if self.has_class("zoomed"):
+            return
+        figures, facts, charts = (self.query_one(place) for place in ("#figures", "#facts", "#charts"))
+        height = figures.size.height
+        low = 0 < height < facts.outer_size.height + _LEAST_CHART
+        if low != self.has_class("low"):
+            self.set_class(low, "low")
+            if low:
+                figures.move_child(charts, before=facts)
+            else:
+                figures.move_child(charts, after=facts)
+        # two more lines show that there is more below
+        lines = max(_LEAST_CHART, min(_CHART, height - 2)) if low else None
+        for chart in (self.query_one(Bars), self.query_one(Curve)):
+            chart.styles.height = lines
 
     # what leads on
 
