@@ -8,6 +8,7 @@ import pytest
 from browsing import BLOCKS, PACK, Fake, browse, line, session_of, tab_of
 from paths import CORPUS, FIXTURES, TOKENIZER
 
+from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.source.open import open_source
 from tokfmt.tui.frequency import frequencies_of
 from tokfmt.tui.health import is_cheap
@@ -220,3 +221,32 @@ def test_a_click_on_the_map_goes_there():
         assert line(tab.minimap, 0) == " "
 
     browse([PACK], steps, size=(80, 24))
+
+
+def test_a_dataset_with_a_prefix_is_followed(tmp_path):
+    """Both files of a prefix change, one after the other; the dataset between these states cannot be read."""
+    for name, count in (("one", 20), ("two", 30)):
+        (tmp_path / f"{name}.jsonl").write_bytes(b"".join(LINES[:count]))
+        convert(tmp_path / f"{name}.jsonl", tmp_path / f"{name}.bin", to_format="megatron", tokenizer=str(TOKENIZER))
+    prefix = tmp_path / "grows_text_document"
+    for suffix in (".bin", ".idx"):
+        os.replace(tmp_path / f"one{suffix}", f"{prefix}{suffix}")
+
+    async def steps(app, press):
+        assert app.session.port.count == 20
+        await press("end", "R")
+        assert "R stops" in str(app.query_one("#loading").render())
+        looks = app.session.stamp
+        os.replace(tmp_path / "two.idx", f"{prefix}.idx")
+        app._look_after_followed()
+        await press()
+        assert app.session.stamp != looks
+        assert app._followed == {0}
+        os.replace(tmp_path / "two.bin", f"{prefix}.bin")
+        app._look_after_followed()
+        await press()
+        assert app.session.port.count == 30
+        assert tab_of(app).where == (29, 0)
+        assert app._followed == {0}
+
+    browse([prefix], steps)

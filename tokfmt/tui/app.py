@@ -143,6 +143,7 @@ class Browser(App[None]):
         self._given = len(self.requests)  # later ones are sources of these, to which a key leads
         self._choices: dict[int, Choice | None] = {}  # tokenizers for datasets that have none of their own
         self._followed: set[int] = set()  # datasets that are opened again when they change
+        self._unreadable: set[int] = set()  # those of them that could not be opened after their last change
         self._looks: dict[int, Job] = {}  # questions whether a followed dataset has changed
         self._probes: set[Job] = set()  # checks that are running
         self._landings = {} if at is None else {0: at}  # places to show when the datasets have loaded them
@@ -348,6 +349,7 @@ class Browser(App[None]):
         number = self.current
         followed = number in self._followed
         self._followed.discard(number)
+        self._unreadable.discard(number)
 
         def then(after: Session) -> None:
             if not followed and after.stamp is not None and time.time() - after.stamp.modified / 1e9 < _FRESH:
@@ -364,9 +366,13 @@ class Browser(App[None]):
 
         def opened(after: Session) -> None:
             if after.refused is not None and before.refused is None:
-                self._followed.discard(number)
-                self.notify(str(after.refused), title="Not opened again", severity="error", markup=False)
+                # a writer changes one file after the other: after the next change, it may be whole
+                title = "Not opened yet" if number in self._followed else "Not opened again"
+                if number not in self._unreadable:
+                    self.notify(str(after.refused), title=title, severity="error", markup=False)
+                self._unreadable |= self._followed & {number}
                 return
+            self._unreadable.discard(number)
             if number in self.loadings:
                 self.loadings[number].cancel()
             self._aside = {key: one for key, one in self._aside.items() if key[0] != number}
@@ -391,9 +397,11 @@ class Browser(App[None]):
             del self._looks[number]
             current = session is self.sessions.get(number) and number in self._followed
             if current and isinstance(outcome, Stamp) and outcome != session.stamp:
+                session.stamp = outcome
                 self._reopen(number, to_end=session.where[0] == session.port.count - 1)
 
-        return Job(lambda _: stamp_of(session.path), lambda outcome: self.call_later(seen, outcome))
+        format_ = session.opened.format
+        return Job(lambda _: stamp_of(session.path, format_), lambda outcome: self.call_later(seen, outcome))
 
     def show_split(
         self, split: str, numbers: Sequence[int] | None = None, then: Callable[[], None] = lambda: None

@@ -18,7 +18,7 @@ import os
 import re
 import stat
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -380,7 +380,7 @@ class Stamp(NamedTuple):
     """A state of a dataset on this machine, which differs after most changes.
 
     Attributes:
-        size: Bytes of the file, or of the first 256 entries of the directory.
+        size: Bytes of the file, of all files with a prefix, or of the first 256 entries of the directory.
         modified: Time of the last change, in nanoseconds since 1970.
     """
 
@@ -557,16 +557,24 @@ def _identity_of(path: Place) -> tuple[Identity | None, bool]:
         return None, True
 
 
-def stamp_of(path: Place) -> Stamp | None:
-    """Return the state of a dataset; None for one in a store, or one that is not there."""
+def stamp_of(path: Place, format_: Format | None = None) -> Stamp | None:
+    """Return the state of a dataset; None for one in a store, or one that is not there.
+
+    Args:
+        path: The dataset.
+        format_: Its format. If it names a dataset by a prefix, the state is that of all files with the prefix.
+    """
     if isinstance(path, Url):
         return None
     try:
-        found = [os.stat(path)]
+        files: Sequence[Place] = [path]
+        if format_ is not None and format_.prefix and not os.path.isdir(path):
+            files = format_.files(registry.of_prefix(path)) or files
+        found = [os.stat(text_of(file)) for file in islice(files, _ENTRIES)]
         if stat.S_ISDIR(found[0].st_mode):
             with os.scandir(path) as entries:
                 found += [entry.stat() for entry in islice(entries, _ENTRIES)]
-    except OSError:
+    except (OSError, FormatError):
         return None
     return Stamp(sum(one.st_size for one in found), max(one.st_mtime_ns for one in found))
 
@@ -588,6 +596,8 @@ def open_session(request: SourceRequest, tokenizer: str | None = None) -> Sessio
     """
     stamp = stamp_of(shown_path(request))
     (identity, is_file), opened = _identity_of(shown_path(request)), open_first(request)
+    if opened.format is not None and opened.format.prefix:
+        stamp = stamp_of(shown_path(request), opened.format)
     info = opened.views[0].reader.info
     split = info.split or ""
     splits = (split, *info.other_splits) if split else ()
