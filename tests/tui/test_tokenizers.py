@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from browsing import PACK, browse, reader_text, tab_of
+from browsing import BLOCKS, PACK, browse, reader_text, tab_of
 from made_tokenizers import llama3_like, sentencepiece_like
 from paths import CORPUS, TOKENIZER, golden
 from textual.widgets import Input
@@ -215,3 +215,74 @@ def test_two_texts_are_compared_with_the_tokenizer_of_a(tmp_path, other):
         assert not app.tab.comparison.differing
 
     browse([CORPUS, copy], steps)
+
+
+# the token under the cursor
+
+
+def overlapping(own, others, k):
+    """The tokens of the other side that share a byte with token k."""
+    start, stop = own[k]
+    return [n for n, (low, high) in enumerate(others) if low < stop and high > start]
+
+
+def underlined(pane):
+    """The tokens in the style of a cursor in a reader without the focus."""
+    style = pane.get_component_rich_style("reader--cursor-blurred").bgcolor
+    found = set()
+    for one in pane.lines:
+        for run, segment in zip(one.runs, pane.painted(pane.scroll, one), strict=True):
+            if segment.style.bgcolor == style:
+                found.add(run.token)
+    return sorted(found)
+
+
+def test_the_pair_opens_at_the_token_under_the_cursor(other):
+    made = Tokenizer.from_file(str(other / "tokenizer.json"))
+    mine, theirs = spans(made, TEXTS[3]), spans(PLAIN, TEXTS[3])
+    several = next(k for k in range(20, len(mine)) if len(overlapping(mine, theirs, k)) > 1)
+
+    async def steps(app, press):
+        await press("down", "down", "down", "enter", *["right"] * several)
+        assert tab_of(app).where == (3, several)
+        await press("T")
+        app.screen.query_one(Input).value = str(TOKENIZER)
+        await press("ctrl+b")
+        a, b = app.screen.panes
+        assert a.cursor == several
+        assert b.cursor == overlapping(mine, theirs, several)[0]
+        assert underlined(b) == overlapping(mine, theirs, several)
+        assert underlined(a) == []
+        for _ in range(5):
+            await press("right")
+            assert b.cursor == overlapping(mine, theirs, a.cursor)[0]
+            assert underlined(b) == overlapping(mine, theirs, a.cursor)
+        await press("tab")
+        assert b.has_focus
+        for _ in range(5):
+            await press("right")
+            assert underlined(a) == overlapping(theirs, mine, b.cursor)
+            assert underlined(b) == []
+        await press("n")
+        assert (a.cursor, b.cursor) == (0, 0)
+
+    browse([CORPUS], steps, tokenizer=str(other), size=(140, 40))
+
+
+def test_separators_that_are_left_out_move_the_cursor():
+    """A sample of several documents has separators, which have no text."""
+
+    async def steps(app, press):
+        await press("v")
+        ids = app.session.port.peek(0, 0, 1 << 20).units.tolist()
+        unit = ids.index(50256) + 9
+        await press("enter", *["right"] * unit)
+        assert tab_of(app).where == (0, unit)
+        await press("T")
+        app.screen.query_one(Input).value = str(TOKENIZER)
+        await press("ctrl+b")
+        a = app.screen.panes[0]
+        assert a.cursor == unit - ids[:unit].count(50256)
+        assert app.screen.both.cuts[0].tokens[a.cursor] == ids[unit]
+
+    browse([BLOCKS], steps, tokenizer=str(golden("gpt2")), size=(140, 40))

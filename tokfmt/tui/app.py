@@ -728,7 +728,7 @@ class Browser(App[None]):
             if wanted is None:
                 return
             if wanted.beside:
-                self.push_screen(TokenizerPair(session, wanted.name, self.sequences.where[0]))
+                self.push_screen(TokenizerPair(session, wanted.name, self.sequences.where))
             else:
                 self.use_tokenizer(wanted.name)
 

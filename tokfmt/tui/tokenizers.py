@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +11,7 @@ from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -24,7 +26,7 @@ from tokfmt.core.text_format import counted, printable, short
 from tokfmt.tui.dialogs import Dialog
 from tokfmt.tui.layout import Mode, TokenStyle
 from tokfmt.tui.rows import Damage, Viewport, fetched, fetched_span, padded_from
-from tokfmt.tui.session import Choice, Session, Vocabulary, load
+from tokfmt.tui.session import Choice, Session, Vocabulary, Where, load
 from tokfmt.tui.state import tokenizers_of_all
 from tokfmt.tui.widgets.frame import KeyBar, StatusLine
 from tokfmt.tui.widgets.reader import Reader
@@ -155,12 +157,14 @@ class Both:
         size: Bytes of its text.
         cuts: The row by A and by B.
         whole: The row is not longer than what is compared.
+        units: The position in the row of each token of A; None if none is left out.
     """
 
     row: int
     size: int
     cuts: tuple[Cut, Cut]
     whole: bool
+    units: NDArray[np.int64] | None = None
 
     @cached_property
     def differing(self) -> tuple[list[range], list[range]]:
@@ -180,13 +184,25 @@ class Both:
                 found.append(range(k, k + 1))
         return found
 
+    def token_of(self, unit: int) -> int:
+        """Return the token of A at a position in the row, or the next one."""
+        token = unit if self.units is None else int(np.searchsorted(self.units, unit))
+        return max(0, min(token, len(self.cuts[0].tokens) - 1))
+
     def across(self, side: int, token: int) -> int:
         """Return the token of the other side that holds the first byte of a token of A (0) or B (1)."""
+        return self.overlapping(side, token).start
+
+    def overlapping(self, side: int, token: int) -> range:
+        """Return the tokens of the other side that have bytes of a token of A (0) or B (1), or the one at its place."""
         mine, other = self.cuts[side], self.cuts[1 - side]
         if not len(mine.ends) or not len(other.ends):
-            return 0
-        at = mine.starts[min(token, len(mine.ends) - 1)]
-        return min(int(np.searchsorted(np.asarray(other.ends), at, side="right")), len(other.ends) - 1)
+            return range(1)
+        token = min(token, len(mine.ends) - 1)
+        start, stop = mine.ends[token - 1] if token else 0, mine.ends[token]
+        first = min(bisect_right(other.ends, start), len(other.ends) - 1)
+        last = bisect_left(other.ends, stop, first)  # the token with the last byte
+        return range(first, max(first, min(last, len(other.ends) - 1)) + 1)
 
 
 def _cut(vocabulary: Vocabulary, tokens: Tokens, text: bytes) -> Cut:
@@ -201,10 +217,24 @@ def _spelled(vocabulary: Vocabulary, tokens: Tokens) -> list[bytes]:
     return [one.encode("utf-8", "surrogatepass") if isinstance(one, str) else one for one in found]
 
 
-def text_of_row(session: Session, row: int) -> tuple[str, Tokens | None, bool]:
-    """Return the text of a row, its tokens if the dataset stores them, and whether that is all of it. Reads.
+class RowText(NamedTuple):
+    """The text of a row.
 
-    Special tokens, separators and padding are left out.
+    Attributes:
+        text: The text, without special tokens, separators and padding.
+        whole: It is not cut.
+        tokens: Its tokens if the dataset stores them.
+        units: Their positions in the row.
+    """
+
+    text: str
+    whole: bool
+    tokens: Tokens | None = None
+    units: NDArray[np.int64] | None = None
+
+
+def text_of_row(session: Session, row: int) -> RowText:
+    """Return the text of a row. Reads.
 
     Raises:
         TokfmtError: The row cannot be read.
@@ -213,7 +243,7 @@ def text_of_row(session: Session, row: int) -> tuple[str, Tokens | None, bool]:
     if isinstance(view.reader, RecordReader) and view.reader.info.kind == "text":
         record = view.reader.record(row)
         text = record if isinstance(record, str) else ""
-        return text[:_MOST], None, len(text) <= _MOST
+        return RowText(text[:_MOST], len(text) <= _MOST)
     port = view.port
     span = fetched_span(port, row)
     if isinstance(span, Damage):
@@ -226,8 +256,10 @@ def text_of_row(session: Session, row: int) -> tuple[str, Tokens | None, bool]:
         raise TokfmtError(piece.why)
     separator = session.opened.separator.eos_id
     left_out = [*vocabulary.specials, *([] if separator is None else [separator])]
-    tokens = piece.units[~np.isin(piece.units, left_out)]
-    return b"".join(_spelled(vocabulary, tokens)).decode("utf-8", "replace"), tokens, end <= _MOST
+    units = np.flatnonzero(~np.isin(piece.units, left_out))
+    tokens = piece.units[units]
+    text = b"".join(_spelled(vocabulary, tokens)).decode("utf-8", "replace")
+    return RowText(text, end <= _MOST, tokens, units)
 
 
 def both_of(session: Session, row: int, a: Vocabulary, b: Vocabulary) -> Both:
@@ -236,10 +268,10 @@ def both_of(session: Session, row: int, a: Vocabulary, b: Vocabulary) -> Both:
     Raises:
         TokfmtError: The row cannot be read, or a tokenizer cannot encode it.
     """
-    text, tokens, whole = text_of_row(session, row)
+    text, whole, tokens, units = text_of_row(session, row)
     mine = tokens if tokens is not None else _encoded(a, text)
     data = text.encode("utf-8", "surrogatepass")
-    return Both(row, len(data), (_cut(a, mine, data), _cut(b, _encoded(b, text), data)), whole)
+    return Both(row, len(data), (_cut(a, mine, data), _cut(b, _encoded(b, text), data)), whole, units)
 
 
 def _encoded(vocabulary: Vocabulary, text: str) -> Tokens:
@@ -297,7 +329,7 @@ class TokenizerPair(Dialog[None]):
     Args:
         session: The dataset; its tokenizer is A.
         name: The tokenizer B.
-        row: The row at first.
+        where: The row at first, and the token of A that is under the cursor then.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -312,9 +344,9 @@ class TokenizerPair(Dialog[None]):
     wide = 110  # columns from which both sides are next to each other
     both: Both | None = None
 
-    def __init__(self, session: Session, name: str, row: int) -> None:
+    def __init__(self, session: Session, name: str, where: Where) -> None:
         super().__init__()
-        self.session, self.name_b, self.row = session, name, row
+        self.session, self.name_b, (self.row, self._unit) = session, name, where
         self.vocabularies: tuple[Vocabulary, Vocabulary] | None = None
         self.totals: Totals | None = None
         self._job: Job | None = None
@@ -389,12 +421,13 @@ class TokenizerPair(Dialog[None]):
         self._begin(lambda _: both_of(session, row, *found), self._show)
 
     def _show(self, both: Both) -> None:
-        self.both = both
+        self.both, token = both, both.token_of(self._unit)
+        cursors = token, both.across(0, token)
         for side, (pane, cut, vocabulary) in enumerate(
             zip(self.panes, both.cuts, self.vocabularies or (), strict=True)
         ):
             token_style = TokenStyle(vocabulary.decoder, vocabulary.specials)
-            pane.show(Viewport(MemoryReader(Ragged.of([cut.tokens]))), token_style, 0)
+            pane.show(Viewport(MemoryReader(Ragged.of([cut.tokens]))), token_style, 0, cursors[side])
             self.query_one(f"#{'ab'[side]}").border_title = self._title(side)
         self._mark()
         view = self.session.view
@@ -435,30 +468,41 @@ class TokenizerPair(Dialog[None]):
     @on(Reader.Moved)
     def _moved(self, message: Reader.Moved) -> None:
         message.stop()
-        both, panes = self.both, self.panes
-        leader = next((k for k, pane in enumerate(panes) if pane.has_focus), 0)
-        if both is not None:
+        both, panes, leader = self.both, self.panes, self._leader
+        if both is not None and not any(pane.opening for pane in panes):
             token = both.across(leader, panes[leader].cursor)
             if panes[1 - leader].cursor != token:
                 panes[1 - leader].go_to(token)
         self._mark()
 
+    @property
+    def _leader(self) -> int:
+        """Return the side with the focus, which the other follows."""
+        return next((k for k, pane in enumerate(self.panes) if pane.has_focus), 0)
+
+    def on_descendant_focus(self) -> None:
+        self._mark()
+
     def _mark(self) -> None:
-        for side, pane in enumerate(self.panes):
-            pane.hits = self.both.differing[side] if self.both is not None else []
+        """Mark the tokens that only one side has, and those that overlap the token under the cursor."""
+        both, panes, leader = self.both, self.panes, self._leader
+        for side, pane in enumerate(panes):
+            pane.hits = both.differing[side] if both is not None else []
+            follows = both is not None and side != leader
+            pane.beside = both.overlapping(leader, panes[leader].cursor) if both is not None and follows else range(0)
             pane.refresh()
 
     # actions
 
     def action_row(self, step: int) -> None:
-        self.row = max(0, min(self.row + step, self.session.view.port.count - 1))
+        self.row, self._unit = max(0, min(self.row + step, self.session.view.port.count - 1)), 0
         self._cut_row()
 
     def action_difference(self, step: int) -> None:
         """Go to the next or previous place where the tokenizers cut differently."""
         if self.both is None:
             return
-        leader = next((k for k, pane in enumerate(self.panes) if pane.has_focus), 0)
+        leader = self._leader
         pane, runs = self.panes[leader], self.both.differing[leader]
         runs = runs if step > 0 else runs[::-1]
         found = next((run.start for run in runs if (run.start - pane.cursor) * step > 0), None)

@@ -158,11 +158,6 @@ class Pane(Reader):
         self.followed = None
         super().show(port, token_style, row, unit)
 
-    @property
-    def opening(self) -> bool:
-        """Return whether a row is loading, so that the pane cannot scroll."""
-        return self._opening
-
     def roll(self, lines: int) -> None:
         self.focus()
         super().roll(lines)

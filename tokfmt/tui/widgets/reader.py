@@ -60,7 +60,8 @@ Step = Callable[[ReaderPosition], None]
 class Reader(WithLoader, can_focus=True):
     """Show a row of a port, with the cursor on a token.
 
-    `hits` are intervals of tokens of the row to mark: set them and call `refresh`.
+    `hits` are intervals of tokens of the row to mark, and `beside` are the tokens that overlap the one under the cursor
+    of another reader: set them and call `refresh`.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -99,6 +100,7 @@ class Reader(WithLoader, can_focus=True):
         self.scroll: ReaderPosition | None = None
         self.damage: Damage | None = None
         self.hits: list[range] = []
+        self.beside = range(0)
         self.lines: list[Line] = []
         self.left, self._opening, self._asked = 0, False, (0, 0)
         self._steps: deque[tuple[Step, bool]] = deque()  # moves that wait for a chunk
@@ -113,6 +115,11 @@ class Reader(WithLoader, can_focus=True):
     def cursor(self) -> int:
         """Return the token under the cursor."""
         return self.scroll.cursor if self.scroll else 0
+
+    @property
+    def opening(self) -> bool:
+        """Return whether a row is loading, so that the reader cannot move."""
+        return self._opening
 
     @property
     def bound_for(self) -> tuple[int, int]:
@@ -285,6 +292,8 @@ class Reader(WithLoader, can_focus=True):
                     names.append("reader--marked")
                 if run.token == under:
                     names.append("reader--cursor" if self.has_focus else "reader--cursor-blurred")
+                elif run.token in self.beside:
+                    names.append("reader--cursor-blurred")
             segments.append(Segment(run.text, self.get_component_rich_style(*names)))
         return segments
 
