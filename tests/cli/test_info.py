@@ -188,7 +188,7 @@ def test_the_format_of_a_damaged_dataset_is_reported(tmp_path):
     done = said(tmp_path / "gpt2_text_document.bin")
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1)
     assert "expected 25,536, found 9,000" in done.stderr
-    assert done.stderr.endswith(". The format is megatron; tokfmt check lists every problem\n")
+    assert done.stderr.endswith(". It is read as megatron; tokfmt check lists every problem\n")
 
 
 def test_the_dtype_of_a_file_is_listed_once_and_tokens_are_counted_with_separators_too():
