@@ -1,4 +1,7 @@
-"""README and docs show what the commands print: their sessions are run, a page in a directory of its own."""
+"""README and docs show what the commands print: their sessions are run, a page in a directory of its own.
+
+It has what `tokfmt demo` writes, and nothing of a checkout: who reads the site has a wheel.
+"""
 
 import importlib.metadata
 import importlib.util
@@ -40,7 +43,6 @@ def words(text):
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_sessions_of_pages_print_their_output(page, tmp_path):
-    (tmp_path / "fixtures").symlink_to(FIXTURES)
     environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "200"}
     for line, printed in commands(page):
         program, *rest = shlex.split(line)
@@ -95,7 +97,6 @@ PYTHON_PAGES = [
 @pytest.mark.parametrize("page", PYTHON_PAGES, ids=lambda page: page.name)
 def test_python_of_pages_runs(page, tmp_path):
     """The blocks of a page, one after the other, after the commands of its sessions; those with PyTorch where it is."""
-    (tmp_path / "fixtures").symlink_to(FIXTURES)
     for line in ["tokfmt demo sample", *(line for line, _ in commands(page) if line.startswith("tokfmt recipe"))]:
         forkserver.run([sys.executable, "-m", "tokfmt", *shlex.split(line)[1:]], cwd=tmp_path, check=True)
     for name in ("web.pbin", "code.zarr"):

@@ -188,7 +188,7 @@ def test_the_format_of_a_damaged_dataset_is_reported(tmp_path):
     done = said(tmp_path / "gpt2_text_document.bin")
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1)
     assert "expected 25,536, found 9,000" in done.stderr
-    assert done.stderr.endswith(". The format is megatron; tokfmt check reports more\n")
+    assert done.stderr.endswith(". It is read as megatron; tokfmt check lists every problem\n")
 
 
 def test_the_dtype_of_a_file_is_listed_once_and_tokens_are_counted_with_separators_too():
@@ -197,6 +197,8 @@ def test_the_dtype_of_a_file_is_listed_once_and_tokens_are_counted_with_separato
         "  dtype       uint32, stored as int32"
     ]
     assert "  tokens      12,738; 12,768 with separators" in told
+    told = lines(tokfmt.info(FIXTURES / "stage1" / "blocks"))  # three blocks of one sample
+    assert "  tokens      21,286; 24,576 with separators and padding" in told
     told = lines(tokfmt.info(FIXTURES / "hdf5" / "new_vsl"))
     assert "  tokens      1,366" in told and "  dtype       uint32" in told
 

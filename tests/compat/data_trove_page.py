@@ -2,7 +2,7 @@
 
     python data_trove_page.py HOME
 
-HOME is a directory with `fixtures` in it. What was compared is left in `said.json`, as by the other scripts.
+HOME is a directory in which the sample of `tokfmt demo` is written. What was compared is left in `said.json`, as by the other scripts.
 """
 
 import json
@@ -19,10 +19,11 @@ from tokenizers import Tokenizer
 
 import tokfmt
 from tokfmt.integrations.datatrove import TokfmtReader, TokfmtWriter, finish
+from tokfmt.sample import write_sample
 
 PAGE = Path(__file__).parents[2] / "docs" / "prepare.md"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-TEXTS = ("fixtures/text/corpus.jsonl", "fixtures/text/with_fields.jsonl")  # of the recipe that the page reads
+TEXTS = ("sample/corpus.jsonl", "sample/more.jsonl")  # of the recipe that the page reads
 
 
 def texts_of(path):
@@ -30,7 +31,7 @@ def texts_of(path):
 
 
 def encoded(texts):
-    tokenizer = Tokenizer.from_file("fixtures/tokenizer/tokenizer.json")
+    tokenizer = Tokenizer.from_file("sample/tokenizer/tokenizer.json")
     return [tokenizer.encode(text, add_special_tokens=False).ids for text in texts]
 
 
@@ -66,7 +67,7 @@ def minhash():
     tasks = (1, 14, 1, 1)  # a task for each of the 14 buckets that MinhashConfig has if nothing else is asked for
     for number, (pipeline, count) in enumerate(zip(steps, tasks, strict=True)):
         LocalPipelineExecutor(pipeline, tasks=count, workers=1, logging_dir=f"minhash/{number}").run()
-    finish("kept.pbin", tokenizer="fixtures/tokenizer")
+    finish("kept.pbin", tokenizer="sample/tokenizer")
     kept = stored("kept.pbin")
     for pair in zip(encoded(texts), encoded(near), strict=True):
         if sum(one in kept for one in pair) != 1:
@@ -76,6 +77,7 @@ def minhash():
 
 def main():
     os.chdir(sys.argv[1])
+    write_sample(Path("sample"))
     Path("said.json").write_text("{}")
     Path("said.json").write_text(json.dumps({"read": f"{blocks()}; {minhash()}", "written": False}))
 

@@ -117,6 +117,15 @@ def test_command_lists_missing_packages(python, words):
     assert done.stderr == f"tokfmt: error: the command line {said} in Python reads\n"
 
 
+@pytest.mark.parametrize("words", [["info", "x"], ["formats"]])
+def test_numpy_itself_is_named(words):
+    """`pip install --no-deps` leaves out numpy as well."""
+    code = f"import sys; sys.modules['numpy'] = None\nfrom tokfmt.__main__ import main\nmain({words})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    said = f"tokfmt: error: tokfmt {words[0]} needs the package numpy: pip install numpy\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+
+
 def test_a_missing_tokenizer_library_is_named(monkeypatch):
     """It is no reason to doubt the tokenizer.json."""
     monkeypatch.setitem(sys.modules, "tokenizers", None)

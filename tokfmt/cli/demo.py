@@ -19,8 +19,8 @@ from tokfmt.core.text_format import counted, printable
 def command(directory: str, *, as_json: bool, quiet: bool, debug: bool) -> None:
     """Write a sample to try the commands on.
 
-    DIR gets text, a tokenizer, datasets of several formats and a recipe, 300 kB in all. The examples of --help run
-    there.
+    DIR gets text, a tokenizer, datasets of several formats, damaged files and recipes, 300 kB in all. The examples of
+    --help run there.
     """
     from tokfmt.sample import write_sample
 

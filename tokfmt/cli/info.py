@@ -104,9 +104,16 @@ def _tokens(found: Overview) -> str:
         return f"{found.stored_tokens:,} with separators"
     if found.sample_length is not None:
         return f"{_count(found.tokens, found.counts_from)}, in samples of {found.sample_length:,}"
-    separated = found.tokens is not None and found.stored_tokens is not None and found.tokens < found.stored_tokens
-    more = f"; {found.stored_tokens:,} with separators" if separated else ""
-    return f"{_count(found.tokens, found.counts_from)}{more}"
+    return f"{_count(found.tokens, found.counts_from)}{_stored(found)}"
+
+
+def _stored(found: Overview) -> str:
+    """Return the number of stored tokens. More than one for each sequence are padding, which is the separator too."""
+    if found.tokens is None or found.sequences is None or found.stored_tokens is None:
+        return ""
+    others = found.stored_tokens - found.tokens
+    padding = " and padding" if others > found.sequences else ""
+    return f"; {found.stored_tokens:,} with separators{padding}" if others > 0 else ""
 
 
 def _largest(found: Overview) -> str:

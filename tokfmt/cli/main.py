@@ -245,10 +245,17 @@ def _called(words: list[str]) -> Any:
         if stop is not None:  # an error raised while a signal ends the command adds nothing
             raise stop from error
         if isinstance(error, ModuleNotFoundError):
-            from tokfmt import registry
-
-            raise missing_package(error, registry.plugin_of(error) or f"tokfmt {words[0]}") from error
+            raise missing_package(error, _needing(error) or f"tokfmt {words[0]}") from error
         raise
+
+
+def _needing(error: ModuleNotFoundError) -> str:
+    """Return the plug-in that needs a missing package; "" if tokfmt itself does."""
+    if error.name == "numpy":  # The registry needs it, too.
+        return ""
+    from tokfmt import registry
+
+    return registry.plugin_of(error)
 
 
 def _trace(debug: bool) -> None:

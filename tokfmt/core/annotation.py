@@ -444,10 +444,12 @@ def numpy_extent(file: File) -> Extent:
     head = file.read(0, min(file.size, 1 << 12))
     text = 12 if head[6:7] > b"\1" else 10  # The length of the header has 2 bytes in version 1, and 4 in later ones.
     begin = text + int.from_bytes(head[8:text], "little")
-    said = _NUMPY.fullmatch(head[text:begin]) if head.startswith(b"\x93NUMPY") else None
+    named = head.startswith(b"\x93NUMPY")
+    said = _NUMPY.fullmatch(head[text:begin]) if named else None
     dtype, count = (np.dtype(said[1].decode()), int(said[2])) if said else (np.dtype("u2"), -1)
     if file.size != begin + count * dtype.itemsize:
-        held = f"{dtype}[{count}] in {file.size:,} bytes" if said else printable(head[text:][:80].decode("latin-1"))
+        header = printable(head[text:][:80].decode("latin-1")) if named else "no header of NumPy"
+        held = f"{dtype}[{count}] in {file.size:,} bytes" if said else header
         raise CorruptError(
             file.path, "is not a one-dimensional array of token IDs", expected="a complete uint16[n]", found=held
         )

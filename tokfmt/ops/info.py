@@ -160,7 +160,7 @@ def info(
     try:
         source = open_stored(found, request, handle, few_sequences=True, max_sequences=1)
     except (TruncatedError, CorruptError) as error:
-        error.add_note(f"The format is {found[0].format.name}; tokfmt check reports more")
+        error.add_note(f"It is read as {found[0].format.name}; tokfmt check lists every problem")
         raise
     try:
         if isinstance(source.reader, RecordReader):

@@ -1,4 +1,4 @@
-"""The sample that `tokfmt demo` writes: text, a tokenizer, datasets of several formats and a recipe.
+"""The sample that `tokfmt demo` writes: text, a tokenizer, datasets, damaged files, recipes.
 
 The files are those of fixtures/, to which they are links in a checkout; a wheel has copies. The examples of `--help`
 run in a directory with them.
