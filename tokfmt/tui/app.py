@@ -620,20 +620,21 @@ class Browser(App[None]):
         self._show_tab(TABS[0])
         self.sequences.go(where)
 
-    def go_to_bytes(self, path: Place, offset: int, length: int = 0) -> None:
+    def go_to_bytes(self, path: Place, offset: int, length: int = 0, *, opened: bool = False) -> None:
         """Show bytes of a file in the tab of the index.
 
         Args:
             path: The file.
             offset: Byte offset.
             length: Number of bytes to mark.
+            opened: The reader of the dataset has opened the file.
         """
         from tokfmt.tui.tabs.index import IndexTab
 
         self.leave()
         self.action_tab("index")
         tab = self.query_one(IndexTab)
-        tab.call_after_refresh(lambda: tab.reveal_bytes(path, offset, length))
+        tab.call_after_refresh(lambda: tab.reveal_bytes(path, offset, length, opened=opened))
 
     # the way back
 

@@ -452,7 +452,7 @@ class SequencesTab(Tab):
         if place is None:
             self.notify("This format does not map tokens to bytes.", severity="warning")
         else:
-            self.host.go_to_bytes(place.path, place.offset, place.width or 0)
+            self.host.go_to_bytes(place.path, place.offset, place.width or 0, opened=True)
 
     # the parts of a sample, and where they come from
 
