@@ -570,6 +570,7 @@ class MoreFacts(NamedTuple):
 NARROW = 88
 """Width in cells below which the facts take three lines instead of two."""
 
+_TO_ORIGIN, _TO_BYTES = pressed("O"), pressed("h")
 _BYTES = 12
 _MARK = "$text-warning"
 _GAP = "   "
@@ -653,13 +654,13 @@ class TokenDetails(Static):
 
     def _where(self, facts: TokenFacts) -> Iterator[Content]:
         if self._more.origin:
-            yield self._pair("from", self._more.origin, leads=pressed("O"))
+            yield self._pair("from", self._more.origin, leads=_TO_ORIGIN)
         if facts.position is not None:
             yield self._pair("position", f"{facts.position:,}")
         if facts.place is not None:
             inside = f" ({facts.place.detail})" if facts.place.detail else ""
             place = f"{facts.place.offset:,} of {printable(facts.place.path.name)}{inside}"
-            yield self._pair("byte", place, leads=pressed("h"))
+            yield self._pair("byte", place, leads=_TO_BYTES)
         if facts.raw is not None:
             yield self._pair("bytes", facts.raw[:_BYTES].hex(" ") + (" …" if len(facts.raw) > _BYTES else ""))
         if self._more.frequency is not None:
