@@ -1,11 +1,12 @@
 """The parts of samples: their documents, sources and padding, and the way to where they come from."""
 
 import json
+import shutil
 from typing import Any
 
 import numpy as np
 import pytest
-from browsing import PACK, browse, line, tab_of
+from browsing import BLOCKS, PACK, browse, line, tab_of
 from click.testing import CliRunner
 from paths import FIXTURES, TOKENIZER
 
@@ -106,6 +107,38 @@ def test_a_sample_shows_its_sources(tmp_path):
         assert tab.where == (row, 0)
 
     browse([MIX], steps, size=(140, 40))
+
+
+def test_a_sample_shows_the_bytes_of_its_source():
+    view: Any = tokfmt.open(MIX)
+    row = next(k for k in range(len(view)) if view.where(k).source == "pack")
+
+    async def steps(app, press):
+        await press("g", *str(row), "enter", "h")
+        shown = app.tab.hex
+        assert (shown.damage, shown.path.resolve()) == (None, PACK.resolve())
+        token = int(view[row]["input_ids"][0])
+        assert shown.marked == range(shown.at, shown.at + 2)
+        assert PACK.read_bytes()[shown.at : shown.at + 2] == token.to_bytes(2, "little")
+        assert str(app.tab.query_one("#field").render()) == ""
+        await press("backspace", "h")
+        assert shown.damage is None
+
+    browse([MIX], steps)
+
+
+def test_a_link_that_leaves_a_dataset_is_not_followed(tmp_path):
+    (tmp_path / "secret").write_bytes(b"secret")
+    home = tmp_path / "blocks"
+    shutil.copytree(BLOCKS, home)
+    (home / "link").symlink_to(tmp_path / "secret")
+
+    async def steps(app, press):
+        app.go_to_bytes(home / "link", 0)
+        await press()
+        assert "leaves the dataset" in app.tab.hex.damage.why
+
+    browse([home], steps)
 
 
 @pytest.mark.parametrize("way", ["O", "double click"])

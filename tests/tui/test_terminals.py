@@ -333,6 +333,7 @@ def test_the_key_to_a_sequence_is_listed_where_there_is_one():
         table = app.tab.list
         for _ in range(table.row_count):
             listed = "To the sequence" in line(app.query_one(KeyBar), 0)
+            assert ("l List" in line(app.query_one(KeyBar), 0)) == listed
             await press("s")
             went = app.entry.name == "sequences"
             assert listed == went

@@ -14,10 +14,10 @@ from textual import getters, on
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
-from textual.events import CursorPosition, Resize
+from textual.events import CursorPosition, Event, MouseDown, Resize
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys
 from textual.message import Message
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
@@ -29,7 +29,7 @@ from tokfmt.tui.clipboard import given_to_programs
 from tokfmt.tui.dialogs import OneOf, Page, Question, about, help_blocks
 from tokfmt.tui.health import badge, checked, is_cheap
 from tokfmt.tui.history import History, Spot
-from tokfmt.tui.keys import bindings_of, offered, words_of
+from tokfmt.tui.keys import Press, bindings_of, offered, words_of
 from tokfmt.tui.parts import recipe_of, source_rows
 from tokfmt.tui.saving import free_name, json_lines, refusal, saved
 from tokfmt.tui.session import (
@@ -146,6 +146,7 @@ class Browser(App[None]):
         self._unreadable: set[int] = set()  # those of them that could not be opened after their last change
         self._looks: dict[int, Job] = {}  # questions whether a followed dataset has changed
         self._probes: set[Job] = set()  # checks that are running
+        self._pressed: Press | None = None  # the last one of the mouse
         self._landings = {} if at is None else {0: at}  # places to show when the datasets have loaded them
         self.current, self._tokenizer = 0, tokenizer
         self.entry: Entry = TABS[0] if compared is None else next(tab for tab in TABS if tab.pair)
@@ -185,6 +186,14 @@ class Browser(App[None]):
             for reader in self.query(Reader):
                 reader.lay_out()
             self.query_one(SequenceList).refresh()
+
+    async def on_event(self, event: Event) -> None:
+        """Handle an event, but not the second press of a double click whose first press led to another screen."""
+        if isinstance(event, MouseDown) and not event.is_forwarded:
+            before, self._pressed = self._pressed, Press(self.screen, event.screen_offset, event.time)
+            if before is not None and before.led_away(self._pressed, self.CLICK_CHAIN_TIME_THRESHOLD):
+                return
+        await super().on_event(event)
 
     def _footer(self) -> None:
         self.call_after_refresh(self.screen.refresh_bindings)
@@ -619,20 +628,21 @@ class Browser(App[None]):
         self._show_tab(TABS[0])
         self.sequences.go(where)
 
-    def go_to_bytes(self, path: Place, offset: int, length: int = 0) -> None:
+    def go_to_bytes(self, path: Place, offset: int, length: int = 0, *, opened: bool = False) -> None:
         """Show bytes of a file in the tab of the index.
 
         Args:
             path: The file.
             offset: Byte offset.
             length: Number of bytes to mark.
+            opened: The reader of the dataset has opened the file.
         """
         from tokfmt.tui.tabs.index import IndexTab
 
         self.leave()
         self.action_tab("index")
         tab = self.query_one(IndexTab)
-        tab.call_after_refresh(lambda: tab.reveal_bytes(path, offset, length))
+        tab.call_after_refresh(lambda: tab.reveal_bytes(path, offset, length, opened=opened))
 
     # the way back
 
@@ -906,8 +916,9 @@ class Browser(App[None]):
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the commands of the palette: what the keys do here and now, each once, and the themes."""
         focused = [screen.focused] if screen.focused is not None else []
+        below = [screen] if isinstance(screen, ModalScreen) else [self.tab, self]
         seen = set()
-        for owner, binding in offered([*focused, self.tab, self]):
+        for owner, binding in offered([*focused, *below]):
             moves = binding.system and owner is not self  # a cursor
             if words_of(binding) not in seen and not moves:
                 seen.add(words_of(binding))

@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, ClassVar
 
 from rich.cells import cell_len, set_cell_size
-from textual import events
+from textual import events, on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import ItemGrid, Vertical, VerticalScroll
 from textual.content import Content
 from textual.geometry import Size
+from textual.message import Message
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widget import Widget
 from textual.widgets import Footer, Input, Label, OptionList, Static
@@ -134,6 +135,36 @@ class Question(Dialog[str]):
         label.update(text)
         label.set_class(not holds and bool(answer.strip()), "wrong")
         return holds
+
+
+class Menu(OptionList):
+    """A list of which a click chooses a line, and a double click or Enter takes it.
+
+    OptionList takes the line at any click, so that the other keys of a dialog could not be used on a line.
+
+    Args:
+        mark: Number of cells at the beginning of a line whose click posts `Marked` instead.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "OK")]
+
+    class Marked(Message):
+        """The user clicked the mark of the highlighted line."""
+
+    def __init__(self, *, mark: int = 0) -> None:
+        super().__init__(markup=False)
+        self._mark = mark
+
+    def on_click(self, event: events.Click) -> None:
+        line, at = event.style.meta.get("option"), event.get_content_offset(self)
+        if line is None or at is None:
+            return
+        event.prevent_default()
+        self.highlighted = line
+        if at.x < self._mark:
+            self.post_message(self.Marked())
+        elif event.chain > 1:
+            self.action_select()
 
 
 class OneOf(Dialog[int]):
@@ -259,7 +290,7 @@ class BookmarkList(Dialog[Bookmark]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="box tall"):
             yield Label("Bookmarks · enter goes there · x removes", classes="title")
-            yield OptionList()
+            yield Menu()
         yield Footer(compact=True, show_command_palette=False)
 
     def ready(self) -> None:
@@ -315,7 +346,7 @@ class ColumnList(Dialog[str]):
         with Vertical(classes="box tall"):
             space = " · space shows or hides" if {*self._names} - {*self._fixed} else ""
             yield Label(f"Columns · enter sorts, again reverses{space}", classes="title")
-            yield OptionList()
+            yield Menu(mark=_MARK)
         yield Footer(compact=True)
 
     def ready(self) -> None:
@@ -332,6 +363,7 @@ class ColumnList(Dialog[str]):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(self._names[event.option_index])
 
+    @on(Menu.Marked)
     def action_show_or_hide(self) -> None:
         rows = self.query_one(OptionList)
         at = rows.highlighted
@@ -340,16 +372,19 @@ class ColumnList(Dialog[str]):
             rows.replace_option_prompt_at_index(at, self._line(self._names[at]))
 
 
+_MARK = 2
+"""Cells of the mark of a column, and of the blank after it."""
+
 # pages: the facts about a dataset, and the keys
 
 _GESTURES = (
     ("tab", "Next pane"),
     ("shift+tab", "Previous pane"),
     ("ctrl+p", "Command palette"),
-    ("click", "Choose a row, token, tab or key"),
+    ("click", "Choose a row, token, tab or key; sort by a heading; follow underlined words"),
     ("double click", "Open the row"),
-    ("wheel", "Scroll the pane below it"),
-    ("drag", "Mark tokens; move a border or a scrollbar"),
+    ("wheel", "Scroll the pane below it; with Shift, long lines aside"),
+    ("drag", "Mark tokens; choose several bars or lines; move a border, a scrollbar or the map"),
 )
 Block = tuple[str, list[tuple[str, str]]]
 

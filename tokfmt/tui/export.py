@@ -160,9 +160,10 @@ def other_meaning(path: str) -> str:
 
 
 class Tick(Checkbox):
-    """A check box that shows its state with an X, not only with a color."""
+    """A check box that shows its state with an X, not only with a color. Space changes it, Enter is for the dialog."""
 
     BUTTON_INNER = " "
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "screen.write", "OK")]
 
     def watch_value(self) -> None:
         super().watch_value()
@@ -246,6 +247,10 @@ class Export(Dialog[str]):
         return os.path.expanduser(self.query_one("#path", Input).value.strip())
 
     def on_input_submitted(self) -> None:
+        self.action_write()
+
+    def action_write(self) -> None:
+        """Write the rows, or show why not."""
         rows, path = self._check(), self._path
         if rows is None or self._job is not None:
             return

@@ -1,4 +1,4 @@
-"""The keys of the browser, and what is of use at the moment.
+"""The keys of the browser, what is of use at the moment, and presses of the mouse.
 
 The table of keys is the `BINDINGS` of each class, in the order in which the last line of the screen shows them.
 
@@ -9,13 +9,18 @@ The table of keys is the `BINDINGS` of each class, in the order in which the las
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from textual.actions import parse
 from textual.binding import Binding
+from textual.content import Content
 from textual.dom import DOMNode
+from textual.geometry import Offset
+from textual.screen import Screen
+from textual.style import Style
 
 
 class Offering(Protocol):
@@ -63,3 +68,35 @@ def offered(nodes: Iterable[DOMNode]) -> Iterator[tuple[DOMNode, Binding]]:
             if binding.key not in seen and is_offered(node, binding):
                 seen.add(binding.key)
                 yield node, binding
+
+
+# the mouse
+
+_NAMED = re.compile(r"\b(esc|[A-Za-z])(?= (?:stops|shows|finds|counts)\b)")
+
+
+def pressing(words: str) -> Content:
+    """Return words whose keys, as in "esc stops", are pressed by a click on them."""
+    content = Content(words)
+    for found in _NAMED.finditer(words):
+        end = words.find(" ", found.end() + 1)
+        key = "escape" if found[1] == "esc" else found[1]
+        content = content.stylize(pressed(key), found.start(), len(words) if end < 0 else end)
+    return content
+
+
+def pressed(key: str) -> Style:
+    """Return the style of words that press a key when they are clicked."""
+    return Style.from_meta({"@click": f"app.simulate_key({key!r})"})
+
+
+class Press(NamedTuple):
+    """A press of a button of the mouse: the screen below it, its place, and its time in seconds."""
+
+    screen: Screen[Any]
+    place: Offset
+    time: float
+
+    def led_away(self, later: Press, within: float) -> bool:
+        """Return whether a later press is the second of a double click that began on another screen."""
+        return later.screen is not self.screen and later.place == self.place and later.time - self.time <= within

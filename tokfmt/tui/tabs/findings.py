@@ -273,8 +273,10 @@ class FindingsTab(Working):
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
         """Return whether an action would do something now (`keys.Offering`)."""
-        if action == "sequence":
-            return self._holds is not None and self._holds is self.list.finding
+        finding = self.list.finding
+        if action in ("sequence", "list"):
+            known = action == "list" and finding is not None and bool(finding.query)
+            return known or (self._holds is not None and self._holds is finding)
         return super().offers(action, parameters)
 
     # links

@@ -45,6 +45,7 @@ class Bytes:
 
     def __init__(self, raw: Raw) -> None:
         self._raw = raw
+        self._others: dict[Place, Raw] = {}
         self._windows = Recent[tuple[Place, int], list[HexRow] | Damage](_WINDOWS)
 
     @property
@@ -52,10 +53,20 @@ class Bytes:
         """Return the path of the dataset."""
         return self._raw.path
 
+    def admit(self, path: Place) -> None:
+        """Let a file be read that the reader of the dataset has opened, though it may be elsewhere.
+
+        Files of the sources of a recipe are. A link in a dataset, which nobody opened, may not lead out of it.
+        """
+        self._others.setdefault(path, Raw(path, None, (), ()))
+
+    def _of(self, path: Place) -> Raw:
+        return self._others.get(path, self._raw)
+
     def size(self, path: Place) -> int | Damage:
         """Return the number of bytes of a file."""
         try:
-            return self._raw.size_of(path)
+            return self._of(path).size_of(path)
         except TokfmtError as error:
             return Damage(str(error))
 
@@ -72,7 +83,7 @@ class Bytes:
         for number in range(rows.start // _ROWS, -(-rows.stop // _ROWS)):
             if self._windows.get((path, number)) is None:
                 try:
-                    found: list[HexRow] | Damage = self._raw.hex_rows(path, number * _ROWS * ROW, _ROWS)
+                    found: list[HexRow] | Damage = self._of(path).hex_rows(path, number * _ROWS * ROW, _ROWS)
                 except TokfmtError as error:
                     found = Damage(str(error))
                 self._windows.put((path, number), found)
@@ -307,7 +318,7 @@ class IndexTab(Tab):
     """The sections and fields."""
     hex = getters.query_one(HexView)
     """The bytes."""
-    _wish: tuple[Place, int, int] | None = None
+    _wish: tuple[Place, int, int, bool] | None = None
     _looks: Loader
     _reveals = False  # a jump shows bytes; the focus may arrive later
     _counting = 0
@@ -361,18 +372,21 @@ class IndexTab(Tab):
     def on_resize(self) -> None:
         self.set_class(self.size.width >= WIDE, "wide")
 
-    def reveal_bytes(self, path: Place, offset: int, length: int) -> None:
+    def reveal_bytes(self, path: Place, offset: int, length: int, *, opened: bool = False) -> None:
         """Show bytes of a file as soon as the parts are loaded.
 
         Args:
             path: The file.
             offset: Byte offset.
             length: Number of bytes to mark.
+            opened: The reader of the dataset has opened the file.
         """
-        self._wish, self._reveals = (path, offset, length), True
+        self._wish, self._reveals = (path, offset, length, opened), True
         self.hex.focus()
         if self.bytes is not None:
             self._wish = None
+            if opened:
+                self.bytes.admit(path)
             self.hex.show(self.bytes, path, offset, length)
         self._left = self.parts.row
         self.query_one("#field", Static).update("")  # its text is about other bytes
@@ -410,6 +424,8 @@ class IndexTab(Tab):
 
         def then(found: tuple[Row | None, bool]) -> None:
             row, self.hex.leads = found
+            if row is None:  # the parts are about other bytes
+                self.query_one("#field", Static).update("")
             if row is not None and outline is self.parts.outline and row != self.parts.row:
                 self._left = row
                 self.parts.changed(row)
@@ -450,7 +466,8 @@ class IndexTab(Tab):
     def reveal_wanted(self) -> None:
         """Show the bytes of a jump that waited for the parts."""
         if self._wish is not None:
-            self.reveal_bytes(*self._wish)
+            path, offset, length, opened = self._wish
+            self.reveal_bytes(path, offset, length, opened=opened)
 
     async def action_byte(self) -> None:
         """Ask for a byte offset, and go to it."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from textual import getters, on
+from textual import events, getters, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -71,10 +71,6 @@ class SequencesTab(Tab):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "escape", "Stop", tooltip="Stop the search, remove mark or hits"),
-        Binding("n,full_stop,f3", "hit(1)", "Next hit"),
-        Binding("N,comma,shift+f3", "hit(-1)", "Previous hit"),
-        Binding("F", "unfilter", "List all", tooltip="Remove the filter"),
         Binding("g", "jump('row')", "Go to", tooltip="Go to a row; gg goes to the first line"),
         Binding("slash", "find", "Find", key_display="/"),
         Binding("f", "filter", "Filter"),
@@ -84,6 +80,11 @@ class SequencesTab(Tab):
         Binding("v", "view", "View", tooltip="Show documents or samples"),
         Binding("c", "copy(False)", "Copy", tooltip="Copy text"),
         Binding("e", "export", "Export"),
+        # these come and go: keys before them keep their places, and the line of a search has them, too
+        Binding("escape", "escape", "Stop", tooltip="Stop the search, remove mark or hits"),
+        Binding("n,full_stop,f3", "hit(1)", "Next hit"),
+        Binding("N,comma,shift+f3", "hit(-1)", "Previous hit"),
+        Binding("F", "unfilter", "List all", tooltip="Remove the filter"),
         Binding("b", "bookmark", "Bookmark", tooltip="Set or remove a bookmark"),
         Binding("h", "bytes", "Bytes", tooltip="Show the bytes of the token"),
         Binding("O", "origin", "Origin", tooltip="To the document or record that it comes from"),
@@ -313,6 +314,10 @@ class SequencesTab(Tab):
             more = more._replace(frequency=self._frequencies.of(facts.value))
         self.query_one(TokenDetails).show(facts, self.port.unit, more)
 
+    @on(TokenDetails.Listed)
+    def _token_listed(self, message: TokenDetails.Listed) -> None:
+        self.host.filter(message.words)
+
     # actions
 
     def action_view(self) -> None:
@@ -453,7 +458,7 @@ class SequencesTab(Tab):
         if place is None:
             self.notify("This format does not map tokens to bytes.", severity="warning")
         else:
-            self.host.go_to_bytes(place.path, place.offset, place.width or 0)
+            self.host.go_to_bytes(place.path, place.offset, place.width or 0, opened=True)
 
     # the parts of a sample, and where they come from
 
@@ -703,6 +708,17 @@ class SequencesTab(Tab):
         self.minimap.show(
             reader.port, reader.token_style, row, lambda: [] if search is None else search.visible(row, 0, length), key
         )
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._turned(event, 3)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._turned(event, -3)
+
+    def _turned(self, event: events.MouseEvent, lines: int) -> None:
+        """Scroll the reader if the wheel is turned over what is around it."""
+        if self.query_one("#reading").region.contains(*event.screen_offset):
+            self.reader.roll(lines)
 
     @on(Minimap.Chosen)
     def _mapped(self, message: Minimap.Chosen) -> None:

@@ -22,6 +22,7 @@ from tokfmt.ops.source.stored import Source
 from tokfmt.ops.stats import Statistics, glance, stats_of
 from tokfmt.ops.stats.lists import Lists
 from tokfmt.ops.stats.report import Ids, Share
+from tokfmt.tui.keys import pressing
 from tokfmt.tui.search import SearchJob, parse_search, search_scope
 from tokfmt.tui.session import LOOKING, UNKNOWN, Counted, Session, shown_path
 from tokfmt.tui.tabs.base import Working
@@ -490,7 +491,7 @@ class StatisticsTab(Working):
     def say(self) -> None:
         """Show the progress of the pass."""
         words, place = self._progress_words(), self.query_one("#counting", Static)
-        place.update(words)
+        place.update(pressing(words))
         place.display = bool(words)
         self.refresh_bindings()
 

@@ -16,6 +16,7 @@ from textual.widget import Widget
 
 from tokfmt.core.text_format import counted, short
 from tokfmt.ops.stats.report import Frequencies, Lengths
+from tokfmt.tui.widgets.row_view import DragsRange
 
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 _LEVELS = 8
@@ -121,7 +122,7 @@ def power_text(power: int) -> str:
     return digits + name
 
 
-class Bars(Widget, can_focus=True):
+class Bars(DragsRange):
     """A histogram with a cursor."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -204,10 +205,19 @@ class Bars(Widget, can_focus=True):
             edges, chosen = self.lengths.histogram.edges, self.chosen
             self.post_message(self.Chosen(edges[chosen.start], edges[chosen.stop]))
 
+    def number_at(self, event: events.MouseEvent) -> int | None:
+        plan = self.plan
+        at = max(plan.axis, event.get_content_offset_capture(self).x)
+        return min(plan.at(at, 1 << 20) or 0, self.count - 1) if self.count else None
+
+    def choose_range(self, begun: int, end: int) -> None:
+        self.range_from, self.cursor = begun, end
+        self._settle()
+
     def on_click(self, event: events.Click) -> None:
         inside = event.get_content_offset(self)
         number = self.plan.at(inside.x, self.count) if inside is not None else None
-        if number is not None:
+        if number is not None and not self._dragged:
             self.point_at(number, extend=event.shift)
             if event.chain > 1:
                 self.action_choose()

@@ -24,7 +24,7 @@ from tokfmt.core.errors import TokfmtError
 from tokfmt.core.place import Url
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, human_bytes, plural, printable, short, shortened
-from tokfmt.tui.keys import bindings_of, is_offered
+from tokfmt.tui.keys import bindings_of, is_offered, pressed, pressing
 from tokfmt.tui.session import Loading, Session
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Link(Static):
 
 
 class DatasetLine(Static):
-    """The facts about the dataset, as many as fit."""
+    """The facts about the dataset, as many as fit. A click shows all."""
 
     def __init__(self) -> None:
         super().__init__("", id="dataset", markup=False)
@@ -114,6 +114,10 @@ class DatasetLine(Static):
 
     def render(self) -> Content:
         return Content(self._facts.within(self.content_size.width))
+
+    async def on_click(self, event: events.Click) -> None:
+        event.stop()
+        await self.run_action("app.about")
 
 
 _COMPACT = 72  # columns below which only the current tab has its title
@@ -188,7 +192,7 @@ class TopBar(Horizontal):
     def say(self, dataset: Summary, loading: str) -> None:
         """Show the dataset and the loading stage."""
         self.query_one(DatasetLine).say(dataset)
-        self._set_label("#loading", loading)
+        self._set_label("#loading", pressing(loading))
 
 
 def _splits(names: Sequence[str], shown: str, room: int) -> Content:
@@ -209,13 +213,14 @@ class KeyBar(Widget):
     """The line of the keys that do something now, as many as fit; a click presses the key."""
 
     ALLOW_SELECT: ClassVar[bool] = False
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"keys--key", "keys--description"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"keys--key", "keys--description", "keys--under"}
 
     def __init__(self) -> None:
         super().__init__(id="keys")
         self._shown: list[Binding] = []
         self._palette: Binding | None = None
         self._places: list[tuple[range, Binding]] = []
+        self._under: Binding | None = None  # the key under the mouse
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, self._changed)
@@ -258,16 +263,31 @@ class KeyBar(Widget):
 
     def _label(self, binding: Binding) -> list[Segment]:
         key, description = self.app.get_key_display(binding), f" {binding.description}"
+        under = ["keys--under"] if binding is self._under else []
         return [
-            Segment(key, self.get_component_rich_style("keys--key")),
-            Segment(description, self.get_component_rich_style("keys--description")),
+            Segment(key, self.get_component_rich_style("keys--key", *under)),
+            Segment(description, self.get_component_rich_style("keys--description", *under)),
         ]
 
-    def on_click(self, event: events.Click) -> None:
+    def _at(self, event: events.MouseEvent) -> Binding | None:
         at = event.get_content_offset(self)
-        for cells, binding in self._places:
-            if at is not None and at.x in cells:
-                self.app.simulate_key(binding.key)
+        return next((binding for cells, binding in self._places if at is not None and at.x in cells), None)
+
+    def on_click(self, event: events.Click) -> None:
+        binding = self._at(event)
+        if binding is not None:
+            self.app.simulate_key(binding.key)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        self._hover(self._at(event))
+
+    def on_leave(self) -> None:
+        self._hover(None)
+
+    def _hover(self, binding: Binding | None) -> None:
+        if binding is not self._under:
+            self._under = binding
+            self.refresh()
 
 
 def _in_line(node: DOMNode, binding: Binding) -> bool:
@@ -385,7 +405,7 @@ class StatusLine(Static):
 
     def render(self) -> Content:
         return Content.styled(_GAP, _KINDS["dim"]).join(
-            Content.styled(text, _KINDS[kind]) for text, kind in self._parts
+            pressing(text).stylize_before(_KINDS[kind]) for text, kind in self._parts
         )
 
 
@@ -445,7 +465,10 @@ class Refusal(Static, can_focus=True):
                     Content(""),
                     Content(printable(why)),
                     Content(""),
-                    *(Content.assemble((f"{key}  ", "bold $text-accent"), text) for key, text in ways),
+                    *(
+                        Content.assemble((f"{key}  ", "bold $text-accent"), text).stylize(pressed(key))
+                        for key, text in ways
+                    ),
                 ]
             )
         )

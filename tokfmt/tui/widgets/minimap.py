@@ -95,7 +95,7 @@ class Minimap(WithLoader):
     }
 
     class Chosen(Message):
-        """A click on a line, as the share of the row above it."""
+        """A press or a drag on a line, as the share of the row above it."""
 
         def __init__(self, share: float) -> None:
             super().__init__()
@@ -152,7 +152,21 @@ class Minimap(WithLoader):
             names.append("minimap--shown")
         return Strip([Segment(GLYPHS[mark], self.get_component_rich_style(*names))])
 
-    def on_click(self, event: events.Click) -> None:
+    def on_mouse_down(self, event: events.MouseDown) -> None:
         event.stop()
-        if self.size.height:
-            self.post_message(self.Chosen(event.y / self.size.height))
+        self.capture_mouse()
+        self._choose(event)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self.app.mouse_captured is self:
+            event.stop()
+            self._choose(event)
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        event.stop()
+        self.release_mouse()
+
+    def _choose(self, event: events.MouseEvent) -> None:
+        height = self.size.height
+        if height:
+            self.post_message(self.Chosen(max(0, min(event.y, height - 1)) / height))

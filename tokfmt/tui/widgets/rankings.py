@@ -20,7 +20,7 @@ from tokfmt.ops.stats.lists import RankedGroups, RankedIds
 from tokfmt.tui.layout import TokenStyle
 from tokfmt.tui.rows import Damage, RowSource
 from tokfmt.tui.widgets.reader import spelling
-from tokfmt.tui.widgets.row_view import HEAD, RowView, words_of
+from tokfmt.tui.widgets.row_view import HEAD, DragsRange, RowView, words_of
 
 MOST_CHOSEN = 1000
 """Limit of lines that are listed together."""
@@ -222,7 +222,7 @@ class GroupLines:
         return {"sequence": self.row(number), "count": int(counts[number]), "length": int(lengths[number])}
 
 
-class Ranking(RowView):
+class Ranking(DragsRange, RowView):
     """A list of lines with name, count, share, bar and text; the cursor chooses a line, or a range of lines.
 
     Attributes:
@@ -291,8 +291,14 @@ class Ranking(RowView):
         self._extend_to(self.cursor + step)
 
     def _extend_to(self, line: int) -> None:
-        begun = self.cursor if self.range_from is None else self.range_from
-        self.choose(line)
+        self.choose_range(self.cursor if self.range_from is None else self.range_from, line)
+
+    def number_at(self, event: events.MouseEvent) -> int | None:
+        line = self.top + event.get_content_offset_capture(self).y
+        return max(0, min(line, self.count - 1)) if self.count else None
+
+    def choose_range(self, begun: int, end: int) -> None:
+        self.choose(end)
         self.range_from = begun
         self.retitle()
         self.refresh()

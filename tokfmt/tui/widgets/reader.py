@@ -20,12 +20,14 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.scrollbar import ScrollBar, ScrollTo
 from textual.strip import Strip
+from textual.style import Style
 from textual.widgets import Static
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.protocols import ByteOffset, HasRecordOffsets
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
+from tokfmt.tui.keys import pressed
 from tokfmt.tui.layout import (
     UNBOUNDED,
     Kind,
@@ -53,6 +55,9 @@ CLASSES = {*STYLES.values(), *(f"reader--{part}" for part in _PARTS)}
 _TINTED = {Kind.TEXT, Kind.SPACE, Kind.BREAK, Kind.CONTROL}
 _PLAIN = {Kind.RULE, Kind.DAMAGE}
 
+
+_TURN = 3
+"""Lines that a turn of the wheel scrolls."""
 
 Step = Callable[[ReaderPosition], None]
 
@@ -88,6 +93,7 @@ class Reader(WithLoader, can_focus=True):
     mark_from: int | None = None
     _pressed: int | None = None  # the token under a pressed button
     _dragging = _dragged = False
+    _follows = False  # the cursor was moved, and lines that are not wrapped scroll to its column
 
     class Moved(Message):
         """The cursor is on another token, or in another row."""
@@ -207,6 +213,7 @@ class Reader(WithLoader, can_focus=True):
                     step = _nothing  # so that the move is not repeated if only `reveal` lacks a chunk
                     if reveal:
                         scroll.reveal(max(1, self.size.height))
+                        self._follows = True
                 except NotLoadedError as error:
                     self._steps.appendleft((step, reveal))
                     self._loading = True
@@ -240,8 +247,9 @@ class Reader(WithLoader, can_focus=True):
         length = self.scroll.roll.span.length if self.scroll else 0
         if self.lines and self.is_mounted:
             self._show_bar(self.lines[0].first, self.lines[-1].last, length)
-            if not self.wrap and self.scroll:
+            if not self.wrap and self.scroll and self._follows:
                 self._follow(self.scroll)
+        self._follows = False
         self.refresh()
 
     def _show_bar(self, first: int, last: int, length: int) -> None:
@@ -375,12 +383,32 @@ class Reader(WithLoader, can_focus=True):
             self.drag(min(1.0, max(0.0, message.y / max(1, bar.window_virtual_size - bar.window_size))))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        event.stop()
-        self.roll(3)
+        self._turned(event, _TURN)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._turned(event, -_TURN)
+
+    def on_mouse_scroll_right(self, event: events.MouseScrollRight) -> None:
         event.stop()
-        self.roll(-3)
+        self._aside(_TURN)
+
+    def on_mouse_scroll_left(self, event: events.MouseScrollLeft) -> None:
+        event.stop()
+        self._aside(-_TURN)
+
+    def _turned(self, event: events.MouseEvent, lines: int) -> None:
+        event.stop()
+        if event.shift or event.ctrl:
+            self._aside(lines)
+        else:
+            self.roll(lines)
+
+    def _aside(self, turns: int) -> None:
+        """Scroll lines that are not wrapped to the right, or to the left."""
+        widest = max((sum(run.cells for run in line.runs) for line in self.lines), default=0)
+        if not self.wrap:
+            self.left = max(0, min(self.left + 2 * turns, widest - self.columns))
+            self.refresh()
 
     def on_click(self, event: events.Click) -> None:
         if event.y < len(self.lines) and not self._dragging:
@@ -551,13 +579,21 @@ class MoreFacts(NamedTuple):
 NARROW = 88
 """Width in cells below which the facts take three lines instead of two."""
 
+_TO_ORIGIN, _TO_BYTES = pressed("O"), pressed("h")
 _BYTES = 12
 _MARK = "$text-warning"
 _GAP = "   "
 
 
 class TokenDetails(Static):
-    """Show the facts about a token in two or three lines."""
+    """Show the facts about a token in two or three lines. A click on its ID, origin or byte follows it."""
+
+    class Listed(Message):
+        """The user wants the rows that a query finds."""
+
+        def __init__(self, words: str) -> None:
+            super().__init__()
+            self.words = words
 
     class Followed(Message):
         """The user wants all rows with the token."""
@@ -600,12 +636,21 @@ class TokenDetails(Static):
             lines[-1].append(part)
         return Content("\n").join(Content(_GAP).join(line) for line in lines)
 
-    def _pair(self, name: str, value: str, style: str = "$foreground") -> Content:
-        return Content.assemble((f"{name} ", "$foreground 50%"), (value, style))
+    def action_list(self, token: int) -> None:
+        """List the rows with a token."""
+        self.post_message(self.Listed(f"token:{token}"))
+
+    def _pair(self, name: str, value: str, style: str = "$foreground", leads: Style | None = None) -> Content:
+        words = Content.styled(value, style)
+        return Content.assemble((f"{name} ", "$foreground 50%"), words if leads is None else words.stylize(leads))
 
     def _what(self, facts: TokenFacts, unit: str) -> Iterator[Content]:
         yield self._pair(unit, f"{facts.unit:,} of {facts.length:,}")
-        yield self._pair("ID" if unit == "token" else "code point", str(facts.value), "bold $text-accent")
+        if unit == "token":
+            leads = Style.from_meta({"@click": f"list({facts.value})"})
+            yield self._pair("ID", str(facts.value), "bold $text-accent", leads)
+        else:
+            yield self._pair("code point", str(facts.value), "bold $text-accent")
         if facts.spelled is not None:
             yield Content.styled(f"“{roomy(facts.spelled)}”", "bold $text-success")
         if facts.special:
@@ -621,12 +666,13 @@ class TokenDetails(Static):
 
     def _where(self, facts: TokenFacts) -> Iterator[Content]:
         if self._more.origin:
-            yield self._pair("from", self._more.origin)
+            yield self._pair("from", self._more.origin, leads=_TO_ORIGIN)
         if facts.position is not None:
             yield self._pair("position", f"{facts.position:,}")
         if facts.place is not None:
             inside = f" ({facts.place.detail})" if facts.place.detail else ""
-            yield self._pair("byte", f"{facts.place.offset:,} of {printable(facts.place.path.name)}{inside}")
+            place = f"{facts.place.offset:,} of {printable(facts.place.path.name)}{inside}"
+            yield self._pair("byte", place, leads=_TO_BYTES)
         if facts.raw is not None:
             yield self._pair("bytes", facts.raw[:_BYTES].hex(" ") + (" …" if len(facts.raw) > _BYTES else ""))
         if self._more.frequency is not None:

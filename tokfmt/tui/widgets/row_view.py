@@ -297,6 +297,44 @@ class RowView(WithLoader, ScrollView, can_focus=True):
         return self.strip(self.draw(line) if line < self.count else [])
 
 
+class DragsRange(Widget, can_focus=True):
+    """A widget of lines or bars, of which a drag chooses a range. It is the first base class."""
+
+    _pressed: int | None = None  # the number below a pressed button
+    _dragged = False
+
+    def number_at(self, event: events.MouseEvent) -> int | None:
+        """Return the number of the line or bar at the mouse, or nearest to it; None if there is none."""
+        raise NotImplementedError
+
+    def choose_range(self, begun: int, end: int) -> None:
+        """Choose all from one number to another, where the cursor goes."""
+        raise NotImplementedError
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        self._dragged = False
+        inside = event.button == 1 and not event.shift and event.get_content_offset(self) is not None
+        self._pressed = self.number_at(event) if inside else None
+        if self._pressed is not None:
+            self.capture_mouse()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        number = None if self._pressed is None else self.number_at(event)
+        if self._pressed is not None and number is not None and (self._dragged or number != self._pressed):
+            self._dragged = True
+            self.choose_range(self._pressed, number)
+
+    def on_mouse_up(self) -> None:
+        if self._pressed is not None:
+            self._pressed = None
+            self.release_mouse()
+
+    def on_click(self, event: events.Click) -> None:
+        if self._dragged:  # the end of a drag is not a click on what is there
+            event.prevent_default()
+            self._dragged = False
+
+
 class Columns(NamedTuple):
     """Width of each column in cells, 0 for none; `words` gets the rest.
 
