@@ -105,7 +105,7 @@ def test_moves_in_the_reader():
         assert below > 100
         await press("up")
         assert tab.where[1] < below
-        await press("w", "l")
+        await press("w", "W")
         assert tab.reader.whitespace
         assert not tab.reader.wrap
         await press("right_square_bracket")

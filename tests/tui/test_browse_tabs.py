@@ -146,7 +146,7 @@ def test_bytes_by_offset_and_back_to_their_sequence():
         start = int(reader.offsets(0, reader.info.sequences)[app.tab.where[0]])
         stored = np.frombuffer(PACK.read_bytes()[place - 1 : place + 1], "<u2")[0]
         assert reader.tokens(start + app.tab.where[1], start + app.tab.where[1] + 1)[0] == stored
-        await press("h")  # and back again
+        await press("x")  # and back again
         assert app.entry.name == "index"
         assert view.marked == range(place - 1, place + 1)
         await press("o", *"1e9", "enter")
@@ -162,7 +162,7 @@ def test_a_record_shows_its_line():
     second = CORPUS.read_bytes().split(b"\n")[0] + b"\n"
 
     async def steps(app, press):
-        await press("down", "h")
+        await press("down", "x")
         assert app.tab.hex.marked.start == len(second)
 
     browse([CORPUS], steps)

@@ -183,7 +183,7 @@ def test_the_other_tabs_follow_the_split(tmp_path, monkeypatch):
         verdict = app.session.verdict
         await press("V", "V")
         assert app.session.verdict is verdict  # of the whole store
-        await press("1", "h")
+        await press("1", "x")
         assert "validation" in app.tab.hex.path.parts
         await press("1", "e")
         assert app.screen.query(Input).last().value == "multi_chunk-validation-documents.jsonl"

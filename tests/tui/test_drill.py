@@ -84,6 +84,20 @@ def test_groups_open_to_their_members_and_lead_to_them(repeated):
     browse([repeated], steps)
 
 
+def test_a_group_opens_and_closes_with_l_and_h(repeated):
+    async def steps(app, press):
+        await to(app, press, "groups")
+        groups = app.tab.query_one(GroupRanking)
+        await press("l")
+        assert groups.members.tolist() == [0, 2, 6]
+        await press("G", "g", "g")
+        assert groups.cursor == 0
+        await press("h")
+        assert not len(groups.members)
+
+    browse([repeated], steps)
+
+
 def test_several_groups_are_listed_together_and_another_dataset_closes_them(repeated):
     async def steps(app, press):
         await to(app, press, "groups")

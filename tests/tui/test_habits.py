@@ -7,11 +7,14 @@ from browsing import BLOCKS, PACK, browse, line, reader_text, tab_of
 from paths import CORPUS, FIXTURES, TOKENIZER
 from textual.widgets import DataTable, Input, Label, OptionList, Static
 
-from tokfmt.tui.dialogs import OneOf, Page, PageBlock, Question
+from tokfmt.ops.source.request import SourceRequest
+from tokfmt.tui.dialogs import OneOf, Page, PageBlock, Question, Scroll
 from tokfmt.tui.history import History, Spot
 from tokfmt.tui.keys import bindings_of, offered, words_of
+from tokfmt.tui.session import shown_session
 from tokfmt.tui.state import Queries, recall, remember
 from tokfmt.tui.tabs.statistics import Bars
+from tokfmt.tui.widgets.facts import Facts
 from tokfmt.tui.widgets.frame import FindBar, KeyBar
 from tokfmt.tui.widgets.reader import Reader
 
@@ -141,6 +144,105 @@ def test_a_colon_takes_a_number_or_q():
     browse([PACK], steps)
 
 
+def test_a_dollar_is_the_last_row_and_q_also_leaves_what_cannot_be_read(tmp_path):
+    bad = tmp_path / "x.pbin"
+    bad.write_bytes(b"\x05" * 40)
+
+    async def last(app, press):
+        await press("colon", "dollar_sign", "enter")
+        assert tab_of(app).where == (41, 0)
+
+    async def refused(app, press):
+        assert app.session.refused is not None
+        await press("colon", "q", "enter")
+        assert app._exit
+
+    browse([PACK], last)
+    browse([bad], refused, session=shown_session(SourceRequest((str(bad),))))
+
+
+def test_h_and_l_move_wherever_arrows_do():
+    async def steps(app, press):
+        tab = tab_of(app)
+        await press("l")
+        assert isinstance(app.focused, Reader)
+        await press("l", "l", "l", "h")
+        assert tab.where == (0, 2)
+        await press("x", "l", "l", "h")
+        assert app.tab.hex.at == app.tab.hex.marked.start + 1
+        await press("4")
+        bars, facts = app.query_one(Bars), app.query_one(Facts)
+        bars.point_at(0)
+        await press("l", "l", "h")
+        assert bars.cursor == 1
+        facts.focus()
+        before = facts.cursor
+        await press("l")
+        assert facts.cursor == facts.leading[facts.leading.index(before) + 1]
+        await press("h")
+        assert facts.cursor == before
+
+    browse([PACK], steps)
+
+
+def test_a_part_opens_and_closes_with_l_and_h():
+    async def steps(app, press):
+        await press("2", "g", "g", "h")
+        parts = app.tab.parts
+        assert not parts.outline.is_open(0)
+        await press("l")
+        assert parts.outline.is_open(0)
+
+    browse([PACK], steps)
+
+
+def test_dialogs_with_a_list_and_pages_take_keys_of_vim():
+    async def steps(app, press):
+        await press("d", "j", "j", "k", "enter")
+        assert app.current == 1
+        await press("d", "G", "enter")
+        assert app.current == 2
+        await press("d", "g", "g", "enter")
+        assert app.current == 0
+        await press("d", "q")
+        assert len(app.screen_stack) == 1
+        await press("question_mark")
+        page = app.screen.query_one(Scroll)
+        for key, forth in (("j", True), ("k", False), ("ctrl+d", True), ("ctrl+u", False), ("G", True), ("g", False)):
+            await press(key)
+            assert (page.scroll_target_y > 0) == forth, key
+
+    browse([PACK, BLOCKS, CORPUS], steps, size=(80, 24))
+
+
+@pytest.mark.parametrize("key", ["2", "3", "4"])
+def test_a_search_and_a_filter_begin_in_every_tab(key):
+    async def steps(app, press):
+        name = next(entry.name for entry in app.tabs if entry.key == key)
+        await press(key)
+        assert "/ Find" in line(app.query_one(KeyBar), 0)
+        await answer(app, press, "slash", HIT)
+        assert app.entry.name == "sequences"
+        assert tab_of(app).reader.hits
+        await press("backspace", "backspace")
+        assert app.entry.name == name
+        await answer(app, press, "f", "len>50")
+        assert app.entry.name == "sequences"
+        assert tab_of(app).filtered.results.sequences
+        await press("escape", "backspace")
+        assert app.entry.name == name
+
+    browse([PACK], steps)
+
+
+def test_ctrl_c_says_how_to_quit():
+    async def steps(app, press):
+        await press("ctrl+c")
+        assert said(app) == ["q quits."]
+
+    browse([PACK], steps)
+
+
 def test_the_line_of_a_search_is_clicked():
     async def steps(app, press):
         await answer(app, press, "slash", HIT)
@@ -188,7 +290,7 @@ def test_back_and_forward_through_every_kind_of_jump():
 
 def test_back_to_another_tab_with_its_byte_and_without_the_filter():
     async def steps(app, press):
-        await press("g", "1", "1", "enter", "h")
+        await press("g", "1", "1", "enter", "x")
         at = app.tab.hex.at
         await press("enter")
         assert app.entry.name == "sequences"

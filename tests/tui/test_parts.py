@@ -165,7 +165,7 @@ def test_a_sample_leads_to_its_document_and_its_bytes(way):
         assert tab.where == (span.sequence, span.start + moved)
         document = tokfmt.open(PACK)[span.sequence]
         assert document[span.start] == view[row]["input_ids"][column]
-        await press("h")
+        await press("x")
         assert app.entry.name == "index"
         place = app.tab.hex.marked.start
         stored = int.from_bytes(PACK.read_bytes()[place : place + 2], "little")

@@ -192,7 +192,7 @@ def test_a_byte_leads_to_its_record_and_back(tokenizer):
         assert tab.where == (7, 0)
         await press("t")
         assert "no token positions" in str(app.screen.query_one("#meaning").render())
-        await press("escape", "h")
+        await press("escape", "x")
         assert app.entry.name == "index"
         assert (app.tab.hex.at, app.tab.hex.marked.start) == (starts[7], starts[7])
 

@@ -200,7 +200,7 @@ def test_borders_stay_in_their_column_in_a_terminal_of_its_own_widths(scripts, t
     """tmux draws vowel signs in cells of their own, and emoji of several characters as it likes."""
     with Tmux(tmp_path, (80, 24), scripts) as tmux:
         tmux.await_text("begins with")
-        for keys in (("Down",), ("Down", "Down"), ("Tab", "PageDown"), ("w",), ("w", "l"), ("l", "z"), ("z", "G")):
+        for keys in (("Down",), ("Down", "Down"), ("Tab", "PageDown"), ("w",), ("w", "W"), ("W", "z"), ("z", "G")):
             tmux.keys(*keys)
             time.sleep(0.3)
             tmux.until(lambda seen: whole(seen, 80))
@@ -246,6 +246,17 @@ def test_the_screen_is_left_as_it_was(way, tmp_path):
         assert tmux.tell("display-message", "-p", flags).split() == ["0", "1", "0", "0", "0"]
         assert "╭" not in seen
         assert f"left with {0 if isinstance(way, str) else 128 + way}" in seen
+
+
+def test_ctrl_l_draws_over_what_another_program_wrote(tmp_path):
+    with Tmux(tmp_path, (80, 24), PACK) as tmux:
+        tmux.await_text("464 2068")
+        before = tmux.screen()
+        with open(tmux.tell("display-message", "-p", "#{pane_tty}").strip(), "w") as terminal:
+            terminal.write("\x1b7\x1b[9;9Hno carrier\x1b8")
+        tmux.await_text("no carrier")
+        tmux.keys("C-l")
+        tmux.until(lambda seen: seen == before)
 
 
 def test_a_copy_arrives_in_the_buffer_of_tmux(tmp_path):

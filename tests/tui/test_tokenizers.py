@@ -140,7 +140,7 @@ def test_two_tokenizers_are_shown_side_by_side(other):
         await press("ctrl+b")
         pair = app.screen
         assert isinstance(pair, TokenizerPair)
-        for row, keys in ((3, ()), (4, ("n",)), (3, ("p",))):
+        for row, keys in ((3, ()), (4, ("right_square_bracket",)), (3, ("left_square_bracket",))):
             await press(*keys)
             titles = [str(pair.query_one(f"#{name}").border_title) for name in "ab"]
             assert f"{lengths[row]} tokens · {rate(sizes[row], lengths[row])}" in titles[0]
@@ -148,7 +148,7 @@ def test_two_tokenizers_are_shown_side_by_side(other):
         total = str(pair.query_one("#pairline").render())
         assert f"A {rate(sum(sizes), sum(lengths))}" in total
         assert f"B {rate(sum(sizes), sum(others))}" in total
-        await press("full_stop")
+        await press("n")
         a, b = pair.panes
         first = pair.both.differing[0][0].start
         assert a.cursor == first or a.cursor > 0

@@ -102,6 +102,8 @@ class Browser(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("V", "split", "Split", tooltip="Show another split"),
         Binding("V", "no_split", "Split", tooltip="Show another split"),
+        Binding("slash", "ask('find')", "Find", key_display="/"),
+        Binding("f", "ask('filter')", "Filter"),
         Binding("question_mark", "help", "Help", key_display="?"),
         Binding("escape", "cancel", "Stop", tooltip="Stop loading"),
         Binding("backspace,ctrl+o,alt+left", "travel(-1)", "Back", tooltip="Back to the place before the jump"),
@@ -112,6 +114,7 @@ class Browser(App[None]):
         Binding("R", "reopen", "Reopen", tooltip="Open again, follow a file that grows"),
         Binding("q", "quit", "Quit"),
         Binding("S", "picture", "Picture", tooltip="Save a picture of the screen (SVG)"),
+        Binding("ctrl+l", "redraw", "Redraw", tooltip="Draw the screen again", system=True),
         Binding("colon", "line", "Line", key_display=":", tooltip="Go to a row by its number; q quits"),
         Binding("ctrl+z", "suspend_process", "Suspend", tooltip="Suspend (fg returns)"),
         *(Binding(tab.key, f"tab('{tab.name}')", tab.title, system=True) for tab in TABS),
@@ -692,6 +695,18 @@ class Browser(App[None]):
         """Ask for the number of a row, or for `q`, as vim does after a colon."""
         await self.sequences.action_jump("row")
 
+    async def action_ask(self, what: str) -> None:
+        """Ask what to find or to list in the sequences, from another tab."""
+        await self.sequences.run_action(what)
+
+    def action_redraw(self) -> None:
+        """Draw the whole screen again, as another program may have written on it."""
+        self.screen.refresh(layout=True)
+
+    def action_help_quit(self) -> None:
+        """Say how to quit, as Ctrl+C does not: it may be pressed to copy."""
+        self.notify("q quits.")
+
     def action_cancel(self) -> None:
         opening = bool(self._openings)
         for job in self._openings.values():
@@ -791,6 +806,8 @@ class Browser(App[None]):
         """Return whether an action applies; `split` needs several splits."""
         if action in ("split", "no_split"):
             return (len(self.session.splits) > 1) == (action == "split")
+        if action == "ask":
+            return self.session.refused is None
         return super().check_action(action, parameters)
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:

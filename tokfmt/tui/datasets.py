@@ -47,7 +47,10 @@ class CatalogList(RowView):
         f"catalog--{part}"
         for part in ("head", "name", "format", "number", "good", "warning", "error", "dim", "cursor", "cursor-blurred")
     }
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "Open")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,l,right", "choose", "Open"),
+        Binding("g", "to(0)", "First", system=True),
+    ]
     head = 1
 
     class Chosen(Message):

@@ -51,6 +51,24 @@ class Dialog(ModalScreen[ScreenResultType | None]):
             self.action_leave()
 
 
+def _moves(*keys: tuple[str, str]) -> list[BindingType]:
+    """Return the keys of vim for actions that a widget of Textual has for arrows; the last line does not list them."""
+    return [Binding(key, action, show=False) for key, action in keys]
+
+
+class Scroll(VerticalScroll):
+    """The part of a page that scrolls, also with keys of vim."""
+
+    BINDINGS: ClassVar[list[BindingType]] = _moves(
+        ("j", "scroll_down"),
+        ("k", "scroll_up"),
+        ("g", "scroll_home"),
+        ("G", "scroll_end"),
+        ("space,ctrl+d,ctrl+f", "page_down"),
+        ("ctrl+u,ctrl+b", "page_up"),
+    )
+
+
 class Line(Input):
     """A line to type in, whose Enter is a key of the last line of the screen."""
 
@@ -146,7 +164,17 @@ class Menu(OptionList):
         mark: Number of cells at the beginning of a line whose click posts `Marked` instead.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "OK")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select", "OK"),
+        *_moves(
+            ("j", "cursor_down"),
+            ("k", "cursor_up"),
+            ("g", "first"),
+            ("G", "last"),
+            ("ctrl+d,ctrl+f", "page_down"),
+            ("ctrl+u,ctrl+b", "page_up"),
+        ),
+    ]
 
     class Marked(Message):
         """The user clicked the mark of the highlighted line."""
@@ -170,7 +198,7 @@ class Menu(OptionList):
 class OneOf(Dialog[int]):
     """Ask for one of several; the result is its number, or None after Escape."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "leave", "Cancel")]
 
     def __init__(self, text: str, choices: Sequence[str], current: int = 0) -> None:
         super().__init__()
@@ -179,7 +207,7 @@ class OneOf(Dialog[int]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="box tall"):
             yield Label(self._text, markup=False)
-            yield OptionList(*(Option(choice) for choice in self._choices), markup=False)
+            yield Menu(*(Option(choice) for choice in self._choices), markup=False)
         yield Footer(compact=True, show_command_palette=False)
 
     def ready(self) -> None:
@@ -223,7 +251,7 @@ class Page(Dialog[None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="box page"):
             yield Label(self._title, classes="title", markup=False)
-            with VerticalScroll(), ItemGrid(min_column_width=self._column):
+            with Scroll(), ItemGrid(min_column_width=self._column):
                 if self._later is not None:
                     yield PageBlock(self._later[0], [("◌", "counting")], "block later")
                 for heading, rows in self._blocks:
@@ -280,7 +308,7 @@ class BookmarkList(Dialog[Bookmark]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("x,delete", "remove", "Remove"),
-        Binding("escape,B", "leave", "Close"),
+        Binding("escape,B,q", "leave", "Close"),
     ]
 
     def __init__(self, bookmarks: Bookmarks) -> None:
@@ -335,7 +363,7 @@ class ColumnList(Dialog[str]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "show_or_hide", "Show or hide"),
-        Binding("escape,vertical_line", "leave", "Close"),
+        Binding("escape,vertical_line,q", "leave", "Close"),
     ]
 
     def __init__(self, names: Sequence[str], shown: set[str], fixed: Collection[str], order: tuple[str, str]) -> None:

@@ -333,10 +333,11 @@ class TokenizerPair(Dialog[None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("full_stop", "difference(1)", "Next difference", key_display="."),
-        Binding("comma", "difference(-1)", "Previous", key_display=","),
-        Binding("n", "row(1)", "Next row"),
-        Binding("p", "row(-1)", "Previous row"),
+        Binding("n,full_stop", "difference(1)", "Next difference"),
+        Binding("N,comma", "difference(-1)", "Previous"),
+        Binding("right_square_bracket", "row(1)", "Next row", key_display="]"),
+        Binding("left_square_bracket", "row(-1)", "Previous row", key_display="["),
+        Binding("g", "first", "First token", system=True),
         Binding("m", "mode", "Text/IDs"),
         Binding("w", "whitespace", "White space", show=False),
         Binding("escape,q,T", "leave", "Close"),
@@ -507,9 +508,14 @@ class TokenizerPair(Dialog[None]):
         runs = runs if step > 0 else runs[::-1]
         found = next((run.start for run in runs if (run.start - pane.cursor) * step > 0), None)
         if found is None:
-            self.notify("No more differences in this row; n shows the next row.")
+            self.notify("No more differences in this row; ] shows the next row.")
         else:
             pane.go_to(found)
+
+    def action_first(self) -> None:
+        """Go to the first token."""
+        for pane in self.panes:
+            pane.action_to(0)
 
     def action_mode(self) -> None:
         modes = list(Mode)

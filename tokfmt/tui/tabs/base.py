@@ -209,7 +209,7 @@ def number_words(what: str, count: int) -> str:
 
 
 def parse_number(answer: str, count: int, what: str) -> int:
-    """Return a number below `count`: `17`, `-1` from the end, or `50%` of the way.
+    """Return a number below `count`: `17`, `-1` from the end, `$` for the last, or `50%` of the way.
 
     Args:
         answer: The typed number.
@@ -220,6 +220,8 @@ def parse_number(answer: str, count: int, what: str) -> int:
         OptionError: The answer is not a number, or too large.
     """
     plain, number = answer.strip(), count
+    if plain == "$":  # the last line, in vim
+        plain = "-1"
     if plain.endswith("%"):
         try:
             share = float(plain[:-1]) / 100

@@ -318,7 +318,7 @@ class CompareTab(Tab):
         Binding("left_square_bracket", "by(-1)", "Pair up", key_display="[", tooltip="Previous pair"),
         Binding("C", "copy(True)", "Copy IDs", tooltip="Copy the IDs of the side with the cursor"),
         Binding("w", "toggle_both('whitespace')", "White space", tooltip="Show white space"),
-        Binding("l", "toggle_both('wrap')", "Wrap", tooltip="Wrap lines"),
+        Binding("W", "toggle_both('wrap')", "Wrap", tooltip="Wrap lines"),
     ]
 
     sessions: Sessions | None = None

@@ -143,8 +143,8 @@ class HexView(RowView):
         f"hex--{part}" for part in ("offset", "gap", "zero", "print", "other", "marked", "cursor", "blurred", "damage")
     }
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right", "bytes(1)", "Next byte", system=True),
-        Binding("left", "bytes(-1)", "Previous byte", system=True),
+        Binding("right,l", "bytes(1)", "Next byte", system=True),
+        Binding("left,h", "bytes(-1)", "Previous byte", system=True),
         Binding("enter", "choose", "To the sequence"),
     ]
 

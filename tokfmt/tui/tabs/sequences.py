@@ -74,7 +74,7 @@ class SequencesTab(Tab):
         Binding("g", "jump('row')", "Go to", tooltip="Go to a row; gg goes to the first line"),
         Binding("slash", "find", "Find", key_display="/"),
         Binding("f", "filter", "Filter"),
-        Binding("enter", "read", "Read", tooltip="Focus the reader"),
+        Binding("enter,l", "read", "Read", tooltip="Focus the reader"),
         Binding("enter", "occurrences", "List all", tooltip="In the reader: list all rows with the token"),
         Binding("m", "mode", "Text/IDs"),
         Binding("v", "view", "View", tooltip="Show documents or samples"),
@@ -86,7 +86,7 @@ class SequencesTab(Tab):
         Binding("N,comma,shift+f3", "hit(-1)", "Previous hit"),
         Binding("F", "unfilter", "List all", tooltip="Remove the filter"),
         Binding("b", "bookmark", "Bookmark", tooltip="Set or remove a bookmark"),
-        Binding("h", "bytes", "Bytes", tooltip="Show the bytes of the token"),
+        Binding("x", "bytes", "Bytes", tooltip="Show the bytes of the token"),
         Binding("O", "origin", "Origin", tooltip="To the document or record that it comes from"),
         Binding("right_curly_bracket", "part(1)", "Next part", key_display="}", tooltip="Next document of the sample"),
         Binding("left_curly_bracket", "part(-1)", "Part before", key_display="{", tooltip="Previous document"),
@@ -102,7 +102,7 @@ class SequencesTab(Tab):
         Binding("B", "bookmarks", "Bookmarks", tooltip="List bookmarks"),
         Binding("C", "copy(True)", "Copy IDs"),
         Binding("w", "toggle_reader('whitespace')", "White space", tooltip="Show white space"),
-        Binding("l", "toggle_reader('wrap')", "Wrap", tooltip="Wrap lines"),
+        Binding("W", "toggle_reader('wrap')", "Wrap", tooltip="Wrap lines"),
         Binding("less_than_sign", "resize(-1)", "Narrow", key_display="<", tooltip="Narrow the list"),
         Binding("greater_than_sign", "resize(1)", "Widen", key_display=">", tooltip="Widen the list"),
     ]
@@ -391,7 +391,9 @@ class SequencesTab(Tab):
         if not self.session.port.count:
             refused = f"This dataset has no {self.session.view.name}"
 
-        def refuse(answer: str) -> str:  # noqa: ARG001 - no answer is accepted
+        def refuse(answer: str) -> str:
+            if answer.strip() in _QUITS:
+                return "quits"
             raise OptionError(refused)
 
         def answered(answer: str) -> None:
@@ -539,6 +541,8 @@ class SequencesTab(Tab):
 
         def answered(answer: str) -> None:
             queries.add(answer)
+            if self.host.entry.name != self.id:  # the question is also one of the browser
+                self.host.go_to_where(self.where)
             then(answer)
 
         await self.host.ask_line(text, answered, words, lambda answer: meaning(answer, self.scope), recent=queries.all)

@@ -129,8 +129,8 @@ class Bars(DragsRange):
         f"bars--{part}" for part in ("bar", "cursor", "cursor-blurred", "axis", "caption", "none")
     }
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "by(-1)", "Shorter", system=True),
-        Binding("right", "by(1)", "Longer", system=True),
+        Binding("left,h", "by(-1)", "Shorter", system=True),
+        Binding("right,l", "by(1)", "Longer", system=True),
         Binding("home,g", "to(0)", "Shortest", system=True),
         Binding("end,G", "to(-1)", "Longest", system=True),
         Binding("shift+left", "extend(-1)", "Choose a range", system=True),

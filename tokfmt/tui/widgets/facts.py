@@ -39,8 +39,8 @@ class Facts(Widget, can_focus=True):
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"facts--{part}" for part in ("name", "value", "leads", "cursor")}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "by(-1)", "Previous fact", system=True),
-        Binding("right", "by(1)", "Next fact", system=True),
+        Binding("left,h", "by(-1)", "Previous fact", system=True),
+        Binding("right,l", "by(1)", "Next fact", system=True),
         Binding("up,k", "line(-1)", "Up", system=True),
         Binding("down,j", "line(1)", "Down", system=True),
         Binding("home,g", "to(0)", "First", system=True),

@@ -222,8 +222,8 @@ class Parts(RowView):
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"parts--{part}" for part in _PARTS}
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "Open/go to"),
-        Binding("right", "open", "Open a part", system=True),
-        Binding("left", "close", "Close a part", system=True),
+        Binding("right,l", "open", "Open a part", system=True),
+        Binding("left,h", "close", "Close a part", system=True),
     ]
 
     class Moved(Message):

@@ -235,6 +235,7 @@ class Ranking(DragsRange, RowView):
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "choose", "List"),
+        Binding("g", "to(0)", "First", system=True),
         Binding("shift+down", "extend(1)", "Choose a range", system=True),
         Binding("shift+up", "extend(-1)", "Choose a range", system=True),
     ]
@@ -383,8 +384,8 @@ class GroupRanking(Ranking):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right", "open", "Members"),
-        Binding("left", "close", "Close a group", system=True),
+        Binding("right,l", "open", "Members"),
+        Binding("left,h", "close", "Close a group", system=True),
     ]
 
     class Opened(Message):

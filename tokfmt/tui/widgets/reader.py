@@ -70,8 +70,8 @@ class Reader(WithLoader, can_focus=True):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right", "tokens(1)", "Next token", system=True),
-        Binding("left", "tokens(-1)", "Previous token", system=True),
+        Binding("right,l", "tokens(1)", "Next token", system=True),
+        Binding("left,h", "tokens(-1)", "Previous token", system=True),
         Binding("down,j", "lines(1)", "Down", system=True),
         Binding("up,k", "lines(-1)", "Up", system=True),
         Binding("pagedown,space,ctrl+f", "pages(1)", "Page down", system=True),
@@ -80,7 +80,7 @@ class Reader(WithLoader, can_focus=True):
         Binding("ctrl+u", "halves(-1)", "Half a page up", system=True),
         Binding("ctrl+e", "roll(1)", "Scroll down", system=True),
         Binding("ctrl+y", "roll(-1)", "Scroll up", system=True),
-        Binding("0", "line_end(-1)", "First token of the line", system=True),
+        Binding("0,circumflex_accent", "line_end(-1)", "First token of the line", system=True),
         Binding("dollar_sign", "line_end(1)", "Last token of the line", key_display="$", system=True),
         Binding("home", "to(0)", "First token", system=True),
         Binding("end,G", "to(-1)", "Last token", system=True),
