@@ -15,6 +15,7 @@ from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui import columns
 from tokfmt.tui.columns import columns_of, masked, order_of
 from tokfmt.tui.dialogs import ColumnList
+from tokfmt.tui.rows import fetched_span
 from tokfmt.tui.session import open_session
 from tokfmt.tui.state import recall
 from tokfmt.views.memory import MemoryReader
@@ -80,6 +81,23 @@ def test_the_order_is_that_of_the_listed_rows():
         assert [tab.list.row_of(k) for k in range(tab.list.count)] == falling(lengths)
 
     browse([PACK], steps)
+
+
+@pytest.mark.parametrize(("path", "field"), [(PACK, "input_ids"), (CORPUS, "text")])
+def test_an_export_has_the_order_of_the_list(path, field, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    async def steps(app, press):
+        tab = tab_of(app)
+        await press("vertical_line", "down", "enter", "f", *"len", "greater_than_sign", *"50", "enter", "e", "enter")
+        rows = [tab.list.row_of(k) for k in range(tab.list.count)]
+        assert rows != sorted(rows)
+        (written,) = tmp_path.glob("*.jsonl")
+        values = [json.loads(one)[field] for one in written.read_text().splitlines()]
+        assert [len(one) for one in values] == [fetched_span(app.session.port, row).length for row in rows]
+        assert values == sorted(values, key=len, reverse=True)
+
+    browse([path], steps)
 
 
 @pytest.mark.parametrize("tokenizer", [None, str(TOKENIZER)])

@@ -123,7 +123,7 @@ def chosen_rows(words: str, count: int, sets: Mapping[str, Numbers]) -> Numbers:
         sets: Rows by the name of the set.
 
     Returns:
-        int64, ascending.
+        int64, in the order of the set, or ascending.
 
     Raises:
         OptionError: The line describes no row, or too many.

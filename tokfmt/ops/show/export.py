@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -29,6 +30,7 @@ from tokfmt.views.select import Chosen, Slice
 _REGION = 1 << 20  # tokens; small, so that the browser can show progress
 _BLOCK = 1 << 22  # bytes
 _GAP = 1 << 12  # records; reading past fewer unwanted ones is cheaper than seeking to the next
+_LINES = 1 << 12  # between two reports of progress
 
 Numbers = NDArray[np.int64]
 
@@ -44,11 +46,11 @@ def export(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> int:
-    """Write sequences to a file, one JSON line each, in order. The file is complete, or not written.
+    """Write sequences to a file, one JSON line each, in the given order. The file is complete, or not written.
 
     Args:
         source: An opened dataset. Records that are JSON lines are copied byte by byte.
-        rows: The numbers of the sequences, ascending and unique; int64[sequences].
+        rows: The numbers of the sequences, unique; int64[sequences]. The source is read in its own order.
         destination: The file to write.
         paths: The paths of the source, which the destination must not be part of.
         format: The format of the source, which lists its files.
@@ -67,12 +69,16 @@ def export(
     found = [SourceFiles(path, format, tuple(format.files(path))) for path in map(place_of, paths)] if format else []
     guard(place, paths, found)
     watched, before = progress or NullProgress(), snapshot(found)
+    rows = np.asarray(rows, np.int64)
+    order = np.argsort(rows, kind="stable")
     # readers raise their own errors, which `writing` does not change
     with writing(place), Staging(place, overwrite=overwrite, readable=readable_by(before)) as staging:
         if isinstance(source, RecordReader):
-            _copy(source, rows, staging.path, watched)
+            _copy(source, rows[order], staging.path, watched)
         else:
-            _write(_chosen(source, rows), staging, decoder, watched)
+            _write(_chosen(source, rows[order]), staging, decoder, watched)
+        if (np.diff(order) < 0).any():
+            _put_in_order(staging, np.argsort(order), watched)
         check_unchanged(before, found)
         size = os.stat(staging.path).st_size
         staging.publish({manifest_path(staging.destination).name: None})
@@ -114,6 +120,27 @@ def _copy(records: RecordReader, rows: Numbers, path: Path, progress: Progress) 
         for lines in _lines(records, rows):
             out.writelines(line + b"\n" for line in lines)
             progress.advance(len(lines))
+
+
+def _put_in_order(staging: Staging, places: Numbers, progress: Progress) -> None:
+    """Put the lines of the written file in another order.
+
+    Args:
+        staging: The destination; its file keeps its permissions, as it is written again in place.
+        places: The number of the line for each line of the result.
+        progress: Receives a phase and counts.
+    """
+    progress.phase("putting in order", len(places), "lines")
+    ascending = staging.scratch / "ascending.jsonl"
+    shutil.copyfile(staging.path, ascending)
+    with open(ascending, "rb") as lines, open(staging.path, "wb") as out:
+        ends = np.cumsum([len(line) for line in lines])
+        for first in range(0, len(places), _LINES):
+            some = places[first : first + _LINES].tolist()
+            for place in some:
+                start = int(ends[place - 1]) if place else 0
+                out.write(os.pread(lines.fileno(), int(ends[place]) - start, start))
+            progress.advance(len(some))
 
 
 def _lines(records: RecordReader, rows: Numbers) -> Iterator[list[bytes]]:

@@ -955,7 +955,9 @@ class SequencesTab(Tab):
         from tokfmt.tui.export import Export
 
         sets: dict[str, Numbers] = {}
-        if self.filtered is not None:
+        if self.list.order is not None:
+            sets["listed"] = self.list.order.rows
+        elif self.filtered is not None:
             sets["listed"] = self.filtered.results.rows()
         if self.search is not None and self.search.results.hits:
             sets["hits"] = self.search.results.rows()
