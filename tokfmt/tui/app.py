@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import getters, on
-from textual.app import App, ComposeResult, SystemCommand
+from textual.app import ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.events import CursorPosition, Event, MouseDown, Resize
@@ -52,6 +52,7 @@ from tokfmt.tui.state import is_written
 from tokfmt.tui.tabs import TABS
 from tokfmt.tui.tabs.base import Entry, Tab
 from tokfmt.tui.tabs.sequences import SequencesTab
+from tokfmt.tui.typeahead import TypeAhead
 from tokfmt.tui.widgets.frame import KeyBar, TopBar, summary, transfer
 from tokfmt.tui.widgets.reader import Reader
 from tokfmt.tui.widgets.row_view import SequenceList, WithLoader
@@ -78,7 +79,7 @@ class Quit(Message):
     """A signal asks the app to end."""
 
 
-class Browser(App[None]):
+class Browser(TypeAhead):
     """Show datasets.
 
     Args:
@@ -216,6 +217,7 @@ class Browser(App[None]):
         """Return whether nothing is loading."""
         loaded = (
             not self._openings
+            and not self.is_typing
             and not self._copying
             and not self._probes
             and self._export is None
