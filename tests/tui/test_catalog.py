@@ -93,6 +93,23 @@ def test_enter_opens_a_dataset_and_d_returns(folder):
     browse_folder(folder, steps)
 
 
+def test_a_dataset_has_the_whole_screen_after_one_that_cannot_be_read(folder):
+    """Also the first one, which follows the folder itself."""
+
+    async def steps(app, press):
+        for key, readable in (("g", True), ("G", False), ("g", True)):
+            await press(key, "l")
+            assert (app.session.refused is None) == readable
+            shown, hidden = app.sequences.list, app.sequences.query_one("#refusal")
+            shown, hidden = (shown, hidden) if readable else (hidden, shown)
+            assert shown.has_focus
+            assert shown.outer_size.height == app.size.height - 2
+            assert not hidden.size.height or not hidden.display or not hidden.parent.display
+            await press("d")
+
+    browse_folder(folder, steps)
+
+
 def test_only_a_few_datasets_stay_open(tmp_path):
     home = tmp_path / "many"
     home.mkdir()

@@ -48,7 +48,7 @@ class CatalogList(RowView):
         for part in ("head", "name", "format", "number", "good", "warning", "error", "dim", "cursor", "cursor-blurred")
     }
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,l,right", "choose", "Open"),
+        Binding("enter,l", "choose", "Open"),
         Binding("g", "to(0)", "First", system=True),
     ]
     head = 1
