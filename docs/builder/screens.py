@@ -55,7 +55,7 @@ SCREENS = (
     Screen("find", _PACK, "slash w h a l e enter n"),
     Screen("filter", _PACK, "f l e n greater_than_sign 2 0 0 enter down"),
     Screen("question", _PACK, "g"),
-    Screen("bytes", _PACK, "down down down enter right right right h"),
+    Screen("bytes", _PACK, "down down down enter right right right x"),
     Screen("columns", ("sample/corpus.jsonl", *_TOKENIZER), "vertical_line"),
     Screen("file", ("sample/merged.pbin",), "2 down down down right home down"),
     Screen("findings", ("sample/merged.pbin",), "3 x"),

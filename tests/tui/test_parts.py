@@ -114,14 +114,14 @@ def test_a_sample_shows_the_bytes_of_its_source():
     row = next(k for k in range(len(view)) if view.where(k).source == "pack")
 
     async def steps(app, press):
-        await press("g", *str(row), "enter", "h")
+        await press("g", *str(row), "enter", "x")
         shown = app.tab.hex
         assert (shown.damage, shown.path.resolve()) == (None, PACK.resolve())
         token = int(view[row]["input_ids"][0])
         assert shown.marked == range(shown.at, shown.at + 2)
         assert PACK.read_bytes()[shown.at : shown.at + 2] == token.to_bytes(2, "little")
         assert str(app.tab.query_one("#field").render()) == ""
-        await press("backspace", "h")
+        await press("backspace", "x")
         assert shown.damage is None
 
     browse([MIX], steps)
