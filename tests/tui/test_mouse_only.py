@@ -235,7 +235,7 @@ def test_the_map_is_dragged_and_the_wheel_turns_the_reader():
 def test_the_wheel_turns_long_lines_aside():
     async def steps(app, press):
         tab = tab_of(app)
-        await press("g", *"11", "enter", "l")
+        await press("g", *"11", "enter", "W")
         reader = tab.reader
         assert max(sum(run.cells for run in one.runs) for one in reader.lines) > reader.columns + 12
         for shift in (True, True, False):

@@ -701,14 +701,6 @@ class Browser(TypeAhead):
         """Ask what to find or to list in the sequences, from another tab."""
         await self.sequences.run_action(what)
 
-    def action_redraw(self) -> None:
-        """Draw the whole screen again, as another program may have written on it."""
-        self.screen.refresh(layout=True)
-
-    def action_help_quit(self) -> None:
-        """Say how to quit, as Ctrl+C does not: it may be pressed to copy."""
-        self.notify("q quits.")
-
     def action_cancel(self) -> None:
         opening = bool(self._openings)
         for job in self._openings.values():

@@ -56,6 +56,19 @@ def _moves(*keys: tuple[str, str]) -> list[BindingType]:
     return [Binding(key, action, show=False) for key, action in keys]
 
 
+class Choices(OptionList):
+    """A list to choose from, which keys of vim move through as through any list of the browser."""
+
+    BINDINGS: ClassVar[list[BindingType]] = _moves(
+        ("j", "cursor_down"),
+        ("k", "cursor_up"),
+        ("g", "first"),
+        ("G", "last"),
+        ("ctrl+d,ctrl+f", "page_down"),
+        ("ctrl+u,ctrl+b", "page_up"),
+    )
+
+
 class Scroll(VerticalScroll):
     """The part of a page that scrolls, also with keys of vim."""
 
@@ -155,7 +168,7 @@ class Question(Dialog[str]):
         return holds
 
 
-class Menu(OptionList):
+class Menu(Choices):
     """A list of which a click chooses a line, and a double click or Enter takes it.
 
     OptionList takes the line at any click, so that the other keys of a dialog could not be used on a line.
@@ -164,17 +177,7 @@ class Menu(OptionList):
         mark: Number of cells at the beginning of a line whose click posts `Marked` instead.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "select", "OK"),
-        *_moves(
-            ("j", "cursor_down"),
-            ("k", "cursor_up"),
-            ("g", "first"),
-            ("G", "last"),
-            ("ctrl+d,ctrl+f", "page_down"),
-            ("ctrl+u,ctrl+b", "page_up"),
-        ),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "OK")]
 
     class Marked(Message):
         """The user clicked the mark of the highlighted line."""
@@ -207,7 +210,7 @@ class OneOf(Dialog[int]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="box tall"):
             yield Label(self._text, markup=False)
-            yield Menu(*(Option(choice) for choice in self._choices), markup=False)
+            yield Choices(*(Option(choice) for choice in self._choices), markup=False)
         yield Footer(compact=True, show_command_palette=False)
 
     def ready(self) -> None:

@@ -81,6 +81,14 @@ class TypeAhead(App[None]):
         while self._held and self._follower is None:
             await self._give(self._held.popleft())
 
+    def action_redraw(self) -> None:
+        """Draw the whole screen again, as another program may have written on it."""
+        self.screen.refresh(layout=True)
+
+    def action_help_quit(self) -> None:
+        """Say how to quit, as Ctrl+C does not: it may be pressed to copy."""
+        self.notify("q quits.")
+
     @property
     def is_typing(self) -> bool:
         """Return whether keys are on their way."""
