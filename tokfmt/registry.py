@@ -318,8 +318,10 @@ def for_destination(path: PlaceLike) -> Format:
     fitting = _named(name)
     if not fitting:
         known = ", ".join(f"{format_.extensions[0]} ({format_.name})" for format_ in formats() if format_.extensions)
+        nameless = " and ".join(one.name for one in formats() if not (one.extensions or one.read_only))
         raise OptionError(
-            f"cannot tell the format of {name!r} from its name. Use {Option('to', 'NAME')}, or a name like {known}"
+            f"cannot tell the format of {name!r} from its name. Use {Option('to', 'NAME')}, or a name like {known}; "
+            f"{nameless} have no such name"
         )
     longest = max(length for _, length in fitting)
     best = sorted({format_ for format_, length in fitting if length == longest})

@@ -191,6 +191,14 @@ def test_the_format_of_a_damaged_dataset_is_reported(tmp_path):
     assert done.stderr.endswith(". It is read as megatron; tokfmt check lists every problem\n")
 
 
+def test_a_directory_of_several_datasets_names_the_command_that_lists_them(tmp_path):
+    for name in ("megatron/gpt2_text_document.bin", "megatron/gpt2_text_document.idx", "nanogpt/openwebtext/val.bin"):
+        (tmp_path / name.rpartition("/")[2]).write_bytes((FIXTURES / name).read_bytes())
+    found = tokfmt.info(tmp_path, eos=50256)
+    assert found.format == "megatron"
+    assert found.notes == ("left out: another file, val.bin; tokfmt browse lists the datasets in a directory",)
+
+
 def test_the_dtype_of_a_file_is_listed_once_and_tokens_are_counted_with_separators_too():
     told = lines(tokfmt.info(FIXTURES / "litdata" / "torch_int32"))
     assert [line for line in told[1:] if "dtype" in line or "int32" in line] == [

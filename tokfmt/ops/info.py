@@ -172,6 +172,7 @@ def info(
     ids = facts.get("ids")
     if ids and facts.get("text") is None:
         facts["text"] = _text(handle if handle is not None else _quick_tokenizer(manifest), ids)
+    facts["notes"] = tuple(_with_browse(note, source) for note in facts["notes"])
     size, made = _size(found), manifest.tokenizer
     return Overview(
         path=str(source.paths[0]),
@@ -186,6 +187,12 @@ def info(
         manifest=_written(manifest),
         **facts,
     )
+
+
+def _with_browse(note: str, source: Source) -> str:
+    """Return a note; the one on what a directory holds besides the dataset names the command that lists it."""
+    is_left_out = note.removeprefix("left out: ") in source.left_out
+    return f"{note}; tokfmt browse lists the datasets in a directory" if is_left_out else note
 
 
 def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> dict[str, Any]:
