@@ -8,10 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tokfmt.core.resources import Recent
-from tokfmt.tui.layout import Kind, TokenStyle, glyphs
+from tokfmt.tui.layout import HEAD, Kind, TokenStyle, Words, glyphs, words_in
 from tokfmt.tui.rows import Damage, Piece, fetched, fetched_span
 from tokfmt.tui.search import SearchJob
-from tokfmt.tui.widgets.row_view import HEAD, Words, words_in
 
 _AFTER = 2 * HEAD  # units that are read from the start of a hit on
 _KEPT = 1024

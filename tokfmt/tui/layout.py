@@ -740,3 +740,36 @@ class ReaderPosition:
                 break
             at = before
         return at
+
+
+# the words of a row in the list
+
+HEAD = 64
+"""Units of a row that the list reads to show its beginning."""
+
+
+class Words(NamedTuple):
+    """Adjacent glyphs of one kind in the list: their text, and whether they are a part of a hit."""
+
+    text: str
+    kind: Kind
+    is_hit: bool = False
+
+
+def words_of(piece: Piece, token_style: TokenStyle, width: int) -> list[Words]:
+    """Return the beginning of a row in at most `width` cells."""
+    # an ID takes at least two cells
+    units = piece.units[: width // 2 + 1] if token_style.decoder is None and not token_style.characters else piece.units
+    return words_in(glyphs(units, 0, token_style), 0, width)
+
+
+def words_in(found: Glyphs, start: int, width: int, hits: Collection[int] = ()) -> list[Words]:
+    """Return the glyphs from `start` on that fit in `width` cells; `hits` are those that are a part of a hit."""
+    used, end = 0, start
+    while end < len(found.texts) and used + found.cells[end] <= width:
+        used, end = used + found.cells[end], end + 1
+    out = []
+    for (kind, is_hit), group in groupby(range(start, end), lambda i: (found.kinds[i], i in hits)):
+        text = "".join("⏎" if kind is Kind.BREAK else found.texts[i] for i in group)
+        out.append(Words(text, kind, is_hit))
+    return out

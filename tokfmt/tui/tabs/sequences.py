@@ -19,24 +19,23 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
 from tokfmt.core.errors import OptionError, TokfmtError
-from tokfmt.core.fields import Pointer
-from tokfmt.core.options import parse_count
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.records import RecordReader
 from tokfmt.tui.history import Spot
-from tokfmt.tui.layout import Mode, TokenStyle
+from tokfmt.tui.layout import HEAD, Mode, TokenStyle, words_of
 from tokfmt.tui.parts import Target, target_of
 from tokfmt.tui.rows import Damage, Piece, RowSource, View, fetched
 from tokfmt.tui.search import Found, SearchJob, SearchScope, meaning, parse_search, search_scope
-from tokfmt.tui.session import UNKNOWN, Session, Where, carried, located, row_at
+from tokfmt.tui.session import UNKNOWN, Session, Where, carried, located
 from tokfmt.tui.state import Bookmark, Bookmarks, Queries, bookmark
+from tokfmt.tui.tabs.answers import byte_finder, row_of
 from tokfmt.tui.tabs.base import FIRST, LAST, Tab, number_words, parse_number
 from tokfmt.tui.tabs.list_order import ListOrder, columns_shown
 from tokfmt.tui.tabs.titles import layout_words, list_title, row_title, shares_words
 from tokfmt.tui.widgets.frame import Divider, FindBar, TopBar, filter_words
 from tokfmt.tui.widgets.minimap import Minimap
 from tokfmt.tui.widgets.reader import MoreFacts, Reader, TokenDetails, TokenFacts, byte_offset_of_unit, facts_of
-from tokfmt.tui.widgets.row_view import HEAD, Leaping, Loader, SequenceList, words_of
+from tokfmt.tui.widgets.row_view import Leaping, Loader, SequenceList
 from tokfmt.tui.widgets.strip import PackingStrip
 from tokfmt.tui.widths import PAD
 
@@ -412,9 +411,7 @@ class SequencesTab(Tab):
             pane = self.reader if self.reader.has_focus else self.list
             pane.action_to(0 if answer == FIRST else -1)
             return
-        step, sign, batch = answer.partition("*")
-        number = str(parse_count(step) * parse_count(batch)) if sign else answer
-        row = parse_number(number, self.session.port.count, self.session.view.singular)
+        row = row_of(answer, self.session.port.count, self.session.view.singular)
         if self.host.entry.name != self.id:  # the question is also one of the browser
             self.host.go_to_where((row, 0))
         else:
@@ -428,21 +425,7 @@ class SequencesTab(Tab):
         self.ask_where(lambda: located(port, position))
 
     def _to_byte(self, answer: str) -> None:
-        session, port, where, (name, _, number) = self.session, self.port, self.where, answer.rpartition(":")
-        offset = parse_count(number)
-        holds = "record" if isinstance(session.view.reader, RecordReader) else "token"
-
-        def find() -> Where | str:
-            place = byte_offset_of_unit(port, *where)
-            if place is None:
-                return "this format does not map bytes to tokens"
-            path = place.path.parent / name if name else place.path
-            try:
-                return row_at(session, Pointer(path, offset)) or f"byte {offset:,} of {path.name} holds no {holds}"
-            except TokfmtError as error:
-                return str(error)
-
-        self.loader.ask(find, self._to_found)
+        self.loader.ask(byte_finder(self.session, self.port, self.where, answer), self._to_found)
 
     def _to_found(self, found: Where | str) -> None:
         if isinstance(found, str):

@@ -17,10 +17,10 @@ from textual.message import Message
 
 from tokfmt.core.text_format import bar, short
 from tokfmt.ops.stats.lists import RankedGroups, RankedIds
-from tokfmt.tui.layout import TokenStyle
+from tokfmt.tui.layout import HEAD, TokenStyle, words_of
 from tokfmt.tui.rows import Damage, RowSource
 from tokfmt.tui.widgets.reader import spelling
-from tokfmt.tui.widgets.row_view import HEAD, DragsRange, RowView, words_of
+from tokfmt.tui.widgets.row_view import DragsRange, RowView
 
 MOST_CHOSEN = 1000
 """Limit of lines that are listed together."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -28,8 +27,8 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tokfmt.core.text_format import short
-from tokfmt.tui.layout import Glyphs, Kind, TokenStyle, glyphs
-from tokfmt.tui.rows import Damage, Piece, RowSource, Span, Viewport
+from tokfmt.tui.layout import HEAD, Kind, TokenStyle, words_of
+from tokfmt.tui.rows import Damage, RowSource, Span, Viewport
 
 if TYPE_CHECKING:
     from tokfmt.tui.columns import Order, RowColumn
@@ -374,38 +373,8 @@ def columns(width: int, count: int, tokens: int | None, others: Sequence[int] = 
     return Columns(number, position, length, max(0, width - used - 1), tuple(beside))
 
 
-class Words(NamedTuple):
-    """Adjacent glyphs of one kind in the list: their text, and whether they are a part of a hit."""
-
-    text: str
-    kind: Kind
-    is_hit: bool = False
-
-
-def words_of(piece: Piece, token_style: TokenStyle, width: int) -> list[Words]:
-    """Return the beginning of a row in at most `width` cells."""
-    # an ID takes at least two cells
-    units = piece.units[: width // 2 + 1] if token_style.decoder is None and not token_style.characters else piece.units
-    return words_in(glyphs(units, 0, token_style), 0, width)
-
-
-def words_in(found: Glyphs, start: int, width: int, hits: Collection[int] = ()) -> list[Words]:
-    """Return the glyphs from `start` on that fit in `width` cells; `hits` are those that are a part of a hit."""
-    used, end = 0, start
-    while end < len(found.texts) and used + found.cells[end] <= width:
-        used, end = used + found.cells[end], end + 1
-    out = []
-    for (kind, is_hit), group in groupby(range(start, end), lambda i: (found.kinds[i], i in hits)):
-        text = "".join("⏎" if kind is Kind.BREAK else found.texts[i] for i in group)
-        out.append(Words(text, kind, is_hit))
-    return out
-
-
 _LEAST_WORDS = 10  # cells that other columns leave to the beginning of a row
 _WIDEST = 16  # cells of another column
-
-HEAD = 64
-"""Units of a row that the list reads to show its beginning."""
 
 SIGNS = "▲▼"
 """The signs of an order that rises, and of one that falls."""
