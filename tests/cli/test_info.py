@@ -189,6 +189,8 @@ def test_the_format_of_a_damaged_dataset_is_reported(tmp_path):
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1)
     assert "expected 25,536, found 9,000" in done.stderr
     assert done.stderr.endswith(". It is read as megatron; tokfmt check lists every problem\n")
+    told = said(FIXTURES / "megatron" / "multimodal_document.bin").stderr
+    assert "holds modes of multimodal data at byte 1,566. --allow-loss modes reads the tokens without them. It" in told
 
 
 def test_a_directory_of_several_datasets_names_the_command_that_lists_them(tmp_path):

@@ -51,7 +51,7 @@ from tokfmt.core.fields import Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal, noted, raise_fatal
 from tokfmt.core.format import MOST_AT_ONCE, Confidence, Hints, Probe
-from tokfmt.core.messages import from_option
+from tokfmt.core.messages import allowing, from_option
 from tokfmt.core.named import place_named
 from tokfmt.core.options import option
 from tokfmt.core.place import AnyPlace, Place, Url
@@ -418,7 +418,8 @@ def pair_layout(data: File, index: File, *, by_document: bool, partial: bool = F
     bounded_entries(path, max(count, marks), data)
     begins, negative, problems = _begins(index, columns, dtype.itemsize)
     if index.size != columns.end:
-        error = CorruptError(path, "holds modes of multimodal data", offset=columns.end)
+        remedy = f"{allowing('modes')} reads the tokens without them"
+        error = CorruptError(path, "holds modes of multimodal data", offset=columns.end, remedy=remedy)
         problems.append(fatal("TF606", error, "modes"))
     extent, sizes = stated_tokens(data, dtype, int(begins[-1]), "TF604")
     if sizes and data.size == (int(begins[-1]) + count) * dtype.itemsize:
