@@ -486,8 +486,12 @@ def help_blocks(app: App[None], title: str, tab: Widget, keys: Iterable[Binding]
     places += [("Everywhere", everywhere)] if everywhere else []
     blocks: list[Block] = []
     for heading, bindings in places:
-        rows: dict[str, dict[str, None]] = {}  # a set in order
+        meanings: dict[str, dict[str, None]] = {}  # of each key, a set in order
         for binding in bindings:
-            rows.setdefault(words_of(binding), {})[app.get_key_display(binding)] = None
+            meanings.setdefault(app.get_key_display(binding), {})[words_of(binding)] = None
+        rows: dict[str, list[str]] = {}
+        for name, (first, *others) in meanings.items():
+            words = "; ".join([first, *(one[0].lower() + one[1:] for one in others)])
+            rows.setdefault(words, []).append(name)
         blocks.append((heading, [(" ".join(names), words) for words, names in rows.items()]))
     return [*blocks, ("Focus and mouse", list(_GESTURES))]
