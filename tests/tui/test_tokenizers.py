@@ -263,7 +263,7 @@ def test_the_pair_opens_at_the_token_under_the_cursor(other):
             await press("right")
             assert underlined(a) == overlapping(theirs, mine, b.cursor)
             assert underlined(b) == []
-        await press("n")
+        await press("right_square_bracket")
         assert (a.cursor, b.cursor) == (0, 0)
 
     browse([CORPUS], steps, tokenizer=str(other), size=(140, 40))

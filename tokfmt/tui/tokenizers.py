@@ -72,7 +72,7 @@ class TokenizerList(Dialog[Wanted]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+b", "beside", "Beside the one in use"),
+        Binding("ctrl+b", "beside", "Beside the one in use", priority=True),  # the list below would go up a page
         Binding("down", "list", "List", show=False),
         Binding("escape", "leave", "Close"),
     ]

@@ -323,6 +323,7 @@ class IndexTab(Tab):
     _reveals = False  # a jump shows bytes; the focus may arrive later
     _counting = 0
     _left: Row | None = None  # the line of the cursor when a jump showed other bytes
+    _about: Row | None = None  # the line that describes the byte under the cursor
 
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id)
@@ -388,14 +389,15 @@ class IndexTab(Tab):
             if opened:
                 self.bytes.admit(path)
             self.hex.show(self.bytes, path, offset, length)
-        self._left = self.parts.row
+        self._left, self._about = self.parts.row, None
         self.query_one("#field", Static).update("")  # its text is about other bytes
 
     @on(Parts.Moved)
     def _moved(self) -> None:
         section, field, row = self.parts.section, self.parts.field, self.parts.row
-        self.query_one("#field", Static).update("" if field is None else _full_text(field))
         looks_elsewhere = self.hex.has_focus or row == self._left  # the focus and this message may arrive late
+        told = row == self._about or not looks_elsewhere
+        self.query_one("#field", Static).update(_full_text(field) if field is not None and told else "")
         if section is None or self.bytes is None or looks_elsewhere:
             return
         self._left = None
@@ -424,6 +426,7 @@ class IndexTab(Tab):
 
         def then(found: tuple[Row | None, bool]) -> None:
             row, self.hex.leads = found
+            self._about = row
             if row is None:  # the parts are about other bytes
                 self.query_one("#field", Static).update("")
             if row is not None and outline is self.parts.outline and row != self.parts.row:

@@ -579,7 +579,7 @@ class MoreFacts(NamedTuple):
 NARROW = 88
 """Width in cells below which the facts take three lines instead of two."""
 
-_TO_ORIGIN, _TO_BYTES = pressed("O"), pressed("h")
+_TO_ORIGIN, _TO_BYTES = pressed("O"), pressed("x")
 _BYTES = 12
 _MARK = "$text-warning"
 _GAP = "   "
