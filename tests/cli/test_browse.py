@@ -314,7 +314,7 @@ def test_in_a_terminal(tmp_path):
         tell("send-keys", "11", "Enter")
         await_text("1,116 tokens")
         tell("send-keys", "?")
-        await_text("Previous hit")
+        await_text("Half a page down")
         tell("send-keys", "q")
         await_text("document 11")
         tell("send-keys", "q")
