@@ -21,6 +21,7 @@ from datatrove.executor import LocalPipelineExecutor  # noqa: E402
 from datatrove.pipeline.filters import LambdaFilter, RegexFilter  # noqa: E402
 
 from tokfmt.integrations.datatrove import TokfmtReader, TokfmtWriter, finish  # noqa: E402
+from tokfmt.sample import write_sample  # noqa: E402
 
 TASKS = 5
 
@@ -336,12 +337,13 @@ def test_documents_without_file_path_have_the_parts_as_sources(tmp_path):
 def test_the_example_of_the_documentation(tmp_path):
     section = (ROOT / "docs" / "prepare.md").read_text().partition("## Use datatrove")[2]
     code = re.search(r"```python\n(.*?)```", section, re.DOTALL)[1]
-    (tmp_path / "fixtures").symlink_to(FIXTURES)
+    sample = tmp_path / "sample"
+    write_sample(sample)
     (tmp_path / "example.py").write_text(code)
     done = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     kept = [
-        text for path in (CORPUS, FIXTURES / "text" / "with_fields.jsonl") for text in texts_of(path)
+        text for path in (sample / "corpus.jsonl", sample / "more.jsonl") for text in texts_of(path)
         if text and not re.search("https?://", text)
     ]  # fmt: skip
     opened = tokfmt.open(tmp_path / "corpus.pbin", tokenizer=str(TOKENIZER))

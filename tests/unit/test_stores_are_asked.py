@@ -90,11 +90,12 @@ ALLOWED = {
     "tui/export.py": dict.fromkeys(("os.path.abspath", "os.path.expanduser", "os.path.lexists"), DESTINATION),
     "tui/saving.py": dict.fromkeys(("os.path.expanduser", "os.path.isdir", "os.path.lexists"), DESTINATION),
     "tui/session.py": dict.fromkeys(
-        ("is_dir", "os.path.abspath", "os.path.exists", "os.scandir", "os.stat", "stat"), BROWSER
+        ("is_dir", "os.path.abspath", "os.path.exists", "os.path.isdir", "os.scandir", "os.stat", "stat"), BROWSER
     ),
     "tui/signals.py": {"os.open": "the terminal"},
     "tui/state.py": dict.fromkeys(("open", "os.path.abspath"), "the state of the browser is a local file"),
     "tui/tabs/findings.py": {"is_dir": BROWSER},
+    "tui/tokenizers.py": dict.fromkeys(("os.path.exists", "os.path.realpath"), "a tokenizer of this machine"),
     "tui/web/__init__.py": {"read_text": "a file of this package"},
     "unsupported_config.py": dict.fromkeys(("is_file", "read_bytes", "stat"), "a tokenizer of this machine"),
 }  # fmt: skip
