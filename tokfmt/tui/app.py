@@ -30,7 +30,7 @@ from tokfmt.tui.dialogs import OneOf, Page, Question, about, help_blocks
 from tokfmt.tui.health import badge, checked, is_cheap
 from tokfmt.tui.history import History, Spot
 from tokfmt.tui.keys import Press, bindings_of, offered, words_of
-from tokfmt.tui.parts import recipe_of, source_rows
+from tokfmt.tui.parts import source_rows
 from tokfmt.tui.saving import free_name, json_lines, refusal, saved
 from tokfmt.tui.session import (
     UNKNOWN,
@@ -43,6 +43,7 @@ from tokfmt.tui.session import (
     Vocabulary,
     Where,
     other_split,
+    recipe_of,
     reopened,
     shown_path,
     shown_session,

@@ -23,9 +23,9 @@ from tokfmt.core.records import Block, RecordReader, json_lines
 from tokfmt.core.resources import Recent
 from tokfmt.core.text_format import printable, shortened
 from tokfmt.text.ingest import encoded_batches
-from tokfmt.tui.parts import names_of, recipe_of
+from tokfmt.tui.parts import names_of
 from tokfmt.tui.rows import RecordSource, RowSource
-from tokfmt.tui.session import Session
+from tokfmt.tui.session import Session, recipe_of
 from tokfmt.tui.workers import Job
 
 if TYPE_CHECKING:

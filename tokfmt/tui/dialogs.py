@@ -22,8 +22,8 @@ from tokfmt.core.errors import TokfmtError
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.tui.keys import bindings_of, words_of
-from tokfmt.tui.parts import recipe_facts, recipe_of
-from tokfmt.tui.session import Session
+from tokfmt.tui.parts import recipe_facts
+from tokfmt.tui.session import Session, recipe_of
 from tokfmt.tui.state import Bookmark, Bookmarks
 from tokfmt.tui.workers import Job
 

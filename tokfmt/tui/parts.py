@@ -17,13 +17,12 @@ import numpy as np
 
 from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.place import place_of
-from tokfmt.core.reader import Layout, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import columns, printable, short
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.layout import TokenStyle, begins_of
 from tokfmt.tui.rows import Damage, RowSource, fetched, fetched_span, padded_from
-from tokfmt.tui.session import Landing, Session, Where
+from tokfmt.tui.session import Landing, Session, Where, has_parts, recipe_of
 
 if TYPE_CHECKING:
     from tokfmt.recipes.amounts import Amount
@@ -105,16 +104,6 @@ class RowParts:
         return sorted(((name, count / (self.length or 1)) for name, count in held.items()), key=lambda one: -one[1])
 
 
-def recipe_of(reader: TokenReader | RecordReader) -> Samples | Documents | None:
-    """Return the recipe that a reader computes; None for another dataset, which needs no module of recipes."""
-    if not type(reader).__module__.startswith("tokfmt.recipes."):
-        return None
-    from tokfmt.recipes.documents import Documents
-    from tokfmt.recipes.samples import Samples
-
-    return reader if isinstance(reader, (Samples, Documents)) else None
-
-
 def samples_of(recipe: Samples | Documents) -> Samples | None:
     """Return a recipe of samples; None for one of documents."""
     from tokfmt.recipes.samples import Samples
@@ -124,14 +113,14 @@ def samples_of(recipe: Samples | Documents) -> Samples | None:
 
 def parts_of(port: RowSource, token_style: TokenStyle, row: int) -> RowParts | None:
     """Return the parts of a row; None for a row that is one document, or cannot be read. Reads."""
-    reader, span = port.reader, fetched_span(port, row)
-    if isinstance(reader, RecordReader) or isinstance(span, Damage):
+    span = fetched_span(port, row)
+    if isinstance(span, Damage) or not has_parts(port.reader):
         return None
-    recipe = recipe_of(reader)
+    recipe = recipe_of(port.reader)
     try:
         if recipe is not None:
             return _of_recipe(recipe, row, span.length)
-        return _of_stored(port, token_style, row, span.length) if reader.info.layout is Layout.SAMPLES else None
+        return _of_stored(port, token_style, row, span.length)
     except TokfmtError:
         return None  # the reader shows the error
 

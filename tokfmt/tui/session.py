@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from tokfmt.ops.check import CheckReport
     from tokfmt.ops.stats import Statistics
     from tokfmt.ops.stats.lists import Lists
+    from tokfmt.recipes.documents import Documents
+    from tokfmt.recipes.samples import Samples
     from tokfmt.text.tokenizer import TokenizerHandle
 
 
@@ -667,6 +669,23 @@ def carried(before: View, where: Where, after: View) -> Where:
     if position is None:
         position = min(at * after.reader.info.tokens // max(1, total), after.reader.info.tokens - 1)
     return located(after.port, position) or (0, 0)
+
+
+def recipe_of(reader: TokenReader | RecordReader) -> Samples | Documents | None:
+    """Return the recipe that a reader computes; None for another dataset, which needs no module of recipes."""
+    if not type(reader).__module__.startswith("tokfmt.recipes."):
+        return None
+    from tokfmt.recipes.documents import Documents
+    from tokfmt.recipes.samples import Samples
+
+    return reader if isinstance(reader, (Samples, Documents)) else None
+
+
+def has_parts(reader: TokenReader | RecordReader) -> bool:
+    """Return whether a row may be several documents, or have a source: a sample, or a row of a recipe."""
+    if isinstance(reader, RecordReader):
+        return False
+    return reader.info.layout is Layout.SAMPLES or recipe_of(reader) is not None
 
 
 def _within_chunk(reader: TokenReader, first: int, place: ByteOffset) -> int | None:

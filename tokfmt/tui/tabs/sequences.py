@@ -26,7 +26,7 @@ from tokfmt.tui.layout import HEAD, Mode, TokenStyle, words_of
 from tokfmt.tui.parts import Target, target_of
 from tokfmt.tui.rows import Damage, Piece, RowSource, View, fetched
 from tokfmt.tui.search import Found, SearchJob, SearchScope, meaning, parse_search, search_scope
-from tokfmt.tui.session import UNKNOWN, Session, Where, carried, located
+from tokfmt.tui.session import UNKNOWN, Session, Where, carried, has_parts, located
 from tokfmt.tui.state import Bookmark, Bookmarks, Queries, bookmark
 from tokfmt.tui.tabs.answers import byte_finder, row_of
 from tokfmt.tui.tabs.base import FIRST, LAST, Tab, number_words, parse_number
@@ -181,6 +181,7 @@ class SequencesTab(Tab):
         else:
             self.loader.ask(lambda: carried(before, where, session.view), self.go)
         if before is not self._view:
+            self.strip.clear()
             self.order.forget()
             self._unknown = True
             self._known.forget()
@@ -293,7 +294,8 @@ class SequencesTab(Tab):
         self._title_row()
         if port is self.port and port.count:  # else another view is coming
             self.session.where = where
-            self.strip.show(port, token_style, *where)
+            if has_parts(port.reader):
+                self.strip.show(port, token_style, *where)
             self._find_more()
             self.loader.ask(lambda: facts_of(port, token_style, *where), self._detail)
         if where in self._targets:
