@@ -51,7 +51,7 @@ class Listed:
 
 
 Rank = str | int | tuple[int, ...]
-"""What the datasets of a catalog are ordered by."""
+"""A value of a column, which orders the datasets of a catalog."""
 
 _SEVERITIES = ("error", "warning", "info")
 
@@ -149,8 +149,8 @@ class Catalog:
     def order(self, name: str, falling: bool) -> None:
         """Order the listed datasets by what is known of them now. Nothing is read.
 
-        Those whose values are unknown are last, and so are those that are found later: the order is as it is until the
-        next call, since reading what comes on the screen would otherwise bring more and more datasets there.
+        Datasets with unknown values are last, and so are datasets that are found later. The order stays the same until
+        the next call: a dataset that moved when it was read would bring another one on the screen, to be read next.
 
         Args:
             name: The column.
