@@ -32,7 +32,7 @@ def command(path: str, *, as_json: bool, quiet: bool, debug: bool, **given: Any)
     """Identify a dataset in at most 15 lines.
 
     It prints the format, the layout, the counts, the largest ID, the separator, the tokenizer, the manifest and the
-    first words. The time does not depend on the size of the dataset. A fact that would take a read of the whole dataset
+    first words. The time does not depend on the number of tokens. A fact that would take a read of the whole dataset
     is marked as not known; tokfmt stats counts it.
     """
     from tokfmt.ops.info import info

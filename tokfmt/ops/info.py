@@ -1,6 +1,6 @@
 """Identify a dataset (`tokfmt info`): format, layout, counts, separator, tokenizer, manifest and first words.
 
-The time does not depend on the size of the dataset. At most its headers, its index, its first tokens and a few ends of
+The time does not depend on the number of tokens. At most its headers, its index, its first tokens and a few ends of
 sequences are read. A fact that would take more is taken from the manifest, or it is None.
 """
 
