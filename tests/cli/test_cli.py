@@ -416,6 +416,30 @@ def test_numbers_that_are_too_large(tmp_path, words):
     assert "1e400' is too large" in tokfmt(command, PACK, *rest, "1e400", cwd=tmp_path, check=2).stderr
 
 
+AT_WORK = """
+import sys, threading
+import numpy as np
+from tokfmt.cli.main import run
+
+def work():
+    while True:
+        np.array2string(np.sort(np.unique(np.arange(1000))))
+
+for _ in range(4):
+    threading.Thread(target=work, daemon=True).start()
+run(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(("words", "code"), [(["formats"], 0), (["formats", "none"], 2)])
+def test_threads_that_are_still_at_work_do_not_change_the_end_of_a_command(words, code):
+    """The browser's threads go on while it closes; Python 3.11 aborts (134) if it unwinds them through numpy."""
+    for _ in range(3):
+        done = forkserver.run([sys.executable, "-c", AT_WORK, *words], capture_output=True, text=True, timeout=60)
+        assert done.returncode == code, done.stderr
+        assert done.stdout.count("\n") >= 17 if code == 0 else done.stderr.startswith("tokfmt: error: ")
+
+
 LIMITED = """
 import concurrent.futures, sys
 from tokfmt.cli.main import run

@@ -16,10 +16,12 @@ result, and convert if it reads or writes a pipe, exit with 141 (128 + SIGPIPE).
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from functools import partial
@@ -121,6 +123,8 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
     words = list(sys.argv[1:] if args is None else args)
     warnings.showwarning = partial(_show_warning, quiet=bool({"-q", "--quiet"} & set(words)))
     console.open_streams(words)
+    codes: list[int] = []
+    atexit.register(_end_threads, codes)  # the first that is registered runs last
     signals.listen()
     try:
         code = _run(words)
@@ -128,7 +132,21 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
     except (signals.Interrupted, click.Abort, KeyboardInterrupt) as stop:
         code = _stopped(stop, words)
     console.settle()
-    sys.exit(code)  # worker threads may still wait for a read, but everything that matters is on disk
+    codes.append(code)
+    sys.exit(code)
+
+
+def _end_threads(codes: list[int]) -> None:
+    """End the process now if threads are still at work, which may wait for a read; everything that matters is on disk.
+
+    Python up to 3.13 unwinds such a thread through the frames of its libraries, and those in C++ abort the process.
+
+    Args:
+        codes: The exit code; empty if `run` has not come to its end.
+    """
+    if codes and any(thread.daemon and thread.name != signals.WATCH for thread in threading.enumerate()):
+        sys.stderr.flush()
+        os._exit(codes[0])
 
 
 def _tune_interpreter() -> None:

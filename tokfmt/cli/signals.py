@@ -24,6 +24,7 @@ from types import FrameType
 
 from tokfmt.run.isolation import ENDING, postponed, undelivered
 
+WATCH = "tokfmt-watch"  # name of the thread that watches the signals
 _MOMENT, _SOON = 0.01, 0.2  # seconds
 _PATIENCE = 1.0  # seconds of cleaning up before a terminal shows that the signal was received
 _LAST = 3
@@ -55,7 +56,7 @@ def listen() -> None:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     with undelivered():  # so that the kernel delivers signals to the main thread
-        threading.Thread(target=_watch, args=(reader,), daemon=True).start()
+        threading.Thread(target=_watch, args=(reader,), name=WATCH, daemon=True).start()
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     _answer_with(_interrupt)
 
