@@ -1,17 +1,22 @@
 """What opening a dataset reads: counted in reads, bytes, statuses and listings, never in time."""
 
+import pickle
 import shutil
 import struct
 from typing import Any
 
 import numpy as np
 import pytest
+from paths import FIXTURES
 from reads import asked_of
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, TruncatedError
+from tokfmt.core.errors import CorruptError, TokfmtError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.formats import megatron
+from tokfmt.formats.modalities import layout
+from tokfmt.formats.pickled_index import decode
+from tokfmt.ops.info import info
 from tokfmt.ops.show.show import show
 from tokfmt.ops.source.endings import SequenceEnds
 
@@ -276,3 +281,72 @@ def test_several_long_indexes(monkeypatch, tmp_path, odd):
     assert preview.sequences == 3_000
     assert sum("only the entries that were needed" in note for note in preview.notes) == 3
     assert any("pointers contradict the lengths" in note for note in preview.notes)
+
+
+# a long index of a pack
+
+
+@pytest.fixture
+def long_packs(monkeypatch):
+    """Indexes of packs are long by a lower limit, and decoded in batches that are as much shorter."""
+    monkeypatch.setattr(layout, "_LONG", 0)
+    monkeypatch.setattr(layout, "_FEW", 1)
+    monkeypatch.setattr(decode, "_ENTRIES", 1)
+    monkeypatch.setattr(decode, "_BURST", 1)
+    monkeypatch.setattr(decode, "_SMALL", 1 << 20)  # no batch has so many bytes: all is decoded opcode by opcode
+
+
+PACKS = sorted([*(FIXTURES / "modalities").glob("*.pbin"), *(FIXTURES / "bad" / "modalities").glob("*.pbin")])
+
+
+@pytest.mark.parametrize("path", PACKS, ids=lambda path: path.stem)
+def test_the_first_documents_of_a_pack_are_those_of_the_whole(path, request):
+    """A beginning never shows other documents than the whole index does, nor another error than a refusal."""
+
+    def first(count):
+        try:
+            return [shown.ids for shown in show(path, f":{count}", eos="none").shown]
+        except TokfmtError as error:
+            return error
+
+    whole = [first(count) for count in (1, 2, 5)]
+    request.getfixturevalue("long_packs")
+    some = [first(count) for count in (1, 2, 5)]
+    for before, after in zip(whole, some, strict=True):
+        if isinstance(before, list):
+            assert after == before
+        elif isinstance(after, list):  # the part of the index that is wrong was not read
+            assert any("documents of the index were read" in note for note in show(path, ":1", eos="none").notes)
+        else:
+            assert str(after) == str(before)
+
+
+def test_enough_packs_are_read_in_part(long_packs):
+    """The law above says something: of most sound packs, the beginning of the index is read."""
+    noted = [path.stem for path in PACKS if _reads_in_part(path)]
+    assert len(noted) >= 12, noted
+    assert "control_d" in noted
+
+
+def _reads_in_part(path):
+    try:
+        return any("of the index were read" in note for note in show(path, 0, eos="none").notes)
+    except TokfmtError:
+        return False
+
+
+def test_one_document_of_a_long_pack_takes_the_beginning_of_its_index(tmp_path):
+    """A sparse pack whose index of two million documents has 23 MB; `info` states what its header does."""
+    path, count, length = tmp_path / "x.pbin", 2_000_000, 6
+    index = pickle.dumps([(length * k, length) for k in range(count)], protocol=4)
+    with path.open("wb") as pack:
+        pack.write(struct.pack("<QI", count * length, 2))
+        pack.seek(12 + count * length)
+        pack.write(index)
+    for call in (lambda: list(show(path, 7, eos="none").shown), lambda: info(path, eos="none")):
+        with asked_of(tmp_path) as asked:
+            call()
+        assert asked.bytes_of(".pbin") < 3 << 20
+    found = info(path, eos="none")
+    assert (found.sequences, found.tokens, found.stored_tokens) == (None, None, 6_000_000)
+    assert show(path, 1_999_999, eos="none").sequences == 2_000_000  # the whole index

@@ -286,7 +286,7 @@ class FileLayout:
         eos_from: The origin of `eos_id`, in words.
         problems: In the order in which they were found.
         sections: The bytes other than tokens, for `--raw`. The tokens get their own section.
-        inferred, notes, pad_id, split, other_splits, loss_masks, extras, damage: As in `Info`.
+        inferred, notes, pad_id, split, other_splits, loss_masks, extras, damage, beginning_of: As in `Info`.
     """
 
     extents: Sequence[Extent]
@@ -307,6 +307,7 @@ class FileLayout:
     loss_masks: str = ""
     extras: Mapping[str, object] = field(default_factory=dict)
     damage: tuple[Damage, ...] = ()
+    beginning_of: int | None = None
 
 
 def certain(file_layout: FileLayout) -> FileLayout:

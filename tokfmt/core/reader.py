@@ -118,6 +118,7 @@ class Info:
         extras: Facts specific to the format (variant, byte order, width ...), for display.
         damage: The parts that `Hints.allow_partial` left out.
         beginning: The axis holds only the first `Hints.max_sequences` sequences of the dataset.
+        beginning_of: Of such an axis, the number of stored tokens of the dataset, if it states that number.
         length_given: The read option `seq_len` gives `sample_length`, as the dataset does not state it.
     """
 
@@ -143,6 +144,7 @@ class Info:
     extras: Mapping[str, object] = field(default_factory=dict)
     damage: tuple[Damage, ...] = ()
     beginning: bool = False
+    beginning_of: int | None = None
     length_given: bool = False
 
     def __post_init__(self) -> None:

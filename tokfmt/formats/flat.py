@@ -252,6 +252,8 @@ class FlatReader:
             loss_masks=file_layout.loss_masks,
             extras=file_layout.extras,
             damage=file_layout.damage,
+            beginning=file_layout.beginning_of is not None,
+            beginning_of=file_layout.beginning_of,
         )
 
     @property

@@ -246,7 +246,7 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
         "sequences": (counts or stated).get("sequences"),
         "tokens": (counts or stated).get("tokens"),
         "counts_from": "dataset" if counts else "manifest" if stated else "",
-        "stored_tokens": None if about.beginning else about.tokens,
+        "stored_tokens": about.beginning_of if about.beginning else about.tokens,
         "sample_length": about.sample_length,
         "dtype": str(about.dtype),
         "max_id": top,

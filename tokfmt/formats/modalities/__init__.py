@@ -23,7 +23,7 @@ tokfmt decodes the index without pickle, which can run code. Source: files writt
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.files import File
+from tokfmt.core.files import File, open_file
 from tokfmt.core.format import Confidence, Hints, Probe, Target
 from tokfmt.core.options import LazyAttribute
 from tokfmt.core.place import Place
@@ -208,6 +208,16 @@ class Modalities(FlatFormat):
     def read_first(self, path: Place) -> tuple[Place, int]:
         """See `FlatFormat.read_first`: the header."""
         return path, 12
+
+    def file_layout(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
+        """See `FlatFormat.file_layout`. Of one pack with a long index, only the documents that will be read."""
+        from tokfmt.formats.modalities.layout import examine_beginning
+
+        if len(paths) == 1 and hints.few_sequences and hints.max_sequences is not None and not hints.allow_partial:
+            file_layout = examine_beginning(open_file(paths[0]), options, hints.max_sequences)
+            if file_layout is not None:
+                return file_layout
+        return super().file_layout(paths, options, hints)
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         from tokfmt.formats.modalities.layout import examine, examine_partly
