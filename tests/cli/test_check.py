@@ -40,7 +40,7 @@ def test_exit_codes():
     """In a process of its own: 0, 1, 2, 3, 4."""
     assert tokfmt(GOOD)[0] == 0
     code, out, err = tokfmt(MERGED)
-    assert (code, err) == (1, f"tokfmt: error: {MERGED}: 1 error\n")
+    assert (code, err) == (1, f"note: --fix OUT writes a correct copy\ntokfmt: error: {MERGED}: 1 error\n")
     assert out.startswith(f"error   TF107 {MERGED}: index entry 5 at byte 1,362: expected offset 204, found 192 (")
     assert tokfmt("--from", "modalties", GOOD)[0] == 2
     code, out, err = tokfmt("--explain", "TF17")
@@ -58,6 +58,25 @@ def test_fix_that_is_refused(tmp_path):
     assert code == 4
     assert "not repaired: the right content is not certain where it has TF108" in err.splitlines()[-1]
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        ((MERGED,), "note: --fix OUT writes a correct copy"),
+        ((str(FIXTURES / "bad" / "modalities" / "cut_in_an_entry.pbin"),), "note: --fix OUT writes the sequences that "
+         "are certain to be complete, if there are any"),
+        ((MERGED, FAULTY), ""),  # --fix takes one
+        ((MERGED, "--quiet"), ""),
+        ((MERGED, "--json"), ""),
+        ((UNSAFE,), ""),
+        ((GOOD,), ""),
+        (("absent.pbin",), ""),
+    ],
+)  # fmt: skip
+def test_what_fix_would_write(words, note):
+    """A repair is offered where --fix would try it."""
+    assert [line for line in run(*words)[2].splitlines() if "--fix" in line] == ([note] if note else [])
 
 
 def test_lines():

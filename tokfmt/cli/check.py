@@ -39,6 +39,7 @@ _EPILOG = examples(
 _COLORS = {"error": "red", "warning": "yellow", "info": "blue"}
 _LEVELS = {"error": "error", "warning": "warning", "info": "notice"}  # the levels of GitHub annotations
 _WIDTH = 100
+_SAVED = {"whole": "a correct copy", "part": "the sequences that are certain to be complete, if there are any"}
 
 
 @click.command("check", cls=Command, epilog=_EPILOG, no_args_is_help=True)
@@ -119,7 +120,7 @@ def command(
 
 def _check(request: CheckRequest, output: str, fix_to: str | None, *, overwrite: bool, quiet: bool) -> int:
     """Check the datasets, print the findings, repair with --fix, and return the exit code."""
-    from tokfmt.ops.check import check, fix
+    from tokfmt.ops.check import check, fix, repairable
 
     found, fixed = [], None
     with Watcher(quiet=quiet or output == "json") as watcher:
@@ -133,6 +134,8 @@ def _check(request: CheckRequest, output: str, fix_to: str | None, *, overwrite:
             fixed = fix(found[0], fix_to, request, overwrite=overwrite, progress=watcher)
     if output == "json":
         click.echo(json.dumps(_document(found, fixed), indent=2))
+    if len(found) == 1 and not (quiet or fix_to or output == "json") and (saved := repairable(found[0])):
+        note(f"--fix OUT writes {_SAVED[saved]}")
     for report in found:
         for text in () if quiet or output == "json" else report.notes:
             note(text, f"{report.path}: " if len(found) > 1 else "")

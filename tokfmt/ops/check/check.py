@@ -42,7 +42,7 @@ from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.format import REGION, Format, look
 from tokfmt.core.messages import marked
 from tokfmt.core.output import readable_by
-from tokfmt.core.place import Place, PlaceLike, Url, destination_of, local_path
+from tokfmt.core.place import Place, PlaceLike, Url, destination_of, local_path, place_of
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.spool import staging_for
@@ -505,7 +505,7 @@ def fix(
         raise ConversionError(f"{printable(report.path)}: not repaired: it cannot be opened")
     format_ = registry.get(report.format)
     repairs = format_.patches() or format_.repairs()
-    hopeless = sorted({f.code for f in report.findings if f.severity == "error"} - repairs.keys())
+    hopeless = _hopeless(report, repairs)
     chosen = {code: repairs[code] for code in sorted(report.counts) if code in repairs and not hopeless}
     if not hopeless and not chosen:
         return FixReport("", {})
@@ -524,6 +524,24 @@ def fix(
     else:
         after = job.rewritten(format_)
     return FixReport(str(destination), {code: repair.how for code, repair in chosen.items()}, after, partial)
+
+
+def repairable(report: CheckReport) -> Literal["", "whole", "part"]:
+    """Return what `fix` would try to save of a dataset with errors: all of it, the sequences that are complete, or "".
+
+    Whether any sequence is certain to be complete is only known after an attempt.
+    """
+    if report.format is None or report.unsafe or not report.severities.get("error"):
+        return ""
+    format_ = registry.get(report.format)
+    if format_.read_only or format_.is_computed or isinstance(place_of(report.path), Url):
+        return ""
+    return "part" if _hopeless(report, format_.patches() or format_.repairs()) else "whole"
+
+
+def _hopeless(report: CheckReport, repairs: Mapping[str, Repair]) -> list[str]:
+    """Return the codes of errors that have no certain repair."""
+    return sorted({finding.code for finding in report.findings if finding.severity == "error"} - repairs.keys())
 
 
 @dataclass(frozen=True, slots=True)
