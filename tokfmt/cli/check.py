@@ -120,7 +120,7 @@ def command(
 
 def _check(request: CheckRequest, output: str, fix_to: str | None, *, overwrite: bool, quiet: bool) -> int:
     """Check the datasets, print the findings, repair with --fix, and return the exit code."""
-    from tokfmt.ops.check import check, fix, repairable
+    from tokfmt.ops.check import check, fix
 
     found, fixed = [], None
     with Watcher(quiet=quiet or output == "json") as watcher:
@@ -134,8 +134,8 @@ def _check(request: CheckRequest, output: str, fix_to: str | None, *, overwrite:
             fixed = fix(found[0], fix_to, request, overwrite=overwrite, progress=watcher)
     if output == "json":
         click.echo(json.dumps(_document(found, fixed), indent=2))
-    if len(found) == 1 and not (quiet or fix_to or output == "json") and (saved := repairable(found[0])):
-        note(f"--fix OUT writes {_SAVED[saved]}")
+    if not (quiet or fix_to or output == "json"):
+        _offer_fix(found)
     for report in found:
         for text in () if quiet or output == "json" else report.notes:
             note(text, f"{report.path}: " if len(found) > 1 else "")
@@ -145,6 +145,14 @@ def _check(request: CheckRequest, output: str, fix_to: str | None, *, overwrite:
     if fixed is not None and fixed.destination:
         return 0
     return max(report.exit_code for report in found)
+
+
+def _offer_fix(found: list[Any]) -> None:
+    """Print what --fix would write. It repairs one dataset at a time."""
+    from tokfmt.ops.check import repairable
+
+    if len(found) == 1 and (saved := repairable(found[0])):
+        note(f"--fix OUT writes {_SAVED[saved]}")
 
 
 def _lines(report: Any) -> None:
