@@ -134,10 +134,10 @@ def _check(request: CheckRequest, output: str, fix_to: str | None, *, overwrite:
             fixed = fix(found[0], fix_to, request, overwrite=overwrite, progress=watcher)
     if output == "json":
         click.echo(json.dumps(_document(found, fixed), indent=2))
-    if not (quiet or fix_to or output == "json"):
-        _offer_fix(found)
+    silent = quiet or output == "json"
+    _offer_fix([] if silent or fix_to else found)
     for report in found:
-        for text in () if quiet or output == "json" else report.notes:
+        for text in () if silent else report.notes:
             note(text, f"{report.path}: " if len(found) > 1 else "")
         _conclude(report, quiet=quiet)
     if fixed is not None:
