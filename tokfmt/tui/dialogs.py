@@ -280,10 +280,12 @@ class PageBlock(Static):
     def __init__(self, heading: str, rows: Rows, classes: str = "block") -> None:
         super().__init__(classes=classes)
         self._heading, self._rows = heading, rows
+        self._wrapped = dict[int, list[Content]]()  # by width; a layout asks for the height several times
 
     def say(self, rows: Rows) -> None:
         """Show other rows below the heading."""
         self._rows = rows
+        self._wrapped.clear()
         self.refresh(layout=True)
 
     def render(self) -> Content:
@@ -293,6 +295,11 @@ class PageBlock(Static):
         return len(self._lines(width))
 
     def _lines(self, width: int) -> list[Content]:
+        if width not in self._wrapped:
+            self._wrapped[width] = self._wrap(width)
+        return self._wrapped[width]
+
+    def _wrap(self, width: int) -> list[Content]:
         wide = max((cell_len(name) for name, _ in self._rows), default=0)
         room = max(_LEAST, width - wide - 2)
         lines = [Content.styled(self._heading, "bold")]

@@ -530,7 +530,7 @@ R = TypeVar("R")
 
 _REGION = 1 << 23
 _SMALLEST = 1 << 19
-_ROWS = 1 << 18  # sequences per region, by their mean length
+_ROWS = 1 << 17  # sequences per region, by their mean length
 _TOGETHER = 256  # loose sequences that one task reads
 
 

@@ -22,6 +22,7 @@ from tokfmt.ops.source.stored import Source
 from tokfmt.ops.stats import Statistics, glance, stats_of
 from tokfmt.ops.stats.lists import Lists
 from tokfmt.ops.stats.report import Ids, Share
+from tokfmt.run.execute import worker_count
 from tokfmt.tui.keys import pressing
 from tokfmt.tui.search import SearchJob, parse_search, search_scope
 from tokfmt.tui.session import LOOKING, UNKNOWN, Counted, Session, shown_path
@@ -47,6 +48,8 @@ BYTES_AT_ONCE = 2 << 30
 
 MOST_COMPARED = 1 << 21
 """Limit of rows among which the browser looks for equal ones, 24 bytes each."""
+
+_WORKERS = 4  # threads of a pass at most; each takes some 10 MB
 
 
 def _opened(session: Session) -> Source:
@@ -98,7 +101,14 @@ def whole_pass(session: Session, job: Job) -> Counted:
     source, lists = _opened(session), list[Lists]()
     try:
         handle = session.vocabulary.handle if session.vocabulary else None
-        found = stats_of(source, tokenizer=handle, progress=job, most_compared=MOST_COMPARED, keep=lists.append)
+        found = stats_of(
+            source,
+            tokenizer=handle,
+            jobs=min(_WORKERS, worker_count(None)),
+            progress=job,
+            most_compared=MOST_COMPARED,
+            keep=lists.append,
+        )
         return Counted(found, *lists)
     finally:
         source.reader.close()
