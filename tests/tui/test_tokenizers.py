@@ -276,7 +276,9 @@ def test_separators_that_are_left_out_move_the_cursor():
         await press("v")
         ids = app.session.port.peek(0, 0, 1 << 20).units.tolist()
         unit = ids.index(50256) + 9
-        await press("enter", *["right"] * unit)
+        await press("slash")
+        app.screen.query_one(Input).value = "token:50256"
+        await press("enter", "enter", *["right"] * 9)
         assert tab_of(app).where == (0, unit)
         await press("T")
         app.screen.query_one(Input).value = str(TOKENIZER)
