@@ -78,6 +78,8 @@ def line(words):
 
 def main():
     words = [word for word in sys.argv[1:] if word != "--append"]
+    if any(word.startswith("-") for word in words):
+        sys.exit(__doc__)
     word = (words[0] if words else "").lower()
     load()
     make()
