@@ -8,6 +8,7 @@ import pytest
 from browsing import browse_folder, catalog_rows, line
 from click.testing import CliRunner
 from paths import FIXTURES
+from textual.widgets import Input
 
 import tokfmt.tui.catalog as catalogs
 from tokfmt import registry
@@ -16,6 +17,8 @@ from tokfmt.ops.source.discover import Skipped, datasets_below, holds_others
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.catalog import Catalog
 from tokfmt.tui.datasets import CatalogList, Datasets
+from tokfmt.tui.dialogs import Question
+from tokfmt.tui.session import shown_session
 
 PACKS = FIXTURES / "modalities"
 
@@ -52,6 +55,31 @@ def test_a_folder_is_listed_with_counts_size_and_health(folder):
         assert "1 other file" in str(app.screen.query_one("#catalog-title").render())
         await press("end")
         assert "z.pbin" in str(app.screen.query_one("#catalog-failure").render())
+
+    browse_folder(folder, steps)
+
+
+def test_a_dataset_that_opens_below_a_question_does_not_take_its_place(folder, monkeypatch):
+    gate = threading.Event()
+
+    def slow(*words):
+        gate.wait(60)
+        return shown_session(*words)
+
+    monkeypatch.setattr("tokfmt.tui.app.shown_session", slow)
+
+    async def steps(app, press):
+        for key in ("enter", "slash", "z"):
+            await press.pilot.press(key)
+        assert isinstance(app.screen, Question)
+        gate.set()
+        await press()
+        assert app.session.path.name == "a.pbin"
+        assert app.screen.query_one(Input).value == "z"
+        await press("escape")
+        assert len(app.screen_stack) == 1
+        await press("d", "escape", "d", "d", "escape")
+        assert len(app.screen_stack) == 1
 
     browse_folder(folder, steps)
 

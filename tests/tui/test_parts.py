@@ -216,6 +216,20 @@ def test_a_stored_sample_shows_its_documents_and_leads_to_them():
     browse([path], steps, size=(140, 40))
 
 
+def test_a_sample_leads_to_a_source_with_fewer_rows():
+    async def steps(app, press):
+        await press("G")
+        late = tab_of(app).where[0]
+        await press("O")
+        assert app.session.view.name == "documents"
+        assert app.session.port.count <= late
+        await press("backspace")
+        assert tab_of(app).where == (late, 0)
+        assert [str(one.message) for one in app._notifications] == []
+
+    browse([MIX], steps)
+
+
 def test_a_document_leads_to_its_record(tmp_path):
     out = tmp_path / "out.pbin"
     done = CliRunner().invoke(
@@ -232,7 +246,7 @@ def test_a_document_leads_to_its_record(tmp_path):
         assert app.session.shown == "records"
         assert tab_of(app).where == (int(row["record"]), 0)
         await press("O")
-        assert "h shows its bytes" in str(list(app._notifications)[-1].message)
+        assert "x shows its bytes" in str(list(app._notifications)[-1].message)
 
     browse([out], steps, size=(140, 40))
     out.with_name("out.pbin.ledger.json").unlink()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import unicodedata
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from rich.cells import cell_len
 from textual.widgets import Footer
 
 from tokfmt.ops.source.open import open_source
-from tokfmt.tui.widgets.frame import DatasetLine, KeyBar, Summary
+from tokfmt.tui.widgets.frame import DatasetLine, FindBar, KeyBar, Summary
 
 SIZES = [(40, 12), (60, 16), (80, 24), (120, 36), (200, 60)]
 SCRIPTS = [
@@ -97,7 +98,71 @@ def test_the_first_line_leaves_out_the_format_first_and_the_counts_never():
     async def steps(app, press):
         assert "tokens" in str(app.query_one(DatasetLine).render())
 
-    browse([PACK], steps, size=(80, 24))
+    browse([PACK], steps, size=(90, 24))
+
+
+def test_the_name_of_the_dataset_is_worth_more_than_its_tokens():
+    facts = Summary("corpus.pbin", "modalities", "184 documents", "17,450 tokens")
+    seen = list(dict.fromkeys(facts.within(cells) for cells in range(80, 0, -1)))
+    assert seen[2] == "corpus.pb… · 184 documents · 17,450 tokens"
+    assert "corpus.pbin · 184 documents" in seen
+    assert seen[-2:] == ["corpu… · 184 documents", "184 documents"]
+
+
+def of_dataset(app):
+    """The facts in the first line, if all of them are drawn."""
+    place = app.query_one(DatasetLine)
+    text = str(place.render())
+    assert cell_len(text) <= place.content_size.width, text
+    return text
+
+
+def test_the_first_line_numbers_the_datasets():
+    async def steps(app, press):
+        assert "(1 of 2, d)" in of_dataset(app)
+        await press("d", "j", "enter")
+        assert of_dataset(app).startswith("corpus.jsonl (2 of 2, d)")
+
+    browse([PACK, CORPUS], steps)
+
+
+@pytest.mark.parametrize("columns", [60, 72, 80, 100])
+def test_name_and_rows_are_in_the_first_line_beside_a_filter_and_a_comparison(columns):
+    async def steps(app, press):
+        assert "D_2by" in of_dataset(app)
+        assert "42 documents" in of_dataset(app)
+        await press("5")
+        assert "42 documents" in of_dataset(app)
+        await press("1", "f", *"len>40", "enter")
+        assert str(app.query_one("#filtered").render()).endswith("F lists all")
+        assert columns < 72 or "42 documents" in of_dataset(app)
+        await press("F")
+        titles = [str(label.render()) for label in app.query(".tab")]
+        assert ("2 Index" in titles) == (columns >= 85)
+
+    browse([PACK, CORPUS], steps, size=(columns, 24), tokenizer=str(TOKENIZER))
+
+
+def test_the_line_of_a_search_keeps_its_keys_in_any_width():
+    search = SimpleNamespace(
+        words="a long expression of words", marks=True, failure="", running=True, cancelled=False, rate=10_000_000.0,
+        scope=SimpleNamespace(singular="document"), job=SimpleNamespace(share=0.18, done=7_470_000, unit="tokens"),
+        results=SimpleNamespace(hits=1158, sequences=1149, capped=False),
+    )  # fmt: skip
+
+    async def steps(app, press):
+        bar = app.query_one(FindBar)
+        for columns in (160, 120, 100, 80, 60):
+            await press.pilot.resize_terminal(columns, 24)
+            bar.say(search)
+            await press.pilot.pause()
+            text = line(bar, 0)
+            assert re.search("n next +N previous +esc stops$", text.rstrip()), columns
+            assert "1,158… hits" in text
+            assert "18%" in text
+            assert ("tokens, 10.0M/s" in text) == (columns == 160)
+
+    browse([PACK], steps)
 
 
 def styles(reader):
@@ -224,7 +289,9 @@ def of_tmux(char):
 
 
 @pytest.mark.parametrize(
-    "way", ["q", "C-q", ": q Enter", "g : Escape q", signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=str
+    "way",
+    ["q", "C-q", ": q Enter", "g : Escape q", "Z Z", "Z j Q Z Q", signal.SIGTERM, signal.SIGINT, signal.SIGHUP],
+    ids=str,
 )
 def test_the_screen_is_left_as_it_was(way, tmp_path):
     flags = "#{alternate_on} #{cursor_flag} #{mouse_any_flag} #{mouse_sgr_flag} #{keypad_flag}"
@@ -256,6 +323,8 @@ def test_keys_that_arrive_at_once_reach_what_the_keys_before_them_open(tmp_path)
         tmux.await_text("─ record 2 ·")
         tmux.keys("g", "17", "Enter", "j")
         tmux.await_text("─ record 18 ·")
+        tmux.keys("g", "27", "C-j", "j")  # a line feed is the Enter of a terminal that no program has set up
+        tmux.await_text("─ record 28 ·")
         tmux.keys("g", "g", "/", "the", "Enter", "n", "f", "len>500", "Enter", "3", "1")
         tmux.await_text("▼ len>500")
         tmux.await_text("the   hit 2 of")

@@ -529,9 +529,8 @@ class Browser(TypeAhead):
         if not bars:  # the browser ends
             return
         bar = bars.first()
-        facts, loading = summary(
-            session, self.loadings.get(self.current), len(self.requests) if self.catalog is None else 1
-        )
+        several = len(self.requests) if self.catalog is None else 1
+        facts, loading = summary(session, self.loadings.get(self.current), self.current, several)
         names = [printable(shown_path(self.requests[number]).name) for number in self._openings]
         loading = f"◌ opening {' and '.join(names)} · esc stops" if names else loading
         followed = "↻ R stops" if self.current in self._followed else ""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from rich.cells import cell_len, set_cell_size
 from textual import events, on
 from textual.app import App, ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
 from textual.containers import ItemGrid, Vertical, VerticalScroll
 from textual.content import Content
@@ -32,8 +34,11 @@ class Dialog(ModalScreen[ScreenResultType | None]):
     """A screen above the others; `leave` dismisses it with None.
 
     It is dismissed at once. Textual's own action waits first, and keys typed in that time would reach the screen below.
+    Below another screen, it is dismissed when that has gone, as Textual would remove that one in its place.
     `ready` runs when the widgets exist, which is never in an app that is ending. A click beside the box leaves it.
     """
+
+    _late: Callable[[], object] | None = None  # dismisses it when the screen above has gone
 
     def on_mount(self) -> None:
         if self.children:
@@ -41,6 +46,16 @@ class Dialog(ModalScreen[ScreenResultType | None]):
 
     def ready(self) -> None:
         """Set up the widgets."""
+
+    def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
+        if self.is_active:
+            return super().dismiss(result)
+        self._late = partial(super().dismiss, result)
+        return AwaitComplete()
+
+    def on_screen_resume(self) -> None:
+        if self._late is not None:
+            self._late()
 
     def action_leave(self) -> None:
         self.dismiss(None)

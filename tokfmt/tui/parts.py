@@ -212,7 +212,7 @@ def _in_ledger(session: Session, where: Where) -> Target:
 
     view, (row, unit) = session.view, where
     if isinstance(view.reader, RecordReader):
-        raise OptionError(f"a record of {printable(session.path.name)} is where its text begins; h shows its bytes")
+        raise OptionError(f"a record of {printable(session.path.name)} is where its text begins; x shows its bytes")
     ledger = read_ledger(session.path, session.format_name)
     unit_of = "samples" if view.name == "samples" else "sequences"
     if ledger is None:

@@ -8,8 +8,10 @@ key on its way through the widgets tells when they are done with it; until then,
 from __future__ import annotations
 
 from collections import deque
+from typing import ClassVar
 
 from textual.app import App
+from textual.binding import Binding, BindingType
 from textual.events import Event, Key, Paste
 from textual.message import Message
 from textual.message_pump import MessagePump
@@ -20,6 +22,9 @@ _MOVES = frozenset({"down", "up", "left", "right", "pagedown", "pageup", "h", "j
 
 _ROUNDS = 2
 """Ways that a message follows: that of the key, and that of the answer of a question."""
+
+_ENTER_OF_A_SHELL = "ctrl+j"
+"""Enter, typed before the browser has set up the terminal, which sends a line feed until then."""
 
 _PATIENCE = 1.0  # seconds, for a widget that was removed with the message
 
@@ -35,6 +40,10 @@ class Passed(Message):
 class TypeAhead(App[None]):
     """An app that gives each key to the screen that the keys before it lead to."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("Z,Q", "quit_after_z", "Quit", key_display="ZZ", system=True),
+    ]
+    _before = _last = ""  # the last two keys
     _follower: Passed | None = None  # of the key that is on its way
     _left = 0  # rounds of the follower
 
@@ -45,6 +54,8 @@ class TypeAhead(App[None]):
     async def on_event(self, event: Event) -> None:
         """Handle an event; a key waits for the one before it."""
         typed = isinstance(event, (Key, Paste)) and not event.is_forwarded
+        if typed and isinstance(event, Key) and event.key == _ENTER_OF_A_SHELL:
+            event = Key("enter", "\r")
         if not typed:
             await super().on_event(event)
         elif self._follower is not None:
@@ -56,6 +67,7 @@ class TypeAhead(App[None]):
         """Give a key to the widget with the focus, and send a message after it."""
         target = self.focused or self.screen
         into_line = isinstance(target, Input)
+        self._before, self._last = self._last, event.key if isinstance(event, Key) else ""
         leads_on = isinstance(event, Key) and (into_line or event.key not in _MOVES)
         await super().on_event(event)
         if leads_on:
@@ -80,6 +92,11 @@ class TypeAhead(App[None]):
         self._follower = None
         while self._held and self._follower is None:
             await self._give(self._held.popleft())
+
+    def action_quit_after_z(self) -> None:
+        """Quit after ZZ and ZQ, as vim does."""
+        if self._before == "Z":
+            self.exit()
 
     def action_redraw(self) -> None:
         """Draw the whole screen again, as another program may have written on it."""

@@ -292,7 +292,7 @@ class SequencesTab(Tab):
         reader, where = self.reader, self.where
         port, token_style = reader.port, reader.token_style
         self._title_row()
-        if port is self.port and port.count:  # else another view is coming
+        if port is self.port and port.count and not reader.opening:  # else another view or row is coming
             self.session.where = where
             if has_parts(port.reader):
                 self.strip.show(port, token_style, *where)
@@ -670,6 +670,8 @@ class SequencesTab(Tab):
         """Mark the hits on the screen."""
         search, reader = self.search, self.reader
         self._marks.forget()
+        if reader.opening:
+            return  # its port is that of the row that is coming already, which moves to its place then
         self._map()
         if search is None or not reader.lines or reader.port is not search.scope.port:
             reader.hits = []

@@ -34,34 +34,43 @@ _GAP = " · "
 
 
 class Summary(NamedTuple):
-    """The facts about a dataset in the first line: its name, its format, its counts."""
+    """The facts about a dataset in the first line: its name, its format, its counts of rows and of tokens."""
 
     name: str
     format: str = ""
     counts: str = ""
+    tokens: str = ""
 
     def within(self, cells: int) -> str:
-        """Return as many facts as fit: the format is left out first, and the counts never."""
-        facts = [(self.name, self.format, self.counts), (self.name, self.counts)]
-        lines = [_GAP.join(filter(None, each)) for each in facts]
-        room = cells - cell_len(self.counts) - len(_GAP)
-        lines.append(f"{shortened(self.name, room)}{_GAP}{self.counts}" if room >= _LEAST else self.counts or self.name)
+        """Return as many facts as fit: format and tokens are left out first, and the count of rows never."""
+        lines = [_GAP.join(filter(None, (self.name, self.format, self.counts, self.tokens)))]
+        for counts in (_GAP.join(filter(None, (self.counts, self.tokens))), self.counts):
+            room = cells - cell_len(counts) - len(_GAP)
+            lines.append(_GAP.join(filter(None, (self.name, counts))))
+            lines += [f"{shortened(self.name, room)}{_GAP}{counts}"] if counts and room >= _LEAST else []
+        lines.append(self.counts or self.name)
         return next((line for line in lines if cell_len(line) <= cells), lines[-1])
 
 
 _LEAST = 6  # cells of a name that is cut
 
 
-def summary(session: Session, loading: Loading | None, datasets: int) -> tuple[Summary, str]:
-    """Return the facts about the dataset, and the loading stage in words ("" for none)."""
-    view, more = session.view, f" (1 of {datasets}, d)" if datasets > 1 else ""
+def summary(session: Session, loading: Loading | None, number: int, datasets: int) -> tuple[Summary, str]:
+    """Return the facts about the dataset, and the loading stage in words ("" for none).
+
+    Args:
+        session: The dataset.
+        loading: Its stages.
+        number: Its number, from 0.
+        datasets: The number of datasets between which a key changes; 1 for none.
+    """
+    view, more = session.view, f" ({number + 1} of {datasets}, d)" if datasets > 1 else ""
     name, format_ = f"{printable(session.path.name)}{more}", session.format_name or "unknown format"
     if session.refused is not None:
         return Summary(name, format_, "cannot be read"), ""
-    facts = [f"{short(view.port.count)}{'' if view.port.whole else '+'} {view.name}"]
-    if not isinstance(view.reader, RecordReader):
-        facts.append(f"{short(view.reader.info.tokens)} tokens")
-    return Summary(name, format_, _GAP.join(facts)), _loading(session, loading)
+    rows = f"{short(view.port.count)}{'' if view.port.whole else '+'} {view.name}"
+    tokens = "" if isinstance(view.reader, RecordReader) else f"{short(view.reader.info.tokens)} tokens"
+    return Summary(name, format_, rows, tokens), _loading(session, loading)
 
 
 def _loading(session: Session, loading: Loading | None) -> str:
@@ -120,7 +129,7 @@ class DatasetLine(Static):
         await self.run_action("app.about")
 
 
-_COMPACT = 72  # columns below which only the current tab has its title
+_FACTS = 24  # least cells for the facts about the dataset that the titles of other tabs leave
 
 
 class TopBar(Horizontal):
@@ -153,9 +162,13 @@ class TopBar(Horizontal):
         self._say_tabs()
 
     def _say_tabs(self) -> None:
-        """Show the key and the title of each tab; on a narrow screen, the title of the current one only."""
+        """Show the key and the title of each tab; the title of the current one only if the facts need the room."""
+        beside = [cell_len(str(self._labels.get(label, ""))) for label in ("#filtered", "#split")]
+        taken = sum(
+            cells + 2 for cells in (*(len(f"{key} {title}") for _, title, key in self._tabs), *filter(None, beside))
+        )
         for name, title, key in self._tabs:
-            whole = self.app.size.width >= _COMPACT or name == self._current
+            whole = self.app.size.width - taken >= _FACTS or name == self._current
             words = Content.assemble(
                 (key, "$text-muted" if name != self._current else ""), f" {title}" if whole else ""
             )
@@ -179,14 +192,15 @@ class TopBar(Horizontal):
     def say_filter(self, words: str) -> None:
         """Show the filter of the list; "" for none."""
         self._set_label("#filtered", words)
+        self._say_tabs()
 
     def say_splits(self, names: Sequence[str], shown: str) -> None:
         """Show the names of all splits, if there are several, and mark the current one."""
         self._splits = names, shown
         self._set_label("#split", _splits(names, shown, self.app.size.width // 6) if len(names) > 1 else "")
+        self._say_tabs()
 
     def on_resize(self) -> None:
-        self._say_tabs()
         self.say_splits(*self._splits)
 
     def say(self, dataset: Summary, loading: str) -> None:
@@ -297,6 +311,8 @@ def _in_line(node: DOMNode, binding: Binding) -> bool:
 
 
 _BAR = 12
+_ALL, _NO_RATE, _NO_BAR, _SHORT = range(4)
+"""Details of the line of a search; the first that leaves room for its keys is shown."""
 _QUIET = "$foreground 65%"
 
 
@@ -325,37 +341,50 @@ class FindBar(Static):
         search = self._search
         if search is None:
             return Content("")
-        parts = [Content.styled(printable(search.words), "bold $foreground"), self._hits(search)]
+        words, room = printable(search.words), self.content_size.width
+        for detail in (_ALL, _NO_RATE, _NO_BAR):
+            line = self._line(search, words, detail)
+            if line.cell_length <= room:
+                return line
+        left = room - self._line(search, "", _SHORT).cell_length
+        return self._line(search, shortened(words, max(_LEAST, left)), _SHORT)
+
+    def _line(self, search: SearchJob, words: str, detail: int) -> Content:
+        """Return the line with its keys, in more or less detail."""
+        parts = [Content.styled(words, "bold $foreground"), self._hits(search, whole=detail < _SHORT)]
         if search.failure:
             parts.append(Content.styled(search.failure, "$text-error"))
         if search.running:
-            parts.append(_progress(search))
+            parts.append(_progress(search, detail))
         elif search.cancelled:
             parts.append(Content.styled("stopped", "$text-warning"))
         if self.wrapped:
             parts.append(Content.styled("went around", "$text-warning"))
-        return Content("   ").join([*parts, *_keys(search)])
+        return Content("  " if detail == _SHORT else "   ").join([*parts, *_keys(search)])
 
     def action_press(self, key: str) -> None:
         """Press a key that was clicked."""
         self.app.simulate_key(key)
 
-    def _hits(self, search: SearchJob) -> Content:
+    def _hits(self, search: SearchJob, *, whole: bool) -> Content:
         results, row = search.results, search.scope.singular
         name = "hit" if search.marks else row
         if not results.hits:
             return Content.styled("nothing yet" if search.running else "nothing found", _QUIET)
         count = f"{results.hits:,}{'…' if search.running else ''}"
         text = f"{name} {self.number + 1:,} of {count}" if self.number >= 0 else f"{count} {plural(name, results.hits)}"
-        if search.marks:
-            text += f" in {counted(results.sequences, row)}"
-        return Content.styled(text + (f" ({short(results.held)} kept)" if results.capped else ""), "$text-success")
+        text += f" in {counted(results.sequences, row)}" if search.marks and whole else ""
+        text += f" ({short(results.held)} kept)" if results.capped and whole else ""
+        return Content.styled(text, "$text-success")
 
 
-def _progress(search: SearchJob) -> Content:
+def _progress(search: SearchJob, detail: int) -> Content:
     job = search.job
-    done = round(_BAR * (job.share or 0))
-    rate = f"{job.share or 0:4.0%} {short(job.done)} {job.unit}, {short(round(search.rate))}/s"
+    done, rate = round(_BAR * (job.share or 0)), f"{job.share or 0:4.0%}"
+    if detail >= _NO_BAR:
+        return Content.styled(rate.strip(), _QUIET)
+    if detail < _NO_RATE:
+        rate += f" {short(job.done)} {job.unit}, {short(round(search.rate))}/s"
     return Content.assemble(("━" * done, "$success"), ("━" * (_BAR - done), "$foreground 20%"), (f" {rate}", _QUIET))
 
 
