@@ -243,6 +243,20 @@ def test_ctrl_c_says_how_to_quit():
     browse([PACK], steps)
 
 
+def test_ctrl_c_leaves_a_question_unless_it_copies():
+    async def steps(app, press):
+        await press("slash", *"words", "ctrl+c")
+        assert len(app.screen_stack) == 1
+        assert tab_of(app).search is None
+        await press("g", "1", "2", "shift+home", "ctrl+c")
+        assert isinstance(app.screen, Question)
+        assert app.clipboard == "12"
+        await press("end", "ctrl+c")
+        assert len(app.screen_stack) == 1
+
+    browse([PACK], steps)
+
+
 def test_the_line_of_a_search_is_clicked():
     async def steps(app, press):
         await answer(app, press, "slash", HIT)

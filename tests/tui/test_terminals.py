@@ -400,6 +400,20 @@ def test_a_copy_says_where_it_went(name, needs, code, title, says, tmp_path, mon
     assert (taken.exists() and taken.read_text() == "The quick brown") == (needs != "NOTHING") or taken.read_text()
 
 
+def test_a_link_that_nothing_takes_is_not_said_to_be_in_a_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    async def steps(app, press):
+        await press("y")
+        told = list(app._notifications)[-1].message
+        assert told.startswith("tokfmt browse ")
+        assert told.endswith(". The terminal may ignore it")
+        await press("C")
+        assert list(app._notifications)[-1].message.endswith("e writes a file")
+
+    browse([PACK], steps)
+
+
 def test_a_finding_and_its_bytes_and_the_part_that_holds_them_are_in_step():
     async def steps(app, press):
         await press("3", "enter")

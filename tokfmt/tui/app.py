@@ -876,7 +876,7 @@ class Browser(TypeAhead):
                 self.notify(f"{words}, in {' and in '.join(holds)}", title="Copied", markup=False)
             else:
                 page = "page" if self.is_web else "terminal"
-                ignored = f"The {page} may ignore it; e writes a file"
+                ignored = f"The {page} may ignore it{'' if words == text else '; e writes a file'}"
                 self.notify(f"{words}. {ignored}", title=f"Sent to the {page}", timeout=_LONG, markup=False)
 
         if self.is_web:  # the clipboard of this machine is not that of the reader

@@ -117,6 +117,7 @@ class Question(Dialog[str]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "Cancel"),
+        Binding("ctrl+c", "leave", "Cancel", show=False),  # with a selection, the line copies it
         Binding("up", "recent(-1)", "Earlier line"),
         Binding("down", "recent(1)", "Later line", show=False),
     ]
