@@ -321,7 +321,7 @@ def test_a_dataset_that_cannot_be_read_leads_to_its_findings():
     browse([PACK], steps, session=refused_session(SourceRequest((PACK,)), TokfmtError("it is cut")))
 
 
-@pytest.mark.parametrize("columns", [36, 41, 60, 80])
+@pytest.mark.parametrize("columns", [36, 60])
 def test_the_palette_is_a_click_away_where_few_keys_fit(columns):
     async def steps(app, press):
         for key in "1234":
@@ -336,7 +336,7 @@ def test_the_palette_is_a_click_away_where_few_keys_fit(columns):
     browse([PACK], steps, size=(columns, 24))
 
 
-@pytest.mark.parametrize("columns", [36, 120])
+@pytest.mark.parametrize("columns", [36, 80])
 def test_the_palette_of_a_catalog_and_of_two_tokenizers_is_a_click_away(tmp_path, columns):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.pbin").write_bytes(PACK.read_bytes())
@@ -348,6 +348,7 @@ def test_the_palette_of_a_catalog_and_of_two_tokenizers_is_a_click_away(tmp_path
     async def pair(app, press):
         await press("T", *str(TOKENIZER), "ctrl+b")
         assert isinstance(app.screen, TokenizerPair)
+        assert "esc Close" in line(app.screen.query_one(KeyBar), 0)
         await open_palette(app, press)
 
     browse_folder(tmp_path / "data", open_palette, size=(columns, 24))

@@ -219,7 +219,7 @@ def _splits(names: Sequence[str], shown: str, room: int) -> Content:
     return Content(" ").join([Content.styled("V", "$text-muted"), *parts])
 
 
-_KEPT = ("split", "travel(-1)", "help", "quit")  # shown on any screen
+_KEPT = ("split", "travel(-1)", "leave", "help", "quit")  # shown on any screen
 
 
 class KeyBar(Widget):
