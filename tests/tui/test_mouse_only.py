@@ -119,6 +119,17 @@ def test_two_tokenizers_are_compared_from_the_list(tmp_path):
     browse([CORPUS], steps, tokenizer=str(TOKENIZER))
 
 
+def test_a_tokenizer_that_is_typed_needs_no_enter():
+    async def steps(app, press):
+        await press("T", *str(TOKENIZER))
+        assert app.screen.query_one(Input).has_focus
+        await click_key(app, press, "OK")
+        assert not isinstance(app.screen, TokenizerList)
+        assert app.session.choice.name == str(TOKENIZER)
+
+    browse([CORPUS], steps)
+
+
 def test_an_export_as_text_needs_no_enter(tmp_path):
     tokfmt.convert(CORPUS, tmp_path / "x.pbin", tokenizer=str(TOKENIZER), executor="serial")
 
@@ -308,6 +319,57 @@ def test_a_dataset_that_cannot_be_read_leads_to_its_findings():
         assert app.entry.name == "findings"
 
     browse([PACK], steps, session=refused_session(SourceRequest((PACK,)), TokfmtError("it is cut")))
+
+
+@pytest.mark.parametrize("columns", [36, 60])
+def test_the_palette_is_a_click_away_where_few_keys_fit(columns):
+    async def steps(app, press):
+        for key in "1234":
+            await press(key)
+            bar = line(app.query_one(KeyBar), 0)
+            assert bar.endswith("? Help q Quit".ljust(bar.index("^p") - bar.index("? Help")) + "^p palette")
+        await press("1", "g", *"5", "enter")
+        assert "⌫ Back" in line(app.query_one(KeyBar), 0)
+        await click_key(app, press, "^p palette")
+        assert isinstance(app.screen, CommandPalette)
+
+    browse([PACK], steps, size=(columns, 24))
+
+
+@pytest.mark.parametrize("columns", [36, 80])
+def test_the_palette_of_a_catalog_and_of_two_tokenizers_is_a_click_away(tmp_path, columns):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.pbin").write_bytes(PACK.read_bytes())
+
+    async def open_palette(app, press):
+        await click_key(app, press, "^p palette")
+        assert isinstance(app.screen, CommandPalette)
+
+    async def pair(app, press):
+        await press("T", *str(TOKENIZER), "ctrl+b")
+        assert isinstance(app.screen, TokenizerPair)
+        assert "esc Close" in line(app.screen.query_one(KeyBar), 0)
+        await open_palette(app, press)
+
+    browse_folder(tmp_path / "data", open_palette, size=(columns, 24))
+    browse([CORPUS], pair, tokenizer=str(TOKENIZER), size=(columns, 24))
+
+
+def test_a_page_offers_no_key_that_suspends(monkeypatch):
+    async def steps(app, press):
+        def titles():
+            return [command.title for command in app.get_system_commands(app.screen)]
+
+        await press("4")
+        assert "^z Suspend" in line(app.query_one(KeyBar), 0)
+        assert "Suspend (fg returns)" in titles()
+        monkeypatch.setattr(type(app), "is_web", True)
+        app.screen.refresh_bindings()
+        await press()
+        assert "Suspend" not in line(app.query_one(KeyBar), 0)
+        assert "Suspend (fg returns)" not in titles()
+
+    browse([PACK], steps, size=(160, 40))
 
 
 def test_the_palette_of_a_catalog_has_its_keys(tmp_path):

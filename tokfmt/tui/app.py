@@ -815,7 +815,7 @@ class Browser(TypeAhead):
         if action == "tab":
             return any(parameters == (entry.name,) for entry in self.tabs)
         several = len(self.requests) > 1 or self.catalog is not None
-        return {"no_split": False, "datasets": several}.get(action, True)
+        return {"no_split": False, "datasets": several, "suspend_process": not self.is_web}.get(action, True)
 
     def picture(self, title: str | None = None) -> str:
         """Return the screen as SVG.

@@ -23,7 +23,7 @@ from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.ragged import Ragged, Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable, short
-from tokfmt.tui.dialogs import Dialog, Menu
+from tokfmt.tui.dialogs import Dialog, Line, Menu
 from tokfmt.tui.layout import Mode, TokenStyle
 from tokfmt.tui.rows import Damage, Viewport, fetched, fetched_span, padded_from
 from tokfmt.tui.session import Choice, Session, Vocabulary, Where, load
@@ -85,7 +85,7 @@ class TokenizerList(Dialog[Wanted]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="box tall"):
             yield Label("Tokenizer: a name, a directory or a tokenizer.json", classes="title")
-            yield Input(placeholder="gpt2", compact=True)
+            yield Line(placeholder="gpt2", compact=True)
             yield Menu()
         yield Footer(compact=True)
 

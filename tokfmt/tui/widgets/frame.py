@@ -219,8 +219,7 @@ def _splits(names: Sequence[str], shown: str, room: int) -> Content:
     return Content(" ").join([Content.styled("V", "$text-muted"), *parts])
 
 
-_KEPT = ("split", "travel(-1)", "help", "quit")  # shown on any screen
-_NARROW = 60  # least width in cells for the key of the palette
+_KEPT = ("split", "travel(-1)", "leave", "help", "quit")  # shown on any screen
 
 
 class KeyBar(Widget):
@@ -232,7 +231,7 @@ class KeyBar(Widget):
     def __init__(self) -> None:
         super().__init__(id="keys")
         self._shown: list[Binding] = []
-        self._palette: Binding | None = None
+        self._palette = Binding(self.app.COMMAND_PALETTE_BINDING, "app.command_palette", "palette")
         self._places: list[tuple[range, Binding]] = []
         self._under: Binding | None = None  # the key under the mouse
 
@@ -241,21 +240,21 @@ class KeyBar(Widget):
         self._changed(self.screen)
 
     def _changed(self, screen: Screen[object]) -> None:
-        active = screen.active_bindings
-        offered = [one.binding for one in active.values() if _in_line(one.node, one.binding)]
+        offered = [one.binding for one in screen.active_bindings.values() if _in_line(one.node, one.binding)]
         first = list({binding.action: binding for binding in reversed(offered)}.values())[::-1]  # key of each action
         shown = sorted(first, key=lambda binding: binding.action in _KEPT)
-        palette = active.get(self.app.COMMAND_PALETTE_BINDING) if self.app.ENABLE_COMMAND_PALETTE else None
-        if (shown, palette and palette.binding) != (self._shown, self._palette):
-            self._shown, self._palette = shown, palette.binding if palette else None
+        if shown != self._shown:
+            self._shown = shown
             self.refresh()
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one
         style, width = self.rich_style, self.size.width
-        last = self._label(self._palette) if self._palette and width >= _NARROW else []
+        kept = sum(self._cells(one) + 1 for one in self._shown if one.action in _KEPT)
+        # leads to the keys that do not fit
+        last = self._label(self._palette) if kept + self._cells(self._palette) <= width else []
         room = width - sum(segment.cell_length for segment in last)
         at, segments, self._places = 0, list[Segment](), []
-        left = room - sum(self._cells(one) + 1 for one in self._shown if one.action in _KEPT)
+        left = room - kept
         for binding in self._shown:
             label, cells = self._label(binding), self._cells(binding)
             if binding.action not in _KEPT:
@@ -267,7 +266,7 @@ class KeyBar(Widget):
             self._places.append((range(at, at + cells), binding))
             segments += [*label, Segment(" ", style)]
             at += cells + 1
-        if self._palette is not None and last:
+        if last:
             self._places.append((range(room, width), self._palette))
             segments += [Segment(" " * (room - at), style), *last]
         return Strip(segments).adjust_cell_length(width, style)
