@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import secrets
 import socket
 import struct
 import threading
@@ -193,7 +194,9 @@ class Handler(BaseHTTPRequestHandler):
                 if (absent and tag) or (match and match != tag):
                     return partial(self.refuse, 412, "PreconditionFailed")
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+            staged = self.server.home.parent / f"{secrets.token_hex(8)}.staged"
+            staged.write_bytes(content)
+            staged.replace(path)  # as in a store, an object is there whole or not at all
             if method == "COMPLETE":
                 return partial(self.told, f"<CompleteMultipartUploadResult><ETag>{escape(_tag(content))}</ETag>"
                                "</CompleteMultipartUploadResult>")  # fmt: skip

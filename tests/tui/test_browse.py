@@ -16,7 +16,7 @@ from tokfmt.tui.dialogs import BookmarkList, OneOf, Page, Question
 from tokfmt.tui.layout import Mode
 from tokfmt.tui.session import located, open_session
 from tokfmt.tui.state import Bookmarks, recall, remember
-from tokfmt.tui.widgets.frame import KeyBar, Summary
+from tokfmt.tui.widgets.frame import KeyBar, Summary, TopBar
 
 
 @pytest.fixture(autouse=True)
@@ -383,5 +383,17 @@ def test_a_dialog_asked_for_while_the_app_is_ending_is_never_ready(dialog):
     async def steps(app, press):
         app.push_screen(dialog())
         app.exit()
+
+    browse([PACK], steps)
+
+
+def test_the_first_line_is_told_before_and_after_its_labels_are_there():
+    """What a store answers may arrive while the browser starts or ends."""
+
+    async def steps(app, press):
+        bar = app.query_one(TopBar)
+        await bar.remove_children()
+        app._say()
+        bar.say_filter("len>5")
 
     browse([PACK], steps)

@@ -176,9 +176,10 @@ class TopBar(Horizontal):
             self._set_label(f"#label-{name}", Content(" ").join([words, *of_findings]))
 
     def _set_label(self, label: str, words: str | Content) -> None:
-        """Set the words of a label, which is hidden for ""."""
-        place = self.query_one(label, Static)
-        if words != self._labels.get(label):  # an update lays out the whole screen
+        """Set the words of a label, which is hidden for "". Do nothing while the labels come or go."""
+        if words == self._labels.get(label):  # an update lays out the whole screen
+            return
+        for place in self.query(label).results(Static):
             self._labels[label] = words
             place.update(words)
             place.display = bool(words)
@@ -205,7 +206,8 @@ class TopBar(Horizontal):
 
     def say(self, dataset: Summary, loading: str) -> None:
         """Show the dataset and the loading stage."""
-        self.query_one(DatasetLine).say(dataset)
+        for place in self.query(DatasetLine):
+            place.say(dataset)
         self._set_label("#loading", pressing(loading))
 
 
