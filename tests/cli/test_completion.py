@@ -39,7 +39,9 @@ def completed(line, shell):
     done = forkserver.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    if shell == "zsh":  # type, value and help, a line each
+    if shell == "zsh" or (
+        shell == "fish" and "," not in lines[0]
+    ):  # type, value and help, a line each; fish before 8.5
         return list(zip(lines[::3], lines[1::3], strict=True))
     return [tuple(line.partition("\t")[0].split(",", 1)) for line in lines]
 
