@@ -214,9 +214,11 @@ class Modalities(FlatFormat):
         from tokfmt.formats.modalities.layout import examine_beginning
 
         if len(paths) == 1 and hints.few_sequences and hints.max_sequences is not None and not hints.allow_partial:
-            file_layout = examine_beginning(open_file(paths[0]), options, hints.max_sequences)
+            file = open_file(paths[0])
+            file_layout = examine_beginning(file, options, hints.max_sequences)
             if file_layout is not None:
                 return file_layout
+            file.close()
         return super().file_layout(paths, options, hints)
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
