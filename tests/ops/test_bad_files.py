@@ -8,6 +8,7 @@ import pytest
 from check_cases import look
 from paths import FIXTURES
 
+import tokfmt
 from tokfmt.core import errors
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.source.ingest import tokenized
@@ -68,6 +69,24 @@ def test_bad_file(format_, name, monkeypatch):
     if contrast := CONTRAST.search(case.get("message", "")):  # a check tells no less than the reader that refused it
         said = [finding.message for finding in verdict.findings]
         assert any(contrast[0] in message or COUNTED.search(message) for message in said), said
+
+
+REFUSED = [one for one, case in EXPECTED.items() if "error" in case and one[1] not in LOSSES]
+
+
+@pytest.mark.parametrize(("format_", "name"), REFUSED, ids=str)
+def test_causes_of_an_error_end(format_, name, tmp_path, monkeypatch):
+    """A worker of Dask follows the causes of an error to the last one. One that is its own cause fills the memory."""
+    monkeypatch.chdir(BAD / format_)
+    case = EXPECTED[format_, name]
+    how = {"format": format_, "eos": case.get("eos"), "options": case.get("options", {})}
+    with pytest.raises(errors.TokfmtError) as caught:
+        tokfmt.convert(name, tmp_path / "out.jsonl", allow_loss=case.get("allow_loss", ()), **how)
+    error, seen = caught.value, []
+    while error is not None:
+        assert error not in seen
+        seen.append(error)
+        error = error.__cause__
 
 
 def opened(format_, name, case):

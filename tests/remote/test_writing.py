@@ -17,7 +17,7 @@ from paths import CORPUS, FIXTURES, ROOT, TOKENIZER
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.claims import SCHEMA
+from tokfmt.core.claims import SCHEMA, Claim, read_claim
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OptionError, OutageError, TokfmtError
 from tokfmt.core.place import Url, close_stores, writable_store
 from tokfmt.remote import requests
@@ -201,6 +201,18 @@ def test_a_claim_of_another_run(bucket):
     (bucket / "out.pbin.tokfmt-writing").write_text("not ours")
     with pytest.raises(ConversionError, match="has the name of a claim, and is not one"):
         tokfmt.convert(PACK, "s3://bkt/out.pbin", overwrite=True)
+
+
+def test_tasks_of_one_run_may_claim_at_the_same_time(server):
+    """A claim that is replaced between two looks at it is read once more."""
+    url = Url.parse("s3://bkt/out.pbin")
+    store = writable_store(url)
+    first, second = (Claim(store, url, "ours", "pbin") for _ in range(2))
+    first.take(overwrite=False, note=pytest.fail)
+    server.faults["bkt/out.pbin.tokfmt-writing"] = ["changed"] * 2
+    second.take(overwrite=False, note=pytest.fail)
+    assert second.taken and read_claim(store, url).run == "ours"
+    assert not server.faults["bkt/out.pbin.tokfmt-writing"]
 
 
 def test_a_killed_run_is_started_over(bucket, tmp_path):

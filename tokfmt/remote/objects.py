@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from tokfmt.core.errors import FormatError, UnreachableError
+from tokfmt.core.errors import FormatError, SourceChangedError, UnreachableError
 from tokfmt.core.place import IF_ABSENT, IF_MATCH, Beside, Entry, Identity, Kind, Status, Url
 from tokfmt.remote import account, credentials
 from tokfmt.remote.blocks import LARGEST, SIZE, Buffer
@@ -323,10 +323,13 @@ class ObjectStore:
         if found.size != size_of(content):
             return False
         with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as file:
-            return all(
-                self._fetch(key, found, start, min(start + LARGEST, found.size)) == file.read(LARGEST)
-                for start in range(0, found.size, LARGEST)
-            )
+            try:
+                return all(
+                    self._fetch(key, found, start, min(start + LARGEST, found.size)) == file.read(LARGEST)
+                    for start in range(0, found.size, LARGEST)
+                )
+            except (FileNotFoundError, SourceChangedError):  # Another run has deleted or replaced it since.
+                return False
 
     def prefetch(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity, *, keep: bool) -> None:
         """Request ranges that `read_ranges` will read; see `ranges.prefetch`.

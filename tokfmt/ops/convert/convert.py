@@ -35,7 +35,7 @@ from tokfmt.ops.convert.results import finished_before
 from tokfmt.ops.convert.resume import facts_of, request_of_tasks
 from tokfmt.ops.convert.workplace import workers_of, workplace
 from tokfmt.ops.convert.write import write
-from tokfmt.ops.source.open import with_remedy
+from tokfmt.ops.source.open import advise_partial
 from tokfmt.ops.source.request import (
     STREAM,
     EosChoice,
@@ -235,7 +235,8 @@ def carry_out(
     except BrokenPipeError:
         raise
     except FormatError as error:
-        raise with_remedy(error, request.source) from error
+        advise_partial(error, request.source)
+        raise
     except OSError as error:  # readers raise FormatError for their own, so this one comes from writing
         raise write_error(request.destination, error) from error
 

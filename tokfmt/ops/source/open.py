@@ -187,21 +187,20 @@ def find_one(request: SourceRequest) -> Sequence[SourceFiles]:
     return group
 
 
-def with_remedy(error: FormatError, request: SourceRequest) -> FormatError:
-    """Return an error of a damaged source; the remedy names --allow-partial if that can save a sequence."""
+def advise_partial(error: FormatError, request: SourceRequest) -> None:
+    """Add --allow-partial to the remedy of an error of a damaged source, if that can save a sequence."""
     if (
         request.allow_partial
         or isinstance(error, NO_DAMAGE)
         or (error.remedy and error.remedy.has_option("allow-partial"))
     ):
-        return error
+        return
     with suppress(TokfmtError, OSError):
         for group in _datasets(find_sources(request)):
             if not any(_is_of(one, place_of(error.place)) for one in group):
                 continue
             if _saves(open_stored(group, replace(request, allow_partial=True), checked=False)):
                 error.advise(f"{Option('allow-partial')} saves the complete sequences")
-    return error
 
 
 def _is_of(one: SourceFiles, file: Place) -> bool:
