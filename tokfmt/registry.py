@@ -179,7 +179,10 @@ def detect(path: PlaceLike) -> Format:
     best = max(claims.values(), default=0)
     if whole := _whole(probe, claims):
         what = f"is a file of the {whole} dataset {printable(probe.path.parent)}, not a dataset by itself"
-        raise UnknownFormatError(path, what, "Name that directory")
+        remedy = "Name that directory"
+        if not listing.is_dir(probe.path.parent):  # A web server lists nothing, so what is in it shows no format.
+            remedy += f", with {Option('from', whole)}"
+        raise UnknownFormatError(path, what, remedy)
     bare = probe.path.suffix == "" and not probe.is_directory and list(claims) == ["jsonl"]
     if best <= Confidence.NAME or bare or probe.path.suffix == ".json":
         _refuse_foreign(path, probe, claimed=bool(claims))
@@ -244,10 +247,12 @@ def _datasets_in(probe: Probe) -> list[str]:
 
 def _around(path: Place) -> str:
     """Return the format of the parent directory if the file is a part of that dataset; else ""."""
-    with contextlib.suppress(FormatError):  # The directory may be unreadable.
-        claims = candidates(look(path.parent))
+    above = path.parent
+    with contextlib.suppress(FormatError):  # The directory may be unreadable. On a web server, it shows no other names.
+        probe = look(above) if listing.is_dir(above) else Probe(above, is_directory=True, entries=(path.name,))
+        claims = candidates(probe)
         sure = [name for name, confidence in claims.items() if confidence >= Confidence.CERTAIN]
-        if len(sure) == 1 and path in get(sure[0]).files(path.parent):
+        if len(sure) == 1 and path in get(sure[0]).files(above):
             return sure[0]
     return ""
 

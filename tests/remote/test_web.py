@@ -1,5 +1,6 @@
 """Web servers: redirects that tokfmt follows and refuses, servers without ranges or tags, names that are encoded."""
 
+import json
 import shutil
 import threading
 from contextlib import contextmanager
@@ -12,7 +13,14 @@ from paths import FIXTURES
 from remote.faulty import Handler
 
 import tokfmt
-from tokfmt.core.errors import FormatError, SourceChangedError, UnreachableError, UnsafeError, UnsupportedError
+from tokfmt.core.errors import (
+    FormatError,
+    SourceChangedError,
+    UnknownFormatError,
+    UnreachableError,
+    UnsafeError,
+    UnsupportedError,
+)
 from tokfmt.core.place import Identity, Url, close_stores
 from tokfmt.core.text_format import human_bytes
 from tokfmt.remote import blocks, open_store, redirects, web
@@ -203,3 +211,41 @@ def test_what_is_beside_a_signed_page_may_be_denied(server, pack, monkeypatch):
     )
     assert [list(one) for one in signed] == [list(one) for one in local]
     assert len(tokfmt.open(f"{address}?Signature=planted", eos=50256)) == len(local)
+
+
+FOLDERS = [(name, one.name) for name in ("litdata", "mds") for one in sorted((FIXTURES / name).iterdir())]
+FOLDERS = [(name, one) for name, one in FOLDERS if (FIXTURES / name / one / "index.json").is_file()]
+
+
+@pytest.mark.parametrize(("name", "folder"), FOLDERS, ids=str)
+def test_a_folder_whose_index_lists_its_files(server, bucket, name, folder):
+    """Its format must be stated, as the server lists nothing. The index then says which files it has."""
+    local = FIXTURES / name / folder
+    shutil.copytree(local, bucket / folder)
+    address = f"{server.endpoint}/bkt/{folder}"
+    try:
+        with tokfmt.open(local, format=name) as opened:
+            expected = [one.tolist() for one in opened]
+    except FormatError as error:
+        with pytest.raises(type(error)):
+            tokfmt.open(address, format=name)
+        return
+    with tokfmt.open(address, format=name) as opened:
+        assert [one.tolist() for one in opened] == expected
+    there, here = tokfmt.info(address, format=name), tokfmt.info(local, format=name)
+    assert (there.files, there.size_bytes) == (here.files, here.size_bytes)
+    with pytest.raises(UnknownFormatError, match=rf"/index.json: is a file of the {name} dataset .* format=.{name}"):
+        tokfmt.open(f"{address}/index.json")
+
+
+def test_a_folder_that_changes_or_lacks_a_file(server, bucket, tmp_path):
+    shutil.copytree(FIXTURES / "mds/ndarray_int32", bucket / "mds")
+    address = f"{server.endpoint}/bkt/mds"
+    count = len(list((bucket / "mds").iterdir()))
+    tokfmt.convert(address, tmp_path / "out.jsonl", format="mds", eos="none")
+    (source,) = json.loads((tmp_path / "out.jsonl.tokfmt.json").read_text())["sources"]
+    assert source["files"] == count
+    close_stores()
+    (bucket / "mds/shard.00000.mds").unlink()
+    with pytest.raises(FormatError, match=r"/shard.00000.mds: is missing"):
+        tokfmt.open(address, format="mds")

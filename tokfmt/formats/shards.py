@@ -258,6 +258,18 @@ class ShardFormat(FlatFormat):
             ),
         }
 
+    def files(self, path: Place) -> list[Place]:
+        """See `Format.files`. Of a folder on a web server, which lists no files, the index does."""
+        if listing.is_dir(path) or not listing.is_file(path / INDEX):
+            return super().files(path)
+        found = [path / INDEX]
+        with suppress(FormatError):  # The reader reports it.
+            shards = self.listing(path / INDEX, self.read_options()).shards
+            for forms in [one.forms for one in shards if isinstance(one, Listed)]:
+                places = [inside(path, form.name) for form in forms]
+                found += [place for place in places if listing.is_file(place)][:1]
+        return list(dict.fromkeys(found))
+
     def known_lengths(self, one: Listed, file: File) -> Ids | None:  # noqa: ARG002 - nothing
         """Return the lengths of the IDs of a shard if they are known without reading all items, else None.
 

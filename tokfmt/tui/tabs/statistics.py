@@ -161,7 +161,8 @@ def facts_of(found: Statistics, session: Session) -> list[Fact]:
         facts += _ids(found.ids)
     if session.verdict is not None:
         counts = [counted(count, name) for name, count in session.verdict.severities.items()]
-        facts.append(Fact("findings", ", ".join(counts) or "none", "app.tab('findings')"))
+        none = "none" if session.verdict.deep else "none in headers and index"
+        facts.append(Fact("findings", ", ".join(counts) or none, "app.tab('findings')"))
     return facts
 
 
