@@ -1,6 +1,7 @@
 """Conversions to a bucket: the bytes of a local conversion, complete or absent, whatever fails at whatever step."""
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -8,6 +9,8 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import forkserver
 import numpy as np
@@ -203,8 +206,8 @@ def test_a_claim_of_another_run(bucket):
         tokfmt.convert(PACK, "s3://bkt/out.pbin", overwrite=True)
 
 
-def test_tasks_of_one_run_may_claim_at_the_same_time(server):
-    """A claim that is replaced between two looks at it is read once more."""
+def test_a_claim_that_is_replaced_between_two_looks(server):
+    """It is read once more, and not reported as a source that changed."""
     url = Url.parse("s3://bkt/out.pbin")
     store = writable_store(url)
     first, second = (Claim(store, url, "ours", "pbin") for _ in range(2))
@@ -213,6 +216,25 @@ def test_tasks_of_one_run_may_claim_at_the_same_time(server):
     second.take(overwrite=False, note=pytest.fail)
     assert second.taken and read_claim(store, url).run == "ours"
     assert not server.faults["bkt/out.pbin.tokfmt-writing"]
+
+
+def numbered(numbers):
+    """The claim of one of several processes."""
+    return json.dumps({"schema": SCHEMA, "run": "ours", "pid": next(numbers)}).encode()
+
+
+def test_many_tasks_of_one_run_claim_at_the_same_time(server, monkeypatch):
+    """The first one writes the claim, and the others read it, however many there are."""
+    url = Url.parse("s3://bkt/out.pbin")
+    store = writable_store(url)
+    server.delay = 0.02
+    monkeypatch.setattr(Claim, "_content", partial(numbered, itertools.count(1000)))
+    tasks = [Claim(store, url, "ours", "pbin") for _ in range(40)]
+    with ThreadPoolExecutor(len(tasks)) as threads:
+        list(threads.map(lambda one: one.take(overwrite=False, note=pytest.fail), tasks))
+    assert all(one.taken for one in tasks)
+    assert all(one.headers.get("if-none-match") == "*" for one in server.seen if one.method == "PUT")
+    assert read_claim(store, url).run == "ours"
 
 
 def test_a_killed_run_is_started_over(bucket, tmp_path):

@@ -147,12 +147,13 @@ class Claim:
         raise ConversionError(f"{printable(self.destination)}: other runs write it at the same time. Run again later")
 
     def _replaces(self, found: Claimed, key: str, *, overwrite: bool) -> bool:
-        """Return True if the claim is ours, or is now."""
-        if found.run != self.run:
-            if not overwrite:
-                raise refused(self.destination, found)
-            self.replaced = found
+        """Return True if the claim is ours, or is now. All tasks of a run share the claim that the first one wrote."""
+        if found.run != self.run and not overwrite:
+            raise refused(self.destination, found)
         self.taken = True
+        if found.run == self.run:
+            return True
+        self.replaced = found
         try:
             self._store.put(key, self._content(), if_match=found.identity)
         except FileExistsError:
