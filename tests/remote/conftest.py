@@ -36,6 +36,13 @@ def forget():
     account.taken()
 
 
+@pytest.fixture(autouse=True)
+def uncounted():
+    """The browser of a later test in this process shows no requests of this one."""
+    yield
+    account.taken()
+
+
 @pytest.fixture
 def server(tmp_path, monkeypatch):
     """A server of the protocol of S3 that every s3:// address of the test is on."""

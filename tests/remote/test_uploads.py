@@ -6,12 +6,15 @@ import signal
 import threading
 
 import pytest
+from paths import FIXTURES
 from remote.conftest import noise, within
 
+import tokfmt
 from tokfmt.core import place
 from tokfmt.core.errors import OptionError, OutageError, UnsupportedError
 from tokfmt.core.place import Url, destination_of, writable_store
 from tokfmt.remote import requests, upload
+from tokfmt.testing import tree
 
 LARGE = noise(5 << 20)
 
@@ -142,12 +145,23 @@ def test_a_conflict_that_passes(server, bucket, store, fault):
 
 
 def test_a_lost_answer_of_a_conditional_write(server, bucket, store):
+    """The object is there, and counts as written. obstore does not repeat such a write."""
     server.faults["PUT bkt/x"] = ["reset"]
-    try:
-        assert store.put("x", b"one", if_absent=True) == store.identity("x")
-    except OutageError:
-        assert (bucket / "x").read_bytes() == b"one", "repeated by the next run"
     assert store.put("x", b"one", if_absent=True) == store.identity("x")
+    server.faults["PUT bkt/x"] = ["reset"]
+    assert store.put("x", b"two", if_match=store.identity("x")) == store.identity("x")
+    assert (bucket / "x").read_bytes() == b"two"
+    with pytest.raises(FileExistsError):
+        store.put("x", b"one", if_absent=True)
+
+
+@pytest.mark.parametrize("name", ["m.tokfmt-writing", "m/index.json", "m.tokfmt.json"])
+def test_a_lost_answer_ends_no_conversion(server, bucket, tmp_path, name):
+    server.faults[f"PUT bkt/{name}"] = ["reset"]
+    tokfmt.convert(FIXTURES / "modalities/D_2byte_gpt2.pbin", "s3://bkt/m", to_format="mds", eos=50256)
+    tokfmt.convert(FIXTURES / "modalities/D_2byte_gpt2.pbin", tmp_path / "m", to_format="mds", eos=50256)
+    assert tree(bucket / "m") == tree(tmp_path / "m")
+    assert sorted(path.name for path in bucket.iterdir()) == ["m", "m.tokfmt.json"]
 
 
 def test_access_is_denied_without_a_secret(server, bucket, store):

@@ -1,6 +1,6 @@
 """Claims of destinations in stores: `DST.tokfmt-writing` states who writes a destination, as a lock of a file does.
 
-    {"schema": "tokfmt.claim/1", "run": ..., "host": ..., "pid": ..., "since": ..., "format": ...}
+    {"schema": "tokfmt.claim/1", "run": ..., "host": ..., "pid": ..., "since": ..., "by": ..., "format": ...}
 
 A claim is written only if the destination has no claim, and is deleted at the end. It has no heartbeat and does not
 expire: a killed run leaves its claim. A run with the same `run` goes on with it (--resume); --overwrite replaces it. A
@@ -95,6 +95,8 @@ class Claim:
     Attributes:
         taken: True while the store holds it.
         replaced: The claim of another run that this one replaced; None if there was none.
+        joined: Another process of the same run wrote the claim.
+        lost: Another run has replaced or deleted it.
     """
 
     def __init__(self, store: WritableStore, destination: Url, run: str, format_name: str) -> None:
@@ -107,7 +109,10 @@ class Claim:
             format_name: The format that is written.
         """
         self.destination, self.run, self.taken = destination, run, False
+        self.joined, self.lost = False, False
         self.replaced: Claimed | None = None
+        self._seen: Identity | None = None  # The claim as it was when it was last read or written.
+        self._by, self._alone = os.urandom(8).hex(), False  # A random word: processes of two machines may look alike.
         self._store, self._format = store, format_name
 
     def take(self, *, overwrite: bool, note: Callable[[str], None], alone: bool = False) -> None:
@@ -130,7 +135,7 @@ class Claim:
             for _ in range(_TRIES):
                 self.taken = True  # Before it is: a signal may come directly after.
                 try:
-                    self._store.put(key, self._content(), if_absent=True)
+                    self._seen = self._store.put(key, self._content(), if_absent=True)
                 except FileExistsError:
                     self.taken = False
                     found = read_claim(self._store, self.destination)
@@ -152,43 +157,70 @@ class Claim:
             raise refused(self.destination, found)
         self.taken = True
         if found.run == self.run:
+            self.joined, self._seen = True, found.identity
             return True
         self.replaced = found
         try:
-            self._store.put(key, self._content(), if_match=found.identity)
+            self._seen = self._store.put(key, self._content(), if_match=found.identity)
         except FileExistsError:
             self.taken = False
         return self.taken
 
-    def check(self) -> None:
-        """Read the claim again.
+    def hold_alone(self) -> None:
+        """Replace the claim of the run by one of this process. Another process that does so later takes over.
 
         Raises:
-            ConversionError: If another run has replaced or deleted it.
+            ConversionError: If another run has the claim, or another process takes it at the same moment.
         """
         if not self.taken:
             return
-        found = read_claim(self._store, self.destination)
-        if found is None or found.run != self.run:
-            self.taken = False
-            who = "was deleted" if found is None else f"is now of {found.owner()}"
-            raise ConversionError(
-                f"{printable(self.destination)}: the claim of this run {who}, so it publishes nothing. "
-                "Run again when no other run writes it"
-            )
+        self.check()
+        self._by, self._alone = os.urandom(8).hex(), True
+        try:
+            self._seen = self._store.put(claim_url(self.destination).key, self._content(), if_match=self._seen)
+        except FileExistsError:
+            raise self._lost_to(read_claim(self._store, self.destination)) from None
+
+    def check(self) -> None:
+        """Compare the claim with what it was.
+
+        Raises:
+            ConversionError: If another run has replaced or deleted it, or another process holds it alone.
+        """
+        if self.is_ours():
+            return
+        raise self._lost_to(read_claim(self._store, self.destination))
+
+    def is_ours(self) -> bool:
+        """Return whether the claim is still that of this run. True if the store knows no claims."""
+        if not self.taken:
+            return not self.lost
+        if self._store.identity(claim_url(self.destination).key) == self._seen:
+            return True
+        found = None if self._alone else read_claim(self._store, self.destination)
+        if found is not None and found.run == self.run:
+            self._seen = found.identity
+            return True
+        self.taken, self.lost = False, True
+        return False
+
+    def _lost_to(self, found: Claimed | None) -> ConversionError:
+        self.taken, self.lost = False, True
+        who = "was deleted" if found is None else f"is now of {found.owner()}"
+        return ConversionError(
+            f"{printable(self.destination)}: the claim of this run {who}, so it publishes nothing. "
+            "Run again when no other run writes it"
+        )
 
     def release(self) -> None:
         """Delete the claim, if it is still ours."""
-        if not self.taken:
-            return
-        found = read_claim(self._store, self.destination)
-        if found is not None and found.run == self.run:
+        if self.taken and self.is_ours():
             self._store.delete([claim_url(self.destination).key])
         self.taken = False
 
     def _content(self) -> bytes:
         since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-        stated = {"run": self.run, "host": os.uname().nodename, "pid": os.getpid(), "since": since}
+        stated = {"run": self.run, "host": os.uname().nodename, "pid": os.getpid(), "since": since, "by": self._by}
         return json.dumps({"schema": SCHEMA, **stated, "format": self._format}).encode()
 
     def _unknown(self, note: Callable[[str], None]) -> None:

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from tokfmt.core import listing
 from tokfmt.core.atomic_output import Beside, Staging
 from tokfmt.core.claims import Claim, Claimed, read_claim, refused
-from tokfmt.core.errors import DestinationExistsError, OutageError, TokfmtError, UnsupportedError
+from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, TokfmtError, UnsupportedError
 from tokfmt.core.files import writing
 from tokfmt.core.locks import make_private
 from tokfmt.core.messages import Option
@@ -162,8 +162,11 @@ class StoreStaging(Staging):
             if self._kept == "resume":
                 self._note_run()
             self.claim.take(overwrite=self.overwrite, note=self._note)
+            self.continues = self.continues or self.claim.joined
             if self.claim.replaced is None and not self.continues:
                 self._check_dataset(None)  # Another run may have written it since, and released its claim.
+            if self.of_tasks and not self._shared:
+                self.claim.hold_alone()  # Of two runs with --finish, the later one goes on.
         except BaseException:
             self.keep = self.keep and (self.home / "conversion.json").exists()
             self._leave()
@@ -187,7 +190,18 @@ class StoreStaging(Staging):
             return
         if found is not None and not self.overwrite:
             raise refused(self.url, found)
-        self._check_dataset(found)
+        try:
+            self._check_dataset(found)
+        except ConversionError:
+            found = read_claim(self.store, self.url) if self.of_tasks else None
+            self.continues = found is not None and found.run == self.claim.run
+            if not self.continues:  # Another task has begun meanwhile, and what is there is of it.
+                raise
+
+    @property
+    def of_tasks(self) -> bool:
+        """Whether tasks write the destination, and --finish publishes it."""
+        return self._kept == "tasks"
 
     @listing.kept()
     def _check_dataset(self, found: Claimed | None) -> None:
@@ -202,7 +216,7 @@ class StoreStaging(Staging):
 
     def _recall_run(self) -> None:
         """Take over the run of an earlier process, whose claim then is ours. All tasks of a destination are one run."""
-        if self._kept == "tasks":
+        if self.of_tasks:
             self.claim.run = run_of_tasks(self.url)
         if self._kept != "resume":
             return
@@ -300,10 +314,13 @@ class StoreStaging(Staging):
         try:
             if not self._done:
                 keys = [key for key, one in self.uploaded.items() if self.store.identity(key) == one.identity]
-                if keys:
+                # A run that has taken over and still writes notices what is deleted. One that has published does not.
+                if keys and (self.claim.is_ours() or read_claim(self.store, self.url) is not None):
                     self.store.delete(keys)
-                self.uploaded.clear()
-            if not self._shared:
+                    keys = []
+                if not keys:
+                    self.uploaded.clear()
+            if self._done or not self.of_tasks:
                 self.claim.release()
         except (TokfmtError, OSError) as error:
             self._note(f"{printable(self.url)}: not cleaned up: {error}")
@@ -321,7 +338,12 @@ class StoreStaging(Staging):
             return
         if self.begun:
             error.add_note(f"{printable(self.url)}: the dataset that was to be replaced is deleted")
-        if self.uploaded:
+        if self.uploaded and self.claim.lost:
+            error.add_note(
+                f"{printable(self.url)}: another run has taken it over, and some of {len(self.uploaded):,} objects of "
+                "this run may be in its dataset: compare that with its source by tokfmt diff"
+            )
+        elif self.uploaded:
             of = f" of {self.total:,}" if self.total else ""
             error.add_note(
                 f"{printable(self.url)} is absent; {len(self.uploaded):,}{of} objects are uploaded. A killed upload of "

@@ -13,16 +13,18 @@ import io
 import os
 import re
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from tokfmt.core.errors import FormatError, SourceChangedError, UnreachableError
+from tokfmt.core.errors import FormatError, OutageError, SourceChangedError, UnreachableError
 from tokfmt.core.place import IF_ABSENT, IF_MATCH, Beside, Entry, Identity, Kind, Status, Url
 from tokfmt.remote import account, credentials
 from tokfmt.remote.blocks import LARGEST, SIZE, Buffer
+from tokfmt.remote.clients import retry_seconds
 from tokfmt.remote.failures import (
     Asked,
     failure,
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _DELETED = 1000  # Keys that one request deletes.
-_CONFLICTS = 3  # Conditional writes that a server refuses because another request for the object is under way.
+_TRIES = 3  # Conditional writes that a server refuses, because another request is under way, or whose answer is lost.
 _PAGE = 1000  # Keys of a list.
 _REGION_IN_BODY = re.compile(r"<Region>([a-z0-9-]{1,40})</Region>")
 
@@ -200,17 +202,21 @@ class ObjectStore:
         url = self._url(key)
 
         def once(stop: threading.Event) -> Identity:
-            for tries_left in reversed(range(_CONFLICTS)):
+            for _ in range(_TRIES - 1):
+                began = time.monotonic()
                 try:
                     mode = self._mode(key, content, if_absent=if_absent, if_match=if_match)
                     return self._send(key, content, mode, stop)
-                except FileExistsError:
-                    found = self._head(key)
-                    if found is not None and self._holds(key, found, content):
-                        return found
-                    if not if_absent or found is not None or not tries_left:
+                except (FileExistsError, OutageError) as error:
+                    lost = isinstance(error, OutageError)  # obstore repeats no conditional write whose answer is lost.
+                    if lost and (mode == "overwrite" or time.monotonic() - began > retry_seconds() / 2):
                         raise
-            raise AssertionError("unreachable")
+                    there = self._found(key, error)
+                    if there is not None and self._holds(key, there, content):
+                        return there
+                    if there != if_match or not (lost or if_absent):
+                        raise
+            return self._send(key, content, self._mode(key, content, if_absent=if_absent, if_match=if_match), stop)
 
         found = list[Identity]()
 
@@ -220,6 +226,13 @@ class ObjectStore:
 
         side_by_side(url, [(0, once)], MOST_HELD, ended)
         return found[-1]
+
+    def _found(self, key: str, error: Exception) -> Identity | None:
+        """Return the identity of an object after a write that failed by `error`, which is raised if nobody answers."""
+        try:
+            return self._head(key)
+        except FormatError:
+            raise error from None
 
     def upload(self, files: Iterable[tuple[str, Path]], done: Callable[[str, Identity], None]) -> None:
         """Write files side by side; see `core.place.WritableStore.upload`.

@@ -45,6 +45,7 @@ def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes
         for staging in place.stagings.values():
             if isinstance(staging, StoreStaging):
                 place.journals[staging.url].sync()
+                staging.claim.check()
                 send(staging.url, staging.home / request.task.journal)
         return done
     if any(isinstance(path, Url) for path in place.stagings):

@@ -225,6 +225,10 @@ def _refuse_unshared(resolved: Resolved, url: Url, *, by_request: bool) -> None:
     if request.task is None and not (request.is_spread and by_request):
         refuse_unshared(url, request.spool, what, "its workers write to the spool")
         return
+    if request.overwrite:
+        refuse_unshared(
+            url, request.spool, what, f"with {Option('overwrite')} the old dataset stays until all are done"
+        )
     portion = destination.portions[0]
     target = Target(resolved.separator.eos_id, None, request.source.allow_loss)
     writer = destination.writer(resolved.stagings[portion.destination].path, portion, target)

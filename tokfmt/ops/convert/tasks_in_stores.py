@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tokfmt.core.errors import ConversionError, FormatError, OptionError
+from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError
 from tokfmt.core.files import open_file, writing
 from tokfmt.core.locks import make_private
 from tokfmt.core.messages import Option
@@ -61,7 +61,24 @@ def agree(staging: StoreStaging) -> None:
     try:
         staging.store.put(place.key, ours, if_absent=staging.claim.taken)
     except FileExistsError:
-        refuse_others(staging.url, json.loads(ours)["facts"], json.loads(_content(place))["facts"])
+        refuse_others(staging.url, json.loads(ours)["facts"], _facts_in(place))
+
+
+def _facts_in(place: Url) -> Mapping[str, object]:
+    """Return the facts of the request that the first task recorded.
+
+    Raises:
+        CorruptError: If the record is damaged.
+    """
+    try:
+        found = json.loads(_content(place))
+    except ValueError:
+        found = None
+    facts = found.get("facts") if isinstance(found, dict) else None
+    if not isinstance(facts, dict):
+        remedy = f"Delete {printable(place.parent)}, and run all tasks again"
+        raise CorruptError(place, "is not a record of tasks", remedy=remedy)
+    return facts
 
 
 def refuse_others(destination: Url, ours: Mapping[str, object], theirs: Mapping[str, object]) -> None:

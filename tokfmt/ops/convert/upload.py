@@ -140,11 +140,13 @@ class Output:
         for key, one in stated.items():
             if there.get(key) == one.identity and digests.get(key) in (None, one.digest):
                 self.staging.uploaded[key] = one
-            elif digests.get(key) is None and self._is_finished() and not self._has(key, one):
+            elif digests.get(key) is None and self.is_begun and not self._has(key, one):
+                again = f"Run once with {Option('overwrite')} and without {Option('resume')}"
+                if self.staging.of_tasks:
+                    again = f"Delete {printable(self.url)}.tokfmt-tasks, and run all tasks again"
                 raise ConversionError(
                     f"{printable(self.url)}: an object that an earlier run uploaded has changed or is gone "
-                    f"({printable(key)}), and its file is not kept. Run once with {Option('overwrite')} and without "
-                    f"{Option('resume')}"
+                    f"({printable(key)}), and its file is not kept. {again}"
                 )
 
     def _has(self, key: str, one: Uploaded) -> bool:
@@ -162,13 +164,15 @@ class Output:
         Raises:
             ConversionError: If an earlier run, or a task, has uploaded files before all were complete.
         """
-        if self._is_finished():
+        if self.is_begun:
             raise ConversionError(
                 f"{printable(self.url)}: its files were uploaded as they were complete, so {Option('verify')} cannot "
                 "read them back. Leave it out, and compare with tokfmt diff"
             )
 
-    def _is_finished(self) -> bool:
+    @property
+    def is_begun(self) -> bool:
+        """Whether an earlier run, or a task, has uploaded files before all were complete."""
         return bool(self.journal.done(_SINCE))
 
     def note(self, key: str) -> None:
@@ -260,9 +264,11 @@ class Uploads:
         """Upload complete files, whose checksums are computed before.
 
         Raises:
+            ConversionError: If another run has taken over the destination.
             OutageError: If one cannot be uploaded.
         """
         one, staging = self._output, self._output.staging
+        staging.claim.check()
         one.journal.add(_SINCE, 0, True)
         digests = {staging.address(one.name_of(file)).key: digest_of_file(file) for file in files}
 

@@ -93,9 +93,18 @@ def _in_stores(
         outputs[path] = one = Output(staging, resolved.destination.format, journals[path])
         if request.verify and request.task is None:
             one.refuse_verify()
-        elif staging.continues or not request.overwrite or not listing.is_there(path):
+        elif _uploads_early(request, one):
             sinks[path] = Uploads(one)
     return outputs, sinks
+
+
+def _uploads_early(request: Request, one: Output) -> bool:
+    """Return whether files may be uploaded before all are complete."""
+    if request.task is not None or not request.overwrite:
+        return not request.overwrite
+    if request.finish:
+        return one.is_begun
+    return one.staging.continues or not listing.is_there(one.url)
 
 
 @contextmanager
