@@ -146,3 +146,14 @@ def within(seconds, call):
     found = call()
     assert time.monotonic() - began < seconds
     return found
+
+
+def when(server, method, name, act):
+    """Call a function once, before the first write of that method to a key."""
+    left = [act]
+
+    def before(got, key):
+        if (got, key) == (method, f"bkt/{name}") and left:
+            left.pop()()
+
+    server.before = before

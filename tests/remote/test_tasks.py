@@ -4,10 +4,12 @@ import json
 
 import numpy as np
 import pytest
+from remote.conftest import when
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, CorruptError, DestinationExistsError, OptionError
+from tokfmt.core.errors import ConversionError, CorruptError, DestinationExistsError, OptionError, UnsupportedError
 from tokfmt.ops.convert.convert import finish
+from tokfmt.remote.objects import ObjectStore
 from tokfmt.testing import tree
 
 HOW = {"to_format": "mds", "eos": 50256, "to_options": {"shard_size": 4000}}
@@ -54,17 +56,6 @@ def task(on_machine, sources):
         tokfmt.convert(f"s3://bkt/{source}.pbin", "s3://bkt/m", task=(number, 2), **OPTIONS[kind], **more)
 
     return run
-
-
-def once(server, method, name, act):
-    """Call a function before the first such write, while the process that writes waits."""
-    left = [act]
-
-    def before(got, key):
-        if (got, key) == (method, f"bkt/{name}") and left:
-            left.pop()()
-
-    server.before = before
 
 
 def others(bucket):
@@ -116,7 +107,7 @@ def test_tasks_that_overwrite_need_a_common_directory(bucket, local, task, on_ma
 
 def test_a_task_that_begins_while_another_one_works(server, bucket, local, task, on_machine):
     """It has looked at the destination before the other one claims it."""
-    once(server, "PUT", "m.tokfmt-writing", lambda: task(1))
+    when(server, "PUT", "m.tokfmt-writing", lambda: task(1))
     task(0)
     on_machine("last")
     finish("s3://bkt/m")
@@ -132,7 +123,7 @@ def test_a_run_that_is_overtaken_stops(server, bucket, local, task, on_machine, 
         tokfmt.convert("s3://bkt/other.pbin", "s3://bkt/m", overwrite=True, **HOW)
         assert tree(bucket / "m") == local("other")
 
-    once(server, "PUT", "m/shard.00001.mds", overtake)
+    when(server, "PUT", "m/shard.00001.mds", overtake)
     on_machine("node0")
     with pytest.raises(ConversionError, match="the claim of this run was deleted") as caught:
         if how == "task":
@@ -160,7 +151,7 @@ def test_two_runs_that_publish(server, bucket, local, task, on_machine, method, 
             seen.append(error)
 
     seen = []
-    once(server, method, name, second)
+    when(server, method, name, second)
     on_machine("first")
     try:
         finish("s3://bkt/m")
@@ -168,6 +159,23 @@ def test_two_runs_that_publish(server, bucket, local, task, on_machine, method, 
         seen.append(error)
     assert len(seen) < 2, seen
     assert tree(bucket / "m") == local() and (bucket / "m.tokfmt.json").exists() and not others(bucket)
+
+
+def test_a_store_that_knows_no_if_match(bucket, local, task, on_machine, monkeypatch):
+    """The claim is written, and --finish does not make it its own."""
+    put = ObjectStore.put
+
+    def absent_only(self, key, content, **how):
+        if how.get("if_match"):
+            raise UnsupportedError(key, "knows no If-Match")
+        return put(self, key, content, **how)
+
+    monkeypatch.setattr(ObjectStore, "put", absent_only)
+    for number in range(2):
+        task(number)
+    on_machine("last")
+    finish("s3://bkt/m")
+    assert tree(bucket / "m") == local() and not others(bucket)
 
 
 @pytest.mark.parametrize("text", ["{", "{}", "[]"])

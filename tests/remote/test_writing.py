@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from paths import CORPUS, FIXTURES, ROOT, TOKENIZER
+from remote.conftest import when
 
 import tokfmt
 from tokfmt.cli.main import cli
@@ -247,17 +248,6 @@ def test_a_killed_run_is_started_over(bucket, tmp_path):
     tokfmt.convert(PACK, "s3://bkt/out.zarr", eos=EOS, to_options={"chunk": 1000}, overwrite=True)
     tokfmt.convert(PACK, tmp_path / "out.zarr", eos=EOS, to_options={"chunk": 1000})
     assert tree(bucket / "out.zarr") == tree(tmp_path / "out.zarr")
-
-
-def when(server, method, name, act):
-    """Call a function once, before the first write of that method to a key."""
-    left = [act]
-
-    def before(got, key):
-        if (got, key) == (method, f"bkt/{name}") and left:
-            left.pop()()
-
-    server.before = before
 
 
 def test_a_run_that_lost_its_claim_publishes_nothing(server, bucket):

@@ -178,6 +178,8 @@ class Claim:
         self._by, self._alone = os.urandom(8).hex(), True
         try:
             self._seen = self._store.put(claim_url(self.destination).key, self._content(), if_match=self._seen)
+        except UnsupportedError:  # The server knows "if absent" only, so the processes of the run share the claim.
+            self._alone = False
         except FileExistsError:
             raise self._lost_to(read_claim(self._store, self.destination)) from None
 

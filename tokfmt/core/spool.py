@@ -192,10 +192,10 @@ class StoreStaging(Staging):
             raise refused(self.url, found)
         try:
             self._check_dataset(found)
-        except ConversionError:
+        except ConversionError:  # What is there may be of another task, which has begun since the claim was read.
             found = read_claim(self.store, self.url) if self.of_tasks else None
             self.continues = found is not None and found.run == self.claim.run
-            if not self.continues:  # Another task has begun meanwhile, and what is there is of it.
+            if not self.continues:
                 raise
 
     @property

@@ -228,7 +228,11 @@ class ObjectStore:
         return found[-1]
 
     def _found(self, key: str, error: Exception) -> Identity | None:
-        """Return the identity of an object after a write that failed by `error`, which is raised if nobody answers."""
+        """Return the identity of an object after a failed write; None if it does not exist.
+
+        Raises:
+            Exception: `error`, the failure of the write, if the store does not answer now.
+        """
         try:
             return self._head(key)
         except FormatError:

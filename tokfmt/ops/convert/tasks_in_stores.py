@@ -28,7 +28,8 @@ _SUFFIX, _REQUEST = ".tokfmt-tasks", "conversion.json"
 _LARGEST = 1 << 30  # Bytes of a record.
 
 
-def _records(destination: Url) -> Url:
+def records_of(destination: Url) -> Url:
+    """Return the directory of the records of the tasks of a destination."""
     return destination.with_name(f"{destination.name}{_SUFFIX}")
 
 
@@ -57,7 +58,7 @@ def agree(staging: StoreStaging) -> None:
     Raises:
         ConversionError: If tasks of another request have begun to write the destination.
     """
-    place, ours = _records(staging.url) / _REQUEST, (staging.home / _REQUEST).read_bytes()
+    place, ours = records_of(staging.url) / _REQUEST, (staging.home / _REQUEST).read_bytes()
     try:
         staging.store.put(place.key, ours, if_absent=staging.claim.taken)
     except FileExistsError:
@@ -91,7 +92,7 @@ def refuse_others(destination: Url, ours: Mapping[str, object], theirs: Mapping[
     if differs:
         raise ConversionError(
             f"{printable(destination)}: tasks of another request have begun to write it (another "
-            f"{printable(differs[0])}). Ask for the same; to start over, delete {printable(_records(destination))}"
+            f"{printable(differs[0])}). Ask for the same; to start over, delete {printable(records_of(destination))}"
         )
 
 
@@ -101,7 +102,7 @@ def send(destination: Url, journal: Path) -> None:
     Raises:
         OutageError: If it cannot be uploaded.
     """
-    writable_store(destination).put((_records(destination) / journal.name).key, journal)
+    writable_store(destination).put((records_of(destination) / journal.name).key, journal)
 
 
 def fetch(destination: Url, home: Path) -> None:
@@ -110,7 +111,7 @@ def fetch(destination: Url, home: Path) -> None:
     Raises:
         FormatError: If the store cannot be asked.
     """
-    store, records = writable_store(destination), _records(destination)
+    store, records = writable_store(destination), records_of(destination)
     try:
         names = [entry.name for entry in store.entries(records.key)]
     except FileNotFoundError:
@@ -127,7 +128,7 @@ def fetch(destination: Url, home: Path) -> None:
 
 def remove(destination: Url, count: int) -> None:
     """Delete the records of all tasks of a destination."""
-    records, names = _records(destination), (_REQUEST, *(Task(k, count).journal for k in range(count)))
+    records, names = records_of(destination), (_REQUEST, *(Task(k, count).journal for k in range(count)))
     writable_store(destination).delete([(records / name).key for name in names])
 
 

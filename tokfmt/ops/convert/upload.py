@@ -29,6 +29,7 @@ from tokfmt.core.messages import Option
 from tokfmt.core.place import Identity, Kind, Place, Url
 from tokfmt.core.spool import StoreStaging, Uploaded
 from tokfmt.core.text_format import printable
+from tokfmt.ops.convert.tasks_in_stores import records_of
 from tokfmt.ops.source.manifest import (
     Measured,
     combined,
@@ -140,10 +141,10 @@ class Output:
         for key, one in stated.items():
             if there.get(key) == one.identity and digests.get(key) in (None, one.digest):
                 self.staging.uploaded[key] = one
-            elif digests.get(key) is None and self.is_begun and not self._has(key, one):
+            elif digests.get(key) is None and self.has_early_uploads and not self._has(key, one):
                 again = f"Run once with {Option('overwrite')} and without {Option('resume')}"
                 if self.staging.of_tasks:
-                    again = f"Delete {printable(self.url)}.tokfmt-tasks, and run all tasks again"
+                    again = f"Delete {printable(records_of(self.url))}, and run all tasks again"
                 raise ConversionError(
                     f"{printable(self.url)}: an object that an earlier run uploaded has changed or is gone "
                     f"({printable(key)}), and its file is not kept. {again}"
@@ -164,14 +165,14 @@ class Output:
         Raises:
             ConversionError: If an earlier run, or a task, has uploaded files before all were complete.
         """
-        if self.is_begun:
+        if self.has_early_uploads:
             raise ConversionError(
                 f"{printable(self.url)}: its files were uploaded as they were complete, so {Option('verify')} cannot "
                 "read them back. Leave it out, and compare with tokfmt diff"
             )
 
     @property
-    def is_begun(self) -> bool:
+    def has_early_uploads(self) -> bool:
         """Whether an earlier run, or a task, has uploaded files before all were complete."""
         return bool(self.journal.done(_SINCE))
 

@@ -103,7 +103,7 @@ def _uploads_early(request: Request, one: Output) -> bool:
     if request.task is not None or not request.overwrite:
         return not request.overwrite
     if request.finish:
-        return one.is_begun
+        return one.has_early_uploads
     return one.staging.continues or not listing.is_there(one.url)
 
 
