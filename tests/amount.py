@@ -1,14 +1,14 @@
-"""How much is tried: 4,000 mutations and one case of each kind in `make test`, FUZZ mutations and every grid in `make fuzz`."""
+"""How much is tried: 800 mutations and one case of each kind in `make test`, FUZZ mutations and every grid in `make fuzz`."""
 
 import os
 
 import pytest
 
 NIGHTLY = bool(os.environ.get("FUZZ"))
-MUTATIONS = int(os.environ.get("FUZZ") or 4_000)
+MUTATIONS = int(os.environ.get("FUZZ") or 800)
 
-EVERY = pytest.mark.every
-"""Marks cases that are like others that `make test` has: only `make fuzz` collects them."""
+FUZZ_ONLY = pytest.mark.fuzz_only
+"""Marks what only `make fuzz` runs: cases that are like others of `make test`, and what takes more than about 1.5 s."""
 
 
 def examples(most):
@@ -30,4 +30,4 @@ def only(kept, cases):
 
 def every(case):
     """A parameter, or a tuple of several, that only `make fuzz` collects."""
-    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=EVERY)
+    return pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=FUZZ_ONLY)

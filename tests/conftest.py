@@ -106,12 +106,18 @@ def is_made(script):
     return there and made.read_text() == digest_of(script)
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Leave out `tests/internal`, unless it is named: it pins modules that are about to change."""
+    inside = collection_path.name == "internal" and not any("internal" in word for word in config.args)
+    return True if inside else None
+
+
 def pytest_collection_modifyitems(config, items):
-    """Leave to `make fuzz` what is like another case."""
-    left = [] if NIGHTLY else [item for item in items if item.get_closest_marker("every")]
+    """Leave to `make fuzz` what only it runs."""
+    left = [] if NIGHTLY else [item for item in items if item.get_closest_marker("fuzz_only")]
     if left:
         config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if not item.get_closest_marker("every")]
+        items[:] = [item for item in items if not item.get_closest_marker("fuzz_only")]
 
 
 def pytest_collection_finish():

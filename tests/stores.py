@@ -3,7 +3,9 @@
 import errno
 
 from tokfmt.core.errors import SourceChangedError
-from tokfmt.core.place import Entry, Identity, Kind, Status
+from tokfmt.core.place import Entry, Identity, Kind, Status, close_stores
+
+__all__ = ["Counting", "Memory", "close_stores"]
 
 
 class Memory:

@@ -4,11 +4,8 @@ import sys
 
 import forkserver
 import pytest
+from amount import FUZZ_ONLY
 from paths import FIXTURES, TOKENIZER
-
-import tokfmt
-from tokfmt.core.errors import OptionError
-from tokfmt.formats.jsonl.index import write_index
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 MERGED = FIXTURES / "modalities" / "E_D_2byte_gpt2.pbin"
@@ -68,6 +65,7 @@ def refusals(commands, home, stores, words):
     assert sorted(home.rglob("*")) == held
 
 
+@FUZZ_ONLY
 def test_destinations(home):
     """Also where a directory of that name is, which an absolute path means."""
     for store, remedy in zip(READ_ONLY, (", then run hf upload", ", and upload it", ", and upload it"), strict=True):
@@ -83,13 +81,3 @@ def test_sources(home):
     known = "az, gs, hf, http, https, s3"
     words = f"the scheme {{scheme}} is not read (expected {known}). Download or mount it first"
     refusals(SOURCES, home, UNKNOWN, words)
-
-
-def test_in_python(home, monkeypatch):
-    monkeypatch.chdir(home)
-    with pytest.raises(OptionError, match="^hf://bucket/out.pbin: the scheme hf is not written"):
-        tokfmt.convert(PACK, "hf://bucket/out.pbin")
-    with pytest.raises(OptionError, match="^oci://bucket/x.idx: the scheme oci is not written"):
-        write_index(home / "text.jsonl", "oci://bucket/x.idx")
-    with pytest.raises(OptionError, match="^oci://bucket/x.pbin: the scheme oci is not read"):
-        tokfmt.open("oci://bucket/x.pbin")

@@ -11,10 +11,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import forkserver
 import pytest
+from amount import FUZZ_ONLY
 from browsers import program
 from paths import FIXTURES, ROOT
 from processes import running
@@ -165,6 +165,7 @@ def broken(place):
     return [pack, hdf5, store, text]
 
 
+@FUZZ_ONLY
 @pytest.mark.slow
 def test_unreadable_dataset_opens_alone_and_first_of_several(tmp_path):
     out = tmp_path / "x.svg"
@@ -240,6 +241,7 @@ def test_missing_tokenizer_path_is_an_error_before_the_app_starts(tmp_path):
     assert not out.exists()
 
 
+@FUZZ_ONLY
 def test_two_datasets_are_compared(tmp_path):
     out, other = tmp_path / "x.svg", FIXTURES / "modalities" / "synthetic_D_2byte_proto2.pbin"
     result = run(PACK, other, "--diff", "--eos", "50256", "--screenshot", out, "--size", "80x24")
@@ -262,32 +264,7 @@ def test_unknown_theme_is_refused():
     assert "nord" in result.stderr
 
 
-HEAVY = ("transformers", "tokenizers", "fastokens", "torch", "zarr", "numcodecs", "h5py", "msgspec", "xxhash")
-STARTED = """
-import asyncio, os, sys
-from tokfmt.cli import browse
-
-async def main(app):
-    async with app.run_test() as pilot:
-        while not app.sequences.reader.lines:  # what finds columns and findings comes after them
-            await pilot.pause()
-        print(*sys.modules, file=sys.__stdout__, flush=True)  # where Textual passes it on to, and nothing flushes
-
-browse._draw = lambda app, *others: asyncio.run(main(app))
-from tokfmt.cli.main import run
-run(["browse", sys.argv[1], "--screenshot", os.devnull])
-"""
-
-
-@pytest.mark.parametrize("path", [PACK, FIXTURES / "stage1" / "blocks"], ids=["pack", "stage1"])
-def test_imports_before_the_first_screen(path):
-    result = subprocess.run([sys.executable, "-c", STARTED, path], capture_output=True, text=True, cwd=ROOT)
-    assert result.returncode == 0, result.stderr
-    imported = set(result.stdout.split())
-    assert "tokfmt.tui.widgets.reader" in imported
-    assert imported.isdisjoint(HEAVY), imported & set(HEAVY)
-
-
+@FUZZ_ONLY
 def test_in_a_terminal(tmp_path):
     tmux = [program("tmux"), "-S", str(tmp_path / "socket"), "-f", "/dev/null"]
     state = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "TERM": "xterm-256color"}
@@ -321,11 +298,3 @@ def test_in_a_terminal(tmp_path):
         await_text("left with 0")
     finally:
         tell("kill-server")
-
-
-def test_crash_of_the_browser_is_an_error_exit():
-    from tokfmt.cli.browse import _run_until_closed
-
-    with pytest.raises(RuntimeError, match="the browser failed"):
-        _run_until_closed(SimpleNamespace(return_code=1, post_message=lambda message: True), lambda: None)
-    assert _run_until_closed(SimpleNamespace(return_code=0, post_message=lambda message: True), lambda: 7) == 7

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 import forkserver
 import pytest
+from amount import FUZZ_ONLY
 from browsers import CHROMIUM_FLAGS, chromium
 from paths import CORPUS, FIXTURES, ROOT, TOKENIZER
 from playwright.sync_api import sync_playwright
@@ -111,6 +112,7 @@ class Visit:
         self.sent = self.sent.partition(text)[2]
 
 
+@FUZZ_ONLY
 def test_a_page_shows_the_list_and_takes_keys(browser, tmp_path):
     with served(tmp_path, CORPUS, "--tokenizer", TOKENIZER) as server:
         visit = Visit(browser, server.url)
@@ -140,6 +142,7 @@ def test_a_page_shows_the_list_and_takes_keys(browser, tmp_path):
         assert server.process.poll() is None
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_server_that_is_stopped_takes_everything_with_it(browser, tmp_path, number):
     with served(tmp_path, PACK) as server:
@@ -156,6 +159,7 @@ def test_a_server_that_is_stopped_takes_everything_with_it(browser, tmp_path, nu
         visit.page.close()
 
 
+@FUZZ_ONLY
 def test_a_server_that_is_killed_takes_everything_with_it(browser, tmp_path):
     with served(tmp_path, PACK) as server:
         visit = Visit(browser, server.url)
@@ -175,6 +179,7 @@ def ask(url, **headers):
             return error.code, dict(error.headers)
 
 
+@FUZZ_ONLY
 def test_who_may_read(tmp_path):
     upgrade = {
         "Connection": "Upgrade",
@@ -205,6 +210,7 @@ def test_who_may_read(tmp_path):
         assert server.children == []
 
 
+@FUZZ_ONLY
 def test_requests_without_the_secret_do_not_fill_terminal_or_server(tmp_path):
     from tokfmt.tui.web import STRANGERS
 
@@ -237,6 +243,7 @@ def ended(connection):
     return True
 
 
+@FUZZ_ONLY
 def test_a_page_of_the_web_cannot_read_it(browser, tmp_path):
     """Even one that has got hold of the address, by another name for this machine."""
     with served(tmp_path, PACK) as server:

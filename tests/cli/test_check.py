@@ -13,9 +13,8 @@ from click.testing import CliRunner
 from paths import FIXTURES, ROOT, TOKENIZER
 from schemas import validate
 
+from tokfmt import convert
 from tokfmt.cli.check import command
-from tokfmt.ops.check.codes import all_codes
-from tokfmt.ops.convert.convert import convert
 from tokfmt.sample import write_sample
 
 MERGED = str(FIXTURES / "modalities/E_D_2byte_gpt2.pbin")
@@ -200,24 +199,6 @@ def test_names_cannot_write_to_the_terminal(tmp_path):
     _, out, err = run(str(path))
     assert "\x1b" not in out + err
     assert len(out.splitlines()) == 1
-
-
-@pytest.mark.parametrize("code", ["TF107", "tf934"])
-def test_explain(code):
-    exit_code, out, _ = run("--explain", code)
-    assert exit_code == 0
-    meaning = all_codes()[code.upper()]
-    assert out.startswith(f"{code.upper()} ({meaning.owner}): {meaning.title}\n\n")
-    assert " ".join(out.split("\n\n")[1].split()) == meaning.text
-    assert max(map(len, out.splitlines())) <= 100
-
-
-def test_explain_all():
-    _, out, _ = run("--explain", "all")
-    assert [line[:5] for line in out.splitlines()] == list(all_codes())
-    found = json.loads(run("--explain", "all", "--json")[1])
-    assert found["schema"] == "tokfmt.codes/1"
-    assert {one["code"]: one["text"] for one in found["codes"]} == {c: m.text for c, m in all_codes().items()}
 
 
 def test_fix(tmp_path):

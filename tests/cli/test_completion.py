@@ -6,8 +6,7 @@ import sys
 
 import forkserver
 import pytest
-
-from tokfmt import registry
+import registered
 
 WHAT = [
     ("convert cor", "file"),
@@ -17,7 +16,7 @@ WHAT = [
     ("index c", "file"),
     ("browse a", "file"),
     ("con", "convert"),
-    ("convert a b --to ", registry.names()),
+    ("convert a b --to ", registered.names()),
     ("show a --from h", "hdf5"),
     ("diff a b --from-a mod", "modalities"),
     ("formats fl", "flat-tokens"),

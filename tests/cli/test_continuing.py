@@ -10,11 +10,10 @@ import sys
 import forkserver
 import numpy as np
 import pytest
+from amount import FUZZ_ONLY
 from paths import CORPUS, FIXTURES, TOKENIZER
 from processes import running
 
-import tokfmt
-from tokfmt.ops.convert import resume
 from tokfmt.testing import tree
 
 SCRIPT = """
@@ -106,6 +105,7 @@ def test_interruption_reports_the_kept_work(home, expected, number):
     assert hidden(home) == []
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize("executor", ["threads", "processes"])
 def test_resume_writes_only_missing_parts(home, expected, executor):
     interrupted(home, *WORDS, "--executor", executor)
@@ -238,6 +238,7 @@ def test_words_that_change_after_writing_began_do_not_mix(home):
     assert (home / "out.h5").read_bytes() == (home / "whole.h5").read_bytes()
 
 
+@FUZZ_ONLY
 def test_unrelated_failure_keeps_the_work(home, expected):
     """An example is a cluster that cannot be reached, after hours of work."""
     interrupted(home, *WORDS)
@@ -290,24 +291,6 @@ def test_changed_options_are_refused(home, words, says):
     assert hidden(home) == [HOME]
 
 
-@pytest.mark.parametrize("begun", [False, True])
-def test_signal_while_kept_work_is_examined(home, monkeypatch, begun):
-    """Nothing is left if nothing was kept; otherwise all of it is left."""
-    if begun:
-        interrupted(home, *WORDS)
-    before = tree(home / HOME) if begun else {}
-
-    def stopped(path):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(resume, "read_conversion", stopped)
-        tokfmt.convert(home / "in.bin", home / "out.h5", format="stage1", seq_len=512, resume=True)
-    assert hidden(home) == ([HOME] if begun else [])
-    after = tree(home / HOME) if begun else {}
-    assert {**after, "lock": None} == {**before, "lock": None}, "but for its last holder"
-
-
 def test_other_regions_jobs_and_executors_are_no_change(home, expected):
     interrupted(home, *WORDS)
     convert(home, *WORDS, "--jobs", "1", "--executor", "serial", "--verify", "--no-manifest")
@@ -329,6 +312,7 @@ def test_run_without_resume_removes_kept_work_with_a_note(home, expected):
     assert (home / "out.h5").read_bytes() == expected
 
 
+@FUZZ_ONLY
 def test_two_at_a_time(home):
     with running(start(home, *WORDS, "-q", after=3, by=signal.SIGSTOP, popen=subprocess.Popen)) as process:
         os.waitpid(process.pid, os.WUNTRACED)

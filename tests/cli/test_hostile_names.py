@@ -13,13 +13,9 @@ from html import escape
 
 import forkserver
 import pytest
-from amount import examples
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from paths import FIXTURES
 
-from tokfmt.cli.console import defused
-from tokfmt.core.text_format import printable
+from tokfmt.plugin import printable
 
 NAMES = [
     "::stop-commands::x",
@@ -144,16 +140,6 @@ def test_no_line_is_a_command_of_a_workflow(home, command):
             assert f"<h1>{escape(printable(name))}.pbin</h1>" in (home / "page.html").read_text()
         if command == "stats json":
             assert json.loads(done.stdout)["path"] == f"{name}.pbin"
-
-
-@given(st.text(st.sampled_from(":#[ \n\r\tax\x0b\u2028"), max_size=30))
-@settings(max_examples=examples(300))
-def test_defused(text):
-    found = defused(text)
-    assert "##[" not in found
-    assert not any(line.strip().startswith("::") for line in re.split(r"[\r\n]", found))
-    if "##[" not in text and "::" not in text:
-        assert found == text
 
 
 def test_texts_are_printed_as_they_are(tmp_path):

@@ -1,6 +1,5 @@
 """`tokfmt info`: what a dataset is, in at most 15 lines, from a bounded read."""
 
-import gzip
 import json
 import sys
 from dataclasses import replace
@@ -8,15 +7,14 @@ from dataclasses import replace
 import forkserver
 import numpy as np
 import pytest
+import registered
 from paths import CORPUS, FIXTURES, TOKENIZER
 from reads import asked_of
 from schemas import validate
 
 import tokfmt
-from tokfmt import registry
 from tokfmt.cli.info import lines
 from tokfmt.core.errors import FormatError, SeparatorUnknownError, UnknownFormatError
-from tokfmt.ops import info as infos
 
 DATASETS = {
     "modalities/D_2byte_gpt2.pbin": {}, "modalities/A_1byte_byte256.pbin": {}, "modalities/D_2byte_empty.pbin": {},
@@ -65,7 +63,7 @@ def test_every_format_is_identified():
     }
     for name, path in others.items():
         assert tokfmt.info(path).format == name
-    assert {*named, *others} == {*registry.names()} - {"tape", "reel"}
+    assert {*named, *others} == {*registered.names()} - {"tape", "reel"}
 
 
 FIRST = json.loads(CORPUS.read_text().partition("\n")[0])["text"]
@@ -131,27 +129,6 @@ def test_a_terabyte_is_read_in_part(huge):
     told = lines(found)
     assert any("549,755,813,888 with separators" in line for line in told)
     assert any("not known; tokfmt stats counts them" in line for line in told)
-
-
-def test_the_manifest_states_what_is_not_read(huge, monkeypatch, tmp_path):
-    (tmp_path / "x").mkdir()
-    tokfmt.convert(
-        FIXTURES / "llmc/edu_fineweb_train_000001.bin", tmp_path / "x" / "val.bin", to_format="nanogpt", eos=50256
-    )
-    whole = tokfmt.info(tmp_path / "x" / "val.bin", format="nanogpt")
-    monkeypatch.setattr(infos, "_COUNTED", 16)
-    part = tokfmt.info(tmp_path / "x" / "val.bin", format="nanogpt")
-    assert (whole.counts_from, part.counts_from) == ("dataset", "manifest")
-    assert (whole.sequences, whole.tokens, whole.ids) == (part.sequences, part.tokens, part.ids)
-
-
-def test_large_text_is_not_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(infos, "_RECORDS", 0)
-    monkeypatch.setattr(infos, "_PACKED", 0)
-    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(CORPUS.read_bytes()))
-    for path in (CORPUS, tmp_path / "c.jsonl.gz"):
-        found = tokfmt.info(path)
-        assert (found.sequences, found.text) == (None, FIRST[:200])
 
 
 def test_a_stream_whose_separator_is_not_known_is_identified_all_the_same(tmp_path):

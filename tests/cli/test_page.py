@@ -8,11 +8,9 @@ from pathlib import Path
 
 import forkserver
 import pytest
+from amount import FUZZ_ONLY
 from browsers import CHROMIUM_FLAGS, chromium
-from click.testing import CliRunner
 from playwright.sync_api import sync_playwright
-
-from tokfmt.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = "</script><script>window.owned = 1</script><img src=x onerror='window.owned = 2'><b>&amp;${version} \x1b[31m"
@@ -63,6 +61,7 @@ def brightness(visit):
     return sum(int(part) for part in ground.removeprefix("rgb(").rstrip(")").split(",")) / 3
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_page_draws_in_both_themes_without_the_network(browser, report, scheme, tmp_path):
     visit = Visit(browser, report, scheme)
@@ -147,6 +146,7 @@ def awkward(tmp_path_factory):
     return home / "x.html"
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize("width", [390, 1200])
 def test_nothing_is_cut_or_printed_over_another(browser, awkward, width):
     visit = Visit(browser, awkward, width=width)
@@ -183,6 +183,7 @@ def test_large_numbers_fit_in_their_cards(browser, report, width):
     visit.page.close()
 
 
+@FUZZ_ONLY
 def test_words_in_tables_are_not_columns_of_letters(browser, report, tmp_path):
     out = tmp_path / "several.html"
     source = tmp_path / f"{'n' * 200}.jsonl"
@@ -270,6 +271,7 @@ def test_nothing_but_a_page_is_replaced(tmp_path):
     assert (tmp_path / "new.html").stat().st_mode & 0o777 == 0o600
 
 
+@FUZZ_ONLY
 def test_page_shows_the_preparation_of_a_mix(browser, tmp_path):
     mix, page = tmp_path / "mix.ds", tmp_path / "page.html"
     recipe = "fixtures/recipe/prepare.toml"
@@ -299,12 +301,3 @@ def test_page_shows_the_preparation_of_a_mix(browser, tmp_path):
     visit = Visit(browser, page)
     assert visit.page.evaluate("window.owned") is None and not visit.wrong
     visit.page.close()
-
-
-def test_check_for_the_page_reports_progress(tmp_path, monkeypatch):
-    monkeypatch.setattr("tokfmt.cli.console._EVERY", 0.0)  # seconds between the lines of what takes long
-    packs = [str(ROOT / "fixtures" / "modalities" / name) for name in ("D_2byte_gpt2.pbin", "E_D_2byte_gpt2.pbin")]
-    done = CliRunner().invoke(cli, ["stats", *packs, "--eos", "50256", "--html", str(tmp_path / "page.html")])
-    assert done.exit_code == 0
-    for share in (50, 100):
-        assert f"checking: {share} % of 2 datasets" in done.stderr

@@ -94,12 +94,6 @@ def test_raw_of_broken_files(path, words):
     assert all(word in marked for word in words)
 
 
-def test_raw_on_a_terminal_fits_and_keeps_colours_apart(monkeypatch):
-    monkeypatch.setattr("tokfmt.cli.show._terminal", lambda: True)
-    out = run(PACK, "--raw", COLUMNS="80", NO_COLOR="1").stdout
-    assert "data length" in out and max(map(len, out.splitlines())) <= 80
-
-
 def test_samples_lie_under_each_other():
     out = run(FIXTURES / "hdf5" / "packed_overlap", "1", "--samples", "--eos", "50256", COLUMNS="70").stdout
     lines = out.splitlines()

@@ -12,13 +12,12 @@ from functools import cache
 
 import forkserver
 import pytest
-from amount import NIGHTLY, only
+from amount import FUZZ_ONLY, NIGHTLY, only
 from paths import CORPUS, FIXTURES, TOKENIZER
 from processes import running
 
 from tokfmt.cli import signals
 from tokfmt.core.errors import ConversionError
-from tokfmt.run.isolation import postponed, undelivered
 
 pytestmark = pytest.mark.slow
 
@@ -147,6 +146,7 @@ run(["index", "x.jsonl"])
 """
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize("where", ["library", "cleaning"])
 @pytest.mark.parametrize("number", only([signal.SIGINT], ENDING))
 def test_third_signal_ends_a_process_that_does_not_respond(where, number, tmp_path):
@@ -164,6 +164,7 @@ def test_third_signal_ends_a_process_that_does_not_respond(where, number, tmp_pa
     assert said == ""
 
 
+@FUZZ_ONLY
 def test_a_terminal_hears_that_it_was_heard(tmp_path):
     """Cleaning up takes longer than a moment: whoever pressed Ctrl-C is told."""
     ours, theirs = pty.openpty()
@@ -179,6 +180,7 @@ def test_a_terminal_hears_that_it_was_heard(tmp_path):
     os.close(ours)
 
 
+@FUZZ_ONLY
 def test_nohup_stays(tmp_path):
     """SIGHUP that was ignored when tokfmt was started is ignored."""
     words = [sys.executable, "-c", STUCK, "cleaning"]
@@ -209,18 +211,3 @@ def test_error_while_a_signal_is_handled_is_not_reported():
     ring.__context__ = KeyError()
     ring.__context__.__context__ = ring
     assert signals.behind(ring) is None
-
-
-def test_signal_waits_for_a_process_that_is_starting():
-    """Any thread can receive the signal; Python handles it in the main thread."""
-    answered = []
-    before = signal.signal(signal.SIGUSR1, lambda number, _: postponed(number) or answered.append(number))
-    try:
-        with undelivered():
-            signal.raise_signal(signal.SIGUSR1)
-            assert answered == []
-        assert answered == [signal.SIGUSR1]
-        signal.raise_signal(signal.SIGUSR1)
-        assert answered == [signal.SIGUSR1] * 2
-    finally:
-        signal.signal(signal.SIGUSR1, before)

@@ -10,8 +10,7 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import OptionError, OutageError, UnknownFormatError
-from tokfmt.core.files import write_error
+from tokfmt.core.errors import OptionError, UnknownFormatError
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 
@@ -49,13 +48,6 @@ def test_a_missing_tokenizer_is_not_a_statistics_file(tmp_path, monkeypatch):
         tokfmt.stats(PACK, tokenizer="my_tokenzer.json")
 
 
-def test_a_directory_that_takes_no_files():
-    with pytest.raises(OutageError, match="/proc/x.zarr: cannot be written: its directory does not allow new files"):
-        tokfmt.convert(PACK, "/proc/x.zarr")
-    error = FileNotFoundError(2, "no such file")
-    assert "the directory it should go to does not exist" in str(write_error("/no/where/x.zarr", error))
-
-
 def test_given_separator_is_not_requested_again(tmp_path):
     source = tmp_path / "mystery.bin"
     np.random.default_rng(1).integers(0, 60_000, 1000).astype("<u2").tofile(source)
@@ -80,12 +72,3 @@ def test_samples_as_text(tmp_path):
     assert shown.exception is None
     assert len(shown.output.strip()) > 64
     assert shown.output.split() == view.output.split()
-
-
-def test_a_library_in_rust_prints_no_backtrace(monkeypatch):
-    from tokfmt.cli import main
-
-    for name in ("RUST_BACKTRACE", "OPENBLAS_NUM_THREADS", "PYTHONSAFEPATH"):
-        monkeypatch.setenv(name, "1")
-    main._tune_interpreter()
-    assert os.environ["RUST_BACKTRACE"] == "0"

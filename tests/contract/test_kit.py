@@ -14,9 +14,7 @@ import tokfmt_reel
 import tokfmt_tape
 
 from tokfmt.core.errors import ConversionError, FormatError
-from tokfmt.core.format import Confidence, Target
-from tokfmt.core.ragged import Ragged
-from tokfmt.core.records import RecordBatch
+from tokfmt.plugin import Confidence, Ragged, RecordBatch, Target
 from tokfmt.testing import FormatContract
 
 

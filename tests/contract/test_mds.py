@@ -16,8 +16,8 @@ from paths import FIXTURES
 
 import tokfmt
 from tokfmt.core.errors import ConversionError, OptionError
-from tokfmt.core.format import Hints, Target
 from tokfmt.formats.mds import FORMAT
+from tokfmt.plugin import Hints, Target
 from tokfmt.testing import FormatContract
 
 KEYS = {

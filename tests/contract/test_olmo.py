@@ -8,8 +8,8 @@ import pytest
 
 import tokfmt
 from tokfmt.core.errors import LossyConversionError, TokfmtError
-from tokfmt.core.ragged import Ragged
 from tokfmt.formats.olmo import FORMAT
+from tokfmt.plugin import Ragged
 from tokfmt.testing import FormatContract, read, sequences, write
 
 

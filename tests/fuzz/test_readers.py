@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from amount import MUTATIONS, NIGHTLY
+from amount import FUZZ_ONLY, MUTATIONS, NIGHTLY
 from paths import ROOT
 
 pytestmark = pytest.mark.slow
@@ -45,6 +45,7 @@ def test_damaged(format_, tmp_path):
         assert min(outcomes["data"], outcomes[cut]) > least, outcomes
 
 
+@FUZZ_ONLY
 def test_fuzzer_finds_hangs_memory_and_unexpected_errors(tmp_path, monkeypatch):
     """The alarm and the memory limit work, and an error of another class is a finding."""
     program = (Path(__file__).with_name("mutants.py")).read_text()

@@ -5,16 +5,15 @@ import itertools
 import os
 import tempfile
 from dataclasses import replace
-from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+import registered
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from joints.table import APART, COMMANDS, FORMATS, MAKERS, OPTIONS, READERS, VERBS, Case, RefusedError, multiset
 
 import tokfmt
-from tokfmt import registry
 from tokfmt.cli.main import COMMANDS as OF_THE_COMMAND_LINE
 from tokfmt.core.errors import TokfmtError
 
@@ -34,20 +33,6 @@ TARGETS = (
     "stage1",
     "nanogpt",
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _tape():
-    """The format of the example plug-in is installed."""
-    tape = EntryPoint("tape", "tokfmt_tape:FORMAT", registry.GROUP)
-    found = {**registry._points(), "tape": tape}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "_points", lambda: found)
-        registry.get.cache_clear()
-        registry._usable.cache_clear()
-        yield
-    registry.get.cache_clear()
-    registry._usable.cache_clear()
 
 
 @st.composite
@@ -147,7 +132,7 @@ def test_every_joint_is_in_the_table():
     known = {*MAKERS, *READERS, ""}
     assert set(COMMANDS) == set(OF_THE_COMMAND_LINE)
     assert set(VERBS) == {*tokfmt.__all__, "Loader"}
-    assert set(FORMATS) == set(registry.names())
+    assert set(FORMATS) == set(registered.names())
     assert set(OPTIONS) == set(inspect.signature(tokfmt.convert).parameters)
     for listed in (COMMANDS, VERBS, OPTIONS, FORMATS):
         assert known.issuperset(listed.values())

@@ -5,15 +5,12 @@ import re
 import tracemalloc
 
 import pytest
-from check_cases import look
-from paths import FIXTURES
+from click.testing import CliRunner
+from paths import FIXTURES, TOKENIZER
 
 import tokfmt
+from tokfmt.cli.main import cli
 from tokfmt.core import errors
-from tokfmt.core.records import RecordReader
-from tokfmt.ops.source.ingest import tokenized
-from tokfmt.ops.source.open import open_source
-from tokfmt.testing import sequences
 
 BAD = FIXTURES / "bad"
 FORMATS = sorted(p.parent.name for p in BAD.glob("*/expected.json"))
@@ -21,47 +18,58 @@ EXPECTED = {
     (f, name): case for f in FORMATS for name, case in json.loads((BAD / f / "expected.json").read_bytes()).items()
 }
 FOUND = {f: json.loads((BAD / f / "findings.json").read_bytes()) for f in FORMATS}
-
-
-def read_all(format_, name, case):
-    source = open_source(
-        [name],
-        format=format_,
-        eos=case.get("eos"),
-        options=case.get("options", {}),
-        allow_loss=case.get("allow_loss", ()),
-    )
-    reader = source.reader
-    if isinstance(reader, RecordReader):
-        if reader.info.kind == "text":
-            return [text for block in reader.blocks(1 << 20) for batch in reader.texts(block) for text in batch.texts]
-        reader = tokenized(reader, None)
-    found = sequences(reader)
-    reader.close()
-    return found
-
-
+LOSSES = {"other_fields.jsonl"}
+"""What is wrong with them is a loss in a conversion, which is accepted by its name, and nothing that a check finds."""
+ACCEPTED = {"content_ignored.h5": ["loss-mask"]}
+"""What a conversion says before it comes to the damage."""
 CONTRAST = re.compile(r"expected .*?, found [^.;]*")
 COUNTED = re.compile(r"negative (?:id|ID)|entries do not begin a line|holds no tokens|holds samples of 0 fields")
 """What a check words otherwise, as it sees all of a file: how many there are, and the first."""
-LOSSES = {"other_fields.jsonl"}
-"""What is wrong with them is a loss in a conversion, which is accepted by its name, and nothing that a check finds."""
+
+
+@pytest.mark.parametrize(("format_", "name"), [one for one in EXPECTED if one[1] not in LOSSES], ids=lambda v: v)
+def test_bad_file(format_, name, tmp_path, monkeypatch):
+    """A conversion refuses it in the words that are expected, and in little memory, or reads all of it."""
+    monkeypatch.chdir(BAD / format_)
+    text = format_ == "jsonl"  # lines of text may be copied as they are
+    case, out = EXPECTED[format_, name], tmp_path / ("out.pbin" if text else "out.jsonl")
+    words = ["convert", name, str(out), "--from", format_, "--executor", "serial", "-q"]
+    for key, value in case.get("options", {}).items():
+        words += ["--from-opt", f"{key}={value}"]
+    if case.get("eos") is not None:
+        words += ["--eos", str(case["eos"])]
+    for word in (*case.get("allow_loss", ()), *ACCEPTED.get(name, ()), *(("fields", "tokenizers") if text else ())):
+        words += ["--allow-loss", word]
+    if text:
+        words += ["--tokenizer", str(TOKENIZER)]
+    tracemalloc.start()
+    try:
+        done = CliRunner().invoke(cli, words)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    if "error" in case:
+        assert type(done.exception).__name__ == case["error"]
+        assert str(done.exception).removesuffix(". --allow-partial saves the complete sequences") == case["message"]
+        assert not out.exists()
+        assert peak < 32 << 20, f"{peak:,} bytes for a small bad file"
+        return
+    assert done.exit_code == 0, done.output
+    stored = tokfmt.info(out)
+    assert stored.sequences == case["sequences"]
+    assert "tokens" not in case or stored.tokens == case["tokens"]
 
 
 @pytest.mark.parametrize(("format_", "name"), EXPECTED, ids=lambda v: v)
-def test_bad_file(format_, name, monkeypatch):
-    """Opened, looked at, and looked at in depth."""
+def test_findings(format_, name, monkeypatch):
+    """A check that looks at headers, and one that decodes everything, find what they must, and no more."""
     monkeypatch.chdir(BAD / format_)
     case, found = EXPECTED[format_, name], FOUND[format_][name]
-    opened(format_, name, case)
-    how = {
-        "format": format_,
-        "options": [f"{k}={v}" for k, v in case.get("options", {}).items()],
-        "eos": case.get("eos"),
-    }
+    how = {"format": format_, "options": case.get("options", {}), "eos": case.get("eos")}
     shallow, deep = (found, found) if isinstance(found, list) else (found["shallow"], found["deep"])
-    assert sorted(look(name, **how).counts) == shallow
-    verdict = look(name, **how, deep=True)
+    (verdict,) = tokfmt.check(name, **how)
+    assert sorted(verdict.counts) == shallow
+    (verdict,) = tokfmt.check(name, **how, deep=True)
     assert sorted(verdict.counts) == deep
     if "error" in case and name not in LOSSES:
         assert {"error", "warning"} & verdict.severities.keys()
@@ -87,24 +95,6 @@ def test_causes_of_an_error_end(format_, name, tmp_path, monkeypatch):
         assert error not in seen
         seen.append(error)
         error = error.__cause__
-
-
-def opened(format_, name, case):
-    """It is refused in the words that are expected, or read."""
-    tracemalloc.start()
-    try:
-        if "error" not in case:
-            found = read_all(format_, name, case)
-            assert len(found) == case["sequences"]
-            assert "tokens" not in case or sum(map(len, found)) == case["tokens"]
-            return
-        with pytest.raises(errors.TokfmtError) as caught:
-            read_all(format_, name, case)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert (type(caught.value).__name__, str(caught.value)) == (case["error"], case["message"])
-    assert peak < 32 << 20, f"{peak:,} bytes for a small bad file"
 
 
 @pytest.mark.parametrize("format_", ["modalities", "stage1", "hdf5", "flat-tokens", "jsonl"])

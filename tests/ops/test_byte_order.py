@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 
 import tokfmt
-from tokfmt.core.raw_ids import byte_swapped
-
-EOS = 50_256
 
 
 def lists(vocabulary, eos, seed=1):
@@ -38,19 +35,3 @@ def test_swapped_tokens_of_a_dataset_with_an_index(name, vocabulary, eos, tmp_pa
     with tokfmt.open(tmp_path / name, eos=other) as dataset:
         assert [one.tolist() for one in dataset] == [np.asarray(one[:-1], "<u2").byteswap().tolist() for one in made]
         assert not any("big-endian" in note for note in dataset.info.inferred)
-
-
-@pytest.mark.parametrize("vocabulary", [300, 1_000, 32_000, 50_257, 65_536])
-@pytest.mark.parametrize("dtype", ["<u2", "<u4"])
-def test_byte_order_is_inferred_from_ids(vocabulary, dtype):
-    ids = np.random.default_rng(2).zipf(1.2, 200_000) % vocabulary
-    ids = ids.astype(dtype)
-    assert not byte_swapped(ids)
-    assert not byte_swapped(np.arange(vocabulary, dtype=dtype))
-    shows = dtype == "<u4" or 512 <= vocabulary < 61_440
-    assert byte_swapped(ids.byteswap()) == shows
-
-
-def test_a_few_ids_show_nothing():
-    assert not byte_swapped(np.asarray([], "<u2"))
-    assert not byte_swapped(np.asarray([256 * k for k in range(200)], "<u2"))

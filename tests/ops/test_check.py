@@ -5,15 +5,12 @@ import os
 import re
 
 import pytest
-from check_cases import CASES, asked, converted, look
+from check_cases import CASES, converted, look
 from paths import CORPUS, FIXTURES, TOKENIZER, golden
 
 import tokfmt
-from tokfmt import registry
-from tokfmt.core.errors import OptionError, UnsafeError
-from tokfmt.core.findings import Finding
-from tokfmt.core.format import Confidence, Format
-from tokfmt.ops.check import check, explain
+from tokfmt.core.errors import OptionError
+from tokfmt.ops.check import explain
 from tokfmt.ops.check.codes import all_codes
 
 BAD = FIXTURES / "bad"
@@ -99,37 +96,6 @@ def test_nothing_to_open(tmp_path):
     assert look(tmp_path / "absent.pbin", format="modalities").exit_code == 3
 
 
-class Plain(Format):
-    """A plug-in that knows nothing of deep looks: only what the contract asks for."""
-
-    packs = registry.get("modalities")
-    name, read_options = "plain", packs.read_options
-    error = None
-
-    def sniff(self, probe):
-        return Confidence.CERTAIN
-
-    def open(self, paths, options, hints):
-        if self.error:
-            raise self.error
-        return self.packs.open(paths, options, hints)
-
-    def audit(self, path, options, how):
-        yield Finding("XY1", "warning", str(path), "is plain")
-
-
-def test_plug_ins(monkeypatch):
-    """Deep looks go through their reader; what it refuses is a finding."""
-    plain, path = Plain(), FIXTURES / "modalities/D_2byte_gpt2_eod_always.pbin"
-    monkeypatch.setattr(registry, "detect", lambda path: plain)
-    monkeypatch.setattr(registry, "get", lambda name: plain)
-    (verdict,) = check(asked(path, deep=True))
-    assert (verdict.counts, verdict.sequences, verdict.exit_code) == ({"XY1": 1}, 42, 0)
-    plain.error = UnsafeError(path, "would take all memory")
-    (verdict,) = check(asked(path, deep=True))
-    assert (verdict.counts, verdict.exit_code) == ({"XY1": 1, "TF902": 1}, 3)
-
-
 def test_explanations():
     for code, meaning in all_codes().items():
         assert re.fullmatch(r"TF\d{3}", code)
@@ -198,10 +164,8 @@ def test_a_good_conversion_has_no_findings(tmp_path):
     own = {"deep": True, "tokenizer": str(TOKENIZER), "against": str(CORPUS)}
     verdict = look(pack, **own)
     assert (verdict.counts, verdict.sequences) == ({}, 184)
-    from tokfmt.ops.convert.convert import convert
-
     for name, how in (("x.zarr", {}), ("x.h5", {"seq_len": 128}), ("stage1", {"to_format": "stage1"})):
-        convert(pack, tmp_path / name, **how)
+        tokfmt.convert(pack, tmp_path / name, **how)
         verdict = look(tmp_path / name, **own)
         assert verdict.errors == 0, verdict.findings
         assert {f.code for f in verdict.findings} <= {"TF324"}

@@ -1,29 +1,22 @@
 """The same plan on a Dask cluster: the same bytes as serial, also when a worker is killed on its way."""
 
 import contextlib
-import http.client
 import importlib.util
 import json
 import os
 import subprocess
 import sys
-import urllib.request
 from pathlib import Path
 
 import forkserver
 import numpy as np
 import pytest
-from amount import every
+from amount import FUZZ_ONLY, every
 from made_corpora import make
 from paths import CORPUS, TOKENIZER
 from processes import running
 
 import tokfmt
-from tokfmt.core.errors import MissingDependencyError, OptionError
-from tokfmt.ops.source.request import SourceRequest
-from tokfmt.ops.stats import StatsRequest
-from tokfmt.ops.stats.stats import stats
-from tokfmt.run.execute import make_executor
 from tokfmt.testing import tree
 
 pytestmark = pytest.mark.slow
@@ -118,6 +111,7 @@ def convert(home, **given):
     return int(done.stdout)
 
 
+@FUZZ_ONLY
 @needs_dask
 @pytest.mark.parametrize(
     ("name", "options"), [every(("o.h5", {})), ("o.zarr", {"chunk": 1 << 13}), every(("o.jsonl", {}))]
@@ -134,6 +128,7 @@ def test_a_worker_is_killed_in_the_middle(tmp_path, source, doomed_cluster, name
     assert tree(tmp_path / "other" / name) == tree(tmp_path / "one" / name)
 
 
+@FUZZ_ONLY
 @needs_dask
 def test_a_scheduler_that_is_lost_is_reported_as_such(tmp_path, source):
     with started(tmp_path) as (address, pids):
@@ -171,6 +166,7 @@ if __name__ == "__main__":
 """A cluster of a worker that sees an empty directory where others see another."""
 
 
+@FUZZ_ONLY
 @needs_dask
 @pytest.mark.parametrize("hidden", ["sources", "destinations"])
 def test_a_worker_that_does_not_see_a_path_is_named(tmp_path, source, hidden):
@@ -203,6 +199,7 @@ def test_text_on_a_cluster_of_its_own(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir() if "serial" not in p.name) == ["o.pbin", "o.pbin.tokfmt.json"]
 
 
+@FUZZ_ONLY
 @needs_dask
 def test_a_recipe_of_text(tmp_path, cluster):
     """Prepared on a cluster in one run, or by shards of which one and the last step use it: the bytes of one machine."""
@@ -235,25 +232,6 @@ def test_errors_come_back_as_they_are(tmp_path, cluster):
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert "bad.jsonl: line 2" in done.stderr
     assert not list(tmp_path.glob(".o.pbin*"))
-
-
-@needs_dask
-def test_addresses():
-    with pytest.raises(OptionError, match="'hello' is not an address. Use tcp://HOST:PORT"):
-        make_executor("dask:hello", 2).__enter__()
-
-
-def test_statistics_are_counted_on_one_machine(source):
-    """Their scratch is a directory of this machine: a cluster's workers would not find it."""
-    request = StatsRequest(SourceRequest((source,)), executor="dask:tcp://10.0.0.5:8786")
-    with pytest.raises(OptionError, match="statistics are counted on one machine"):
-        stats(request)
-
-
-def test_without_the_package(monkeypatch):
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(MissingDependencyError, match=r"needs the package distributed: pip install 'tokfmt\[dask\]'"):
-        make_executor("dask", 2).__enter__()
 
 
 STRANGER = """
@@ -289,92 +267,8 @@ print(json.dumps([way for way in asyncio.run(of_all()) if way]))
 """Another user's client (where root runs the test): without a key, and with one of its own."""
 
 
-def listening(pids):
-    """Ports of this machine that these processes listen on."""
-    inodes = set()
-    for pid in pids:
-        for fd in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(FileNotFoundError):  # closed since
-                link = os.readlink(f"/proc/{pid}/fd/{fd}")
-                inodes |= {int(link[8:-1])} if link.startswith("socket:[") else set()
-    ports = []
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in Path(table).read_text().splitlines()[1:]:
-            words = line.split()
-            if words[3] == "0A" and int(words[9]) in inodes:
-                address, _, port = words[1].partition(":")
-                assert address in ("0100007F", "0" * 24 + "01000000"), f"{words[1]} is open to other machines"
-                ports.append(int(port, 16))
-    return ports
-
-
-@needs_dask
-def test_a_cluster_leaves_the_allocator_of_its_process_alone():
-    """Dask has its workers keep no freed memory and one thread, by setting variables of ours, for good."""
-    before = set(os.environ)
-    with make_executor("dask", 1):
-        pass
-    assert {name for name in os.environ if name.startswith("MALLOC_") or name.endswith("_NUM_THREADS")} <= before
-
-
-@needs_dask
-@pytest.mark.parametrize("way", ["executor", every("convert")])
-def test_a_planted_scratch_space(tmp_path, monkeypatch, way):
-    """What another user made below $TMPDIR, under the name that Dask uses: no link in it is followed, no file is made."""
-    planted, victim = tmp_path / "tmp" / "dask-scratch-space", tmp_path / "victim"
-    planted.mkdir(parents=True)
-    planted.chmod(0o777)
-    victim.write_text("three years")
-    (planted / "purge.lock").symlink_to(victim)
-    (planted / "global.lock").symlink_to(tmp_path / "made")
-    if way == "convert":
-        words = ["convert", CORPUS, "o.pbin", "--tokenizer", TOKENIZER, "--executor", "dask", "-j", "1", "-q"]
-        done = run("-m", "tokfmt", *words, cwd=tmp_path, env={**os.environ, "TMPDIR": str(planted.parent)})
-        assert (done.returncode, done.stderr) == (0, "")
-    else:
-        monkeypatch.setattr("tempfile.tempdir", str(planted.parent))
-        with make_executor("dask", 1) as executor:
-            assert executor.submit(abs, -1).result() == 1
-            assert not [path for path in sys.path if path.startswith(str(planted))]
-    assert victim.read_text() == "three years"
-    assert not (tmp_path / "made").exists()
-    assert sorted(os.listdir(planted)) == ["global.lock", "purge.lock"]
-    assert os.listdir(planted.parent) == ["dask-scratch-space"]
-
-
-@needs_dask
-def test_local_cluster_refuses_other_clients():
-    """A client needs the key in the memory of the process, and the HTTP server has no page."""
-    pytest.importorskip("cryptography")
-    with make_executor("dask", 1) as executor:
-        assert executor.submit(abs, -1).result() == 1
-        worker = executor.submit(os.getpid).result()
-        ports = listening([os.getpid(), worker])
-        assert len(ports) >= 3, "scheduler, nanny, worker"
-        done = run("-c", STRANGER, json.dumps([f":{port}" for port in ports]))
-        assert done.stdout == "[]\n", done.stdout + done.stderr
-        for port in ports:
-            for page in ("status", "health", "info/main/workers.html", "metrics", "json/identity.json"):
-                assert found_by_http(port, page) is None
-
-
-def found_by_http(port, page):
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=5) as answer:
-            return answer.read()
-    except (OSError, http.client.HTTPException):  # 404, or no HTTP at all
-        return None
-
-
 @needs_dask
 def test_open_cluster_accepts_other_clients(cluster):
     """A control of the test above."""
     done = run("-c", STRANGER, json.dumps([cluster[0]]))
     assert json.loads(done.stdout) == [f"tcp {cluster[0].rpartition(':')[2]}"], done.stderr
-
-
-def test_encryption_needs_a_package(monkeypatch):
-    pytest.importorskip("distributed")
-    monkeypatch.setitem(sys.modules, "cryptography", None)
-    with pytest.raises(MissingDependencyError, match=r"needs the package cryptography: pip install 'tokfmt\[dask\]'"):
-        make_executor("dask", 2).__enter__()

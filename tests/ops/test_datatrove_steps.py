@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from amount import FUZZ_ONLY
 from paths import CORPUS, FIXTURES, ROOT, TOKENIZER
 
 import tokfmt
@@ -190,6 +191,7 @@ def test_the_dataset_is_that_of_the_texts(corpus, tmp_path, name):
     assert not (tmp_path / f"{name}.parts").exists()
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize("name", ["x.pbin", "x.jsonl"])
 def test_tasks_that_tokenise_make_the_same_dataset(corpus, tmp_path, name):
     """Each its own documents; `finish` needs no tokenizer, knows the separator, and takes no other's ids for theirs."""
@@ -234,6 +236,7 @@ def test_any_order_and_any_repetition_of_tasks_gives_the_same(tmp_path):
     assert texts_of(tmp_path / "a.jsonl") == ["one of 0", "two of 0", "one of 2", "two of 2"]
 
 
+@FUZZ_ONLY
 def test_a_killed_task_runs_again(tmp_path):
     code = (
         "import os, sys\n"
@@ -334,6 +337,7 @@ def test_documents_without_file_path_have_the_parts_as_sources(tmp_path):
     assert [one["path"] for one in sources[1]] == [str(tmp_path / "b.jsonl.parts" / "00000-of-00001.jsonl")]
 
 
+@FUZZ_ONLY
 def test_the_example_of_the_documentation(tmp_path):
     section = (ROOT / "docs" / "prepare.md").read_text().partition("## Use datatrove")[2]
     code = re.search(r"```python\n(.*?)```", section, re.DOTALL)[1]

@@ -7,27 +7,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from amount import examples
+import registered
+from amount import FUZZ_ONLY, examples
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt import registry
 from tokfmt.cli.main import cli
 from tokfmt.core.errors import (
     CorruptError,
     DetectionError,
     FormatError,
     OptionError,
-    SourceChangedError,
     TokenizerMismatchError,
     TokfmtError,
 )
-from tokfmt.ops.source.discover import check_unchanged, find_sources, snapshot
-from tokfmt.ops.source.open import open_source
-from tokfmt.ops.source.request import SourceRequest, expanded, parse_selection
 
 EOS = 999
 DOCUMENTS = [[(7 * k + j) % 900 for j in range(5 + k % 9)] for k in range(1200)]
@@ -71,7 +67,7 @@ def copied(made, name, tmp):
     """A copy, manifest and all, and all its files."""
     shutil.copytree(made[name].parent, tmp / "copy")
     path = tmp / "copy" / made[name].name
-    return path, list(registry.get(name).files(path))
+    return path, list(registered.get(name).files(path))
 
 
 def said(words, path):
@@ -150,31 +146,6 @@ def test_a_contradicted_manifest_can_be_ignored(made, tmp_path):
         assert said(("stats", "{}", "--ignore-manifest"), path)[0] == 0
 
 
-@pytest.mark.parametrize("name", TARGETS)
-def test_every_file_of_a_source_is_watched(made, name, tmp_path):
-    path, files = copied(made, name, tmp_path)
-    found = find_sources(SourceRequest((path,)))
-    before = snapshot(found)
-    check_unchanged(before, found)
-    for file in files:
-        old, modified_ns = file.read_bytes(), file.stat().st_mtime_ns
-        file.write_bytes(old + b"\n")
-        with pytest.raises(SourceChangedError, match="changed while it was being read"):
-            check_unchanged(before, found)
-        file.write_bytes(old)
-        os.utime(file, ns=(modified_ns, modified_ns))
-    check_unchanged(before, found)
-
-
-def test_an_index_that_appears_is_a_change(made, tmp_path):
-    path, _ = copied(made, "jsonl", tmp_path)
-    found = find_sources(SourceRequest((path,)))
-    before = snapshot(found)
-    path.with_suffix(".idx").write_bytes(b"x")
-    with pytest.raises(SourceChangedError, match=r"o\.idx"):
-        check_unchanged(before, found)
-
-
 # separators
 
 
@@ -190,6 +161,7 @@ def sequences(dataset):
     return [ids.tolist() for ids in dataset]
 
 
+@FUZZ_ONLY
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     documents=st.lists(st.lists(st.integers(0, 50), min_size=1, max_size=9), min_size=1, max_size=30),
@@ -226,13 +198,13 @@ def test_facts_go_before_guesses(tmp_path):
     lines.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in documents))
     tokfmt.convert(lines, tmp_path / "o", to_format="stage1", eos=7)
     known = {"eos_id": 7, "source": "manifest of o"}
-    found = open_source([tmp_path / "o"]).separator
+    found = tokfmt.open(tmp_path / "o").origin[0].separator
     assert (found.eos_id, found.source) == tuple(known.values())
-    assert open_source([tmp_path / "o"], eos=9).separator.source == "--eos"
+    assert tokfmt.open(tmp_path / "o", eos=9).origin[0].separator.source == "--eos"
     given = tokfmt.open(tmp_path / "o", tokenizer=str(TOKENIZER))  # whose end of text is another
     assert sequences(given) == documents
     (tmp_path / "o.tokfmt.json").unlink()
-    assert open_source([tmp_path / "o"]).separator.source == "stage1 convention"
+    assert tokfmt.open(tmp_path / "o").origin[0].separator.source == "stage1 convention"
     alone = tokfmt.open(tmp_path / "o", tokenizer=str(TOKENIZER))
     assert alone.info.eos_id == 4095
 
@@ -338,18 +310,6 @@ def test_a_directory_is_read_whole_or_not_at_all(stranger, tmp_path):
     assert len(tokfmt.open(home)) == 2
 
 
-def test_directories_below(tmp_path):
-    for name in ("a.jsonl", "x/part-10.jsonl", "x/part-2.jsonl", "y/z/c.jsonl"):
-        (tmp_path / "home" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "home" / name).write_text(json.dumps({"input_ids": [len(name), 1]}) + "\n")
-    (tmp_path / "home" / "y" / "README").touch()
-    found = find_sources(SourceRequest((tmp_path / "home",), recursive=True))
-    assert [one.path.name for one in found] == ["home", "x", "z"]
-    done = tokfmt.convert(tmp_path / "home", tmp_path / "o.pbin", recursive=True, eos=50)
-    assert (done.sequences, len(done.sources)) == (4, 3)
-    assert [ids[0] for ids in sequences(tokfmt.open(tmp_path / "o.pbin"))] == [7, 14, 15, 11]
-
-
 def test_commands_of_one_dataset_refuse_several(tmp_path):
     """With `--recursive` and patterns, diff, show and `check --against` read all datasets or none."""
     home = tmp_path / "home"
@@ -398,29 +358,6 @@ def test_notes_name_their_source_once(path, tmp_path, monkeypatch):
     for note in done.notes:
         assert note.startswith((f"{given}: ", f"{given} ")), note
         assert (Path(given).name or "home") not in note.removeprefix(given).split()[0]
-
-
-def test_invalid_paths_are_refused(tmp_path, monkeypatch):
-    with pytest.raises(OptionError, match="a path is empty"):
-        tokfmt.open("")
-    for address in ("ftp://h/x.jsonl", "oci://b/x"):
-        with pytest.raises(OptionError, match="the scheme [a-z]+ is not read"):
-            tokfmt.open(address)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a.jsonl").write_text(LINE)
-    (tmp_path / "a.jsonl.tokfmt.json").write_text("{}")
-    assert expanded(["a.*"]) == ("a.jsonl",)
-
-
-def test_selections_are_cut_off_as_slices_are():
-    numbers = list(range(42))
-    for text in ("0:1000", "-3:", ":1e6", "40:99", "-99:2", "50:60", ":"):
-        first, last = parse_selection(text, 42)
-        a, _, b = text.partition(":")
-        assert numbers[first:last] == numbers[int(float(a)) if a else None : int(float(b)) if b else None]
-    for text, why in (("5:2", "ends before it begins"), (" 42", "sequence 42 is not one of the 42 sequences")):
-        with pytest.raises(OptionError, match=why):
-            parse_selection(text, 42)
 
 
 def test_check_reveals_nothing_about_files_outside_the_directory(tmp_path):

@@ -6,11 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from amount import only
+from amount import FUZZ_ONLY, only
 from paths import CORPUS, FIXTURES, TOKENIZER
-
-from tokfmt.run.execute import make_executor
-from tokfmt.run.isolation import isolated
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 HOSTILE = (
@@ -68,6 +65,7 @@ def run(words, cwd, script):
     return done
 
 
+@FUZZ_ONLY
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "executor"),
@@ -108,6 +106,7 @@ if __name__ == "__main__":
 """
 
 
+@FUZZ_ONLY
 @pytest.mark.slow
 @pytest.mark.parametrize("executor", EXECUTORS)
 def test_executors_of_the_library(hostile, tmp_path_factory, executor):
@@ -125,14 +124,3 @@ def test_a_hostile_directory_is_one(hostile):
     """A control: without all this the code does run."""
     subprocess.run([sys.executable, "-c", "import multiprocessing"], cwd=hostile, capture_output=True)
     assert (hostile / SEEN).exists()
-
-
-def test_the_environment_comes_back(monkeypatch):
-    monkeypatch.setenv("PYTHONSAFEPATH", "")
-    with isolated(), isolated():
-        assert os.environ["PYTHONSAFEPATH"] == "1"
-    assert os.environ["PYTHONSAFEPATH"] == ""
-    monkeypatch.delenv("PYTHONSAFEPATH")
-    with make_executor("processes", 1) as executor:
-        assert executor.submit(abs, -1).result() == 1
-    assert "PYTHONSAFEPATH" not in os.environ

@@ -4,18 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
-from amount import examples
+from amount import FUZZ_ONLY, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, FormatError, LossyConversionError, OptionError, VerificationError
-from tokfmt.core.protocols import marks_of
-from tokfmt.ops.convert.verify import compare
-from tokfmt.ops.source.open import open_source
-from tokfmt.run.execute import NullProgress, make_executor
-from tokfmt.run.plan import Workers
-from tokfmt.views.view import WithSeparators
+from tokfmt.core.errors import ConversionError, FormatError, LossyConversionError, OptionError
+from tokfmt.plugin import marks_of
 
 EOS = 9
 
@@ -89,24 +84,6 @@ def test_shares_and_views_carry_masks(tmp_path):
     opened.close()
 
 
-@pytest.mark.parametrize("indexed", [True, False], ids=["index", "stream"])
-def test_windows_of_marks_are_parts_of_the_whole(indexed, tmp_path):
-    """Whatever takes separators away or puts them in; bit 2 is the masked separator behind a token."""
-    documents, masks = [[1, 2], [], [3], [], [], [4, 5, 6]], [[1, 0, 0], [1], [0, 0], [1], [1], [1, 1, 0, 1]]
-    source = datatrove(tmp_path / "a.ds", documents, masks)
-    if not indexed:
-        (tmp_path / "a.ds.index").unlink()
-    reader = open_source([source], eos=EOS).reader
-    separated = WithSeparators(reader, EOS)
-    separated._stored = None  # so that nothing stored stands for it
-    whole = [[1, 2, 2, 1, 1, 0], [1, 0, 0, 1, 0, 0, 1, 1, 1, 1, 0, 1]]
-    for axis, expected in zip((reader, separated), whole, strict=True):
-        total = axis.info.tokens
-        for a, b in itertools.combinations_with_replacement(range(total + 1), 2):
-            assert marks_of(axis, a, b).tolist() == expected[a:b]
-    reader.close()
-
-
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "ds", "npy"])
 @pytest.mark.parametrize("first", [True, False], ids=["first", "other"])
 def test_a_masked_first_token_is_not_plain(first, kind, tmp_path):
@@ -171,14 +148,7 @@ def test_files_of_a_folder_have_masks_of_their_rank(tmp_path):
         assert (tmp_path / f"b{jobs}.ds.loss").read_bytes() == (tmp_path / "a.ds.loss").read_bytes()
 
 
-def test_verification_compares_masks(tmp_path):
-    source = datatrove(tmp_path / "a.ds", [[1, 2], [3]], [[1, 0, 1], [0, 1]])
-    datatrove(tmp_path / "elsewhere", [[1, 2], [3]], [[1, 1, 1], [0, 1]])
-    opened = open_source([source], eos=EOS), open_source([tmp_path / "elsewhere"], format="datatrove", eos=EOS)
-    with make_executor("serial", 1) as executor, pytest.raises(VerificationError, match="token position 1 "):
-        compare(opened[0].reader, opened[1].reader, Workers(executor, 1, tmp_path), NullProgress())
-
-
+@FUZZ_ONLY
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(masked(), st.sampled_from(["x.parquet", "x.arrow"]))
 def test_labels_beside_ids(tmp_path_factory, given_, name):
@@ -413,7 +383,7 @@ def test_masks_of_documents_in_samples_of_hdf5(tmp_path_factory, given_, seq_len
     tokfmt.convert(home / "rows", home / "b.ds", jobs=jobs, verify=True)
     for suffix in ("", ".loss"):
         assert (home / f"b.ds{suffix}").read_bytes() == (home / f"a.ds{suffix}").read_bytes()
-    reader = open_source([home / "rows"]).reader
+    reader = tokfmt.open(home / "rows").reader
     whole = marks_of(reader, 0, reader.info.tokens).tolist()
     for a, b in itertools.combinations_with_replacement(range(0, len(whole) + 1, 3), 2):
         assert marks_of(reader, a, b).tolist() == whole[a:b]

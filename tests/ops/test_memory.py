@@ -4,7 +4,7 @@ import os
 
 import numpy as np
 import pytest
-from amount import every
+from amount import FUZZ_ONLY, every
 from peak import peak_of
 
 pytestmark = pytest.mark.slow
@@ -35,6 +35,7 @@ def blocks(tmp_path_factory):
 HDF5 = ["out", "--to", "hdf5", "--seq-len", "8192"]
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize("words", [["out.zarr"], every(HDF5)], ids=["flat-tokens", "hdf5"])
 def test_gigabytes(blocks, words):
     peak, _ = peak_of(["convert", "blocks", *words, "--no-manifest", "-q"], blocks)
@@ -42,6 +43,7 @@ def test_gigabytes(blocks, words):
     assert (blocks / words[0]).exists()
 
 
+@FUZZ_ONLY
 def test_a_part_of_it_in_hdf5(tmp_path):
     """HDF5 takes longest to write: four bytes of each token, held, are beyond the limit here."""
     tokens = 12_000 * 8192
@@ -61,6 +63,7 @@ def test_ten_million_sequences(tmp_path):
     assert peak < LIMIT, f"{peak >> 20} MB"
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize(
     "words", [["--shuffle", "1"], every(["--shuffle", "1", "--executor", "processes"]), ["--split", "a=0.9,b=0.1"]],
     ids=["shuffle", "processes", "split"],
@@ -74,6 +77,7 @@ def test_ten_million_sequences_arranged(tmp_path, words):
     assert peak < LIMIT, f"{peak >> 20} MB"
 
 
+@FUZZ_ONLY
 def test_gigabytes_shuffled(blocks):
     """Sequences of up to 512 million tokens."""
     peak, _ = peak_of(["convert", "blocks", "shuffled.zarr", "--no-manifest", "-q", "--shuffle", "1"], blocks)

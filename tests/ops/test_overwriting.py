@@ -2,31 +2,21 @@
 
 import contextlib
 import gzip
-import json
 import os
 import socket
 import stat
 import subprocess
 import sys
-from importlib import import_module
 
 import forkserver
 import pytest
-from check_cases import asked
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core import atomic_output
-from tokfmt.core.atomic_output import Staging
-from tokfmt.core.errors import ConversionError, DestinationExistsError, TokfmtError, VerificationError
-from tokfmt.core.findings import Finding
-from tokfmt.formats.jsonl.index import write_index
-from tokfmt.ops.check import check, fix
-from tokfmt.ops.show.export import export
+from tokfmt.core.errors import ConversionError, DestinationExistsError
 
 PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
 EMPTY = ["empty-sequences", "embedded-separators"]
-SINGLE = {"jsonl": "x.jsonl", "modalities": "x.pbin", "hdf5": "x.h5", "stage1": "stage1_block_0000.bin"}
 DIRECTORIES = {"stage1": "blocks", "hdf5": "samples", "flat-tokens": "x.zarr"}
 
 
@@ -158,18 +148,6 @@ def test_directory_recognized_only_by_names_is_not_replaced(tmp_path, names):
     refused(tmp_path, home, "flat-tokens", "it holds .*, which belongs? to no dataset there")
 
 
-@pytest.mark.parametrize("where", [".", "..", "../..", "../beside/.."])
-def test_current_and_home_directory_are_not_replaced(tmp_path, monkeypatch, where):
-    here = tmp_path / "a" / "b"
-    here.mkdir(parents=True)
-    (tmp_path / "a" / "beside").mkdir()
-    monkeypatch.chdir(here)
-    refused(tmp_path, where, "stage1", "the current directory")
-    monkeypatch.chdir("/")
-    monkeypatch.setenv("HOME", str(here))
-    refused(tmp_path, here / where, "stage1", "your home directory")
-
-
 def test_mount_points(tmp_path):
     out = tmp_path / "out"
     convert(PACK, out, "stage1", manifest=False)
@@ -235,40 +213,6 @@ def test_overwriting_removes_the_manifest_beside_a_link(tmp_path):
     assert sorted(os.listdir(tmp_path / "real")) == ["x.pbin", "x.pbin.tokfmt.json"]
 
 
-# sources
-
-
-@pytest.fixture
-def beside(tmp_path):
-    """A text and its index: one dataset of two files."""
-    text = tmp_path / "in" / "x.jsonl"
-    text.parent.mkdir()
-    text.write_text('{"input_ids": [1, 2]}\n' * 5)
-    write_index(text)
-    return text
-
-
-def test_every_file_of_a_source_is_guarded(beside, tmp_path):
-    home = tmp_path / "in"
-    index = beside.with_suffix(".idx")
-    (tmp_path / "hard").hardlink_to(index)
-    (tmp_path / "soft").symlink_to(index)
-    (tmp_path / "ways").symlink_to(home)
-    for destination in (
-        beside,
-        index,
-        tmp_path / "hard",
-        tmp_path / "soft",
-        tmp_path / "ways" / "x.idx",
-        home,
-        tmp_path,
-    ):
-        with untouched(tmp_path), pytest.raises(ConversionError, match="source"):
-            convert(beside, destination, "modalities", overwrite=True)
-    with untouched(tmp_path), pytest.raises(ConversionError, match="source"):
-        export(tokfmt.open(beside, eos="none"), [0], beside, paths=[beside], overwrite=True)
-
-
 def test_a_source_where_the_manifest_goes(tmp_path):
     source = tmp_path / "x.pbin.tokfmt.json"
     source.write_text('{"input_ids": [1, 2]}\n')
@@ -289,22 +233,6 @@ def test_foreign_file_at_the_path_of_the_manifest(tmp_path, there, link):
         convert(PACK, tmp_path / "x.pbin", overwrite=True)
 
 
-# other commands that write
-
-
-def test_indexes_pages_and_exports_replace_files_only(beside, tmp_path):
-    home = tmp_path / "home"
-    home.mkdir()
-    (home / "precious").write_text("x")
-    os.mkfifo(tmp_path / "fifo")
-    source = tokfmt.open(beside, eos="none")
-    for out, says in ((home, "it is a directory"), (tmp_path / "fifo", "it is a FIFO")):
-        with untouched(tmp_path), pytest.raises(ConversionError, match=says):
-            write_index(beside, out, overwrite=True)
-        with untouched(tmp_path), pytest.raises(ConversionError, match=says):
-            export(source, [0], out, overwrite=True)
-
-
 @pytest.mark.parametrize("words", [["stats", "--html=out.pbin"], ["browse", "--screenshot=out.svg"]])
 def test_pages_and_pictures_replace_their_like_only(tmp_path, words):
     """A file name that a hook passes may be `--html=...`."""
@@ -322,86 +250,6 @@ def test_pages_and_pictures_replace_their_like_only(tmp_path, words):
     assert out.read_bytes().lstrip()[:1] == b"<"
 
 
-REPAIRED = {"x.pbin": "modalities/E_D_2byte_gpt2.pbin", "x.h5": "bad/hdf5/control_no_n_examples.h5"}
-
-
-@pytest.mark.parametrize("name", REPAIRED)
-def test_a_repair_that_fails_leaves_the_old_one(tmp_path, monkeypatch, name):
-    """It is proved before anything goes, whether it is written anew or patched."""
-    out, source = tmp_path / name, FIXTURES / REPAIRED[name]
-    out.write_bytes(b"mine")
-    (verdict,) = check(asked(source))
-
-    def finds_more(request, *rest):
-        (found,) = check(request, *rest)
-        found.add([Finding("TF1", "error", str(request.source.paths[0]), "made up")], {})
-        return [found]
-
-    with monkeypatch.context() as patched, untouched(tmp_path):
-        patched.setattr(import_module("tokfmt.ops.check.check"), "check", finds_more)
-        with pytest.raises(VerificationError, match="would still have TF1") as raised:
-            fix(verdict, out, asked(source), overwrite=True)
-        assert ".tokfmt-" not in str(raised.value)
-    after = fix(verdict, out, asked(source), overwrite=True).report
-    assert {after.path, *(found.path for found in after.findings)} == {str(out)}
-    assert out.read_bytes() != b"mine"
-
-
-def test_a_repaired_index_appears_with_its_text(beside, tmp_path):
-    index = beside.with_suffix(".idx")
-    index.write_bytes(index.read_bytes()[:-3])
-    (verdict,) = check(asked(beside))
-    (tmp_path / "y.idx").write_bytes(b"mine")
-    with untouched(tmp_path), pytest.raises(DestinationExistsError, match=r"y\.idx"):
-        fix(verdict, tmp_path / "y.jsonl", asked(beside))
-    fix(verdict, tmp_path / "y.jsonl", asked(beside), overwrite=True)
-    assert sorted(os.listdir(tmp_path)) == ["in", "y.idx", "y.jsonl", "y.jsonl.tokfmt.json"]
-    write_index(tmp_path / "y.jsonl", tmp_path / "again.idx")
-    assert (tmp_path / "again.idx").read_bytes() == (tmp_path / "y.idx").read_bytes()
-
-
-# what comes between looking and renaming
-
-
-@pytest.mark.parametrize("portable", [False, True])
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_unrelated_file_added_during_the_write_is_kept(tmp_path, monkeypatch, portable, moment):
-    """The file appears in the old dataset during the write, or right before the rename."""
-    out = tmp_path / "out"
-    convert(PACK, out, "stage1")
-    renamed = atomic_output.rename_portably if portable else atomic_output.rename
-
-    def late(old, new, how):
-        if moment == "before" or new != out:
-            (out / "thesis.tex").write_text("three years")
-        renamed(old, new, how)
-        if moment == "after" and new == out and not (out / "thesis.tex").exists():
-            place = next(p for p in (atomic_output.replaced_path(old), old) if p.exists())
-            (place / "thesis.tex").write_text("three years")
-
-    monkeypatch.setattr(atomic_output, "rename", late)
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
-    with pytest.raises(ConversionError, match=r"thesis\.tex, which belongs to no dataset"):
-        convert(PACK, out, "stage1", overwrite=True)
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == {**before, "thesis.tex": b"three years"}
-    assert sorted(os.listdir(tmp_path)) == ["out", "out.tokfmt.json"]
-
-
-def test_unrelated_file_added_during_removal_is_kept(tmp_path):
-    """The old directory stays, under a name of its own."""
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "old").write_text("old")
-    with Staging(out, overwrite=True, objection=lambda path: "") as staging:
-        staging.path.mkdir()
-        (staging.path / "new").write_text("new")
-        staging.publish()
-        staging.objection = lambda path: "it holds something"
-    (kept,) = (path for path in tmp_path.iterdir() if path != out)
-    assert kept.name.startswith("out.old-")
-    assert [(kept / "old").read_text(), (out / "new").read_text()] == ["old", "new"]
-
-
 # permissions
 
 
@@ -414,22 +262,6 @@ def usual():
     before = os.umask(0o022)
     yield
     os.umask(before)
-
-
-@pytest.mark.parametrize(("source", "wanted"), [(0o600, 0o600), (0o640, 0o640), (0o444, 0o644), (0o666, 0o644)])
-def test_new_output_is_no_more_readable_than_its_sources(tmp_path, usual, source, wanted):
-    text = tmp_path / "x.jsonl"
-    text.write_text('{"input_ids": [1, 2]}\n' * 50)
-    text.chmod(source)
-    for to, name in {**SINGLE, **DIRECTORIES}.items():
-        home = tmp_path / f"of-{to}"
-        home.mkdir()
-        convert(text, home / name, to)
-        found = modes(home / name)
-        assert {mode & 0o666 for mode in found.values()} == {wanted}, to
-        assert stat.S_IMODE((home / f"{name}.tokfmt.json").stat().st_mode) == wanted
-    write_index(text)
-    assert stat.S_IMODE(text.with_suffix(".idx").stat().st_mode) == wanted
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -465,38 +297,3 @@ def test_replacement_keeps_permissions(tmp_path, usual, to, mode):
     before = modes(tmp_path)
     convert(PACK, out, to, overwrite=True)
     assert modes(tmp_path) == before
-
-
-# file systems with less
-
-
-def test_without_hard_links_or_flags(tmp_path, monkeypatch):
-    """FUSE, FAT: neither renameat2's flags nor links."""
-
-    def no_links(*paths):
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(atomic_output, "rename", atomic_output.rename_portably)
-    monkeypatch.setattr(os, "link", no_links)
-    for overwrite in (False, True):
-        convert(PACK, tmp_path / "x.pbin", overwrite=overwrite)
-    with pytest.raises(DestinationExistsError), Staging(tmp_path / "y") as staging:
-        staging.path.write_text("new")
-        (tmp_path / "y").write_text("mine")
-        staging.publish()
-    assert sorted(os.listdir(tmp_path)) == ["x.pbin", "x.pbin.tokfmt.json", "y"]
-    assert json.loads((tmp_path / "x.pbin.tokfmt.json").read_bytes())["format"] == "modalities"
-    assert (tmp_path / "y").read_text() == "mine"
-
-
-def test_errors_name_the_destination(tmp_path, monkeypatch):
-    """Not the hidden place where it is built."""
-
-    def differs(*args, **kwargs):
-        raise tokfmt.TokfmtError(f"{args[1]}: differs")
-
-    monkeypatch.setattr("tokfmt.ops.convert.verify.verify_tokens", differs)
-    with pytest.raises(TokfmtError, match="differs") as raised:
-        convert(PACK, tmp_path / "x.pbin", verify=True)
-    assert str(raised.value) == f"{tmp_path / 'x.pbin'}: differs"
-    assert os.listdir(tmp_path) == []

@@ -9,8 +9,7 @@ import forkserver
 import pytest
 from paths import FIXTURES
 
-from tokfmt.core.format import Hints
-from tokfmt.formats.flat import FlatFormat
+from tokfmt.plugin import FlatFormat, Hints
 
 MODULE = '''
 """A dummy format: ids as decimal lines."""
@@ -178,18 +177,6 @@ def test_an_error_in_a_plugin_names_it(tmp_path, code, words, exits, says):
     assert says in done.stderr and "Traceback" not in done.stderr
     if "--json" in words:
         assert says in json.loads(done.stdout)["error"]["message"]
-
-
-def test_the_browser_names_the_plugin_as_well(tmp_path):
-    env = installed(tmp_path, "lines", "tokfmt_lines", code=READS)
-    (tmp_path / "x.lines").write_text("#lines\n1 2 3\n")
-    opened = (
-        "from tokfmt import registry; from tokfmt.tui import session\n"
-        "try: registry.get('lines').open([], None, None)\n"
-        "except KeyError as error: print(session._worded(error, 'opening'))"
-    )
-    done = subprocess.run([sys.executable, "-c", opened], env=env, cwd=tmp_path, capture_output=True, text=True)
-    assert done.stdout == f"opening: unexpected KeyError: 'magic'. This is a bug in {BLAMED}\n", done.stderr
 
 
 TIMED = MODULE

@@ -9,11 +9,8 @@ import tokfmt_reel
 from plugged import plugged
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, TokenRangeError, VerificationError
-from tokfmt.core.format import Hints
-from tokfmt.core.ragged import Ragged
-from tokfmt.core.records import RecordBatch, SkippedRecords
-from tokfmt.ops.show.export import export
+from tokfmt.core.errors import ConversionError, OptionError, TokenRangeError, VerificationError
+from tokfmt.plugin import Ragged, RecordBatch
 
 LISTS = [[k, k + 1, 10][: k % 4] for k in range(60)]
 
@@ -23,15 +20,6 @@ class Of(tokfmt_reel.Reel):
 
     def __init__(self, reader):
         self.open = reader
-
-
-class Masked(tokfmt_reel.Reader):
-    """Each record has a mask beside its ids."""
-
-    def ids(self, block):
-        for batch in super().ids(block):
-            count = len(batch.ragged)
-            yield batch._replace(skipped=SkippedRecords(others=count, first=(0, 0), fields={"mask": count}))
 
 
 class Miscounted(tokfmt_reel.Reader):
@@ -113,17 +101,6 @@ def test_ids_become_json_lines(reel, tmp_path):
     assert records(tmp_path / "b.jsonl") == [*LISTS, *LISTS]
 
 
-def test_other_fields_are_lost_only_with_allow_loss(reel, tmp_path):
-    for name in ("o.jsonl", "o.pbin"):
-        with pytest.raises(
-            LossyConversionError, match=r'fields beside "ids" of 60 records .*"mask" in 60\).*allow_loss="fields"'
-        ):
-            tokfmt.convert(reel(Masked), tmp_path / name, eos=99)
-        assert not (tmp_path / name).exists()
-        done = tokfmt.convert(reel(Masked), tmp_path / name, eos=99, allow_loss=["fields"])
-        assert "fields" in done.losses
-
-
 @pytest.mark.parametrize("name", ["o.jsonl", "o.pbin"])
 def test_verify_counts_the_records_of_the_source(reel, tmp_path, name):
     tokfmt.convert(reel(Miscounted), tmp_path / "unverified.jsonl")
@@ -170,16 +147,6 @@ def test_json_lines_are_copied_with_all_their_fields(reel, tmp_path):
     assert records(tmp_path / "o.jsonl", "mask") == [[1] * len(ids) for ids in LISTS]
     with pytest.raises(ConversionError, match="a JSON line has a line feed in it"):
         tokfmt.convert(reel(Broken), tmp_path / "b.jsonl")
-
-
-def test_chosen_records_are_json_lines(reel, tmp_path):
-    """What the browser takes along."""
-    for reader, name, expected in ((tokfmt_reel.Reader, "input_ids", LISTS), (Texts, "text", None)):
-        path = reel(reader)
-        opened = reader([path], None, Hints())
-        export(opened, np.array([3, 7, 59]), tmp_path / f"{name}.jsonl", paths=[path], format=tokfmt_reel.FORMAT)
-        expected = expected or [f"{ids}\n\x0a é" for ids in LISTS]
-        assert records(tmp_path / f"{name}.jsonl", name) == [expected[k] for k in (3, 7, 59)]
 
 
 def test_ids_that_are_copied_are_counted(tmp_path):

@@ -6,8 +6,7 @@ import pytest
 from paths import TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, FormatError, LossyConversionError, SeparatorUnknownError, TokenRangeError
-from tokfmt.text.engine import TextEncoder
+from tokfmt.core.errors import CorruptError, FormatError, LossyConversionError, TokenRangeError
 
 TEXTS = [{"text": f"document number {i}", "id": i} for i in range(40)]
 
@@ -35,17 +34,6 @@ def damaged(tmp_path):
     path = tmp_path / "damaged.jsonl"
     path.write_text("\n".join(lines) + "\n")
     return path
-
-
-@pytest.mark.parametrize("dry_run", [False, True])
-def test_a_missing_separator_is_refused_before_a_text_is_encoded(corpus, bare, tmp_path, monkeypatch, dry_run):
-    monkeypatch.setattr(TextEncoder, "encode", lambda *_: pytest.fail("encoded"))
-    with pytest.raises(SeparatorUnknownError) as caught:
-        tokfmt.convert(corpus, tmp_path / "o.pbin", tokenizer=bare, eos="none", dry_run=dry_run)
-    for words in ("its ID is not known", "= 4095", '"eos": "none"'):
-        assert words in str(caught.value)
-    assert "give tokenizer" not in str(caught.value)
-    assert not list(tmp_path.glob(".o.pbin*"))
 
 
 def test_the_ways_out_of_a_missing_separator_work(corpus, bare, tmp_path):

@@ -9,10 +9,9 @@ from click.testing import CliRunner
 from paths import FIXTURES
 
 import tokfmt
+from tokfmt import convert
 from tokfmt.cli.main import cli
 from tokfmt.core.errors import ConversionError
-from tokfmt.ops.convert.convert import convert
-from tokfmt.ops.convert.space import free_bytes, sized, taken_bytes
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"  # 2,004 tokens
 TEN_TB = 10 * 10**12
@@ -62,33 +61,10 @@ def test_less_room_than_tokens(how, tmp_path, room):
     assert len(tokfmt.open(tmp_path / "out.train.ds" if "split" in how else destination)) > 1
 
 
-def test_space_of_kept_work_is_not_counted_twice(tmp_path, room, monkeypatch):
-    from tokfmt.formats.flat import FlatWriter
-
-    commit = FlatWriter.commit
-    monkeypatch.setattr(FlatWriter, "commit", lambda *words: (_ for _ in ()).throw(OSError(28, "full")))
-    with pytest.raises(tokfmt.core.errors.TokfmtError):
-        convert(PACK, tmp_path / "out.ds", resume=True)
-    monkeypatch.setattr(FlatWriter, "commit", commit)
-    room(200)  # of 4,008 bytes, which are there
-    assert convert(PACK, tmp_path / "out.ds", resume=True).tokens == 2004
-
-
 @pytest.mark.parametrize("name", ["out.zarr", "out.parquet", "out.jsonl"])
 def test_sizes_that_depend_on_compression_or_text_are_not_guessed(name, tmp_path, room):
     room(1)
     assert convert(PACK, tmp_path / name).tokens == 2004
-
-
-def test_a_file_system_that_reports_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_bavail=0, f_frsize=512, f_blocks=0))
-    assert free_bytes(tmp_path) is None
-    assert convert(PACK, tmp_path / "out.ds").tokens == 2004
-
-
-def test_holes_take_no_space(tmp_path):
-    sparse(tmp_path)
-    assert taken_bytes(tmp_path) < 1 << 20
 
 
 def test_a_dry_run_shows_it(tmp_path, room):
@@ -128,11 +104,3 @@ def test_formats_that_are_checked(name, tmp_path, room):
     else:
         done = tokfmt.convert(PACK, tmp_path / name, dry_run=True, allow_loss=allow_loss, **how)
         assert done.plan["minimum_bytes"] is None
-
-
-@pytest.mark.parametrize(
-    ("count", "words"),
-    [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 kB"), (TEN_TB, "10.0 TB"), (10**18, "1,000.0 PB")],
-)
-def test_sizes_for_people(count, words):
-    assert sized(count) == words

@@ -8,15 +8,20 @@ from plugged import plugged
 
 import tokfmt
 from tokfmt.core.errors import CorruptError
-from tokfmt.core.findings import Code
-from tokfmt.core.format import Confidence
-from tokfmt.core.protocols import sequence_reader
-from tokfmt.core.ragged import Ragged
-from tokfmt.core.reader import Separators
-from tokfmt.formats.flat import Columns, Cut, Extent, FileLayout, FlatFormat, FlatWriter, Struct
+from tokfmt.plugin import (
+    Code,
+    Columns,
+    Confidence,
+    Cut,
+    Extent,
+    FileLayout,
+    FlatFormat,
+    FlatWriter,
+    Ragged,
+    Separators,
+    Struct,
+)
 from tokfmt.testing import write
-from tokfmt.views.memory import MemoryReader
-from tokfmt.views.view import WithoutTrailing
 
 HEADER = Struct(magic="V4", tokens="<u8", sequences="<u8", eos_id="<u4")
 LISTS = [[k, k + 1, k + 2][: 1 + k % 3] for k in range(3000)]
@@ -93,15 +98,6 @@ def test_an_empty_sequence_has_no_separator(path, number):
     moved(path, number, -length)
     with pytest.raises(CorruptError, match="not end with the separator"):
         list(tokfmt.open(path))
-
-
-def test_sequence_without_separator_is_found_while_reading():
-    """The view that removes separators detects it."""
-    view = WithoutTrailing(MemoryReader(Ragged.of([[1, 9], [], [2, 9]])), 9, "x")
-    for read in (lambda: view.tokens(0, 1), lambda: sequence_reader(view)(1)):
-        with pytest.raises(CorruptError, match="sequence 1 does not end with the separator 9.*found an empty sequence"):
-            read()
-    assert sequence_reader(view)(2).tolist() == [2]
 
 
 def test_the_header_of_several_files_knows_no_sequences():

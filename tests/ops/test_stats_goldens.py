@@ -9,18 +9,11 @@ from paths import CORPUS, FIXTURES, TOKENIZER, golden
 from schemas import validate
 from stats_oracle import check
 
-from tokfmt.ops.source.request import SourceRequest
-from tokfmt.ops.stats import StatsRequest, stats
+import tokfmt
 
 
 def measured(*paths, tokenizer=None, **how):
-    options = {
-        key: how.pop(key)
-        for key in ("vocab_size", "seq_len", "duplicates", "sample", "seed", "jobs", "executor")
-        if key in how
-    }
-    request = StatsRequest(SourceRequest(paths, **how), tokenizer=tokenizer, **{"executor": "serial", **options})
-    return json.loads(json.dumps(stats(request).as_json()))
+    return json.loads(json.dumps(tokfmt.stats(paths, tokenizer=tokenizer, **{"jobs": 1, **how}).as_json()))
 
 
 def expected(name):
@@ -128,20 +121,6 @@ def test_hdf5(name):
         if real is not None:
             # a document of n tokens is a window of n - 1 inputs and as many labels
             assert found["padding"]["count"] == raw[:, 0].size - real
-
-
-def test_masked_positions():
-    """Positions whose mask is 0 are masked, where the reader gives masks."""
-    from tokfmt.core.protocols import HasLabels
-    from tokfmt.ops.source.open import open_source
-
-    source = FIXTURES / "hdf5" / "padded_pad0"
-    reader = open_source([source], options=("view=samples",)).reader
-    found = measured(source, options={"view": "samples"})
-    if isinstance(reader, HasLabels):
-        assert found["masked"]["count"] == int((raw_of("padded_pad0")[:, 1] == 0).sum())
-    else:
-        assert found["masked"] is None
 
 
 def test_text():

@@ -7,14 +7,12 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
-import warnings
 
 import forkserver
 import numpy as np
 import pytest
-from amount import examples
+from amount import FUZZ_ONLY, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import ROOT, TOKENIZER
@@ -24,7 +22,6 @@ from tokfmt.core.errors import OptionError, SourceChangedError, TokenizerMismatc
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: tests/system.sh brings it where it can")
 
-from tokfmt.recipes.order import numbers  # noqa: E402
 from tokfmt.torch import Loader, LoaderWarning  # noqa: E402
 
 EOS, SEQ_LEN = 90, 16
@@ -127,21 +124,7 @@ def test_pytorchs_own_loader_takes_a_recipe_as_it_is(mix, workers):
     )
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader will create")
-def test_pytorchs_own_loader_goes_on_with_other_ranks_and_workers(mix):
-    from torch.utils.data import DataLoader
-
-    view, done, seen = tokfmt.open(mix), 0, []
-    for world, workers, steps in ((2, 1, 3), (3, 0, 2), (1, 3, 4), (4, 2, 1)):
-        ranks = [
-            DataLoader(view, batch_sampler=[numbers(step, 12, rank, world, done) for step in range(steps)], num_workers=workers)
-            for rank in range(world)
-        ]  # fmt: skip
-        seen += [part["input_ids"].numpy() for batch in zip(*ranks, strict=True) for part in batch]
-        done += 12 * steps
-    assert np.array_equal(np.concatenate(seen), taken(view, 0, done))
-
-
+@FUZZ_ONLY
 def test_processes_that_are_spawned_unpickle_a_recipe(mix):
     from torch.utils.data import DataLoader
 
@@ -175,6 +158,7 @@ with open(log, "ab") as out:
 """
 
 
+@FUZZ_ONLY
 @pytest.mark.slow
 def test_killed_and_continued_by_other_numbers_of_ranks(mix, tmp_path):
     view, worlds = tokfmt.open(mix), [2, 5, 1, 8, 3]
@@ -341,18 +325,6 @@ def test_no_rank_takes_itself_for_the_only_one(mix, monkeypatch):
     assert Loader(mix, 8).world_size == 1
 
 
-def test_ranks_are_those_of_torch_distributed(mix, monkeypatch):
-    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
-    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
-    monkeypatch.setattr(
-        torch.distributed,
-        "all_gather_object",
-        lambda out, mine: out.__setitem__(slice(0, 2), [mine, {**mine, "rank": 0}]),
-    )
-    assert np.array_equal(next(iter(Loader(mix, 4)))["input_ids"], taken(tokfmt.open(mix), 2, 4))
-
-
 def test_a_file_that_shrinks_is_an_error_at_the_batch_that_needs_it(mix, tmp_path):
     (tmp_path / "x.pbin").write_bytes(mix.with_name("web.pbin").read_bytes())
     path = recipe(tmp_path / "x.toml", web=("x.pbin", None), epochs=1)
@@ -373,6 +345,7 @@ def test_nothing_else_imports_pytorch(mix):
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout == "[]\n"
 
 
+@FUZZ_ONLY
 @pytest.mark.slow
 def test_the_loop_in_the_documentation_trains_and_goes_on(mix, tmp_path):
     page = (ROOT / "docs" / "train.md").read_text()
@@ -408,6 +381,7 @@ def test_the_loop_in_the_documentation_trains_and_goes_on(mix, tmp_path):
     assert train(code).split() == [f"{whole:,}", "samples,", "loss", "nan"], "a run that had ended"
 
 
+@FUZZ_ONLY
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 def test_whatever_pytorch_collates_can_be_a_target(mix):
     """Each way from a view to a batch: `cross_entropy` takes labels of int64 alone."""
@@ -455,12 +429,10 @@ def test_datasets_that_are_no_recipe_are_collated_as_int64(mix, tmp_path):
 
 
 def test_ids_beyond_int64_are_no_other_ids():
-    from tokfmt.core.ragged import Ragged
-    from tokfmt.dataset import Dataset
-    from tokfmt.views.memory import MemoryReader
+    from tokfmt.plugin import MemoryReader, Ragged
 
     tokens = np.array([1, 2**63 - 1, 2**63], np.uint64)
-    dataset = Dataset(MemoryReader(Ragged(tokens, np.array([0, 2, 3]))), "memory")
+    dataset = tokfmt.Dataset(MemoryReader(Ragged(tokens, np.array([0, 2, 3]))), "memory")
     assert dataset.__getitems__([0])[0].tolist() == [1, 2**63 - 1]
     with pytest.raises(tokfmt.TokfmtError, match=r"9,223,372,036,854,775,808 at position 0 is outside"):
         dataset.__getitems__([0, 1])
@@ -509,6 +481,7 @@ def test_arguments_of_a_loader_are_read_only(mix):
     assert seen == loader.samples_seen == len(loader.recipe) // 4 * 4
 
 
+@FUZZ_ONLY
 def test_an_iterator_that_is_alive_at_exit_says_nothing(mix):
     script = (
         f"import json, tokfmt.torch; json.held = iter(tokfmt.torch.Loader({str(mix)!r}, 4)); next(json.held); "
@@ -640,32 +613,6 @@ def test_a_recipe_smaller_than_a_batch_is_one_batch_where_the_last_is_kept(mix):
     assert len(batch["labels"]) == len(view)
 
 
-def test_a_read_that_takes_long_is_reported_with_its_files(mix, monkeypatch):
-    monkeypatch.setattr("tokfmt.torch._STALL", 0.01)
-    loader, goes_on, said = Loader(mix, 4, prefetch=0), threading.Event(), []
-    read = loader.recipe.samples
-
-    def stalled(*args):
-        goes_on.wait()
-        return read(*args)
-
-    def report(message, category, **_):
-        said.append(message)
-        assert category is LoaderWarning
-        if len(said) == 3:
-            goes_on.set()
-
-    monkeypatch.setattr(loader.recipe, "samples", stalled)
-    monkeypatch.setattr(warnings, "warn", report)
-    batch = next(iter(loader))
-    assert np.array_equal(batch["input_ids"], taken(tokfmt.open(mix), 0, 4))
-    web, code = (mix.with_name(name) for name in ("web.pbin", "code.pbin"))
-    assert said[0] == (
-        f"{mix}: samples 0 to 3 were not read within 0 seconds, from {web}, {code}; still waiting. "
-        "Check the storage that holds them"
-    )
-
-
 def test_ids_that_the_tokenizer_does_not_have_are_refused(tmp_path):
     rows = [[1, 2, 3, 4, 5, 6, 7, 8], [9, 10, 5000, 11, 12, 13, 14, 15]]
     (tmp_path / "x.jsonl").write_text("".join(json.dumps({"input_ids": row}) + "\n" for row in rows))
@@ -687,16 +634,6 @@ def test_ids_that_the_tokenizer_does_not_have_are_refused(tmp_path):
     assert 5000 in accepted.samples(range(2))["input_ids"]
     first = tokfmt.recipe([{"path": tmp_path / "x.pbin", "select": "0:1"}], **how)
     assert len(list(Loader(first, 1))) == len(first)
-
-
-def test_a_tokenizer_that_a_manifest_confirms_is_no_note(tmp_path):
-    (tmp_path / "x.jsonl").write_text('{"text": "Salt keeps the fish, and the fish keeps the village."}\n')
-    tokfmt.convert(tmp_path / "x.jsonl", tmp_path / "x.pbin", tokenizer=TOKENIZER)
-    for how in ({}, {"tokenizer": str(TOKENIZER)}):
-        view = tokfmt.recipe([tmp_path / "x.pbin"], seq_len=8, **how)
-        assert not [note for note in view.notes if "assumed" in note]
-        assert view._samples.vocabulary.size == 4096
-        assert int(view.samples(range(len(view)))["input_ids"].max()) == 4095, "the separator"
 
 
 def test_a_recipe_in_a_recipe_tells_what_made_its_ids(tmp_path):
@@ -778,6 +715,7 @@ class GPT(torch.nn.Module):  # type: ignore[name-defined]
         return self.out(hidden)
 
 
+@FUZZ_ONLY
 def test_a_small_gpt_trains_is_evaluated_and_goes_on(mix):
     """The loss falls; a run that was stopped goes on with the same losses; evaluations are of the same samples."""
     fields = ["input_ids", "labels", "position_ids", "document_ids"]
@@ -819,6 +757,7 @@ def test_a_small_gpt_trains_is_evaluated_and_goes_on(mix):
     assert twice[0] == twice[1] and len(twice[0]) == len(evaluation)
 
 
+@FUZZ_ONLY
 @pytest.mark.slow
 def test_the_examples_of_the_page_run_one_after_the_other(mix, tmp_path):
     page = (ROOT / "docs" / "train.md").read_text()

@@ -4,7 +4,6 @@ import json
 import random
 import shutil
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import forkserver
@@ -13,14 +12,7 @@ from made_corpora import prose
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt import registry
-from tokfmt.core.errors import CorruptError, DetectionError, OptionError
-from tokfmt.ops.check.check import CheckRequest, check, fix
-from tokfmt.ops.convert.convert import finish
-from tokfmt.ops.show.parts import sections
-from tokfmt.ops.show.show import show_origins
-from tokfmt.ops.source.manifest import manifest_path
-from tokfmt.ops.source.request import SourceRequest
+from tokfmt.core.errors import CorruptError, OptionError
 
 VALUES = {
     ("jsonl", "text_field"): ("body.text", "content"),
@@ -54,10 +46,6 @@ NAMES = {
 CASES = [(name, option, value) for (name, option), values in VALUES.items() for value in values]
 
 
-def shared(format_):
-    return {one.name for one in fields(format_.read_options)} & {one.name for one in fields(format_.write_options)}
-
-
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """Documents of ids, also such whose every second id is small, as ids of four bytes look."""
@@ -87,11 +75,6 @@ def blocks(tmp_path_factory):
     return home / "blocks", done
 
 
-def test_every_shared_option_has_a_case():
-    there = {(format_.name, name) for format_ in registry.formats() for name in shared(format_)}
-    assert set(VALUES) == there
-
-
 @pytest.mark.parametrize(("name", "option", "value"), CASES)
 def test_manifest_replaces_the_read_option(corpus, tmp_path, name, option, value):
     path, documents = corpus
@@ -100,41 +83,6 @@ def test_manifest_replaces_the_read_option(corpus, tmp_path, name, option, value
     with tokfmt.open(out) as dataset:
         assert (dataset.format, [list(ids) for ids in dataset]) == (name, documents)
         assert tokfmt.check(out, deep=True)[0].errors == 0
-
-
-@pytest.mark.parametrize("name", sorted({name for name, _ in VALUES} | {"litdata", "megatron"}))
-@pytest.mark.parametrize("named", ["data", "data.bin"])
-def test_manifest_gives_the_format_of_any_name(corpus, tmp_path, name, named):
-    """Raw IDs with an unusual separator have no recognizable content; the manifest identifies them."""
-    path, documents = corpus
-    out = Path(tokfmt.convert(path, tmp_path / named, to_format=name, eos=4095).destination)
-    with tokfmt.open(out) as dataset:
-        assert (dataset.format, [list(ids) for ids in dataset]) == (name, documents)
-    assert tokfmt.diff(path, out).identical
-    assert tokfmt.check(out, deep=True)[0].errors == 0
-    assert sections(out).format == name
-    told = manifest_path(out)
-    told.write_text(told.read_text().replace('"bytes": ', '"bytes": 1'))
-    with pytest.raises((CorruptError, DetectionError)):
-        tokfmt.open(out)
-
-
-def test_unknown_format_in_a_manifest_is_ignored(tmp_path):
-    (tmp_path / "data.bin").write_bytes(bytes(range(1, 10)))
-    for told in ("nanogtp", None, 7, ["nanogpt"]):
-        content = {"schema": "tokfmt.manifest/1", "format": told, "output": {"files": 1, "bytes": 9}}
-        manifest_path(tmp_path / "data.bin").write_text(json.dumps(content))
-        with pytest.raises(DetectionError):
-            tokfmt.open(tmp_path / "data.bin")
-
-
-def test_shards_of_a_prefix_are_finished_by_the_prefix(corpus, tmp_path):
-    path, documents = corpus
-    for k in range(2):
-        tokfmt.convert(path, tmp_path / "data", to_format="megatron", eos=4095, task=(k, 2))
-    assert finish(tmp_path / "data").sequences == len(documents)
-    with tokfmt.open(tmp_path / "data") as dataset:
-        assert [list(ids) for ids in dataset] == documents
 
 
 @pytest.mark.parametrize("field", ["body.text", "content"])
@@ -153,29 +101,6 @@ def test_missing_field_is_refused(tmp_path, record, option):
     assert not (tmp_path / "out.jsonl").exists()
     (name,) = record
     tokfmt.convert(tmp_path / "in.jsonl", tmp_path / "out.jsonl", to_options={option: name})
-
-
-def _fields(raw):
-    return [[str(field) for field in part.fields(0, 99)] for part in raw.sections]
-
-
-def test_samples_of_another_length_are_known_everywhere(blocks, tmp_path):
-    path, done = blocks
-    with tokfmt.open(path) as dataset:
-        documents = [list(ids) for ids in dataset]
-        assert any("read with seq_len=512, by the manifest of blocks" in note for note in dataset.notes)
-    with tokfmt.open(path, options={"seq_len": 512}) as said:
-        assert [list(ids) for ids in said] == documents
-        assert not any("seq_len=512" in note for note in said.notes)
-    assert len(documents) == done.sequences == 40
-    assert tokfmt.stats(path).datasets[0].sequences == 40
-    assert tokfmt.check(path, deep=True)[0].findings == []
-    assert tokfmt.diff(path.parent / "mix.toml", path).identical
-    shown = show_origins(path, "0", options=(), tokenizer=None)
-    assert [Path(one.path).name for one in next(iter(shown.shown)).origins] == ["web.jsonl"]
-    assert tokfmt.convert(path, tmp_path / "again.pbin").sequences == 40
-    raw = _fields(sections(path))
-    assert raw == _fields(sections(path, options={"seq_len": 512}))
 
 
 def test_precedence_of_options_manifest_and_file(blocks):
@@ -228,22 +153,6 @@ def test_files_that_join_are_read_with_what_all_their_manifests_say(corpus, tmp_
     assert out.sequences == 2 * len(documents)
 
 
-def test_a_repaired_copy_is_read_as_the_dataset_was(tmp_path):
-    (tmp_path / "in.txt").write_text("some words, and more of them")
-    out = tmp_path / "out.jsonl"
-    tokfmt.convert(tmp_path / "in.txt", tmp_path / "ids.pbin", tokenizer=str(TOKENIZER))
-    tokfmt.convert(tmp_path / "ids.pbin", out, tokenizer=str(TOKENIZER), to_options={"text_field": "body"})
-    content = json.loads(Path(f"{out}.tokfmt.json").read_text())
-    out.write_bytes("\ufeff".encode() + out.read_bytes())
-    del content["output"]
-    Path(f"{out}.tokfmt.json").write_text(json.dumps(content))
-    request = CheckRequest(SourceRequest((out,)), deep=True)
-    (verdict,) = check(request)
-    fixed = fix(verdict, tmp_path / "fixed.jsonl", request)
-    assert fixed.done
-    assert tokfmt.stats(tmp_path / "fixed.jsonl").datasets[0].sequences == 1
-
-
 def test_stats_of_what_was_prepared_know_its_tokenizer_where_it_is_as_it_was(blocks, copy):
     path, done = blocks
     (told,) = tokfmt.stats(path).datasets
@@ -272,22 +181,6 @@ def test_note_on_many_datasets_is_printed_once(tmp_path):
         f"note: {tmp_path}/0.txt and 2 more: each text file is read as one document; "
         "--from-opt separator=LINE splits at a line"
     ]
-
-
-def test_recipe_recomputes_its_order_if_a_source_is_read_otherwise(corpus, tmp_path, monkeypatch):
-    """The key of the cached order includes the read options of the manifests."""
-    monkeypatch.setattr("tokfmt.recipes.cache.SMALL", 0)
-    tokfmt.convert(corpus[0], tmp_path / "train.bin", to_format="nanogpt", to_options=["width=2"], eos=4095)
-    recipe = tmp_path / "mix.toml"
-    recipe.write_text(
-        'tokfmt = 1\neos = 4095\nshuffle = "documents"\n[[source]]\npath = "train.bin"\nformat = "nanogpt"\n'
-    )
-    for manifest in (True, False):
-        if not manifest:
-            (tmp_path / "train.bin.tokfmt.json").unlink()
-        with tokfmt.open(tmp_path / "train.bin", format="nanogpt", eos=4095) as plain, tokfmt.open(recipe) as mixed:
-            assert sorted(map(list, mixed)) == sorted(map(list, plain))
-            assert (len(plain) == len(corpus[1])) == manifest
 
 
 @pytest.mark.parametrize(("name", "file", "eos", "options"), [

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from amount import FUZZ_ONLY
 from paths import ROOT
 
 NEEDS = {"look": ("polars", "matplotlib", "pyarrow"), "train": ("torch",)}
@@ -26,6 +27,7 @@ def test_a_notebook_is_stored_without_outputs(name):
     assert {path.stem for path in (ROOT / "docs" / "notebooks").glob("*.ipynb")} == set(NEEDS)
 
 
+@FUZZ_ONLY
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NEEDS)
 def test_every_cell_of_a_notebook_runs(name, tmp_path):

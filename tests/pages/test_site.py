@@ -69,20 +69,6 @@ def test_no_page_loads_from_another_host(pages):
             assert not urlsplit(target).netloc, (page, target)
 
 
-def test_every_command_format_and_finding_has_a_page(pages):
-    from tokfmt import registry
-    from tokfmt.cli.main import COMMANDS
-    from tokfmt.ops.check.codes import all_codes
-
-    assert {f"cli/tokfmt-{name}.html" for name in COMMANDS} <= set(pages)
-    assert {
-        f"formats/{one.name}.html" for one in registry.formats() if type(one).__module__.startswith("tokfmt.")
-    } <= set(pages)
-    assert {code.lower() for code in all_codes() if code.startswith("TF")} <= pages["findings.html"].ids
-    listed = re.findall(r"\(([^)]+\.html)\)", (SITE / "llms.txt").read_text())
-    assert {*listed} == set(pages) - {"404.html"}
-
-
 @contextlib.contextmanager
 def served():
     quiet = type("Quiet", (http.server.SimpleHTTPRequestHandler,), {"log_message": lambda *_: None})

@@ -1,16 +1,13 @@
 """Recipes stored: to formats of samples and of documents, the same bytes whatever -j, and proved by diff."""
 
 import json
-from unittest import mock
 
 import numpy as np
 import pytest
 from paths import ROOT
 
 import tokfmt
-from tokfmt import registry
 from tokfmt.core.errors import FormatError, LossyConversionError, OptionError
-from tokfmt.ops.source.recipe import named_by
 
 PACK = ROOT / "fixtures/modalities/E_D_2byte_gpt2.pbin"
 
@@ -327,16 +324,6 @@ def test_recipes_are_nested_so_deep_and_no_deeper(tmp_path):
         assert not getattr(at.value, "__notes__", ())
 
 
-def test_recipes_that_name_others_twice_are_counted(tmp_path, monkeypatch):
-    """Thirty levels of two sources each would be a thousand million recipes; here 63 may be, and usually 1,024."""
-    monkeypatch.setattr("tokfmt.ops.source.recipe._MAX_RECIPES", 63)
-    with tokfmt.open(chained(tmp_path, 6, sources=2)) as dataset, tokfmt.open(PACK) as pack:
-        assert dataset.info.tokens == 32 * pack.info.tokens
-    for refused in (tokfmt.open, named_by):
-        with pytest.raises(FormatError, match="is made of more than 63 recipes. Name the sources"):
-            refused(chained(tmp_path, 30, sources=2))
-
-
 def test_every_format_of_fixtures_gives_the_stream_of_its_documents(tmp_path):
     """Mixed formats in one recipe: the same tokens as their datasets, one after the other."""
     names = ["fixtures/modalities/D_2byte_gpt2.pbin", "fixtures/hdf5/packed_overlap", "fixtures/stage1"]
@@ -357,36 +344,6 @@ def test_a_source_of_a_recipe_is_no_destination(mix, tmp_path):
         with pytest.raises(tokfmt.TokfmtError, match="is one of the sources|source"):
             tokfmt.convert(mix(), tmp_path / name, to_format="modalities", overwrite=True)
         assert before is None or (tmp_path / name).read_bytes() == before
-
-
-def test_a_source_that_changes_meanwhile_is_noticed(mix, tmp_path):
-    from tokfmt.ops.convert import resolve
-
-    opened = resolve.open_sources
-
-    def changing(*given, **more):
-        with (tmp_path / "web.pbin").open("ab") as file:
-            file.write(b"x")
-        return opened(*given, **more)
-
-    path = mix()
-    with (
-        mock.patch.object(resolve, "open_sources", changing),
-        pytest.raises(tokfmt.TokfmtError, match="changed while|contradicts"),
-    ):
-        tokfmt.convert(path, tmp_path / "x.pbin")
-    assert not (tmp_path / "x.pbin").exists()
-
-
-def test_each_source_is_detected_once(mix, tmp_path):
-    """Of a recipe that names another: what guards them, opens them and watches them for changes asks once."""
-    mix().replace(tmp_path / "inner.toml")
-    outer = tmp_path / "outer.toml"
-    outer.write_text('tokfmt = 1\nseq_len = 32\npack = "stored"\n[[source]]\npath = "inner.toml"\n')
-    with mock.patch("tokfmt.registry.detect", side_effect=registry.detect) as detect:
-        tokfmt.convert(outer, tmp_path / "x.pbin")
-    names = sorted(call.args[0].name for call in detect.call_args_list)
-    assert names == ["code.zarr", "inner.toml", "outer.toml", "web.pbin"]
 
 
 @pytest.fixture

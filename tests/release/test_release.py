@@ -11,10 +11,6 @@ import zipfile
 import pytest
 from paths import ROOT
 from release import check, share
-from release.commands import pages
-
-from tokfmt.cli.main import COMMANDS, cli
-from tokfmt.core.losses import LOSSES
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -26,18 +22,6 @@ def test_man_pages_and_completions_are_those_of_the_commands():
     assert there == set(wanted)
     for name, text in wanted.items():
         assert (share.HOME / name).read_text() == text, f"{name}: run make share"
-
-
-def test_every_command_has_a_page_with_its_options():
-    found = {page.name.removeprefix("tokfmt").strip(): page for page in pages()}
-    assert [*found] == ["", *COMMANDS]
-    assert list(cli.commands) == list(COMMANDS)
-    listed = {names for records in found["convert"].options.values() for names, _ in records}
-    assert {"--to FORMAT", "--verify", "--allow-loss NAME"} <= listed
-    assert found["convert"].losses == tuple(LOSSES) and not found["formats"].losses
-    for page in found.values():
-        assert page.examples and all(line.startswith("tokfmt ") for line in page.examples), page.name
-        assert page.summary.endswith(".")
 
 
 @pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed")

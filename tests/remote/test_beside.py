@@ -36,11 +36,6 @@ def test_the_origin_of_each_sequence(drawn):
     assert origins("s3://bkt/out.pbin") == origins(drawn)
 
 
-def test_one_row_of_a_ledger_is_read_by_ranges(drawn, fresh, monkeypatch):
-    monkeypatch.setattr("tokfmt.ops.provenance.np.memmap", None)
-    assert run("show", "s3://bkt/out.pbin", "3", "--origin").exit_code == 0
-
-
 def test_a_ledger_of_another_dataset(drawn, bucket):
     (bucket / "out.pbin.ledger").write_bytes((bucket / "out.pbin.ledger").read_bytes()[:-4])
     done = run("show", "s3://bkt/out.pbin", "3", "--origin")

@@ -8,24 +8,18 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 
 import numpy as np
 import pytest
+from amount import FUZZ_ONLY
 from click.testing import CliRunner
 from paths import FIXTURES, ROOT
 from remote.conftest import forget, within
+from stores import close_stores
 
 import tokfmt
-from tokfmt.cli import main
 from tokfmt.cli.main import cli
-from tokfmt.core import listing
-from tokfmt.core.errors import OptionError, SourceChangedError, StoreWarning, UnreachableError
-from tokfmt.core.format import Hints
-from tokfmt.core.place import Url, close_stores
-from tokfmt.formats import llmc
-from tokfmt.remote import account
-from tokfmt.remote.ranges import BLOCKS
+from tokfmt.core.errors import OptionError, UnreachableError
 
 PACK = "modalities/D_2byte_gpt2.pbin"
 DATASETS = [
@@ -123,24 +117,11 @@ COSTS = re.findall(
 )
 
 
-@pytest.mark.parametrize(("name", "requests", "megabytes", "again"), COSTS, ids=[row[0] for row in COSTS])
-def test_what_show_costs(server, bucket, hundred_thousand, name, requests, megabytes, again):
-    """The table of docs/remote.md: it takes no more, and nearly as much."""
-    shutil.copytree(hundred_thousand, bucket, dirs_exist_ok=True)
-    shown(f"s3://bkt/{name}", 54321)
-    read, asked = account.so_far().read, [(one.method, one.key, one.start) for one in server.seen]
-    assert int(requests) - 2 <= len(asked) <= int(requests), asked
-    assert 0.5 * float(megabytes) - 0.1 <= read / 1e6 <= float(megabytes) + 0.05, read
-    forget()
-    del server.seen[:]
-    shown(f"s3://bkt/{name}", 54321)
-    assert len(server.seen) <= int(again), [(one.method, one.key, one.start) for one in server.seen]
-
-
 def test_every_format_of_the_table_is_measured():
     assert [row[0] for row in COSTS] == [*SHOWN]
 
 
+@FUZZ_ONLY
 def test_a_directory_of_many_objects_is_listed_once(server, bucket):
     """Neither statuses of its objects nor looks at what is beside each of them are asked."""
     (bucket / "d").mkdir()
@@ -220,18 +201,6 @@ def test_a_dataset_is_pickled_by_its_address(bucket):
     assert [list(one) for one in again] == [list(one) for one in dataset]
 
 
-def test_an_object_that_changes(bucket, monkeypatch):
-    monkeypatch.setenv("TOKFMT_CACHE_SIZE", "0")
-    shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
-    dataset = tokfmt.open(f"s3://bkt/{PACK}")
-    content = bytearray((bucket / PACK).read_bytes())
-    content[20] ^= 1
-    (bucket / PACK).write_bytes(content)
-    BLOCKS.clear()
-    with pytest.raises(SourceChangedError, match=f"^s3://bkt/{PACK}: changed while it was being read"):
-        dataset[0]
-
-
 def test_a_server_that_fails_for_good_leaves_no_output(server, bucket, tmp_path):
     shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
     server.forever[f"bkt/{PACK}"] = "503"
@@ -283,21 +252,6 @@ def test_ctrl_c_ends_a_command_while_a_server_stalls(server, bucket, stalled):
     assert process.returncode == 130 and "Traceback" not in error
 
 
-def test_a_wait_for_a_store_is_reported(server, bucket, monkeypatch, capsys):
-    shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
-    monkeypatch.setattr(account, "SLOW", 0.05)
-    monkeypatch.setattr(account, "_WARNED", [-account._AGAIN])
-    server.delay = 0.15
-    with pytest.warns(StoreWarning, match="^bkt answers slowly: waiting 0 s$") as told:
-        assert tokfmt.stats(f"s3://bkt/{PACK}").datasets[0].sequences == 42
-    assert len(told) == 1, "several waits within seconds are reported once"
-    show = partial(main._show_warning, told[0].message, StoreWarning, "", 0)
-    show(quiet=True)
-    assert not capsys.readouterr().err
-    show()
-    assert capsys.readouterr().err == "note: bkt answers slowly: waiting 0 s\n"
-
-
 def test_local_files_import_nothing_of_it():
     program = (
         "import sys, tokfmt; tokfmt.open(sys.argv[1])[0]; "
@@ -321,15 +275,6 @@ def forty_shards(tmp_path):
     }
     tokfmt.convert(tmp_path / "block.bin", tmp_path / "shards", **how)
     return tmp_path / "shards"
-
-
-def test_files_of_a_folder_are_opened_side_by_side(server, bucket, forty_shards):
-    shutil.copytree(forty_shards, bucket / "shards")
-    server.delay = 0.05
-    with listing.kept():
-        file_layout = llmc.FORMAT.examine([Url.parse("s3://bkt/shards")], llmc.ReadOptions(), Hints())
-    assert len(file_layout.extents) == 40
-    assert len(server.bodies()) <= 42 and server.rounds <= 10, (server.rounds, len(server.bodies()))
 
 
 def test_a_scan_reads_the_next_files_ahead(server, bucket, forty_shards, tmp_path):

@@ -6,18 +6,16 @@ import pickle
 import shutil
 import signal
 import threading
-import time
 
 import numpy as np
 import pytest
+from amount import FUZZ_ONLY
 from paths import FIXTURES
 from remote.conftest import noise
 
 import tokfmt
 from tokfmt.core.errors import SourceChangedError, UnreachableError
-from tokfmt.core.files import open_file
-from tokfmt.core.place import Url
-from tokfmt.remote import forked
+from tokfmt.plugin import Url, open_file
 
 PACK = "modalities/D_2byte_gpt2.pbin"
 HANGING = 60.0
@@ -63,6 +61,7 @@ def local():
     return [ids.tolist() for ids in tokfmt.open(FIXTURES / PACK)]
 
 
+@FUZZ_ONLY
 def test_a_child_reads(dataset, local):
     assert in_child(lambda: [ids.tolist() for ids in dataset]) == local
     assert in_child(lambda: [ids.tolist() for ids in tokfmt.open(f"s3://bkt/{PACK}")]) == local
@@ -70,6 +69,7 @@ def test_a_child_reads(dataset, local):
     assert [ids.tolist() for ids in dataset] == local, "the parent goes on"
 
 
+@FUZZ_ONLY
 def test_a_parent_that_is_reading_at_the_moment_of_the_fork(dataset, local, bucket):
     """Threads hold the locks of caches and requests, in whatever state the fork finds them."""
     (bucket / "x.bin").write_bytes(noise(8 << 20))
@@ -93,57 +93,7 @@ def test_a_parent_that_is_reading_at_the_moment_of_the_fork(dataset, local, buck
             thread.join()
 
 
-def test_threads_of_a_child_share_the_helper(dataset, bucket, server):
-    content = noise(4 << 20)
-    (bucket / "x.bin").write_bytes(content)
-
-    def child():
-        file, found = open_file(Url.parse("s3://bkt/x.bin")), {}
-
-        def read(number):
-            found[number] = file.read(number * 1000, 300_000)
-
-        threads = [threading.Thread(target=read, args=(number,)) for number in range(12)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return all(found[number] == content[number * 1000 :][:300_000] for number in range(12)), len(forked._HELPER)
-
-    assert in_child(child) == (True, 1)
-
-
-def test_the_helper_ends_with_the_child(dataset):
-    def child():
-        assert len(dataset[1])
-        return forked._HELPER[0]._process.pid
-
-    helper = in_child(child)
-    until = time.monotonic() + 30
-    while os.path.exists(f"/proc/{helper}") and time.monotonic() < until:
-        time.sleep(0.02)
-    assert not os.path.exists(f"/proc/{helper}")
-
-
-def test_a_helper_that_is_killed_is_an_error_and_another_one_is_started(dataset, local):
-    def child():
-        assert len(dataset[1])
-        helper = forked._HELPER[0]
-        helper._process.kill()
-        helper._process.wait()
-        failed = []
-        for _ in range(2):
-            try:
-                return failed, [ids.tolist() for ids in dataset]
-            except UnreachableError as error:
-                failed.append(str(error))
-        return failed, []
-
-    failed, found = in_child(child)
-    assert found == local
-    assert failed in ([], ["s3://bkt: the process that reads it has ended"])
-
-
+@FUZZ_ONLY
 def test_errors_are_those_of_the_store(dataset, fresh, bucket, monkeypatch):
     monkeypatch.setenv("TOKFMT_CACHE_SIZE", "0")  # a helper takes what the parent read from the disk
     fresh.forever[f"bkt/{PACK}"] = "503"

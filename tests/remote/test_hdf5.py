@@ -8,12 +8,10 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import SourceChangedError, TokfmtError, TruncatedError, UnreachableError
-from tokfmt.core.place import Url
+from tokfmt.core.errors import TokfmtError, TruncatedError, UnreachableError
 from tokfmt.formats.hdf5.container import open_stored
 from tokfmt.formats.hdf5.table import Rows
-from tokfmt.ops.show.show import show
-from tokfmt.remote import blocks
+from tokfmt.plugin import Url
 
 HOME = FIXTURES / "hdf5"
 GOOD = sorted(one.name for one in HOME.iterdir() if one.is_dir())
@@ -65,21 +63,6 @@ def written(path, count, width=256, **how):
     return tokens
 
 
-@pytest.mark.parametrize("how", [{}, {"chunks": (1, 3, 256), "compression": "gzip"}], ids=["contiguous", "chunked"])
-def test_show_reads_little(fresh, bucket, how, monkeypatch):
-    """A few stretches show what the samples are, and only the first samples are read."""
-    monkeypatch.setattr(
-        blocks, "GAP", 1 << 16
-    )  # the stretches of a long file are further apart than one request bridges
-    tokens = written(bucket / "x.h5", 16_000, **how)
-    (shown,) = list(show("s3://bkt/x.h5", 0, eos=int(tokens[5])).shown)
-    assert np.array_equal(shown.ids, tokens[:5])
-    size = (bucket / "x.h5").stat().st_size
-    asked = sum(min(one.stop, size) - one.start for one in fresh.bodies("bkt/x.h5"))
-    assert asked < size / 3, (asked, size)
-    assert len(fresh.seen) < 64, [(one.method, one.start, one.stop) for one in fresh.bodies()]
-
-
 def test_rows_from_anywhere_are_asked_for_together(held, tmp_path):
     """64 samples take three looks at the index, because it has three levels, and one call for all bytes."""
     tokens = written(tmp_path / "x.h5", 4000, chunks=(1, 3, 256), compression="gzip")
@@ -107,23 +90,6 @@ def test_several_intervals_are_the_rows(held, tmp_path, chunk, few):
     for (first, last), found in zip(intervals, rows.several(intervals), strict=True):
         assert np.array_equal(found, both[first:last])
         assert np.array_equal(rows.read(first, last), both[first:last])
-
-
-@pytest.mark.parametrize("at", range(12))
-def test_an_error_of_the_store_passes_the_library(held, at, monkeypatch):
-    """It stays the error that it is, wherever the library is when it comes."""
-    held.held["x.h5"] = (HOME / "multi_file/dataset-partition-1.h5").read_bytes()
-    read, calls = held.read_ranges, iter(range(100))
-
-    def fails(key, ranges, identity):
-        if next(calls) == at:
-            raise SourceChangedError(key, "changed")
-        return read(key, ranges, identity)
-
-    monkeypatch.setattr(held, "read_ranges", fails)
-    with pytest.raises(SourceChangedError, match="^mem://bucket/x.h5: changed while it was being read"):
-        list(tokfmt.open("mem://bucket/x.h5", eos=50256))
-        raise AssertionError("fewer reads")
 
 
 def test_a_server_that_fails_for_good(fresh, bucket):

@@ -2,18 +2,16 @@
 
 import pickle
 import shutil
-from typing import Any
 
 import numpy as np
 import pytest
 from paths import FIXTURES
 from remote import fake_hub
 from remote.conftest import forget
+from stores import close_stores
 
 import tokfmt
 from tokfmt.core.errors import FormatError, OptionError, UnsafeError
-from tokfmt.core.place import Url, close_stores
-from tokfmt.remote import open_store
 
 REPOSITORY = "datasets/org/corpus"
 ADDRESS = f"hf://{REPOSITORY}"
@@ -80,18 +78,6 @@ def test_the_token_goes_to_the_hub_alone(hub, tmp_path, monkeypatch, stored):
     assert all(headers["Authorization"] == f"Bearer {TOKEN}" for _, _, headers in hub.site.seen)
     assert not [line for line in hub.bytes.seen if "Authorization" in line[2] or TOKEN in str(line)]
     assert TOKEN.encode() not in pickle.dumps(dataset) and "sig-0" not in str(pickle.dumps(dataset))
-
-
-def test_an_address_that_ends_is_resolved_again(hub):
-    store: Any = open_store(Url.parse("hf://datasets"))
-    key = "org/corpus/modalities/D_2byte_gpt2.pbin"
-    content = (hub.home / "datasets" / key).read_bytes()
-    identity = store.status(key).identity
-    assert identity == (len(content), fake_hub.COMMIT)
-    assert store._get(key, 0, 9, identity) == content[:9]
-    hub.signature = "sig-1"
-    assert store._get(key, 5, 99, identity) == content[5:99]
-    assert len([line for line in hub.site.seen if "/resolve/" in line[1]]) == 2
 
 
 def test_a_moved_branch_is_read_at_the_commit_of_the_first_look(hub, tmp_path):

@@ -4,15 +4,17 @@ import shutil
 from pathlib import Path
 
 import pytest
+from amount import FUZZ_ONLY
 from click.testing import CliRunner
 from paths import FIXTURES
+from stores import close_stores
 
 import tokfmt
 from tokfmt.cli.main import cli
 from tokfmt.core import named
 from tokfmt.core.errors import FormatError, OptionError, UnsafeError
 from tokfmt.core.named import allowing, place_named
-from tokfmt.core.place import Url, close_stores
+from tokfmt.plugin import Url
 
 HOME = Url.parse("s3://b/mixes/mix.toml")
 
@@ -111,6 +113,7 @@ def mix(path):
     return f'tokfmt = 1\nseq_len = 64\n[[source]]\npath = "{path}"\n'
 
 
+@FUZZ_ONLY
 def test_a_recipe_in_a_bucket(run, monkeypatch):
     monkeypatch.delenv(named.VARIABLE, raising=False)
     assert run("mix.toml", mix("modalities/D_2byte_gpt2.pbin")).exit_code == 0

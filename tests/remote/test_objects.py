@@ -4,16 +4,13 @@ import pickle
 import re
 
 import pytest
-from amount import examples
+from amount import FUZZ_ONLY, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from remote.conftest import noise
+from remote.conftest import noise, open_store
 
 from tokfmt.core.errors import FormatError, OptionError, SourceChangedError, TokfmtError, UnreachableError
-from tokfmt.core.place import Entry, Identity, Kind, Url
-from tokfmt.remote import blocks, objects, open_store
-from tokfmt.remote.failures import Asked, failure
-from tokfmt.remote.options import StoreOptions, configure
+from tokfmt.plugin import Identity, Url
 
 MIB = 1 << 20
 LARGE = noise(12 * MIB)
@@ -26,36 +23,13 @@ def large(bucket, store):
     return store.status("x.bin").identity
 
 
-def test_what_is_there(bucket, store):
-    (bucket / "d/e").mkdir(parents=True)
-    (bucket / "d/e/y").write_bytes(b"yy")
-    (bucket / "d/z").write_bytes(b"")
-    assert store.status("d/e/y").kind is Kind.FILE and store.status("d/e/y").size == 2
-    assert store.status("d/z").size == 0
-    assert store.status("d").kind is Kind.DIRECTORY is store.status("").kind
-    assert list(store.entries("d")) == [
-        Entry("e", Kind.DIRECTORY), Entry("z", Kind.FILE, store.status("d/z").identity)
-    ]  # fmt: skip
-    for call in (store.status, lambda key: list(store.entries(key))):
-        with pytest.raises(FileNotFoundError):
-            call("nowhere")
-
-
+@FUZZ_ONLY
 def test_ten_thousand_objects_take_ten_lists(server, bucket, store):
     (bucket / "d").mkdir()
     for number in range(10_001):
         (bucket / f"d/{number}").touch()
     assert len(list(store.entries("d"))) == 10_001
     assert [one.method for one in server.seen] == ["LIST"] * 11
-
-
-def test_the_first_look_is_one_request(server, bucket, store):
-    (bucket / "x").write_bytes(LARGE[: 3 * blocks.SIZE])
-    identity = store.status("x").identity
-    assert list(store.read_ranges("x", [(0, 100), (blocks.SIZE - 5, blocks.SIZE)], identity)) == [
-        LARGE[:100], LARGE[blocks.SIZE - 5 : blocks.SIZE]
-    ]  # fmt: skip
-    assert [(one.method, one.start, one.stop) for one in server.seen] == [("GET", 0, blocks.SIZE)]
 
 
 @settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -72,13 +46,6 @@ def test_ranges_are_joined_and_kept(server, store, large):
         assert list(store.read_ranges("x.bin", ranges, large)) == [LARGE[start:stop] for start, stop in ranges]
     assert len(server.seen) == 2, "two are near each other, and nothing is read twice"
     assert all(one.headers["if-match"] == large.tag for one in server.seen)
-
-
-def test_a_long_read_is_cut_and_not_kept(server, store, large):
-    del server.seen[:]
-    for _ in range(2):
-        assert list(store.read_ranges("x.bin", [(0, len(LARGE))], large)) == [LARGE]
-    assert sorted(one.start for one in server.seen) == [0, 0, blocks.LARGEST, blocks.LARGEST]
 
 
 @pytest.mark.parametrize("fault", ["500", "503", "429", "cut", "reset", "short", "shifted", "no range"])
@@ -202,32 +169,6 @@ def test_addresses_that_lead_nowhere(server, address, error, words):
         open_store(Url.parse(address)).status("k")
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("dns error: failed to lookup address information", "host example.org is unknown"),
-        ("invalid peer certificate: UnknownIssuer", "the certificate of example.org is not trusted"),
-        ("status code: 403 <Code>RequestTimeTooSkewed</Code>", "the clock of this machine is wrong"),
-        (
-            "status code: 403 <Code>RequestTimeTooSkewed</Code><RequestTime>20261125T120000Z</RequestTime>"
-            "<ServerTime>2026-11-25T12:17:10Z</ServerTime>",
-            "the clock of this machine is 17 minutes behind. Set the clock",
-        ),
-        ("status code: 400 <Code>ExpiredToken</Code>", "the credentials of profile work have expired. Renew them"),
-        (
-            "status code: 403 <Code>AccessDenied</Code> user planted is not authorized to perform: s3:GetObject on planted",
-            "access denied for the credentials of profile work (s3:GetObject)",
-        ),
-        ("status code: 401 Unauthorized", "access denied for the credentials of profile work"),
-        ("operation timed out, after 3 retries", "cannot be reached: no answer in time after 4 tries. Run again later"),
-        ("something else https://planted", "cannot be reached: the connection failed. Run again later"),
-    ],
-)
-def test_words_of_failures(text, words):
-    error = failure(Url.parse("https://example.org/k"), RuntimeError(text), Asked("profile work"))
-    assert isinstance(error, FormatError) and words in str(error) and "planted" not in str(error)
-
-
 @pytest.mark.parametrize("list_first", [False, True])
 def test_the_region_is_learned_from_the_server(server, bucket, monkeypatch, list_first):
     (bucket / "x").write_bytes(b"x")
@@ -240,68 +181,6 @@ def test_the_region_is_learned_from_the_server(server, bucket, monkeypatch, list
     assert store.status("x").size == 1
     wrong = [one for one in server.seen if "/us-east-1/" in one.headers.get("authorization", "")]
     assert len(wrong) == 1, "later requests go to the right region at once"
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("endpont=x", "Did you mean endpoint?"),
-        ("secret_access_key=planted", "secrets are not taken from options"),
-        ("anonymous=perhaps", "expected true or false"),
-        ("anonymous", "expected NAME=VALUE"),
-    ],
-)
-def test_options_that_are_refused(words, message):
-    with pytest.raises(OptionError, match=re.escape(message)) as caught:
-        StoreOptions.parse([words])
-    assert "planted" not in str(caught.value) and caught.value.exit_code == 2
-
-
-def test_options_reach_the_server_and_the_workers(server, bucket, monkeypatch):
-    (bucket / "x").write_bytes(b"x")
-    monkeypatch.delenv("AWS_ENDPOINT_URL")
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "KEY")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    options = StoreOptions.parse([f"endpoint={server.endpoint}", "anonymous=true", "requester-pays=yes"])
-    assert StoreOptions.parse(options.words()) == options
-    configure(options)
-    assert open_store(Url.parse("s3://bkt")).status("x").size == 1
-    assert "authorization" not in server.seen[-1].headers
-    configure(StoreOptions())
-    assert StoreOptions.parse([]) == StoreOptions()
-
-
-def test_a_profile_has_keys_an_endpoint_and_a_region(server, bucket, monkeypatch, tmp_path):
-    (bucket / "x").write_bytes(b"x")
-    server.anonymous = False
-    monkeypatch.delenv("AWS_ENDPOINT_URL")
-    config, shared = tmp_path / "config", tmp_path / "credentials"
-    config.write_text(
-        f"[profile work]\nregion = eu-west-3\nservices = mine\n\n[services mine]\ns3 =\n  endpoint_url = {server.endpoint}\n"
-    )
-    shared.write_text("[work]\naws_access_key_id = WORKKEY\naws_secret_access_key = s\n")
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(shared))
-    monkeypatch.setenv("AWS_PROFILE", "work")
-    assert open_store(Url.parse("s3://bkt")).status("x").size == 1
-    assert re.search("WORKKEY/[0-9]+/eu-west-3/s3", server.seen[-1].headers["authorization"])
-    configure(StoreOptions(profile="missing"))
-    with pytest.raises(OptionError, match="profile=missing: is not a profile"):
-        open_store(Url.parse("s3://bkt"))
-
-
-def test_identities_are_of_every_byte():
-    assert not objects._is_strong(Identity(3, 'W/"abc"')) and objects._is_strong(Identity(3, '"abc"'))
-
-
-def test_blocks_are_bounded():
-    held = blocks.Blocks(4 * blocks.SIZE)
-    held.put("a", 0, LARGE[: 3 * blocks.SIZE + 5], 3 * blocks.SIZE + 5)
-    assert [len(held.get("a", [n])[n]) for n in range(4)] == [blocks.SIZE] * 3 + [5]
-    held.put("b", blocks.SIZE, LARGE[: blocks.SIZE + 7], 10 * blocks.SIZE)
-    assert held.get("b", [1, 2]) == {1: LARGE[: blocks.SIZE]}, "a part of a block is not a block"
-    held.put("b", 0, LARGE[: 4 * blocks.SIZE], 10 * blocks.SIZE)
-    assert held.held <= held.capacity and not held.holds("a", [0]) and held.holds("b", [3])
 
 
 def test_errors_of_tokfmt_alone(server, store, large):
@@ -320,19 +199,3 @@ def test_names_beside_any_name(bucket, store, name):
     found = store.beside(f"d/{name}")
     assert name.startswith(found.stem) and found.last is None
     assert found.entries.keys() == {name, f"{name}.json"} and not found.below
-
-
-def test_directories_beside_a_name(bucket, store, monkeypatch):
-    for path in ("d/a.zarr/t/0", "d/a.zarr/t/1", "d/a.zarr/u/v/0", "d/a.zarr/zz", "d/b/0"):
-        (bucket / path).parent.mkdir(parents=True, exist_ok=True)
-        (bucket / path).write_bytes(b"x")
-    found = store.beside("d/a.zarr")
-    assert found.entries.keys() == {"a.zarr"} and found.entries["a.zarr"].kind is Kind.DIRECTORY
-    kinds = {path: {name: one.kind.value for name, one in held.items()} for path, held in found.below.items()}
-    assert kinds == {
-        "a.zarr": {"t": "directory", "u": "directory", "zz": "file"}, "a.zarr/t": {"0": "file", "1": "file"},
-        "a.zarr/u": {"v": "directory"}, "a.zarr/u/v": {"0": "file"},
-    }  # fmt: skip
-    monkeypatch.setattr("tokfmt.remote.objects._PAGE", 3)
-    found = store.beside("d/a.zarr")
-    assert found.below.keys() == {"a.zarr/t"} and found.last == "a.zarr", "what the page does not end is not known"

@@ -3,17 +3,13 @@
 import shutil
 from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner
 from paths import FIXTURES
-from remote.conftest import forget
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import FormatError, UnreachableError, UnsafeError
-from tokfmt.ops.source import recipe as sources
-from tokfmt.remote import clients
+from tokfmt.core.errors import FormatError, UnsafeError
 
 RECIPE = """tokfmt = 1
 seq_len = 64
@@ -28,7 +24,6 @@ name = "pair"
 path = {pair}
 weight = 0.5
 """
-PAIR = "bkt/megatron/gpt2_text_document.bin"
 
 
 @pytest.fixture
@@ -95,22 +90,6 @@ def test_a_recipe_is_small(fresh, bucket):
     assert sum(one.stop - one.start for one in fresh.bodies()) < 1 << 20
 
 
-def test_facts_on_sources_are_kept_by_the_identity_of_objects(mix, fresh, bucket, monkeypatch):
-    """Opened again, a source is not read; when its object changes, it is."""
-    monkeypatch.setattr(sources, "_SEQUENCES", 1)
-    first = samples_of(mix[0])
-    assert [source.kept for source in first._samples.sources] == [True, True]
-    del fresh.seen[:]
-    tokfmt.open(mix[0])
-    read = {one.key: one.stop for one in fresh.bodies() if one.start}
-    assert not read, "only statuses, which are first blocks"
-    content = bytearray((bucket / "modalities/D_2byte_gpt2.pbin").read_bytes())
-    content[20] ^= 1
-    (bucket / "modalities/D_2byte_gpt2.pbin").write_bytes(content)
-    changed = tokfmt.open(mix[0])
-    assert any(not np.array_equal(a["input_ids"], b["input_ids"]) for a, b in zip(changed, tokfmt.open(mix[1]), strict=True))  # fmt: skip
-
-
 @pytest.fixture
 def loader():
     return pytest.importorskip("tokfmt.torch").Loader
@@ -133,35 +112,3 @@ def test_training_goes_on_where_it_was(mix, loader):
     second = loader(mix[0], batch_size=8, prefetch=3)
     second.load_state_dict(first.state_dict())
     assert seen + batches(second) == whole
-
-
-@pytest.fixture
-def patience(monkeypatch):
-    """The seconds without a byte after which a request is repeated. The disk keeps no answers."""
-    monkeypatch.setattr(clients, "SILENCE", 0.3)
-    monkeypatch.setenv("TOKFMT_CACHE_SIZE", "0")
-
-
-@pytest.mark.parametrize("fault", ["503", "reset", "cut", "stalled body", "stalled head"])
-def test_a_server_that_recovers_during_training(patience, mix, loader, fresh, fault):
-    whole = batches(loader(mix[1], batch_size=8))
-    reading = loader(mix[0], batch_size=8, prefetch=2)
-    forget()
-    for key in (PAIR, "bkt/modalities/D_2byte_gpt2.pbin"):
-        fresh.faults[key] = [fault]
-    assert batches(reading) == whole
-    assert not any(fresh.faults.values()), "a fault met a request"
-
-
-@pytest.mark.parametrize("fault", ["503", "stalled body"])
-def test_a_server_that_fails_for_good_ends_training(mix, loader, fresh, patience, fault):
-    reading = loader(mix[0], batch_size=8, prefetch=2)
-    forget()
-    for key in (PAIR, "bkt/modalities/D_2byte_gpt2.pbin"):
-        fresh.forever[key] = fault
-    with pytest.raises(UnreachableError, match=f"^s3://({PAIR}|bkt/modalities/D_2byte_gpt2.pbin): cannot be reached"):
-        batches(reading)
-    fresh.forever.clear()
-    again = loader(mix[0], batch_size=8)
-    again.load_state_dict(reading.state_dict())
-    assert batches(again) == batches(loader(mix[1], batch_size=8)), "no sample counts as handed out"

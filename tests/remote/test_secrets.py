@@ -10,10 +10,11 @@ import sys
 import forkserver
 import processes
 import pytest
+from amount import FUZZ_ONLY
 from paths import FIXTURES, ROOT
+from stores import close_stores
 
 import tokfmt
-from tokfmt.core.place import close_stores
 
 PACK = "modalities/D_2byte_gpt2.pbin"
 PLANTED = {
@@ -43,6 +44,7 @@ FAILING = ("cut", "nothing", "diff", "recipe", "check", "fix", "broken off")
 """Commands that end with another exit code than 0, for one of the addresses at least."""
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize("kind", ["bucket", "signature", "password"])
 def test_commands(server, bucket, tmp_path, monkeypatch, kind):
     shutil.copytree(FIXTURES / "modalities", bucket / "modalities")

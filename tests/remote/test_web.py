@@ -10,7 +10,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 from paths import FIXTURES
-from remote.faulty import Handler
+from remote.conftest import open_store
+from stores import close_stores
 
 import tokfmt
 from tokfmt.core.errors import (
@@ -19,11 +20,8 @@ from tokfmt.core.errors import (
     UnknownFormatError,
     UnreachableError,
     UnsafeError,
-    UnsupportedError,
 )
-from tokfmt.core.place import Identity, Url, close_stores
-from tokfmt.core.text_format import human_bytes
-from tokfmt.remote import blocks, open_store, redirects, web
+from tokfmt.plugin import Identity, Url
 
 PACK = "modalities/D_2byte_gpt2.pbin"
 
@@ -103,12 +101,6 @@ def test_a_redirect_that_is_refused(server, pack, target, words):
     assert words in str(caught.value)
 
 
-def test_a_redirect_from_https_to_http_is_refused():
-    answer = redirects.Answer("https://example.org/x", 302, {"Location": "http://example.org/x"}, None)
-    with pytest.raises(UnsafeError, match="leads to http://example.org, which is not encrypted"):
-        redirects.next_address(Url.parse("https://example.org/x"), answer)
-
-
 def test_a_redirect_in_a_circle(server, pack):
     server.forever[pack], server.redirect = "302", f"/{pack}"
     with pytest.raises(UnsafeError, match="more than 5 times"):
@@ -128,15 +120,6 @@ def test_a_password_stays_with_its_server(server, pack):
     ]
 
 
-def test_a_server_without_ranges_is_read_whole_once(tmp_path, pack, server):
-    with plain(server.home) as endpoint:
-        dataset = same(f"{endpoint}/{pack}")
-    assert dataset, "nothing is asked of the server again"
-    (note,) = [note for note in dataset.info.notes if "ranges" in note]
-    human = human_bytes((FIXTURES / PACK).stat().st_size)
-    assert note == f"{endpoint.removeprefix('http://')} serves no ranges: read D_2byte_gpt2.pbin whole, {human}"
-
-
 def test_a_copy_is_made_again_if_the_page_changes(server, bucket):
     (bucket / "x").write_bytes(b"one")
     with plain(server.home) as endpoint:
@@ -147,16 +130,6 @@ def test_a_copy_is_made_again_if_the_page_changes(server, bucket):
         assert list(store.read_ranges("bkt/x", [(1, 4)], store.status("bkt/x").identity)) == [b"hre"]
         with pytest.raises(SourceChangedError):
             list(store.read_ranges("bkt/x", [(0, 3)], first))
-
-
-def test_a_large_page_without_ranges_is_refused(server, bucket, monkeypatch):
-    (bucket / "x").write_bytes(bytes(200_000))
-    monkeypatch.setattr(web, "MOST_COPIED", 100_000)
-    with plain(server.home) as endpoint:
-        with pytest.raises(
-            UnsupportedError, match=r"x: is larger than 100.0 kB, and its server serves no ranges. Download"
-        ):
-            open_store(Url.parse(endpoint)).status("bkt/x")
 
 
 def test_a_server_that_states_no_version(server, pack):
@@ -176,41 +149,9 @@ def test_the_first_look_is_repeated(server, bucket, fault):
         store.status("bkt/x")
 
 
-@pytest.mark.parametrize("size", [0, 1, blocks.SIZE, blocks.SIZE + 1])
-def test_pages_of_any_size(server, bucket, size, web_server, use):
-    content = (bytes(range(250)) * 1000)[:size]
-    (bucket / "a b%c").write_bytes(content)
-    store = open_store(Url.parse(server.endpoint))
-    identity = store.status("bkt/a%20b%25c").identity
-    assert list(store.read_ranges("bkt/a%20b%25c", [(0, size), (size // 2, size)], identity)) == [
-        content,
-        content[size // 2 :],
-    ]
-
-
 def test_an_address_that_is_not_there(server):
     with pytest.raises(FormatError, match="no such"):
         tokfmt.open(f"{server.endpoint}/bkt/none.pbin")
-
-
-def test_what_is_beside_a_signed_page_may_be_denied(server, pack, monkeypatch):
-    """The signature is for one page: S3 denies the manifest beside it, which is then taken for absent."""
-    answer = Handler.answer
-
-    def only_signed(self, *, body):
-        return answer(self, body=body) if "Signature=" in self.path else self.refuse(403, "AccessDenied")
-
-    monkeypatch.setattr(web, "_SIGNED", set())
-    monkeypatch.setattr(Handler, "answer", only_signed)
-    address = f"{server.endpoint}/bkt/{PACK}"
-    with pytest.raises(FormatError, match="access denied"):
-        tokfmt.open(address)
-    close_stores()
-    signed, local = (
-        tokfmt.open(one, eos=50256, ignore_manifest=True) for one in (f"{address}?Signature=planted", FIXTURES / PACK)
-    )
-    assert [list(one) for one in signed] == [list(one) for one in local]
-    assert len(tokfmt.open(f"{address}?Signature=planted", eos=50256)) == len(local)
 
 
 FOLDERS = [(name, one.name) for name in ("litdata", "mds") for one in sorted((FIXTURES / name).iterdir())]

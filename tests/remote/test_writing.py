@@ -1,7 +1,5 @@
 """Conversions to a bucket: the bytes of a local conversion, complete or absent, whatever fails at whatever step."""
 
-import contextlib
-import itertools
 import json
 import os
 import shutil
@@ -9,45 +7,22 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import forkserver
 import numpy as np
 import pytest
+from amount import FUZZ_ONLY
 from click.testing import CliRunner
 from paths import CORPUS, FIXTURES, ROOT, TOKENIZER
 from remote.conftest import when
+from stores import close_stores
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.claims import SCHEMA, Claim, read_claim
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OptionError, OutageError, TokfmtError
-from tokfmt.core.place import Url, close_stores, writable_store
-from tokfmt.remote import requests
 
 PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
 EOS = 50256
-FORMATS = {
-    "out.pbin": {},
-    "out.zarr": {"to_options": {"chunk": 256}},
-    "v3.zarr": {"to_options": {"zarr_format": 3, "chunk": 512}},
-    "out_document.bin": {"to_format": "megatron"},
-    "shards": {"to_format": "megatron", "to_options": {"shard_size": 500}},
-    "out.parquet": {},
-    "parts": {"to_format": "parquet", "to_options": {"shard_size": 600}},
-    "saved": {"to_format": "arrow"},
-    "mds": {"to_format": "mds", "to_options": {"shard_size": 600}},
-    "litdata": {"to_format": "litdata", "to_options": {"shard_size": 600}},
-    "out.ds": {},
-    "olmo": {"to_format": "olmo", "to_options": {"shard_size": 600}},
-    "llmc": {"to_format": "llmc", "to_options": {"shard_size": 600}},
-    "train.bin": {"to_format": "nanogpt"},
-    "stage1": {"to_format": "stage1"},
-    "samples.h5": {"seq_len": 128},
-    "ids.jsonl": {},
-    "ids.jsonl.gz": {},
-}
 
 
 @pytest.fixture(autouse=True)
@@ -77,29 +52,6 @@ def everything(bucket):
 
 def manifest_of(path):
     return json.loads(path.with_name(f"{path.name}.tokfmt.json").read_bytes())
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_bucket_gets_the_bytes_of_a_local_conversion(server, bucket, tmp_path, spool, name):
-    how = {"eos": EOS, "allow_loss": ["empty-sequences", "embedded-separators"], **FORMATS[name]}
-    done = tokfmt.convert(PACK, f"s3://bkt/a/{name}", **how)
-    local = tokfmt.convert(PACK, tmp_path / name, **how)
-    assert (done.destination, done.sequences) == (f"s3://bkt/a/{name}", local.sequences)
-    written, wanted = everything(bucket), {}
-    for path in tmp_path.glob(f"{name.removesuffix('.bin')}*"):
-        wanted |= tree(path)
-    texts = [text.pop(f"{at}{name}.tokfmt.json") for text, at in ((written, "a/"), (wanted, ""))]
-    assert {key.removeprefix("a/"): content for key, content in written.items()} == wanted
-    stored, there = map(json.loads, texts)
-    listed = stored["output"].pop("objects")
-    assert [one["key"] for one in listed] == sorted(written)
-    store = writable_store(Url.parse("s3://bkt/x"))
-    assert all(one["etag"] == store.identity(one["key"]).tag for one in listed)
-    assert sum(one["bytes"] for one in listed) == stored["output"]["bytes"]
-    for about in (stored, there):
-        about.pop("splits"), about.pop("sources")
-    assert stored == there
-    assert not any(spool.iterdir()) and not server.parts
 
 
 def order(server):
@@ -186,75 +138,6 @@ def test_overwrite_by_another_format(bucket, tmp_path):
     tokfmt.convert(PACK, "s3://bkt/out", to_format="litdata", eos=EOS, overwrite=True)
     tokfmt.convert(PACK, tmp_path / "out", to_format="litdata", eos=EOS)
     assert tree(bucket / "out") == tree(tmp_path / "out")
-
-
-def claim(bucket, name, **stated):
-    facts = {"schema": SCHEMA, "run": "other", "host": "node7", "pid": 4711, "since": "2026-11-25 12:03 UTC"}
-    (bucket / f"{name}.tokfmt-writing").write_text(json.dumps({**facts, **stated}))
-
-
-def test_a_claim_of_another_run(bucket):
-    claim(bucket, "out.pbin")
-    words = r"^s3://bkt/out.pbin: another tokfmt is writing it \(process 4711 on node7, since 2026-11-25 12:03 UTC\)"
-    for how in ({}, {"resume": True}):
-        with pytest.raises(ConversionError, match=words) as caught:
-            tokfmt.convert(PACK, "s3://bkt/out.pbin", **how)
-        assert caught.value.exit_code == 4
-    tokfmt.convert(PACK, "s3://bkt/out.pbin", overwrite=True)
-    assert sorted(everything(bucket)) == ["out.pbin", "out.pbin.tokfmt.json"]
-    (bucket / "out.pbin.tokfmt-writing").write_text("not ours")
-    with pytest.raises(ConversionError, match="has the name of a claim, and is not one"):
-        tokfmt.convert(PACK, "s3://bkt/out.pbin", overwrite=True)
-
-
-def test_a_claim_that_is_replaced_between_two_looks(server):
-    """It is read once more, and not reported as a source that changed."""
-    url = Url.parse("s3://bkt/out.pbin")
-    store = writable_store(url)
-    first, second = (Claim(store, url, "ours", "pbin") for _ in range(2))
-    first.take(overwrite=False, note=pytest.fail)
-    server.faults["bkt/out.pbin.tokfmt-writing"] = ["changed"] * 2
-    second.take(overwrite=False, note=pytest.fail)
-    assert second.taken and read_claim(store, url).run == "ours"
-    assert not server.faults["bkt/out.pbin.tokfmt-writing"]
-
-
-def numbered(numbers):
-    """The claim of one of several processes."""
-    return json.dumps({"schema": SCHEMA, "run": "ours", "pid": next(numbers)}).encode()
-
-
-def test_many_tasks_of_one_run_claim_at_the_same_time(server, monkeypatch):
-    """The first one writes the claim, and the others read it, however many there are."""
-    url = Url.parse("s3://bkt/out.pbin")
-    store = writable_store(url)
-    server.delay = 0.02
-    monkeypatch.setattr(Claim, "_content", partial(numbered, itertools.count(1000)))
-    tasks = [Claim(store, url, "ours", "pbin") for _ in range(40)]
-    with ThreadPoolExecutor(len(tasks)) as threads:
-        list(threads.map(lambda one: one.take(overwrite=False, note=pytest.fail), tasks))
-    assert all(one.taken for one in tasks)
-    assert all(one.headers.get("if-none-match") == "*" for one in server.seen if one.method == "PUT")
-    assert read_claim(store, url).run == "ours"
-
-
-def test_a_killed_run_is_started_over(bucket, tmp_path):
-    """Its data lie there without what makes them readable; the claim says of which format they are."""
-    tokfmt.convert(PACK, "s3://bkt/out.zarr", eos=EOS, to_options={"chunk": 100})
-    for path in (bucket / "out.zarr").rglob(".z*"):
-        path.unlink()
-    (bucket / "out.zarr.tokfmt.json").unlink()
-    claim(bucket, "out.zarr", format="flat-tokens")
-    tokfmt.convert(PACK, "s3://bkt/out.zarr", eos=EOS, to_options={"chunk": 1000}, overwrite=True)
-    tokfmt.convert(PACK, tmp_path / "out.zarr", eos=EOS, to_options={"chunk": 1000})
-    assert tree(bucket / "out.zarr") == tree(tmp_path / "out.zarr")
-
-
-def test_a_run_that_lost_its_claim_publishes_nothing(server, bucket):
-    when(server, "PUT", "mds/shard.00000.mds", lambda: claim(bucket, "mds"))
-    with pytest.raises(ConversionError, match=r"the claim of this run is now of process 4711 on node7"):
-        tokfmt.convert(PACK, "s3://bkt/mds", to_format="mds", eos=EOS)
-    assert list(everything(bucket)) == ["mds.tokfmt-writing"], "the claim of the other, and nothing of ours"
 
 
 @pytest.mark.parametrize(
@@ -411,6 +294,7 @@ def larger_than_one_request(tmp_path_factory):
     return place / "m.pbin"
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize("step", ["BEGIN", "PART3", "COMPLETE"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_signal_within_an_upload_in_parts(server, bucket, spool, larger_than_one_request, step, number):
@@ -448,19 +332,6 @@ def test_two_writers_at_once(server, bucket, local):
     refused = next(text for text, process in zip(ended, both, strict=True) if process.returncode)
     assert "another tokfmt is writing it (process" in refused or "already exists" in refused
     assert tree(bucket / "m") == local and not list(bucket.glob("*.tokfmt-writing"))
-
-
-def test_a_full_spool(bucket, tmp_path, monkeypatch):
-    from tokfmt.ops.convert import space
-
-    monkeypatch.setattr(space, "free_bytes", lambda _: 100)
-    with pytest.raises(
-        OutageError, match=r"^s3://bkt/m.pbin: needs at least .* in the spool .* has 100 bytes free"
-    ) as caught:
-        tokfmt.convert(PACK, "s3://bkt/m.pbin")
-    assert 'spool="DIR"' in str(caught.value).replace("spool=DIR", 'spool="DIR"') and not everything(bucket)
-    with pytest.raises(OutageError, match="cannot be written: the directory it should go to does not exist"):
-        tokfmt.convert(PACK, "s3://bkt/m", spool=tmp_path / "none", **MDS)
 
 
 def test_a_server_without_conditions(server, bucket, local):
@@ -541,21 +412,6 @@ def test_the_plan_of_a_dry_run(server, bucket, spool):
     assert not [one for one in server.seen if one.method in ("PUT", "DELETE")] and not any(spool.iterdir())
 
 
-def test_ctrl_c_while_a_server_stalls(server, bucket, spool, monkeypatch):
-    monkeypatch.setattr(requests, "_PATIENCE", 5)
-    server.forever["PUT bkt/m/shard.00000.mds"] = "stalled"
-    process = run(*WORDS)
-    while not any(one.key.endswith("shard.00000.mds") for one in server.seen):
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
-    began = time.monotonic()
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=30)
-    assert process.returncode == 130 and "Traceback" not in error
-    assert time.monotonic() - began < 20
-    assert not [name for name in everything(bucket) if name.endswith("json")] and not any(spool.iterdir())
-
-
 def test_small_outputs(server, bucket, tmp_path):
     (tmp_path / "text.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n')
     merged = FIXTURES / "modalities/E_D_2byte_gpt2.pbin"
@@ -576,146 +432,6 @@ def test_small_outputs(server, bucket, tmp_path):
     assert "it is not a page of tokfmt stats" in str(done.exception)
 
 
-STREAMED = {
-    "out.zarr": {"chunk": 4096},
-    "parts": {"shard_size": 20_000},
-    "saved": {"shard_size": 20_000},
-    "mds": {"shard_size": 20_000},
-    "litdata": {"shard_size": 20_000, "compression": "zstd"},
-    "olmo": {"shard_size": 20_000},
-    "shards": {"shard_size": 20_000},
-    "llmc": {"shard_size": 20_000},
-}
-NAMES = {"parts": "parquet", "saved": "arrow", "shards": "megatron", "out.zarr": "flat-tokens"}
-
-
-@pytest.fixture(scope="module")
-def large(tmp_path_factory):
-    """400,000 tokens in 4,000 documents."""
-    lines = np.random.default_rng(0).integers(0, 50_000, (4000, 100))
-    source = tmp_path_factory.mktemp("large") / "large.jsonl"
-    source.write_text("".join(json.dumps({"input_ids": line.tolist()}) + "\n" for line in lines))
-    tokfmt.convert(source, source.with_name("large.pbin"), eos=EOS)
-    return source.with_name("large.pbin")
-
-
-def taken(place):
-    """Bytes on the disk below a directory."""
-    found = 0
-    for base, _, names in os.walk(place):
-        for name in names:
-            with contextlib.suppress(FileNotFoundError):
-                found += os.lstat(os.path.join(base, name)).st_blocks * 512
-    return found
-
-
-def small_regions(monkeypatch):
-    from tokfmt.ops.convert import write
-
-    monkeypatch.setattr(write, "region_size", lambda request, axis: 10_000)
-    monkeypatch.setattr("tokfmt.formats.arrow.writer.GROUP", 10_000)
-
-
-@pytest.mark.parametrize("name", STREAMED)
-def test_files_are_uploaded_as_they_are_complete(server, bucket, tmp_path, spool, large, monkeypatch, name):
-    """The spool holds a few of them, whatever the size of the result."""
-    how = {"to_format": NAMES.get(name, name), "eos": EOS, "to_options": STREAMED[name], "executor": "serial"}
-    small_regions(monkeypatch)
-    tokfmt.convert(large, tmp_path / name, **how)
-    wanted, peak = tree(tmp_path / name), [0]
-    server.before = lambda method, key: peak.append(max(peak[-1], taken(spool)))
-    tokfmt.convert(large, f"s3://bkt/{name}", **how)
-    assert tree(bucket / name) == wanted
-    assert manifest_of(bucket / name)["output"]["xxh3_128"] == manifest_of(tmp_path / name)["output"]["xxh3_128"]
-    size = sum(map(len, wanted.values()))
-    assert peak[-1] < size / 3, (peak[-1], size)
-
-
-@pytest.mark.parametrize("name", ["mds", "parts", "out.zarr"])
-def test_a_run_that_uploads_early_is_continued(server, bucket, tmp_path, spool, large, monkeypatch, name):
-    how = {"to_format": NAMES.get(name, name), "eos": EOS, "to_options": STREAMED[name], "executor": "serial"}
-    small_regions(monkeypatch)
-    tokfmt.convert(large, tmp_path / name, **how)
-    wanted = tree(tmp_path / name)
-    for resume in (False, True):
-        for stop in (3, 8, 15):
-            left = [stop]
-
-            def before(method, key, left=left):
-                left[0] -= method == "PUT"
-                if method == "PUT" and not left[0]:
-                    server.forever[f"{method} {key}"] = "400"
-
-            server.before = before
-            with pytest.raises(OutageError):
-                tokfmt.convert(large, f"s3://bkt/{name}", resume=resume, **how)
-            server.forever.clear()
-            server.before = lambda *_: None
-            assert resume or not everything(bucket)
-    del server.seen[:]
-    there = set(everything(bucket))
-    tokfmt.convert(large, f"s3://bkt/{name}", resume=True, **how)
-    assert tree(bucket / name) == wanted and not any(spool.iterdir())
-    assert not {key for key in order(server) if key in there} - {f"{name}.tokfmt-writing"}, "nothing is uploaded twice"
-
-
-def test_an_early_object_that_changes_is_not_published(server, bucket, large, monkeypatch):
-    small_regions(monkeypatch)
-    monkeypatch.setattr("tokfmt.ops.convert.upload._UNSYNCED", 0)
-    how = {"to_format": "mds", "eos": EOS, "to_options": STREAMED["mds"], "resume": True}
-    server.forever["PUT bkt/mds/index.json"] = "400"
-    with pytest.raises(OutageError):
-        tokfmt.convert(large, "s3://bkt/mds", **how)
-    server.forever.clear()
-    (bucket / "mds/shard.00003.mds").write_bytes(b"foreign")
-    with pytest.raises(ConversionError, match="uploaded has changed or is gone"):
-        tokfmt.convert(large, "s3://bkt/mds", **how)
-    with pytest.raises(ConversionError, match="verify=True cannot read them back"):
-        tokfmt.convert(large, "s3://bkt/mds", verify=True, **how)
-    assert not (bucket / "mds/index.json").exists()
-
-
-@pytest.mark.parametrize("name", ["mds", "parts", "out.zarr", "olmo"])
-def test_tasks_share_only_the_bucket(server, bucket, tmp_path, large, monkeypatch, name):
-    """Each runs as on a machine of its own: another spool and another directory, and the source in the bucket."""
-    small_regions(monkeypatch)
-    monkeypatch.delenv("TOKFMT_SPOOL")
-    shutil.copy(large, bucket / "large.pbin")
-    how = {"to_format": NAMES.get(name, name), "eos": EOS, "to_options": STREAMED[name], "executor": "serial"}
-    tokfmt.convert(large, tmp_path / name, **how)
-    from tokfmt.ops.convert.convert import finish
-
-    def on(machine):
-        place = tmp_path / f"machine{machine}"
-        place.mkdir(exist_ok=True)
-        monkeypatch.chdir(place)
-        monkeypatch.setattr("tempfile.tempdir", str(place))
-
-    for task in (2, 0):
-        on(task)
-        tokfmt.convert("s3://bkt/large.pbin", f"s3://bkt/{name}", task=(task, 3), **how)
-    on(3)
-    with pytest.raises(ConversionError, match=f"s3://bkt/{name}: task 1 of 3 is missing"):
-        finish(f"s3://bkt/{name}")
-    on(1)
-    with pytest.raises(ConversionError, match="another tokfmt is writing it|already exists"):
-        tokfmt.convert("s3://bkt/large.pbin", f"s3://bkt/{name}", **how)
-    with pytest.raises(ConversionError, match="tasks of another request have begun to write it"):
-        tokfmt.convert("s3://bkt/large.pbin", f"s3://bkt/{name}", task=(1, 4), **how)
-    shutil.rmtree(tmp_path / "machine1")
-    on(1)
-    tokfmt.convert("s3://bkt/large.pbin", f"s3://bkt/{name}", task=(1, 3), **how)
-    on(4)
-    del server.seen[:]
-    finish(f"s3://bkt/{name}")
-    assert tree(bucket / name) == tree(tmp_path / name)
-    assert manifest_of(bucket / name)["output"]["xxh3_128"] == manifest_of(tmp_path / name)["output"]["xxh3_128"]
-    assert sorted(key.partition("/")[0] for key in everything(bucket) if not key.startswith(f"{name}/")) == [
-        *sorted(["large.pbin", f"{name}.tokfmt.json"])
-    ]
-    assert len(order(server)) < len(tree(bucket / name)), "the data objects are those of the tasks"
-
-
 @pytest.mark.parametrize("machine", ["the same", "another"])
 def test_a_task_that_was_killed_is_run_again(server, bucket, local, spool, tmp_path, machine):
     process = []
@@ -733,37 +449,7 @@ def test_a_task_that_was_killed_is_run_again(server, bucket, local, spool, tmp_p
     assert tree(bucket / "m") == local and everything(bucket).keys() == {*local, "m.tokfmt.json"}
 
 
-def test_tasks_that_need_a_common_directory(server, bucket, tmp_path, large, monkeypatch):
-    monkeypatch.delenv("TOKFMT_SPOOL")
-    dask = {"executor": "dask:tcp://127.0.0.1:1"}
-    with pytest.raises(
-        OptionError, match="needs a directory that all tasks see, because its workers write to the spool"
-    ):
-        tokfmt.convert(PACK, "s3://bkt/m", verify=True, **dask, **MDS)
-    with tokfmt.open(PACK) as opened, pytest.raises(OptionError, match="because its workers write to the spool"):
-        opened.save("s3://bkt/m", **dask, **MDS)
-    with pytest.raises(ConversionError, match="no scheduler answers"):
-        tokfmt.convert(PACK, "s3://bkt/m", **dask, **MDS)
-    for source, name, how, why in (
-        (large, "out.pbin", {"eos": EOS}, "each writes a part of one file"),
-        (CORPUS, "mds", {"to_format": "mds", "tokenizer": str(TOKENIZER)}, "each tokenizes a part of the text"),
-    ):
-        with pytest.raises(
-            OptionError, match=f"^s3://bkt/{name}: task= needs a directory that all tasks see, because {why}"
-        ):
-            tokfmt.convert(source, f"s3://bkt/{name}", task=(0, 2), **how)
-        with pytest.raises(OptionError, match=f"executor=.dask:ADDRESS. needs a directory .* because {why}"):
-            tokfmt.convert(source, f"s3://bkt/{name}", **dask, **how)
-        for task in range(2):
-            tokfmt.convert(source, f"s3://bkt/{name}", task=(task, 2), spool=tmp_path / "spool", **how)
-        from tokfmt.ops.convert.convert import finish
-
-        finish(f"s3://bkt/{name}", spool=tmp_path / "spool")
-        tokfmt.convert(source, tmp_path / name, **how)
-        assert tree(bucket / name) == tree(tmp_path / name)
-        assert not list(bucket.glob("*.tokfmt-[wt]*/*")) and not list(bucket.glob("*.tokfmt-writing"))
-
-
+@FUZZ_ONLY
 def test_tasks_in_mount_namespaces(server, bucket, local):
     """Processes whose spools and working directories no other process can reach."""
     inside = 'mount -t tmpfs none /mnt && cd /mnt && exec "$@"'

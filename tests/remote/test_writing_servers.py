@@ -7,12 +7,8 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.claims import Claim, claim_url
-from tokfmt.core.errors import ConversionError, DestinationExistsError
-from tokfmt.core.files import open_file
-from tokfmt.core.format import everything_in
-from tokfmt.core.place import Url, writable_store
-from tokfmt.remote import upload
+from tokfmt.core.errors import DestinationExistsError
+from tokfmt.plugin import Url, everything_in, open_file
 
 PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
 NAMES = itertools.count()
@@ -54,30 +50,3 @@ def test_a_dataset_is_written_and_replaced(home, tmp_path):
     with pytest.raises(DestinationExistsError):
         tokfmt.convert(PACK, home / "out", **how)
     assert sorted(content(home)) == sorted(["out.tokfmt.json", *(f"out/{name}" for name in content(home / "out"))])
-
-
-def test_one_run_has_the_claim(home):
-    store, destination = writable_store(home / "x"), home / "x.pbin"
-    first, second = (Claim(store, destination, run, "modalities") for run in ("first", "second"))
-    first.take(overwrite=False, note=pytest.fail)
-    with pytest.raises(ConversionError, match="another tokfmt is writing it"):
-        second.take(overwrite=False, note=pytest.fail)
-    second.take(overwrite=True, note=pytest.fail)
-    with pytest.raises(ConversionError, match="the claim of this run is now of"):
-        first.check()
-    second.check()
-    second.release()
-    assert store.identity(claim_url(destination).key) is None
-
-
-def test_a_large_object_is_written_in_parts(home, tmp_path, monkeypatch):
-    monkeypatch.setattr(upload, "PUT_AT_ONCE", 1 << 20)
-    monkeypatch.setattr(upload, "_PART", 5 << 20)
-    path = tmp_path / "large"
-    path.write_bytes(bytes(range(256)) * (11 << 12))
-    store = writable_store(home / "large")
-    identity = store.put("large", path)
-    assert store.identity("large") == identity and identity.size == 11 << 20
-    assert content(home)["large"] == path.read_bytes()
-    store.delete(["large", "none"])
-    assert store.identity("large") is None

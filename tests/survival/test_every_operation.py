@@ -5,7 +5,7 @@ import signal
 import traceback
 
 import pytest
-from amount import first, only
+from amount import FUZZ_ONLY, first, only
 from survival.stage import DIRECTORY, EACH, EVERY, NAMES, TARGETS, TEXT, Place, check, check_again
 
 pytestmark = pytest.mark.slow
@@ -106,6 +106,7 @@ def test_old_destination_without_renameat2(tmp_path, stage, pack, other_pack, ta
             assert place.state() in ("old", "new")
 
 
+@FUZZ_ONLY
 def test_text(tmp_path, stage, text):
     place = Place(tmp_path / "home", [text.name, "out.pbin", *TEXT, "--executor", "serial"], text)
     sweep(place, stage, stride=6)  # a tokenizer is slow to load
@@ -121,6 +122,7 @@ KINDS = {
 }
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize("kind", only(["resume", "hdf5 directory"], KINDS))
 def test_kinds(tmp_path, stage, pack, kind):
     """Splits that are several destinations come all or not at all, but for SIGKILL: then each is whole or absent."""
@@ -147,6 +149,7 @@ DESTINATIONS = {
 }
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize(
     ("kind", "old"),
     only([("files", False), ("directories", True)], [(kind, old) for kind in DESTINATIONS for old in (False, True)]),
@@ -216,12 +219,14 @@ def test_merge(tmp_path, stage, pack, other_pack, name):
     sweep(Place(tmp_path / "home", words, sources), stage, phase=2, stride=11)
 
 
+@FUZZ_ONLY
 def test_lines(tmp_path, stage, text):
     """Records copied as they stand, read back, and no manifest."""
     words = [text.name, "out.jsonl", "--executor", "serial", "--verify", "--no-manifest"]
     sweep(Place(tmp_path / "home", words, text), stage, phase=1)
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize("target", only([DIRECTORY], ["hdf5", DIRECTORY]))
 def test_threads(tmp_path, stage, pack, target):
     place = Place(tmp_path / "home", [pack.name, *TARGETS[target], "--executor", "threads", "--jobs", "4"], pack)
@@ -236,6 +241,7 @@ def test_threads(tmp_path, stage, pack, target):
                 check_again(place, stage, state)
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize("number", only([signal.SIGKILL, signal.SIGTERM], SIGNALS), ids=lambda n: n.name)
 def test_processes(tmp_path, stage, pack, number):
     """Worker processes do not outlive the conversion, however it ends."""

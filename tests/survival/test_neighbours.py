@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from amount import FUZZ_ONLY
 from paths import FIXTURES
 
 ALICE, MALLORY = 65534, 65533
@@ -84,6 +85,7 @@ def refused(place, alices, done, says):
     assert not any(path.name in ("out.zarr", "out.zarr.tokfmt.json") for path in place.iterdir())
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize("kind", WORDS)
 def test_a_sibling_of_somebody_else(open_place, alice, kind):
     """With everything that an earlier run would have left in it, and links to what alice may change."""

@@ -7,7 +7,7 @@ import time
 
 import numpy as np
 import pytest
-from amount import only
+from amount import FUZZ_ONLY, only
 from processes import running
 
 pytestmark = pytest.mark.slow
@@ -54,6 +54,7 @@ def test_sigkill(blocks, executor):
     assert list(blocks.glob(".out.h5*")) == [], "the dead leftover was not removed"
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize(
     ("executor", "number"),
     only(

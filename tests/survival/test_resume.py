@@ -8,13 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from amount import every, only
-from made_corpora import make
+import registered
+from amount import FUZZ_ONLY, every, only
 from paths import CORPUS, ROOT, TOKENIZER
 from processes import running
 
-from tokfmt import registry
-from tokfmt.core.ragged import Ragged
+from tokfmt.plugin import Ragged
 from tokfmt.testing import write
 
 pytestmark = pytest.mark.slow
@@ -55,7 +54,7 @@ def drive():
 def pack(tmp_path):
     rng = np.random.default_rng(11)
     lists = [rng.integers(0, 50_000, int(n)).tolist() for n in rng.integers(1, 200, 80)]
-    return write(registry.get("modalities"), tmp_path / "in.pbin", Ragged.of(lists), eos_id=50256)
+    return write(registered.get("modalities"), tmp_path / "in.pbin", Ragged.of(lists), eos_id=50256)
 
 
 def of_pack(pack, name):
@@ -73,6 +72,7 @@ def of_text(tmp_path, name, lines=60):
     }  # fmt: skip
 
 
+@FUZZ_ONLY
 @EACH
 def test_killed_at_many_moments(tmp_path, pack, name, drive):
     drive("sweep", of_pack(pack, name), tmp_path, moments=6)
@@ -112,6 +112,7 @@ def test_killed_again_and_again_while_arranging(tmp_path, pack, name, drive):
     assert drive("relay", case, tmp_path)["runs"] > 1
 
 
+@FUZZ_ONLY
 def test_killed_while_tokenizing_for_a_shuffle(tmp_path, drive):
     case = {**of_text(tmp_path, "modalities"), **ARRANGED["both"], "spill": 4096}
     drive("sweep", case, tmp_path, moments=4)
@@ -156,35 +157,3 @@ def test_shards_in_any_order(tmp_path, pack, name, drive):
         "task 1 of 4 is missing",
     ]
     assert said[-1].endswith("--task 1/4")
-
-
-def of_recipe(tmp_path, name):
-    """Sources of each kind: to be read whole, drawn by an index, compressed; filtered, with quotas, equal texts left out."""
-    from tokfmt.formats.jsonl.index import index_path, write_index
-
-    make(tmp_path)
-    write_index(tmp_path / "web.jsonl", index_path(tmp_path / "web.jsonl"))
-    sources = [("web.jsonl", "tokens = 900"), ("books.jsonl.gz", "tokens = 800"), ("wiki.jsonl", "")]
-    tables = "".join(f'[[source]]\npath = "{path}"\nfilter = "garbage"\n{quota}\n' for path, quota in sources)
-    head = f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\ndedup = "exact"\nshuffle = "documents"\n'
-    (tmp_path / "mix.toml").write_text(head + tables)
-    return {
-        "sources": [str(tmp_path / "mix.toml")], "name": NAMES[name], "to_options": SMALL.get(name, {}), "region": 1024,
-        "allow_loss": ["fields"], "smaller": 1,
-    }  # fmt: skip
-
-
-def test_killed_while_preparing(tmp_path, drive):
-    """While records are read and filtered, drawn, written, published."""
-    seen = drive("sweep", of_recipe(tmp_path, "modalities"), tmp_path, moments=6)
-    assert seen["spared"], "nothing was saved"
-
-
-def test_killed_again_and_again_while_preparing(tmp_path, drive):
-    assert drive("relay", of_recipe(tmp_path, "modalities"), tmp_path)["runs"] > 1
-
-
-@pytest.mark.parametrize("case", [of_recipe, of_text], ids=["recipe", "text"])
-def test_shards_of_text_in_any_order(tmp_path, case, drive):
-    """Each tokenises its part; --finish draws and writes, and is killed as well."""
-    drive("tasks", case(tmp_path, "modalities"), tmp_path, order=[1, 0], moments=[30, 80])

@@ -1,28 +1,15 @@
 """Several splits, several datasets, and those that cannot be read."""
 
-import gzip
 import json
-import random
-import shutil
-import sys
 
-import forkserver
 import numpy as np
 import pytest
-from browsing import BLOCKS, PACK, STORE, browse, reader_text, tab_of
+from amount import FUZZ_ONLY
+from browsing import STORE, browse, reader_text, tab_of
 from paths import FIXTURES, TOKENIZER
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import Input
 
-from tokfmt.core.errors import TokfmtError
-from tokfmt.ops.source.open import open_source
-from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui.dialogs import OneOf, Page
-from tokfmt.tui.session import SMALL, open_session
-from tokfmt.tui.state import recall
-from tokfmt.tui.tabs.statistics import Bars
-from tokfmt.tui.widgets.frame import KeyBar, Refusal, StatusLine
-
-BAD = FIXTURES / "bad"
+import tokfmt
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +18,7 @@ def _own_state(tmp_path, monkeypatch):
 
 
 def split_of(path, split):
-    return open_source([path], options=[f"split={split}"]).reader
+    return tokfmt.open(path, options=[f"split={split}"]).reader
 
 
 def first_ids(reader, row, count=3):
@@ -39,99 +26,7 @@ def first_ids(reader, row, count=3):
     return [str(token) for token in reader.tokens(start, min(stop, start + count)).tolist()]
 
 
-def shows(app, split, row):
-    """The row of a split is what is on the screen, in the reader and in the list."""
-    reader, tab = split_of(app.session.path, split), tab_of(app)
-    ids = first_ids(reader, row)
-    listed = tab.list.render_line(row + 1 - tab.list.top).text
-    return (
-        (app.session.split, tab.where, tab.list.count) == (split, (row, 0), reader.info.sequences)
-        and reader_text(app).split()[: len(ids)] == ids
-        and " ".join(ids[:2]) in listed
-    )
-
-
-def footer(app):
-    return app.query_one(KeyBar).render_line(0).text
-
-
-# splits
-
-
-def test_another_split_and_back():
-    async def steps(app, press):
-        assert app.session.splits == ("train", "validation")
-        await press("down", "down", "down")
-        assert shows(app, "train", 3)
-        await press("V")
-        assert shows(app, "validation", 0)
-        await press("down", "V")
-        assert shows(app, "train", 3)
-        await press("V")
-        assert shows(app, "validation", 1)
-        assert "of validation" in str(tab_of(app).list.border_title)
-        label = str(app.query_one("#split").render())
-        assert label.split() == ["V", "train", "validation"]
-        assert "V Split" in footer(app)
-        await press("i")
-        assert "validation (shown)" in "".join(str(block.render()) for block in app.screen.query(".block"))
-
-    browse([STORE], steps, size=(140, 36))
-
-
-def test_which_split_is_shown_is_told_on_a_narrow_screen():
-    async def steps(app, press):
-        await press("V")
-        assert str(app.query_one("#split").render()) == "V validation 2/2"
-        assert "V Split" in footer(app)
-
-    browse([STORE], steps, size=(80, 24))
-
-
-@pytest.mark.parametrize("name", ["train_only.zarr", "multi_chunk_bare.zarr"])
-def test_one_split_is_no_choice(name):
-    async def steps(app, press):
-        session = app.session
-        await press("V")
-        assert app.session is session
-        assert not app.query_one("#split").display
-        assert "Split" not in footer(app)
-        assert not [one for one in app.get_system_commands(app.screen) if "split" in one.title.lower()]
-
-    browse([FIXTURES / "flat-tokens" / name], steps)
-
-
-def test_one_of_several_splits_is_asked_for(tmp_path):
-    store = tmp_path / "three.zarr"
-    shutil.copytree(STORE, store)
-    shutil.copytree(store / "validation", store / "test")
-
-    async def steps(app, press):
-        assert app.session.splits == ("test", "train", "validation")
-        await press("V")
-        assert isinstance(app.screen, OneOf)
-        assert app.screen.query_one(OptionList).highlighted == 1
-        await press("up", "enter")
-        assert shows(app, "test", 0)
-        await press("V", "escape")
-        assert app.session.split == "test"
-
-    browse([store], steps)
-
-
-def test_the_split_that_was_named_is_shown_and_checked_alone():
-    session = open_session(SourceRequest((str(STORE),), options={"split": "validation"}))
-
-    async def steps(app, press):
-        assert shows(app, "validation", 0)
-        await press("V")
-        assert shows(app, "train", 0)
-        assert app.session.request.options == {}
-        assert app.session.asked is session.request
-
-    browse([], steps, session=session)
-
-
+@FUZZ_ONLY
 def test_find_and_filter_follow_the_split():
     token = int(split_of(STORE, "validation").tokens(0, 1)[0])
     hits = {
@@ -156,20 +51,7 @@ def test_find_and_filter_follow_the_split():
     browse([STORE], steps)
 
 
-def test_bookmarks_are_those_of_their_split():
-    async def steps(app, press):
-        tab = tab_of(app)
-        await press("b", "V", "down", "b")
-        assert tab.list.bookmarks == {1}
-        await press("V")
-        assert tab.list.bookmarks == {0}
-        assert [one["split"] for one in recall(STORE)["bookmarks"]] == ["train", "validation"]
-        await press("B", "end", "enter")
-        assert shows(app, "validation", 1)
-
-    browse([STORE], steps)
-
-
+@FUZZ_ONLY
 def test_the_other_tabs_follow_the_split(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     reader = split_of(STORE, "validation")
@@ -194,6 +76,7 @@ def test_the_other_tabs_follow_the_split(tmp_path, monkeypatch):
     assert list(map(str, written["input_ids"]))[:3] == first_ids(reader, 0)
 
 
+@FUZZ_ONLY
 def test_another_split_keeps_the_tokenizer():
     async def steps(app, press):
         words = app.session.vocabulary
@@ -204,58 +87,7 @@ def test_another_split_keeps_the_tokenizer():
     browse([STORE], steps, tokenizer=str(TOKENIZER))
 
 
-def test_another_split_while_the_first_is_still_being_opened(monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.session.SMALL", 0)
-
-    async def steps(app, press):
-        for _ in range(3):
-            app.show_split("validation")
-            app.show_split("train")
-        await press("V")
-        assert shows(app, "validation", 0)
-        await press("V")
-        assert shows(app, "train", 0)
-
-    browse([STORE], steps)
-
-
-def test_a_split_that_cannot_be_read_is_a_place_of_its_own(tmp_path):
-    store = tmp_path / "half.zarr"
-    shutil.copytree(STORE, store)
-    (store / "validation" / "seq_starts" / "0").write_bytes(b"nothing")
-
-    async def steps(app, press):
-        await press("V")
-        assert app.query_one(Refusal).has_focus
-        assert "seq_starts" in str(app.query_one(Refusal).render())
-        assert str(app.query_one("#split").render()).split() == ["V", "train", "validation"]
-        await press("V")
-        assert shows(app, "train", 0)
-        assert tab_of(app).list.has_focus
-
-    browse([store], steps, size=(140, 36))
-
-
-def test_splits_side_by_side():
-    async def steps(app, press):
-        def verdict():
-            return app.query_one("#verdict", StatusLine).words
-
-        await press("5")
-        assert f"identical: {split_of(STORE, 'train').info.sequences:,} documents" in verdict()
-        await press("V")
-        assert {session.split for session in app.sessions.values()} == {"validation"}
-        count = split_of(STORE, "validation").info.sequences
-        assert f"identical: {count:,} documents" in verdict()
-        app.show_split("train", (1,))
-        await press()
-        assert "identical" not in verdict()
-        assert "validation" in app.tab.sides[0].border_subtitle
-        assert "train" in app.tab.sides[1].border_subtitle
-
-    browse([STORE, STORE], steps)
-
-
+@FUZZ_ONLY
 def test_nothing_of_one_split_is_left_on_the_screen_of_another_that_is_empty():
     async def steps(app, press):
         tab = tab_of(app)
@@ -271,149 +103,3 @@ def test_nothing_of_one_split_is_left_on_the_screen_of_another_that_is_empty():
         assert reader_text(app)
 
     browse([FIXTURES / "flat-tokens" / "train_empty.zarr"], steps)
-
-
-# what cannot be read
-
-
-@pytest.mark.parametrize("format_name", ["flat-tokens", "hdf5", "jsonl", "modalities", "stage1"])
-def test_whatever_cannot_be_read_is_a_place_of_its_own(format_name):
-    bad = [path for path in sorted((BAD / format_name).iterdir()) if refuses(path)]
-    some = bad[:: max(1, len(bad) // 7)]
-
-    async def steps(app, press):
-        for number in range(1, len(some) + 1):
-            app.show_dataset(number)
-            await press()
-            told = " ".join(str(app.query_one(Refusal).render()).split())
-            assert " ".join(str(app.session.refused).split())[:60] in told
-            assert app.query_one(Refusal).has_focus
-            if number % 3 == 1:
-                await press("g", "slash", "v", "e", "r")
-                assert len(app.screen_stack) == 1
-                await tabs_of_what_cannot_be_read(app, press)
-        app.show_dataset(0)
-        await press("down")
-        assert tab_of(app).where == (1, 0)
-
-    assert len(some) > 3
-    browse([PACK, *some], steps)
-
-
-def refuses(path):
-    if path.suffix in (".py", ".json", ".idx"):
-        return False
-    try:
-        open_session(SourceRequest((str(path),)))
-    except TokfmtError:
-        return True
-    return False
-
-
-async def tabs_of_what_cannot_be_read(app, press):
-    await press("2")
-    assert app.tab.parts.outline.count
-    await press("3")
-    assert app.session.verdict.findings
-    await press("4")
-    assert "✗" in str(app.query_one("#counting", Static).render())
-    assert app.query_one(Bars).is_mounted
-    await press("i")
-    assert isinstance(app.screen, Page)
-    await press("escape", "1")
-
-
-def test_unknown_or_missing_dataset_is_reported(tmp_path):
-    (tmp_path / "x.bin").write_bytes(b"\x05" * 41)
-
-    async def steps(app, press):
-        for number, findings in ((1, 1), (2, 1)):
-            await press("d", "home", *["down"] * number, "enter")
-            assert app.query_one(Refusal).has_focus
-            assert app.session.format_name is None
-            await press("3")
-            assert len(app.session.verdict.findings) == findings
-            await press("2")
-            assert app.tab.parts.border_title
-            assert (app.tab.hex.path is None) == (number == 2)  # no bytes of what was shown before
-            await press("1")
-        await press("d", "home", "enter")
-        assert tab_of(app).list.has_focus
-        assert reader_text(app)
-
-    browse([PACK, tmp_path / "x.bin", tmp_path / "nowhere.pbin"], steps)
-
-
-def test_unreadable_dataset_is_not_compared(tmp_path):
-    bad = tmp_path / "x.pbin"
-    bad.write_bytes(b"\x05" * 40)
-
-    async def steps(app, press):
-        await press("5", "n", "N", "v", "g", "right_square_bracket", "right_curly_bracket", "V")
-        assert "x.pbin" in app.query_one("#verdict", StatusLine).words
-        assert app.tab.idle
-        await press("1", "down")
-        assert tab_of(app).where == (1, 0)
-
-    browse([BLOCKS, bad], steps)
-
-
-@pytest.fixture
-def late(tmp_path):
-    """Compressed lines that end too early, the second of which is none: opening them tells neither."""
-    path = tmp_path / "late.jsonl.gz"
-    rng = random.Random(5)
-    lines = b"".join(b'{"text": "%s"}\n' % rng.randbytes(1000).hex().encode() for _ in range(6000))
-    path.write_bytes(gzip.compress(b'{"text": "one"}\n{"text": \n' + lines, 1)[:-1000])
-    assert path.stat().st_size > SMALL
-    return path
-
-
-def test_late_failure_is_reported_in_its_place(late):
-    async def steps(app, press):
-        assert "late.jsonl.gz" in str(app.query_one(Refusal).render())
-        assert app.query_one(Refusal).has_focus
-        assert "cannot be read" in str(app.query_one("#dataset").render())
-        await tabs_of_what_cannot_be_read(app, press)
-        await press("d", "end", "enter")
-        assert tab_of(app).list.has_focus
-        await press("d", "home", "enter")
-        assert app.query_one(Refusal).has_focus
-
-    browse([late, PACK], steps)
-
-
-def test_leaving_what_could_not_be_shown_ends_with_3(late, tmp_path):
-    out = tmp_path / "out.svg"
-    words = [sys.executable, "-m", "tokfmt", "browse", str(late), "--screenshot", str(out)]
-    ended = forkserver.run(words, capture_output=True, text=True, check=False)
-    assert ended.returncode == 3
-    assert ended.stderr.startswith(f"tokfmt: error: {late}: ")
-    assert "cannot" in out.read_text()
-
-
-def test_what_can_be_shown_is_shown_though_the_rest_fails_late(tmp_path, monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.session.SMALL", 0)
-    pack = tmp_path / "x.pbin"
-    pack.write_bytes(PACK.read_bytes()[:-40])
-
-    async def steps(app, press):
-        assert app.session.refused is None
-        assert app.session.shown == "rows"
-        assert reader_text(app)
-        assert "i shows the error" in str(app.query_one("#loading").render())
-        await press("v")
-        assert "This dataset has only rows" in str(list(app._notifications)[-1].message)
-        await press("i")
-        assert "index" in "".join(str(block.render()) for block in app.screen.query(".block"))
-        await press("escape", "4")
-        assert "✗" in str(app.query_one("#counting", Static).render())
-
-    browse([pack], steps)
-    browse([pack, PACK], compared)
-
-
-async def compared(app, press):
-    await press("5")
-    assert app.tab.comparison.state == "failed"
-    assert "index" in app.query_one("#verdict", StatusLine).words

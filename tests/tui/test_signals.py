@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
-from amount import only
+from amount import FUZZ_ONLY, only
 from paths import FIXTURES, ROOT
 from processes import running
 
@@ -105,6 +105,7 @@ def ends(terminal, number):
     assert code in (128 + number, -number), (code, terminal.seen[-2000:])
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize(("number", "moment"), only([SHOTS[k] for k in (0, 4, 8, 9, 13, 17)], SHOTS))
 def test_a_signal_ends_it_at_any_moment(number, moment, tmp_path):
     with Terminal(tmp_path, PACK) as terminal:
@@ -117,19 +118,7 @@ def test_a_signal_ends_it_at_any_moment(number, moment, tmp_path):
         ends(terminal, number)
 
 
-def test_a_signal_that_a_library_drops_ends_it(tmp_path):
-    """Code in C that looks whether there is something may drop whatever is raised meanwhile."""
-    dropping = (
-        "import contextlib, signal, sys; from tokfmt.cli import browse, main; app = browse._app\n"
-        "def dropped(*words, **how):\n"
-        "    with contextlib.suppress(BaseException): signal.raise_signal(signal.SIGINT)\n"
-        "    return app(*words, **how)\n"
-        "browse._app = dropped; main.run(['browse', sys.argv[1]])"
-    )
-    with Terminal(tmp_path, PACK, program=["-c", dropping]) as terminal:
-        assert terminal.code() == 128 + signal.SIGINT
-
-
+@FUZZ_ONLY
 @pytest.mark.parametrize("delay", only([0.4], [0.0, 0.4, 1.0]))
 def test_a_terminal_that_goes_away_ends_it(delay, tmp_path):
     with Terminal(tmp_path, PACK) as terminal:
@@ -140,6 +129,7 @@ def test_a_terminal_that_goes_away_ends_it(delay, tmp_path):
         ends(terminal, signal.SIGHUP)
 
 
+@FUZZ_ONLY
 def test_a_terminal_that_goes_away_ends_it_though_no_signal_comes(tmp_path):
     with Terminal(tmp_path, PACK, blocked=[signal.SIGHUP]) as terminal:
         terminal.await_text(b"464")
@@ -147,6 +137,7 @@ def test_a_terminal_that_goes_away_ends_it_though_no_signal_comes(tmp_path):
         assert terminal.code() == 128 + signal.SIGHUP
 
 
+@FUZZ_ONLY
 def test_what_does_not_end_when_asked_is_ended(tmp_path):
     """A main thread that never comes back, as one in a read from a disk that is gone: twice, and once with patience."""
     held = (

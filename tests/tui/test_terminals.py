@@ -8,19 +8,17 @@ import subprocess
 import sys
 import time
 import unicodedata
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from amount import only
+from amount import FUZZ_ONLY
 from browsers import program
-from browsing import PACK, browse, line, tab_of
-from paths import CORPUS, FIXTURES, ROOT, TOKENIZER
+from browsing import PACK, browse, tab_of
+from paths import CORPUS, ROOT, TOKENIZER
 from rich.cells import cell_len
 from textual.widgets import Footer
 
-from tokfmt.ops.source.open import open_source
-from tokfmt.tui.widgets.frame import DatasetLine, FindBar, KeyBar, Summary
+import tokfmt
 
 SIZES = [(40, 12), (60, 16), (80, 24), (120, 36), (200, 60)]
 SCRIPTS = [
@@ -40,6 +38,7 @@ def _own_place(tmp_path, monkeypatch):
 # the screen, without a terminal
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize("size", [SIZES[0], SIZES[2], SIZES[4]], ids=str)
 def test_every_dialog_is_whole_with_its_border_and_its_keys(size):
     async def steps(app, press):
@@ -64,107 +63,6 @@ def test_every_dialog_is_whole_with_its_border_and_its_keys(size):
     browse([PACK, CORPUS], steps, size=size)
 
 
-THEMES = ["tokyo-night", "catppuccin-latte", "ansi-dark"]
-DRAWN = [(size, theme) for theme in THEMES for size in SIZES]
-
-
-@pytest.mark.parametrize(("size", "theme"), only([DRAWN[k] for k in (0, 4, 7, 12)], DRAWN))
-def test_every_tab_is_drawn_at_every_size(size, theme):
-    async def steps(app, press):
-        app.theme = theme
-        for key in "12345":
-            await press(key)
-            for label in app.query(".tab"):
-                text = str(label.render())
-                assert label.size.width >= cell_len(text), (key, text)
-            assert str(app.query_one(f"#label-{app.entry.name}").render()).startswith(f"{key} {app.entry.title}")
-            assert "? Help" in line(app.query_one(KeyBar), 0)
-            assert app.tab.size.height == size[1] - 2
-
-    browse([PACK, CORPUS], steps, size=size, tokenizer=str(TOKENIZER))
-
-
-def test_the_first_line_leaves_out_the_format_first_and_the_counts_never():
-    facts = Summary("corpus.pbin", "modalities", "184 documents · 17,450 tokens")
-    seen = [facts.within(cells) for cells in range(80, 0, -1)]
-    assert seen[0] == "corpus.pbin · modalities · 184 documents · 17,450 tokens"
-    assert all("184 documents · 17,450 tokens" in one for one in seen)
-    assert list(dict.fromkeys(seen))[:3] == [
-        seen[0],
-        "corpus.pbin · 184 documents · 17,450 tokens",
-        "corpus.pb… · 184 documents · 17,450 tokens",
-    ]
-
-    async def steps(app, press):
-        assert "tokens" in str(app.query_one(DatasetLine).render())
-
-    browse([PACK], steps, size=(90, 24))
-
-
-def test_the_name_of_the_dataset_is_worth_more_than_its_tokens():
-    facts = Summary("corpus.pbin", "modalities", "184 documents", "17,450 tokens")
-    seen = list(dict.fromkeys(facts.within(cells) for cells in range(80, 0, -1)))
-    assert seen[2] == "corpus.pb… · 184 documents · 17,450 tokens"
-    assert "corpus.pbin · 184 documents" in seen
-    assert seen[-2:] == ["corpu… · 184 documents", "184 documents"]
-
-
-def of_dataset(app):
-    """The facts in the first line, if all of them are drawn."""
-    place = app.query_one(DatasetLine)
-    text = str(place.render())
-    assert cell_len(text) <= place.content_size.width, text
-    return text
-
-
-def test_the_first_line_numbers_the_datasets():
-    async def steps(app, press):
-        assert "(1 of 2, d)" in of_dataset(app)
-        await press("d", "j", "enter")
-        assert of_dataset(app).startswith("corpus.jsonl (2 of 2, d)")
-
-    browse([PACK, CORPUS], steps)
-
-
-@pytest.mark.parametrize("columns", [60, 72, 80, 100])
-def test_name_and_rows_are_in_the_first_line_beside_a_filter_and_a_comparison(columns):
-    async def steps(app, press):
-        assert "D_2by" in of_dataset(app)
-        assert "42 documents" in of_dataset(app)
-        await press("5")
-        assert "42 documents" in of_dataset(app)
-        await press("1", "f", *"len>40", "enter")
-        assert str(app.query_one("#filtered").render()).endswith("F lists all")
-        assert columns < 72 or "42 documents" in of_dataset(app)
-        await press("F")
-        titles = [str(label.render()) for label in app.query(".tab")]
-        assert ("2 Index" in titles) == (columns >= 85)
-
-    browse([PACK, CORPUS], steps, size=(columns, 24), tokenizer=str(TOKENIZER))
-
-
-def test_the_line_of_a_search_keeps_its_keys_in_any_width():
-    search = SimpleNamespace(
-        words="a long expression of words", marks=True, failure="", running=True, cancelled=False, rate=10_000_000.0,
-        scope=SimpleNamespace(singular="document"), job=SimpleNamespace(share=0.18, done=7_470_000, unit="tokens"),
-        results=SimpleNamespace(hits=1158, sequences=1149, capped=False),
-    )  # fmt: skip
-
-    async def steps(app, press):
-        bar = app.query_one(FindBar)
-        for columns in (160, 120, 100, 80, 60):
-            await press.pilot.resize_terminal(columns, 24)
-            bar.say(search)
-            await press.pilot.pause()
-            text = line(bar, 0)
-            assert re.search("n next +N previous +esc stops$", text.rstrip()), columns
-            assert "1,158… hits" in text
-            assert "18%" in text
-            assert ("tokens, 10.0M/s" in text) == (columns == 160)
-
-    browse([PACK], steps)
-
-
 def styles(reader):
     """The styles of the tokens in the first line, the cursor first."""
     return [segment.style for segment in reader.render_line(0)]
@@ -184,6 +82,7 @@ def test_neighbors_have_different_shades_also_where_tokens_are_within_a_characte
     browse([CORPUS], steps, tokenizer=str(TOKENIZER))
 
 
+@FUZZ_ONLY
 def test_tokens_are_told_apart_without_colors(monkeypatch):
     async def colors(app, press):
         await press("down", "up")
@@ -261,6 +160,7 @@ def scripts(tmp_path):
     return path
 
 
+@FUZZ_ONLY
 def test_borders_stay_in_their_column_in_a_terminal_of_its_own_widths(scripts, tmp_path):
     """tmux draws vowel signs in cells of their own, and emoji of several characters as it likes."""
     with Tmux(tmp_path, (80, 24), scripts) as tmux:
@@ -288,6 +188,7 @@ def of_tmux(char):
     return 1 if signs else 2 if 0x1F3FB <= ord(char) <= 0x1F3FF else cell_len(char)
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize(
     "way",
     ["q", "C-q", ": q Enter", "g : Escape q", "Z Z", "Z j Q Z Q", signal.SIGTERM, signal.SIGINT, signal.SIGHUP],
@@ -315,6 +216,7 @@ def test_the_screen_is_left_as_it_was(way, tmp_path):
         assert f"left with {0 if isinstance(way, str) else 128 + way}" in seen
 
 
+@FUZZ_ONLY
 def test_keys_that_arrive_at_once_reach_what_the_keys_before_them_open(tmp_path):
     """As over a slow connection: what was typed meanwhile is in one packet."""
     with Tmux(tmp_path, (80, 24), CORPUS) as tmux:
@@ -332,6 +234,7 @@ def test_keys_that_arrive_at_once_reach_what_the_keys_before_them_open(tmp_path)
         tmux.await_text("left with 0")
 
 
+@FUZZ_ONLY
 def test_ctrl_l_draws_over_what_another_program_wrote(tmp_path):
     with Tmux(tmp_path, (80, 24), PACK) as tmux:
         tmux.await_text("found 2 times")  # the last that is drawn
@@ -343,8 +246,8 @@ def test_ctrl_l_draws_over_what_another_program_wrote(tmp_path):
 
 
 def test_a_copy_arrives_in_the_buffer_of_tmux(tmp_path):
-    start, stop = open_source([PACK]).reader.offsets(0, 1).tolist()
-    ids = open_source([PACK]).reader.tokens(start, stop)
+    start, stop = tokfmt.open(PACK).reader.offsets(0, 1).tolist()
+    ids = tokfmt.open(PACK).reader.tokens(start, stop)
     with Tmux(tmp_path, (100, 24), PACK) as tmux:
         tmux.await_text("464 2068")
         tmux.keys("C")
@@ -363,90 +266,3 @@ def test_sixteen_colors_and_none(name, value, tmp_path):
         else:
             assert shades <= {*range(232, 256), 16, 59, 102, 145, 188, 231}  # grays
             assert not re.search(r"\x1b\[(\d+;)*(3[1-6]|4[1-6]|9[1-6]|10[1-6])m", drawn)
-
-
-# the clipboard of a machine
-
-
-def fake(path, code, out):
-    path.write_text(f"#!/bin/sh\ncat > {out}\nexit {code}\n")
-    path.chmod(0o755)
-
-
-@pytest.mark.parametrize(("name", "needs", "code", "title", "says"), [
-    ("wl-copy", "WAYLAND_DISPLAY", 0, "Copied", "in the clipboard (wl-copy)"),
-    ("xclip", "DISPLAY", 0, "Copied", "in the clipboard (xclip)"),
-    ("tmux", "TMUX", 0, "Copied", "in the buffer of tmux (prefix ] pastes it)"),
-    ("xclip", "DISPLAY", 1, "Sent to the terminal", "The terminal may ignore it"),
-    ("xclip", "NOTHING", 0, "Sent to the terminal", "The terminal may ignore it"),
-])  # fmt: skip
-def test_a_copy_says_where_it_went(name, needs, code, title, says, tmp_path, monkeypatch):
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    fake(programs / name, code, tmp_path / "taken")
-    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
-    monkeypatch.setenv(needs, "x")
-
-    async def steps(app, press):
-        await press("c")
-        told = list(app._notifications)[-1]
-        assert told.title == title
-        assert says in told.message
-        assert "of document 0 as text" in told.message
-        assert app.clipboard
-
-    browse([PACK], steps, tokenizer=str(TOKENIZER))
-    taken = tmp_path / "taken"
-    assert (taken.exists() and taken.read_text() == "The quick brown") == (needs != "NOTHING") or taken.read_text()
-
-
-def test_a_link_that_nothing_takes_is_not_said_to_be_in_a_file(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-    async def steps(app, press):
-        await press("y")
-        told = list(app._notifications)[-1].message
-        assert told.startswith("tokfmt browse ")
-        assert told.endswith(". The terminal may ignore it")
-        await press("C")
-        assert list(app._notifications)[-1].message.endswith("e writes a file")
-
-    browse([PACK], steps)
-
-
-def test_a_finding_and_its_bytes_and_the_part_that_holds_them_are_in_step():
-    async def steps(app, press):
-        await press("3", "enter")
-        tab = app.tab
-        assert app.entry.name == "index"
-        assert tab.hex.has_focus
-        field = tab.parts.field
-        assert field is not None
-        assert field.offset <= tab.hex.at < field.offset + max(1, field.length)
-        assert field.name in str(tab.query_one("#field").render())
-        await press("home", "up")  # to the header
-        assert tab.parts.field.offset == 0
-        assert "To the sequence" not in line(app.query_one(KeyBar), 0)
-        while "To the sequence" not in line(app.query_one(KeyBar), 0):
-            await press("down")
-        await press("enter")
-        assert app.entry.name == "sequences"
-
-    browse([FIXTURES / "modalities" / "E_D_2byte_gpt2.pbin"], steps)
-
-
-def test_the_key_to_a_sequence_is_listed_where_there_is_one():
-    async def steps(app, press):
-        await press("3")
-        table = app.tab.list
-        for _ in range(table.row_count):
-            listed = "To the sequence" in line(app.query_one(KeyBar), 0)
-            assert ("l List" in line(app.query_one(KeyBar), 0)) == listed
-            await press("s")
-            went = app.entry.name == "sequences"
-            assert listed == went
-            if went:
-                await press("backspace")
-            await press("down")
-
-    browse([FIXTURES / "modalities" / "E_D_2byte_gpt2.pbin"], steps, size=(160, 36))

@@ -3,17 +3,16 @@
 import json
 import os
 import pickle
-import re
 import tracemalloc
 
 import numpy as np
 import pytest
+import registered
 from paths import FIXTURES
 
-from tokfmt import registry
+import tokfmt
 from tokfmt.core.errors import FormatError, TokfmtError, UnsafeError, UnsupportedError
-from tokfmt.formats.arrow.container import ParquetContainer, thrift
-from tokfmt.ops.source.open import open_source
+from tokfmt.formats.arrow.container import thrift
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -59,7 +58,7 @@ def everything(path, **options):
     tracemalloc.start()
     before = pa.total_allocated_bytes()
     try:
-        reader = open_source([path], format=named(path), options=options).reader
+        reader = tokfmt.open(path, format=named(path), options=options).reader
         if hasattr(reader, "texts"):
             for block in reader.blocks(1 << 20):
                 for batch in reader.texts(block):
@@ -81,7 +80,7 @@ def refused(path, words, kind=FormatError, code=None, **options):
     with pytest.raises(kind, match=words) as caught:
         everything(path, **options)
     assert "\n" not in str(caught.value)
-    format_ = registry.get(named(path))
+    format_ = registered.get(named(path))
     found = [finding.code for finding in format_.audit(path, format_.read_options(**options), _deep())]
     assert found, "the check finds nothing"
     assert code is None or code in found
@@ -90,7 +89,7 @@ def refused(path, words, kind=FormatError, code=None, **options):
 
 
 def _deep():
-    from tokfmt.core.findings import Audit
+    from tokfmt.plugin import Audit
 
     return Audit(deep=True)
 
@@ -169,54 +168,6 @@ def test_rows_without_end(tmp_path):
     refused(path, "rows in .* bytes", UnsafeError, "TF687")
 
 
-def test_a_text_that_stands_for_many_rows(tmp_path):
-    """A dictionary of one text of 1 MB, and 200,000 rows that are it: 200 GB, of which a little is held at once."""
-    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(200_000, np.int8)), pa.array(["x" * 1_000_000]))
-    for data, how in (
-        (pa.table({"text": text}), {}),
-        (pa.table({"text": text}).slice(0, 2000), {"store_schema": False}),
-    ):
-        path = parquet(tmp_path / "x.parquet", data, **how)
-        assert path.stat().st_size < 200_000
-        reader = open_source([path]).reader
-        seen = 0
-        for batch in reader.texts(reader.blocks(1)[0]):
-            seen += len(batch.texts)
-            assert pa.total_allocated_bytes() < 2 * MEMORY
-            assert batch.texts[-1] == "x" * 1_000_000
-            if seen > 1000:
-                break
-
-
-def test_texts_that_stand_for_many_rows_are_given_a_few_at_a_time(tmp_path):
-    """Of a dictionary of 1 MB, or of one text that short ones surround."""
-    texts = ["x" * 1_000_000, *(str(k) for k in range(50))]
-    data = pa.table({"text": pa.DictionaryArray.from_arrays(pa.array(np.zeros(400, np.int8)), pa.array(texts))})
-    for path in (parquet(tmp_path / "x.parquet", data), stream(tmp_path / "x.arrow", data, batch=400)):
-        reader = open_source([path]).reader
-        batches = [batch.texts for batch in reader.texts(reader.blocks(1)[0])]
-        assert sum(map(len, batches)) == 400
-        assert max(sum(map(len, batch)) for batch in batches) < 6_000_000
-
-
-@pytest.mark.parametrize("compression", ["snappy", "gzip", "brotli", "zstd", "lz4", "none"])
-def test_the_longest_text_of_a_dictionary(tmp_path, compression):
-    data = pa.table({"text": ["abc", "defg", ""] * 100})
-    container = ParquetContainer(parquet(tmp_path / "x.parquet", data, compression=compression))
-    (chunk,) = container.chunks(container.groups[0], ["text"])
-    _, at, size, stored = next(container.pages(chunk))
-    assert container._longest_word(container.file, chunk, at, size, stored) == 4
-    assert container._longest_word(container.file, chunk, at, 1 << 23, stored) == 1 << 23
-
-
-@pytest.mark.parametrize("dictionary", [False, True])
-def test_a_page_that_decompresses_to_too_much(tmp_path, dictionary):
-    data = pa.table({"text": ["a" * 140_000_000]})
-    path = parquet(tmp_path / "x.parquet", data, compression="zstd", use_dictionary=dictionary)
-    assert path.stat().st_size < 20_000
-    refused(path, "bytes of the page at byte 4, when it is decompressed, .* at most 134,217,728", UnsafeError, "TF667")
-
-
 def test_a_deep_schema(tmp_path):
     kind = pa.int32()
     for _ in range(120):
@@ -249,18 +200,6 @@ def test_two_columns_of_one_name(tmp_path):
         refused(path, "no column of IDs", UnsupportedError)
 
 
-def test_text_that_is_not_utf8_in_a_column_of_strings(tmp_path):
-    """Arrow takes any bytes for a string that it reads."""
-    path = parquet(
-        tmp_path / "x.parquet",
-        pa.table({"text": ["one", "tw\u00f6", "three"]}),
-        compression="none",
-        use_dictionary=False,
-    )
-    path.write_bytes(path.read_bytes().replace("tw\u00f6".encode(), b"tw\xff\xff"))
-    refused(path, "row 1 of row group 0 is not UTF-8 at byte 2", code="TF666")
-
-
 def test_a_shard_that_is_missing(tmp_path):
     for k in (0, 2):
         parquet(tmp_path / f"train-{k:05d}-of-00003.parquet")
@@ -275,7 +214,7 @@ def test_files_of_one_folder_may_differ(tmp_path):
     for k, (kind, values) in enumerate(zip(kinds, rows, strict=True)):
         data = table(values, kind=kind)
         parquet(tmp_path / f"{k}.parquet", data.add_column(0, "id", pa.array(range(len(values)))) if k else data)
-    reader = open_source([tmp_path]).reader
+    reader = tokfmt.open(tmp_path).reader
     assert reader.tokens(0, reader.info.tokens).tolist() == [1, 2, 3, 4, 5, 6, 70_000, 200]
     assert reader.offsets(0, 6).tolist() == [0, 3, 4, 4, 6, 7, 8]
     parquet(tmp_path / "9.parquet", pa.table({"input_ids": ["text"]}))
@@ -297,7 +236,7 @@ def test_a_stream_cut_anywhere(tmp_path):
         path.write_bytes(content[:at])
         refused(path, "no end marker|does not begin with a schema|cannot be read", code="TF681")
     path.write_bytes(content[:-8])
-    reader = open_source([path], allow_loss=["tail"]).reader
+    reader = tokfmt.open(path, allow_loss=["tail"]).reader
     assert reader.tokens(0, 6).tolist() == [1, 2, 3, 4, 5, 6]
 
 
@@ -334,11 +273,6 @@ def patched(path, at, value, width=4):
 def test_offsets_of_lists_that_leave_their_values(tmp_path, value):
     path = stream(tmp_path / "x.arrow", batch=4)
     refused(patched(path, body(path.read_bytes()) + 4, value), "cannot be read", code="TF681")
-
-
-def test_offsets_of_texts_that_leave_their_bytes(tmp_path):
-    path = stream(tmp_path / "x.arrow", pa.table({"text": ["one", "two", "three"]}), batch=4)
-    refused(patched(path, body(path.read_bytes()) + 4, 2**31 - 1), "cannot be read", code="TF681")
 
 
 @pytest.mark.parametrize("length", [2**31 - 8, -8, 7])
@@ -428,7 +362,7 @@ def test_no_extension_type_is_unpickled(tmp_path):
     data = pa.table([pa.array(IDS, pa.list_(pa.int32()))], schema=pa.schema([field]))
     for path in (stream(tmp_path / "x.arrow", data), parquet(tmp_path / "x.parquet", data)):
         everything(path)
-        assert open_source([path]).reader.info.sequences == 4
+        assert tokfmt.open(path).reader.info.sequences == 4
     assert not mark.exists()
 
 
@@ -449,7 +383,7 @@ def test_names_that_leave_the_folder(tmp_path, name):
     (tmp_path / "dict" / "dataset_dict.json").write_text(json.dumps({"splits": [name]}))
     with pytest.raises(TokfmtError, match="names"):
         everything(tmp_path / "dict")
-    format_ = registry.get("arrow")
+    format_ = registered.get("arrow")
     assert next(f.code for f in format_.check(tmp_path / "saved", format_.read_options())) in ("TF687", "TF681")
 
 
@@ -480,18 +414,12 @@ def test_state_that_is_none(tmp_path, content):
     refused(home, "JSON|_data_files|no such file|list|nested|names", code=None)
 
 
-def test_a_dictionary_that_stands_for_many_rows(tmp_path):
-    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(100_000, np.int8)), pa.array(["x" * 1_000_000]))
-    path = stream(tmp_path / "x.arrow", pa.table({"text": text}), batch=1 << 20)
-    everything(path)
-
-
 def test_order_of_state_counts_and_caches_are_left_out(tmp_path):
     home = saved(tmp_path / "saved", ["b.arrow", "a.arrow"])
     stream(home / "a.arrow", table([[1]]))
     stream(home / "b.arrow", table([[2]]))
     stream(home / "cache-0123abcd.arrow", table([[3]]))
-    reader = open_source([home]).reader
+    reader = tokfmt.open(home).reader
     assert reader.tokens(0, 2).tolist() == [2, 1]
 
 
@@ -500,23 +428,6 @@ def test_a_folder_that_lost_its_state(tmp_path):
     stream(home / "data-00000-of-00001.arrow")
     (home / "state.json").unlink()
     refused(home, r"state\.json: no such file, although dataset_info\.json exists", code="TF681")
-
-
-def test_a_missing_package_is_named(tmp_path, monkeypatch):
-    import builtins
-
-    real = builtins.__import__
-
-    def without(name, *more, **how):
-        if name.split(".")[0] == "pyarrow":
-            raise ImportError(name)
-        return real(name, *more, **how)
-
-    path = parquet(tmp_path / "x.parquet")
-    monkeypatch.setattr(builtins, "__import__", without)
-    assert registry.detect(path).name == "parquet"
-    with pytest.raises(TokfmtError, match=r"needs the package pyarrow: pip install 'tokfmt\[arrow\]'"):
-        open_source([path])
 
 
 def test_sniffing_imports_no_pyarrow():
@@ -560,7 +471,7 @@ def test_ids_in_dictionaries(tmp_path, kind, batch):
     array, rows = in_dictionaries()[kind]
     path = stream(tmp_path / "x.arrow", pa.table({"tokens": array}), batch=batch)
     options = {"column": "tokens.ids"} if kind == "in a struct" else {}
-    reader = open_source([path], allow_loss=["null-rows"], options=options).reader
+    reader = tokfmt.open(path, allow_loss=["null-rows"], options=options).reader
     bounds = reader.offsets(0, reader.info.sequences).tolist()
     assert [reader.tokens(a, b).tolist() for a, b in zip(bounds, bounds[1:], strict=False)] == rows
     assert reader.info.dtype.itemsize == (2 if kind in ("ids", "both", "in a struct") else 4)
@@ -589,7 +500,7 @@ def test_a_list_that_stands_for_many_rows(tmp_path):
             refused(path, "IDs in record batch 0 of .* bytes", UnsafeError, "TF687")
         else:
             everything(path)
-            assert open_source([path]).reader.info.tokens == rows * 1_000_000
+            assert tokfmt.open(path).reader.info.tokens == rows * 1_000_000
 
 
 def packed(path, masks, starts, ids=((1, 2, 3), (4, 5))):
@@ -649,41 +560,10 @@ def test_files_of_one_folder_that_disagree(tmp_path, other, order):
     refused(tmp_path, words)
     with pytest.raises(FormatError, match=words) as caught:
         everything(tmp_path)
-    format_ = registry.get("parquet")
+    format_ = registered.get("parquet")
     found = [finding.message for finding in format_.check(tmp_path, format_.read_options())]
     assert found == [caught.value.statement]
     assert caught.value.path.endswith((first.name, second.name))
-
-
-def test_bytes_behind_the_end_of_a_stream(tmp_path):
-    """Two streams in one file, as `cat` joins them: only the first is read, which is said."""
-    path = stream(tmp_path / "x.arrow")
-    content, format_ = path.read_bytes(), registry.get("arrow")
-    assert not open_source([path]).reader.info.notes
-    assert not list(format_.check(path, format_.read_options()))
-    for more in (content, b"\0"):
-        path.write_bytes(content + more)
-        reader = open_source([path]).reader
-        said = f"x.arrow: continues after its end marker at byte {len(content):,}: found {len(more):,} bytes? that no reader reads"
-        assert reader.info.tokens == 6
-        assert re.match(said, reader.info.notes[0])
-        (finding,) = format_.check(path, format_.read_options())
-        assert (finding.code, finding.offset) == ("TF681", len(content))
-    text = stream(tmp_path / "t.arrow", pa.table({"text": ["a"]}))
-    text.write_bytes(text.read_bytes() + b"more")
-    assert "after its end marker" in open_source([text]).reader.info.notes[0]
-    assert [finding.code for finding in format_.check(text, format_.read_options())] == ["TF681"]
-
-
-@pytest.mark.parametrize("new", [pa.ipc.new_stream, pa.ipc.new_file])
-def test_streams_before_1_0(tmp_path, new):
-    """Messages without FFFFFFFF in front: recognised, and refused by name."""
-    path = tmp_path / "x.arrow"
-    options = pa.ipc.IpcWriteOptions(use_legacy_format=True)
-    with pa.OSFile(str(path), "wb") as sink, new(sink, table().schema, options=options) as out:
-        out.write_table(table())
-    assert registry.detect(path).name == "arrow"
-    refused(path, "Arrow of a version before 1.0.* Write it again", code="TF681")
 
 
 def test_a_split_that_is_missing(tmp_path):

@@ -8,9 +8,7 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt import registry
-from tokfmt.core.errors import FormatError, TokfmtError
-from tokfmt.ops.source.open import open_source
+from tokfmt.core.errors import TokfmtError
 
 HOME = FIXTURES / "parquet"
 CASES = {case["name"]: case for case in json.loads((HOME / "expected.json").read_text())["cases"]}
@@ -40,10 +38,6 @@ def digest(ids):
     return hashlib.sha256(np.asarray(ids, "<u4").tobytes()).hexdigest()
 
 
-def texts_of(reader, size=1 << 12, **which):
-    return [text for block in reader.blocks(size, **which) for batch in reader.texts(block) for text in batch.texts]
-
-
 def test_the_goldens_are_there():
     assert (len(CASES), len(GOOD), len(TEXT)) == (40, 18, 12)
     for case in CASES.values():
@@ -64,21 +58,6 @@ def test_documents(name):
     assert digest([token for document in documents for token in document]) == case["tokens_sha256_le_u32"]
 
 
-@pytest.mark.parametrize("name", [name for name in GOOD if CASES[name].get("kind") == "packed"])
-def test_packed_rows_have_masks_and_boundaries(name):
-    case = CASES[name]
-    reader = open_source([HOME / case["entry"]], options={"view": "samples"}).reader
-    offsets, total = reader.offsets(0, reader.info.sequences), reader.info.tokens
-    assert np.diff(offsets).tolist() == case["row_lengths"]
-    mask, begins, labels = reader.masks(0, total), reader.begins(0, total), reader.labels(0, total)
-    assert hashlib.sha256(mask.tobytes()).hexdigest() == case["loss_mask_sha256"]
-    assert np.add.reduceat(begins, offsets[:-1]).tolist() == case["row_docs"]
-    assert np.diff([*np.flatnonzero(begins), total]).tolist() == case["doc_lengths"]
-    counted = np.flatnonzero(labels != -100)
-    assert np.array_equal(labels[counted], reader.tokens(0, total)[counted + 1])
-    assert (mask[counted] == 1).all()
-
-
 def test_borders_inside_of_rows_are_not_lost_in_silence(tmp_path):
     path = HOME / "packed" / "int32.idx.parquet"
     for options in ({}, {"view": "samples"}):
@@ -91,57 +70,13 @@ def test_borders_inside_of_rows_are_not_lost_in_silence(tmp_path):
 def test_labels_are_moved_to_the_token_before(tmp_path):
     pq = pytest.importorskip("pyarrow.parquet")
     path = HOME / CASES["parquet_int64_mask_labels"]["entry"]
-    reader = open_source([path], options={"view": "samples"}).reader
+    reader = tokfmt.open(path, options={"view": "samples"}).reader
     offsets = reader.offsets(0, 30)
     for row, labels in enumerate(pq.read_table(path)["labels"].to_pylist()):
         found = reader.labels(int(offsets[row]), int(offsets[row + 1])).tolist()
         assert found == [*labels[1:], -100]
     with pytest.raises(TokfmtError, match="loss-mask"):
         tokfmt.convert(path, tmp_path / "x.pbin", eos=50256)
-
-
-@pytest.mark.parametrize("name", TEXT)
-def test_texts(name):
-    case = CASES[name]
-    opened = [HOME / case["entry"]], {"options": options_of(case)}
-    if case["n_null"]:
-        with pytest.raises(FormatError, match="NULL"):
-            texts_of(open_source(opened[0], **opened[1]).reader)
-    reader = open_source(opened[0], allow_loss=["null-rows"], **opened[1]).reader
-    expected = [text or "" for text in TEXTS[name]]
-    assert reader.count() == len(expected) == case["n_texts"]
-    for size in (1, 1 << 10, 1 << 30):
-        assert texts_of(reader, size) == expected
-    assert texts_of(reader, 1, first=3 % len(expected), last=len(expected) - 1) == expected[3 % len(expected) : -1]
-    assert [reader.record(k) for k in range(len(expected))] == expected
-
-
-@pytest.mark.parametrize("name", [name for name in TEXT if CASES[name].get("ambiguous")])
-def test_several_columns_of_text_are_listed(name):
-    with pytest.raises(FormatError, match=r"several columns of text: found .*(lang|prompt): string.*column=NAME"):
-        open_source([HOME / CASES[name]["entry"]])
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_ones_are_refused_and_reported(name):
-    code, words = BAD[name]
-    path = HOME / CASES[name]["entry"]
-    with pytest.raises(FormatError, match=words):
-        reader = open_source([path]).reader
-        texts_of(reader) if name == "text_binary_BAD" else reader.tokens(0, reader.info.tokens)
-    format_ = registry.detect(path)
-    assert [finding.code for finding in format_.check(path, format_.read_options())] == [code]
-
-
-@pytest.mark.parametrize("name", [*GOOD, *TEXT])
-def test_nothing_is_found_in_good_ones(name):
-    case = CASES[name]
-    path = HOME / case["entry"]
-    format_ = registry.detect(path)
-    found = list(format_.check(path, format_.read_options(**options_of(case))))
-    assert [finding.code for finding in found] in ([], ["TF663"] if case.get("null_rows") or case.get("n_null") else [])
-    for section in format_.sections(path, format_.read_options()):
-        assert not any(field.wrong for field in section.fields(0, section.count))
 
 
 def test_blocks_are_split_only_when_told():
@@ -151,15 +86,6 @@ def test_blocks_are_split_only_when_told():
         assert "eos=ID" in rows.info.notes[0]
     with tokfmt.open(HOME / "int32.parquet") as documents, tokfmt.open(path, eos=50256) as found:
         assert [row.tolist() for row in found][:-1] == [row.tolist()[:-1] for row in documents][: len(found) - 1]
-
-
-def test_splits_are_named():
-    for entry, others in (("dataset_dict", ("validation",)), ("text/hub", ("validation",))):
-        source = open_source([HOME / entry])
-        assert source.reader.info.other_splits == others
-        assert open_source([HOME / entry], options={"split": "validation"}).reader.info.split == "validation"
-    with pytest.raises(FormatError, match="no split test: found train, validation"):
-        open_source([HOME / "dataset_dict"], options={"split": "test"})
 
 
 def test_text_goes_to_lines_as_it_stands(tmp_path):

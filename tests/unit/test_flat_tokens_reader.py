@@ -5,7 +5,6 @@ import json
 import pickle
 import shutil
 import warnings
-import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,10 +15,9 @@ import zarr
 from paths import FIXTURES
 
 from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TokfmtError, UnsafeError
-from tokfmt.core.format import Confidence, Hints, look
-from tokfmt.core.ragged import Ragged
 from tokfmt.formats.flat_tokens import FORMAT
 from tokfmt.formats.flat_tokens.options import ReadOptions
+from tokfmt.plugin import Hints, Ragged
 from tokfmt.testing import read, sequences, write
 
 GOLDEN = FIXTURES / "flat-tokens"
@@ -64,11 +62,6 @@ def test_goldens(name, split):
     stated = EXPECTED[name]["max_token_id"]
     assert reader.info.extras["max_token_id"] == (stated[split] if split else stated)
     assert not reader.info.notes
-
-
-@pytest.mark.parametrize("name", EXPECTED)
-def test_sniff(name):
-    assert FORMAT.sniff(look(GOLDEN / name)) is Confidence.CERTAIN
 
 
 def test_the_default_split_is_train_or_the_only_one(tmp_path):
@@ -216,27 +209,6 @@ def test_a_chunk_lost_in_a_shard(tmp_path):
     assert sequences(read(FORMAT, path, options={"holes": "fill"})) == [[5, *[0] * 10, 6]]
 
 
-@pytest.mark.parametrize("zarr_format", [2, 3])
-def test_a_zip_of_zarr_python(tmp_path, zarr_format):
-    """Its metadata is written twice, so that members repeat: the last one counts."""
-    path = tmp_path / "x.zip"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        store = zarr.storage.ZipStore(path, mode="w")
-        group = zarr.create_group(store, zarr_format=zarr_format, attributes={"max_token_id": 0})
-        group.attrs["max_token_id"] = 2**31 - 1
-        tokens, starts = encoded(DATA)
-        group.create_array("encoded_tokens", data=tokens, chunks=(16,))
-        group.create_array("seq_starts", data=starts, chunks=(16,))
-        store.close()
-    names = zipfile.ZipFile(path).namelist()
-    assert len(names) > len(set(names))
-    assert FORMAT.sniff(look(path)) is Confidence.CERTAIN
-    reader = read(FORMAT, path)
-    assert sequences(reader) == DATA
-    assert sequences(pickle.loads(pickle.dumps(reader))) == DATA
-
-
 def test_old_consolidated_metadata_is_not_believed(tmp_path):
     path = write(FORMAT, tmp_path / "x.zarr", Ragged.of(DATA), options={"split": "none"})
     with warnings.catch_warnings():
@@ -313,33 +285,12 @@ def test_a_store_that_declares_2_to_the_54(tmp_path, fill, name):
         read(FORMAT, path)
 
 
-def test_a_group_without_its_file_is_noted(tmp_path):
-    path = write(FORMAT, tmp_path / "x.zarr", Ragged.of([[1, 9]]))
-    (path / ".zgroup").unlink()
-    reader = read(FORMAT, path)
-    assert FORMAT.sniff(look(path)) is Confidence.CERTAIN
-    assert sequences(reader) == [[1, 9]]
-    assert reader.info.notes == ("x.zarr: .zgroup is missing; zarr does not open the group",)
-
-
 def test_a_chunk_that_goes_away(tmp_path):
     path = write(FORMAT, tmp_path / "x.zarr", Ragged.of([[1, 9]]))
     reader = read(FORMAT, path)
     (path / "train/encoded_tokens/0").unlink()
     with pytest.raises(SourceChangedError, match="disappeared"):
         reader.tokens(0, 2)
-
-
-def test_what_is_not_flat_tokens_is_not_claimed(tmp_path):
-    zarr.create_group(tmp_path / "other", zarr_format=2).create_array("a", shape=(3,), dtype="f4")
-    assert FORMAT.sniff(look(tmp_path / "other")) is None
-    (tmp_path / "other").rename(tmp_path / "other.zarr")
-    assert FORMAT.sniff(look(tmp_path / "other.zarr")) is Confidence.NAME
-    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
-        archive.writestr("readme.txt", "hello")
-    assert FORMAT.sniff(look(tmp_path / "other.zip")) is None
-    bad = FIXTURES / "bad/flat-tokens/meta_name_of_example"
-    assert FORMAT.sniff(look(bad)) is Confidence.STRUCTURE
 
 
 @pytest.mark.parametrize("split", ["", "train"])

@@ -8,14 +8,11 @@ import pytest
 import zarr
 from paths import FIXTURES
 
-from tokfmt.core.errors import OptionError, TokenRangeError
-from tokfmt.core.format import Receipt, Target
-from tokfmt.core.options import parse_options
-from tokfmt.core.ragged import Ragged
+from tokfmt.core.errors import TokenRangeError
 from tokfmt.formats.flat_tokens import FORMAT
 from tokfmt.formats.flat_tokens.options import WriteOptions
+from tokfmt.plugin import MemoryReader, Ragged, Receipt, Target
 from tokfmt.testing import read, sequences, write
-from tokfmt.views.memory import MemoryReader
 
 GOLDEN = FIXTURES / "flat-tokens"
 EXPECTED = {k: v for k, v in json.loads((GOLDEN / "expected.json").read_bytes()).items() if k.endswith(".zarr")}
@@ -126,18 +123,6 @@ def test_metadata_comes_last(tmp_path):
     assert not [name for name in files(tmp_path / "x.zarr") if "/.z" in name]
     writer.commit(source, receipts)
     assert sequences(read(FORMAT, tmp_path / "x.zarr")) == [[1, 2], [3]]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"chunk": 0}, {"chunk": (1 << 25) + 1}, {"starts_chunk": 0}, {"starts_chunk": (1 << 24) + 1}, {"split": "../x"},
-     {"split": "a/b"}, {"split": ".z"}, {"codec": "pickle"}, {"zarr_format": "4"}],
-)  # fmt: skip
-def test_options_that_cannot_be(tmp_path, options):
-    with pytest.raises(OptionError):
-        given = parse_options(WriteOptions, {k: str(v) for k, v in options.items()}, "x")
-        FORMAT.writer_traits(given)
-        FORMAT.writer(tmp_path / "x", given, Target())
 
 
 def test_metadata_is_stable(tmp_path):

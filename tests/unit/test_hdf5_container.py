@@ -10,13 +10,13 @@ import h5py
 import numpy as np
 import pytest
 
+import tokfmt
 from tokfmt.core.errors import CorruptError, TruncatedError, UnsupportedError
-from tokfmt.core.format import Confidence, Hints, look
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.container import open_stored
 from tokfmt.formats.hdf5.options import ReadOptions
 from tokfmt.formats.hdf5.table import DamagedChunkError, Pipeline, fletcher32
-from tokfmt.ops.source.open import open_source
+from tokfmt.plugin import Hints
 from tokfmt.testing import sequences
 
 WIDTH = 24
@@ -81,12 +81,12 @@ def test_types(tmp_path, dtype, how):
 def test_files_of_different_types(tmp_path):
     save(tmp_path / "a-0.h5", (ROWS[:5] % 200).astype("u1"))
     save(tmp_path / "a-1.h5", (ROWS[5:9] % 1000).astype("<i8"))
-    source = open_source([tmp_path], format="hdf5", options={"view": "samples"})
+    source = tokfmt.open(tmp_path, format="hdf5", options={"view": "samples"})
     assert sequences(source.reader) == [*(ROWS[:5, 0] % 200).tolist(), *(ROWS[5:9, 0] % 1000).tolist()]
     assert any("different types (int64, uint8)" in note for note in source.notes)
     save(tmp_path / "a-2.h5", ROWS[:2].astype("u8"))
     with pytest.raises(UnsupportedError, match="mix int64 and uint64"):
-        open_source([tmp_path], format="hdf5", options={"view": "samples"})
+        tokfmt.open(tmp_path, format="hdf5", options={"view": "samples"})
 
 
 def test_raw_chunks(tmp_path):
@@ -194,26 +194,6 @@ def test_big_chunks_keep_memory_bounded(tmp_path):
     assert peak < 90 << 20
 
 
-@pytest.mark.parametrize("block", [512, 2048])
-def test_user_blocks_are_detected_and_refused(tmp_path, block):
-    path = tmp_path / "anything"
-    with h5py.File(path, "w", userblock_size=block) as file:
-        file.create_dataset("data", data=ROWS)
-    assert FORMAT.sniff(look(path)) is Confidence.CERTAIN
-    with pytest.raises(UnsupportedError, match=f"{block:,} foreign bytes"):
-        open_stored(path)
-
-
-def test_sniffing(tmp_path):
-    save(tmp_path / "a.h5")
-    assert FORMAT.sniff(look(tmp_path / "a.h5")) is Confidence.CERTAIN
-    assert FORMAT.sniff(look(tmp_path)) is Confidence.CERTAIN
-    (tmp_path / "b.h5").write_bytes(b"no")
-    assert FORMAT.sniff(look(tmp_path / "b.h5")) is None
-    (tmp_path / "sub").mkdir()
-    assert FORMAT.sniff(look(tmp_path / "sub")) is None
-
-
 def test_a_large_corpus_takes_no_memory(tmp_path):
     """8 GB, sparse: nothing is read but what is asked for."""
     import tracemalloc
@@ -222,7 +202,7 @@ def test_a_large_corpus_takes_no_memory(tmp_path):
         file.create_dataset("data", (1 << 32,), "<u2", fillvalue=None)
         file["data"][-3:] = [5, 6, 7]
     tracemalloc.start()
-    reader = open_source([tmp_path / "a.h5"], format="hdf5", eos="none").reader
+    reader = tokfmt.open(tmp_path / "a.h5", format="hdf5", eos="none").reader
     assert reader.tokens((1 << 32) - 4, 1 << 32).tolist() == [0, 5, 6, 7]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from paths import FIXTURES
 
+import tokfmt
 from tokfmt.core.errors import SeparatorUnknownError, UnsupportedError
-from tokfmt.core.reader import Layout
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.options import ReadOptions
-from tokfmt.ops.source.open import open_source
+from tokfmt.plugin import Layout
 from tokfmt.testing import sequences
 
 HOME = FIXTURES / "hdf5"
@@ -37,7 +37,13 @@ def wanted(case):
 
 
 def opened(name, **how):
-    return open_source([HOME / name], format="hdf5", **how)
+    return tokfmt.open(HOME / name, format="hdf5", **how)
+
+
+def told(name, **how):
+    """What tokfmt noticed and inferred."""
+    source = opened(name, **how)
+    return (*source.notes, *source.inferred)
 
 
 def test_all_are_here():
@@ -59,20 +65,20 @@ def test_documents(name):
 @pytest.mark.parametrize("name", ["new_packed_split_text", "new_padded_pad0", "new_packed_disjoint", "new_vsl"])
 def test_separator_of_data_params(name):
     source = opened(name)
-    assert (source.separator.eos_id, source.separator.source) == (50256, "data_params.json")
+    assert (source.origin[0].separator.eos_id, source.origin[0].separator.source) == (50256, "data_params.json")
     assert sequences(source.reader) == wanted(EXPECTED[name])
 
 
 @pytest.mark.parametrize("name", ["padded_eos", "padded_pad0", "padded_pad0_inverted", "summarization"])
 def test_separator_of_padded_samples(name):
     source = opened(name)
-    assert source.separator.eos_id == 50256
-    assert any("padded samples end with it" in note for note in source.notes)
+    assert source.origin[0].separator.eos_id == 50256
+    assert any("padded samples end with it" in note for note in (*source.notes, *source.inferred))
     assert sequences(source.reader) == wanted(EXPECTED[name])
 
 
 def test_separator_unknown():
-    with pytest.raises(SeparatorUnknownError, match="--eos"):
+    with pytest.raises(SeparatorUnknownError, match="eos"):
         opened("packed_overlap")
 
 
@@ -88,7 +94,7 @@ def test_without_separator(name):
 
 @pytest.mark.parametrize("name", ["shuffled", "new_shuffled"])
 def test_shuffled(name):
-    with pytest.raises(UnsupportedError, match="shuffled.*--allow-loss order.*view=samples"):
+    with pytest.raises(UnsupportedError, match="shuffled.*allow.loss.*view"):
         opened(name, eos=50256)
     source = opened(name, eos=50256, allow_loss=["order"])
     rows = [row for file in EXPECTED[name]["files"] for row in file["data"]]
@@ -134,10 +140,10 @@ def test_trainer_order():
 
 
 def test_notes():
-    assert any("62 full samples do not end with a separator" in note for note in opened("new_padded_pad0").notes)
-    assert any("overlap by one token" in note for note in opened("packed_overlap", eos=1).notes)
-    assert any("inverted_mask" in note for note in opened("padded_pad0_inverted", eos=1).notes)
-    assert any("after a BOS" in note for note in opened("hf_collator", eos=50256).notes)
+    assert any("62 full samples do not end with a separator" in note for note in told("new_padded_pad0"))
+    assert any("overlap by one token" in note for note in told("packed_overlap", eos=1))
+    assert any("inverted_mask" in note for note in told("padded_pad0_inverted", eos=1))
+    assert any("after a BOS" in note for note in told("hf_collator", eos=50256))
 
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))

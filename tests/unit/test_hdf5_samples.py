@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from paths import FIXTURES
 
-from tokfmt.core.protocols import HasDocumentStarts, HasLabels
+import tokfmt
 from tokfmt.formats.hdf5.reader import arrange, files_in
-from tokfmt.formats.hdf5.table import Table
-from tokfmt.ops.source.open import open_source
+from tokfmt.plugin import HasDocumentStarts, HasLabels
 
 HOME = FIXTURES / "hdf5"
 INVERTED = {"padded_pad0_inverted"}
@@ -28,7 +27,7 @@ def homes(name):
 
 
 def opened(path, *options):
-    return open_source([path], options=["view=samples", *options]).reader
+    return tokfmt.open(path, options=["view=samples", *options]).reader
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -103,31 +102,11 @@ def test_ignored_labels_stay_as_they_are(tmp_path):
     assert opened(path).labels(8, 16).tolist() == labels[1].tolist()
 
 
-@pytest.mark.parametrize("chunks", [(1, 3, 8), (16, 3, 8), (5, 1, 4)])
-def test_reads_only_the_rows_asked_for_and_once(tmp_path, monkeypatch, chunks):
-    count = 400
-    path = made(tmp_path / "x.h5", np.ones((count, 8), int), chunks=chunks)
-    reader = opened(path, "mask=loss")
-    read = []
-    original = Table.read
-    monkeypatch.setattr(Table, "read", lambda self, a, b: read.append((a, b)) or original(self, a, b))
-    for ask in (reader.tokens, reader.masks, reader.labels):
-        ask(100 * 8 + 3, 102 * 8 - 1)
-    assert read == [(100, 102)]
-    reader.tokens(0, 8)
-    assert read == [(100, 102), (0, 1)]
-    read.clear()
-    auto = opened(path)
-    read.clear()
-    auto.masks(0, 8)
-    assert sum(b - a for a, b in read) <= 64 + 2
-
-
 def test_what_fills_up_samples():
     told = {name: opened(homes(name)[0]).info.pad_id for name in ("new_padded_pad0", "padded_eos")}
     assert told["new_padded_pad0"] == 0
     assert told["padded_eos"] in (None, 50256)
-    stage1 = open_source([FIXTURES / "stage1" / "in.bin"], options=["view=samples"], eos=50000, format="stage1").reader
+    stage1 = tokfmt.open(FIXTURES / "stage1" / "in.bin", options=["view=samples"], eos=50000, format="stage1").reader
     assert stage1.info.pad_id == 50000
     assert not isinstance(stage1, HasLabels)
 

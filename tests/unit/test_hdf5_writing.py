@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 
 from tokfmt.core.errors import CorruptError, OptionError, TokenRangeError
-from tokfmt.core.format import Hints, Target
-from tokfmt.core.ragged import Ragged
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.table import REACH, Packer
+from tokfmt.plugin import Hints, MemoryReader, Ragged, Target
 from tokfmt.testing import read, sequences, write
-from tokfmt.views.memory import MemoryReader
 
 EOS = 50256
 

@@ -7,11 +7,9 @@ from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokfmt.core.messages import Message
-from tokfmt.core.records import NAMED_FIELDS
-from tokfmt.formats.jsonl import parse
 from tokfmt.formats.jsonl.lines import lines_of
 from tokfmt.formats.jsonl.parse import DEEPEST, Fault, IdTooLarge, OtherFields, Parser, Validator, depth_of, skippable
+from tokfmt.plugin import Message
 
 quick = settings(max_examples=examples(300), deadline=None)
 KEYS = st.sampled_from(["text", "input_ids", "id", "te\\u0078t", "meta", "", "\\ud800", "é"])
@@ -136,44 +134,6 @@ def test_brackets_in_strings_do_not_nest():
     assert depth_of(b"[" * 700 + b'"' + b'\\"' * 200_000) == 700  # a string that does not end: linear all the same
     assert depth_of(b'["' + b"\\" * 5 + b'"' + b"[" * 3000 + b'"]') == 0 + 1
     assert depth_of(b'"' + b"\\" * 4 + b'"' + b"[" * 600) == 600
-
-
-@settings(max_examples=examples(50))
-@given(
-    st.lists(st.sampled_from(["[", "]", "{", "}", '"', '"[\\\\"', '"\\""', '"{{{"', " " * 99]), max_size=60),
-    st.integers(1, 99),
-)
-def test_depth_is_counted_in_pieces(parts, size):
-    """As a scan for one character after the other counts it, wherever the pieces begin."""
-    text = "".join(parts) * 40 + '"" [' * (DEEPEST + 1)
-    depth, deepest, inside, escaped = 0, 0, False, False
-    for letter in text:
-        if escaped or letter == "\\":
-            escaped = not escaped
-        elif letter == '"':
-            inside = not inside
-        elif not inside and letter in "[]{}":
-            depth += 1 if letter in "[{" else -1
-            deepest = max(deepest, depth)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(parse, "_AT_ONCE", size)
-        found = depth_of(text.encode())
-    assert min(found, DEEPEST + 1) == min(deepest, DEEPEST + 1)
-
-
-def test_what_is_nested_too_deep_is_not_scanned_to_its_end():
-    """A line of 32 MB of brackets: no more than the first piece of it is looked at."""
-    line = b'{"text": ' + b"[" * (1 << 25)
-    assert DEEPEST < depth_of(line) <= 1 << 20
-    assert isinstance(Parser("text", ("text",), True).one(line), Fault)
-
-
-def test_fields_of_a_record_of_very_many():
-    """As many are named as of all records together."""
-    line = json.dumps({f"key{number}.x": 0 for number in range(20_000)} | {"text": "a"}).encode()
-    names = Parser("text", ("text",), True).names(line)
-    assert len(names) == NAMED_FIELDS
-    assert names[0] == "key0\\.x"
 
 
 @pytest.mark.parametrize(

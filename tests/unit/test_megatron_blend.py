@@ -3,17 +3,16 @@
 import json
 import pickle
 import tracemalloc
-from pathlib import Path
 
 import numpy as np
 import pytest
+from amount import FUZZ_ONLY
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt import registry
-from tokfmt.core.errors import FormatError, TokfmtError, UnknownFormatError
-from tokfmt.core.ragged import Ragged
+from tokfmt.core.errors import FormatError, TokfmtError
 from tokfmt.formats.megatron import FORMAT, read_blend
+from tokfmt.plugin import Ragged
 from tokfmt.testing import write
 
 HOME = FIXTURES / "megatron" / "blend"
@@ -101,12 +100,6 @@ def test_a_list_of_which_no_prefix_is_there_is_named(tmp_path, words, name):
         tokfmt.open(path)
 
 
-@pytest.mark.parametrize("words", ["this_document is a text", "1 apple 2 pears", "see a_document and b_document"])
-def test_prose_about_documents_is_no_list(tmp_path, words):
-    (tmp_path / "x.txt").write_text(words)
-    assert registry.detect(tmp_path / "x.txt").name == "text"
-
-
 @pytest.mark.parametrize("idx", [None, b"", b"MMIDIDX"])
 @pytest.mark.parametrize("named", ["a_text_document", "a_text_document.bin"])
 def test_a_pair_without_its_index_says_so_by_any_name(tmp_path, idx, named):
@@ -119,22 +112,6 @@ def test_a_pair_without_its_index_says_so_by_any_name(tmp_path, idx, named):
         tokfmt.open(tmp_path / named)
     (finding,) = FORMAT.check(tmp_path / named, FORMAT.read_options())
     assert finding.code == "TF601"
-
-
-@pytest.mark.parametrize("indent", [None, 1])
-def test_a_file_of_sequences_is_named(tmp_path, indent):
-    path = tmp_path / "sequences.json"
-    path.write_text(json.dumps(json.loads((HOME / "sequences.json").read_text()), indent=indent))
-    with pytest.raises(UnknownFormatError, match=r"is a list of the numbers of sequences .*Name the blend list"):
-        tokfmt.open(path)
-    path.write_text('{"input_ids": [2, 3]}')
-    assert registry.detect(path).name == "jsonl"
-
-
-def test_prose_with_a_slash_is_no_list(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    Path("notes.txt").write_text("A . file and / or a ./ folder")
-    assert registry.detect(Path("notes.txt")).name == "text"
 
 
 @pytest.mark.parametrize("quote", ['"', "'"])
@@ -156,6 +133,7 @@ def test_a_list_is_never_overwritten_as_if_it_were_a_prefix(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["corpus"]
 
 
+@FUZZ_ONLY
 @pytest.mark.slow
 def test_thousands_of_prefixes(tmp_path):
     """Merging them holds offsets of 8 bytes a document and little for each prefix; the bytes are those of the parts."""

@@ -6,10 +6,12 @@ import re
 from pathlib import Path
 
 import pytest
+from amount import FUZZ_ONLY
 
 import tokfmt
 from tokfmt.core.errors import DestinationExistsError, FormatError, Loss, LossyConversionError, OptionError
-from tokfmt.core.messages import Message, Option, allowing, from_option, python_words, recipe_words, reword, to_option
+from tokfmt.core.messages import python_words, recipe_words, reword
+from tokfmt.plugin import Message, Option, allowing, from_option, to_option
 
 
 @pytest.mark.parametrize(
@@ -102,6 +104,7 @@ def _constants(path):
             yield node.lineno, node.value
 
 
+@FUZZ_ONLY
 def test_the_library_writes_no_syntax_of_the_command_line():
     root = Path(tokfmt.__file__).parent
     found = [

@@ -8,24 +8,17 @@ import numpy as np
 import pytest
 from paths import FIXTURES, GOLDEN
 
+import tokfmt
 from tokfmt.core.errors import FormatError
-from tokfmt.core.format import Confidence, Hints, look
-from tokfmt.core.ragged import Ragged
 from tokfmt.formats.modalities import FORMAT
 from tokfmt.formats.modalities.options import ReadOptions
-from tokfmt.ops.source.open import open_source
+from tokfmt.plugin import Hints, Ragged
 from tokfmt.testing import sequences, write
 
 HERE = FIXTURES / "modalities"
 EXPECTED = json.loads((HERE / "expected.json").read_text())
 PACKS = EXPECTED["pbin"]
 P0 = "wild_branch_only_P0_noheader.pbin"
-BY_NAME_ALONE = {
-    P0,
-    "wild_branch_only_P2_header4_len_plus3.pbin",
-    "wild_branch_only_A_broken_offsets_6bcc334f.pbin",
-    "wild_branch_only_A_len_plus1_b8211997.pbin",
-}
 
 
 def stored(name):
@@ -68,23 +61,25 @@ def test_stored_axis(name):
 def test_separator_is_removed_and_inferred_where_the_data_shows_it(name, tmp_path):
     eos, documents = PACKS[name]["eod_id"], stored(name)
     assert all(document[-1] == eos for document in documents)
-    source = open_source([HERE / name], eos=eos)
-    assert source.format is FORMAT
+    source = tokfmt.open(HERE / name, eos=eos)
+    assert source.format == "modalities"
     assert sequences(source.reader) == [document[:-1] for document in documents]
     shutil.copy(HERE / name, alone := tmp_path / name)  # a manifest stands beside one of them
     shown = len(documents) >= 8 and not any(eos in document[:-1] for document in documents)
-    guessed = open_source([alone])
-    assert (guessed.separator.eos_id, guessed.separator.inferred) == ((eos, True) if shown else (None, False))
+    guessed = tokfmt.open(alone)
+    assert (guessed.origin[0].separator.eos_id, guessed.origin[0].separator.inferred) == (
+        (eos, True) if shown else (None, False)
+    )
     assert sequences(guessed.reader) == ([document[:-1] for document in documents] if shown else documents)
 
 
 def test_stream_without_header():
-    with pytest.raises(FormatError, match="--from-opt layout=P0"):
-        open_source([HERE / P0])
+    with pytest.raises(FormatError, match="layout"):
+        tokfmt.open(HERE / P0)
     reader = opened(HERE / P0, layout="P0")
     assert sequences(reader) == [[token for document in stored(P0) for token in document]]
     assert facts(reader) == described(PACKS[P0])
-    source = open_source([HERE / P0], format="modalities", eos=50256, options=["layout=P0"])
+    source = tokfmt.open(HERE / P0, format="modalities", eos=50256, options=["layout=P0"])
     pieces = [[]]
     for token in [token for document in stored(P0) for token in document]:
         if token == 50256:
@@ -92,15 +87,6 @@ def test_stream_without_header():
         else:
             pieces[-1].append(token)
     assert sequences(source.reader) == [piece for piece in pieces if piece]
-
-
-@pytest.mark.parametrize("name", PACKS)
-def test_detected(name, tmp_path):
-    claim = FORMAT.sniff(look(HERE / name))
-    assert claim is (Confidence.NAME if name in BY_NAME_ALONE else Confidence.CERTAIN)
-    renamed = tmp_path / "data.bin"
-    renamed.write_bytes((HERE / name).read_bytes())
-    assert FORMAT.sniff(look(renamed)) is (None if name in BY_NAME_ALONE else Confidence.CERTAIN)
 
 
 @pytest.mark.parametrize("name", [name for name in PACKS if PACKS[name]["layout"] in {"A", "B", "C", "D"}])
@@ -136,20 +122,6 @@ def test_sample_data_of_the_project(name):
     reader = opened(SAMPLES / name)
     assert sequences(reader) == expected["doc_sets"][entry["documents"]]
     assert facts(reader) == described(entry)
-
-
-@pytest.mark.skipif(not GOLDEN.is_dir(), reason="fixtures of other formats, not part of the repository")
-def test_nothing_else_is_claimed():
-    others = [path for name in ("hdf5", "flat-tokens", "gpt2") for path in (GOLDEN / name).rglob("*")]
-    others += [path for path in SAMPLES.rglob("*") if path.suffix != ".pbin"]
-    claimed = [path for path in others if FORMAT.sniff(look(path)) is not None]
-    assert len(others) > 150
-    assert claimed == []
-
-
-def test_no_fixture_of_another_format_is_claimed():
-    others = [path for path in FIXTURES.rglob("*") if "modalities" not in path.parts]
-    assert [p for p in others if (p.is_file() or p.is_dir()) and p.suffix != ".pbin" and FORMAT.sniff(look(p))] == []
 
 
 # writing what upstream wrote, byte for byte

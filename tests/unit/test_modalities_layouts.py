@@ -14,16 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from paths import FIXTURES
 
+import tokfmt
 from tokfmt.core.errors import CorruptError, FormatError, TokenRangeError, TokfmtError
-from tokfmt.core.findings import Audit
-from tokfmt.core.format import Confidence, Hints, look
-from tokfmt.core.ragged import Ragged
-from tokfmt.core.reader import Layout, Separators
 from tokfmt.formats.modalities import FORMAT, WithMissingSeparators, closed_offsets
 from tokfmt.formats.modalities.options import ReadOptions
-from tokfmt.ops.source.open import open_source
+from tokfmt.plugin import Audit, Hints, Layout, MemoryReader, Ragged, Separators
 from tokfmt.testing import sequences, write
-from tokfmt.views.memory import MemoryReader
 
 BAD = FIXTURES / "bad" / "modalities"
 GOOD = FIXTURES / "modalities"
@@ -64,29 +60,6 @@ def made(tmp_path):
     return make
 
 
-# killed writers and headers that disagree
-
-
-@pytest.mark.parametrize(
-    ("header", "kind", "base", "name"),
-    [
-        (struct.pack("<QI", 0, 2), "<H", 0, "D"),
-        (struct.pack("<QI", 0, 2), "<H", 12, "C"),
-        (struct.pack(">QI", 0, 2), ">H", 12, "B"),
-        (struct.pack(">Q", 0), ">I", 8, "A"),
-        (struct.pack(">I", 0), ">I", 4, "P"),
-    ],
-)
-def test_killed_before_the_last_step(made, header, kind, base, name):
-    path = made(header, data(DOCUMENTS, kind), index(DOCUMENTS, struct.calcsize(kind), base))
-    assert FORMAT.sniff(look(path)) is Confidence.NAME
-    assert stored(path) == DOCUMENTS
-    assert layout(path) == name
-    assert codes(path)[0] == "TF105"
-    [note] = FORMAT.open([path], ReadOptions(), Hints()).info.notes
-    assert note.startswith("the header states 0 bytes of data (its writer was killed")
-
-
 def test_header_of_another_length(made):
     path = made(struct.pack("<QI", 18, 2), data(DOCUMENTS, "<H"), index(DOCUMENTS, 2))
     assert stored(path) == DOCUMENTS
@@ -98,15 +71,6 @@ def test_old_header_of_another_length_only_when_named(made):
     with pytest.raises(CorruptError, match="If you know the layout, give it with --from-opt layout="):
         stored(path)
     assert stored(path, layout="A") == DOCUMENTS
-
-
-def test_layout_a_whose_first_token_looks_like_a_width(made):
-    for first in (1, 2, 3, 4, 1 << 24, 2 << 24):
-        documents = [[first, 7, EOS], [first, EOS]]
-        path = made(struct.pack(">Q", 20), data(documents, ">I"), index(documents, 4, 8))
-        assert stored(path) == documents
-        assert layout(path) == "A"
-        assert FORMAT.sniff(look(path)) is Confidence.CERTAIN
 
 
 @pytest.mark.parametrize(("kind", "width"), [(">I", 4), (">H", 2)])
@@ -293,7 +257,7 @@ def test_separators_where_they_are_missing(lists, cuts):
 def test_separators_inside_documents_are_kept(tmp_path):
     lists = [[1, EOS, 2], [EOS], [], [EOS, EOS], [3]]
     path = write(FORMAT, tmp_path / "x.pbin", Ragged.of(lists), eos_id=EOS)
-    assert sequences(open_source([path], eos=EOS).reader) == lists
+    assert sequences(tokfmt.open(path, eos=EOS).reader) == lists
 
 
 @pytest.mark.parametrize(
@@ -302,7 +266,7 @@ def test_separators_inside_documents_are_kept(tmp_path):
 def test_width_follows_from_the_largest_id(tmp_path, top, eos, width):
     path = write(FORMAT, tmp_path / "x.pbin", Ragged.of([[top]]), eos_id=eos)
     assert struct.unpack("<QI", path.read_bytes()[:12]) == (2 * width, width)
-    assert sequences(open_source([path], eos=eos).reader) == [[top]]
+    assert sequences(tokfmt.open(path, eos=eos).reader) == [[top]]
 
 
 def test_ids_that_do_not_fit(tmp_path):
@@ -311,40 +275,6 @@ def test_ids_that_do_not_fit(tmp_path):
             TokenRangeError, match=rf"token ID 65,536 at position 1 is outside 0\.\.{limit:,}\. --to-opt"
         ):
             write(FORMAT, tmp_path / f"{limit}{len(options)}.pbin", Ragged.of([[1, 65536]]), eos_id=0, options=options)
-
-
-def test_nothing(tmp_path):
-    empty = write(FORMAT, tmp_path / "d.pbin", Ragged.of([]), eos_id=None)
-    assert empty.read_bytes() == struct.pack("<QI", 0, 1) + b"\x80\x04]\x94."
-    old = write(FORMAT, tmp_path / "a.pbin", Ragged.of([]), eos_id=EOS, options={"layout": "A"})
-    assert old.read_bytes() == bytes(8) + b"\x80\x04]\x94."
-    for path in (empty, old):
-        assert FORMAT.sniff(look(path)) is Confidence.CERTAIN
-        assert stored(path) == []
-        assert codes(path) in (["TF124"], ["TF114", "TF119", "TF124"])
-
-
-# size
-
-
-def test_one_document_of_64_gib(tmp_path):
-    """A sparse file: nothing is read or allocated but the index and what is asked for."""
-    tokens = 1 << 35
-    path = tmp_path / "big.pbin"
-    with path.open("wb") as out:
-        out.write(struct.pack("<QI", 2 * tokens, 2))
-        out.seek(12 + 2 * tokens - 4)
-        out.write(struct.pack("<HH", 7, EOS))
-        out.write(pickle.dumps([(0, 2 * tokens)], 4))
-    tracemalloc.start()
-    assert FORMAT.sniff(look(path)) is Confidence.CERTAIN
-    reader = open_source([path], eos=EOS).reader
-    assert reader.info.tokens == tokens - 1
-    assert reader.tokens(tokens - 3, tokens - 1).tolist() == [0, 7]
-    assert codes(path) == []
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 4 << 20
 
 
 def test_eight_bytes_a_document(tmp_path):

@@ -15,9 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File
-from tokfmt.formats import pickled_index as encoder
 from tokfmt.formats.pickled_index import entry_position, read_entries, write_entries
+from tokfmt.plugin import File
 
 SAFE = {
     "PROTO", "FRAME", "EMPTY_LIST", "MARK", "APPEND", "APPENDS", "BININT1", "BININT2", "BININT", "LONG1", "TUPLE2",
@@ -72,19 +71,6 @@ def pack(count, width=2, spread=2000, seed=0, start=0):
         entries.append((at, length))
         at += length
     return entries
-
-
-# sizes at which CPython changes what it writes: batches of 1,000, frames of 64 KiB, wider integers
-
-
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 999, 1000, 1001, 1002, 1999, 2000, 2001, 3000, 3001])
-def test_batches(count):
-    entries = pack(count)
-    stream = pickle.dumps(entries, 4)
-    assert encode(entries) == stream
-    for protocol in (2, 3, 4, 5):
-        assert decode(pickle.dumps(entries, protocol)) == entries
-        assert decode(pickle._dumps(entries, protocol), before=b"abc") == entries  # type: ignore[attr-defined]
 
 
 def test_every_border_of_a_frame():
@@ -157,17 +143,6 @@ ENTRIES = st.one_of(
         st.sampled_from([1, 120, 1001, 9000]),
     ),
 )
-
-
-@QUICK
-@given(entries=ENTRIES, protocol=st.integers(2, 5), how=st.sampled_from(["c", "python", "optimized"]))
-def test_valid_streams(entries, protocol, how):
-    entries = apart(entries[:12_000])
-    stream = {"c": pickle.dumps, "python": pickle._dumps, "optimized": pickle.dumps}[how](entries, protocol)  # type: ignore[attr-defined]
-    if how == "optimized":
-        stream = pickletools.optimize(stream)
-    assert decode(stream) == entries == pickle.loads(stream)
-    assert encode(entries) == pickle.dumps(entries, 4)
 
 
 @QUICK
@@ -471,10 +446,3 @@ def test_speed(tmp_path, capsys):
         print(
             f"\n1 M entries: read {read:.3f} s (pickle {peer_read:.3f}), write {written:.3f} s (pickle {peer_written:.3f})"
         )
-
-
-def test_window_of_the_encoder_does_not_show(monkeypatch):
-    entries = pack(5000, spread=30_000)
-    for window in (1, 7, 999, 1000, 1001):
-        monkeypatch.setattr(encoder, "_WINDOW", window)
-        assert encode(entries, batch=2500) == pickle.dumps(entries, 4)

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 
 from tokfmt.core.errors import IncompleteWriteError
-from tokfmt.core.format import Region
-from tokfmt.core.ragged import Ragged
+from tokfmt.plugin import MemoryReader, Ragged, Region
 from tokfmt.run.plan import plan
-from tokfmt.views.memory import MemoryReader
 
 SOURCE = MemoryReader(Ragged(np.arange(10, dtype=np.uint32), np.asarray([0, 10], np.int64)))
 

@@ -10,6 +10,8 @@ import ast
 from pathlib import Path
 from typing import NamedTuple
 
+from amount import FUZZ_ONLY
+
 import tokfmt
 
 HOME = Path(tokfmt.__file__).parent
@@ -59,6 +61,7 @@ def sizes() -> list[tuple[Measure, int, str]]:
     ]
 
 
+@FUZZ_ONLY
 def test_modules_and_functions_stay_short():
     found = sizes()
     for measure, value, where in found:

@@ -1,0 +1,3 @@
+"""The fixtures of tests/contract."""
+
+from contract.conftest import *  # noqa: F403

@@ -1,0 +1,56 @@
+"""Formats that are read, not written, under the laws of these; and plug-ins that break one law each."""
+
+import pytest
+
+from tokfmt import registry
+from tokfmt.formats.text import TextFormat
+from tokfmt.testing import ReadOnlyContract
+
+
+class TestText(ReadOnlyContract):
+    format = registry.get("text")
+    filename = "corpus"
+    contents = ("one\n", "two,\nthree", "four\n")
+
+    def make(self, path):
+        path.mkdir()
+        for number, text in enumerate(self.contents):
+            (path / f"{number}.txt").write_text(text)
+
+
+def kit(law, format_, tmp_path):
+    getattr(type("Kit", (TestText,), {"format": format_})(), f"test_{law}")(tmp_path)
+
+
+class Writes(TextFormat):
+    def writer(self, path, options, target):
+        return object()
+
+
+class Shallow(TextFormat):
+    def audit(self, path, options, how):
+        return iter(())
+
+
+class Forgets(TextFormat):
+    def files(self, path):
+        return super().files(path)[1:]
+
+
+class Anything(TextFormat):
+    def sniff(self, probe):
+        return super().sniff(probe) or 1
+
+
+@pytest.mark.parametrize(
+    ("law", "format_", "match"),
+    [
+        ("nothing_is_written", Writes(), "DID NOT RAISE"),
+        ("damage_never_crashes", Shallow(), "and a deep check finds nothing"),
+        ("files_are_named", Forgets(), r"files\(\) leaves out"),
+        ("files_are_named", Anything(), "an empty file is claimed"),
+    ],
+)
+def test_a_broken_law_is_shown(law, format_, match, tmp_path):
+    with pytest.raises((AssertionError, pytest.fail.Exception), match=match):
+        kit(law, format_, tmp_path)

@@ -1,0 +1,78 @@
+"""A format from another package is found by its entry point, like tokfmt's own."""
+
+import os
+import subprocess
+import sys
+
+MODULE = '''
+"""A dummy format: ids as decimal lines."""
+from dataclasses import dataclass
+import numpy as np
+from tokfmt.core.reader import batches
+from tokfmt.core.errors import CorruptError
+from tokfmt.core.format import Confidence, Format, Receipt, Region, TokenWriter, WriterTraits
+from tokfmt.views.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
+
+@dataclass(frozen=True)
+class Options:
+    """None."""
+
+class Writer(TokenWriter):
+    def __init__(self, path): self.path = path
+    def regions(self, source, size): return [Region(0, range(source.info.sequences), range(source.info.tokens))]
+    def create(self, source): pass
+    def write(self, region, source):
+        with open(self.path, "w") as out:
+            out.write("#lines\\n")
+            for batch in batches(source, 0, source.info.sequences):
+                out.writelines(" ".join(map(str, s.tolist())) + "\\n" for s in batch)
+        return Receipt(0, -1, 0)
+    def commit(self, source, receipts): pass
+
+class Lines(Format):
+    name, title, extensions = "lines", "Ids as decimal lines", (".lines",)
+    stores, cannot_store = "everything", "nothing"
+    read_options = write_options = Options
+    def sniff(self, probe): return Confidence.CERTAIN if probe.head.startswith(b"#lines\\n") else None
+    def open(self, paths, options, hints):
+        return MemoryReader(Ragged.of([list(map(int, l.split())) for l in open(paths[0]).readlines()[1:]]))
+    def writer(self, path, options, target): return Writer(path)
+    def writer_traits(self, options): return WriterTraits()
+    def audit(self, path, options, how): return iter(())
+
+FORMAT = Lines()
+'''
+
+
+def installed(home, name, module, package="tokfmt-lines", code=None):
+    """Put a distribution with one entry point beside the others."""
+    site = home / "site"
+    info = site / f"{package.replace('-', '_')}-1.0.dist-info"
+    info.mkdir(parents=True)
+    if code is not None:
+        (site / f"{module}.py").write_text(code)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[tokfmt.formats]\n{name} = {module}:FORMAT\n")
+    return {**os.environ, "PYTHONPATH": str(site)}
+
+
+def raising(where, what):
+    assert where in MODULE
+    return MODULE.replace(where, f"{where}\n{what}")
+
+
+READS = raising("    def open(self, paths, options, hints):", "        raise KeyError('magic')")
+BLAMED = "the format lines of tokfmt-lines 1.0"
+
+
+def test_the_browser_names_the_plugin_as_well(tmp_path):
+    env = installed(tmp_path, "lines", "tokfmt_lines", code=READS)
+    (tmp_path / "x.lines").write_text("#lines\n1 2 3\n")
+    opened = (
+        "from tokfmt import registry; from tokfmt.tui import session\n"
+        "try: registry.get('lines').open([], None, None)\n"
+        "except KeyError as error: print(session._worded(error, 'opening'))"
+    )
+    done = subprocess.run([sys.executable, "-c", opened], env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == f"opening: unexpected KeyError: 'magic'. This is a bug in {BLAMED}\n", done.stderr

@@ -1,0 +1,3 @@
+"""The fixtures of tests/remote."""
+
+from remote.conftest import *  # noqa: F403

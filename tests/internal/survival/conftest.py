@@ -1,0 +1,3 @@
+"""The fixtures of tests/survival."""
+
+from survival.conftest import *  # noqa: F403

@@ -1,0 +1,388 @@
+"""The browser's index, findings and statistics, over every format."""
+
+import json
+from collections import Counter
+from importlib import import_module
+
+import numpy as np
+import pytest
+from browsing import browse, line
+from paths import CORPUS, FIXTURES, TOKENIZER
+
+from tokfmt.core.annotation import Listed, Part
+from tokfmt.core.fields import Field, Pointer
+from tokfmt.core.format import Format
+from tokfmt.core.text_format import bar
+from tokfmt.ops.show.parts import Raw
+from tokfmt.ops.source.open import open_source
+from tokfmt.ops.source.request import SourceRequest
+from tokfmt.tui.dialogs import Page
+from tokfmt.tui.session import Opened, open_session
+from tokfmt.tui.state import remember
+from tokfmt.tui.widgets.charts import EIGHTHS, Bars, Curve, bar_cells, edge_labels, plan_bars, power_text, scatter
+from tokfmt.tui.widgets.facts import Facts
+from tokfmt.tui.widgets.outline import Row
+from tokfmt.tui.widgets.rankings import Ranking
+from tokfmt.views.view import byte_offset_of, position_of
+
+PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+BLOCKS = FIXTURES / "stage1" / "blocks"
+STORE = FIXTURES / "flat-tokens" / "multi_chunk.zarr"
+HDF5 = FIXTURES / "hdf5" / "padded_eos"
+BAD_LINES = FIXTURES / "bad" / "jsonl" / "control_invalid_lines.jsonl"
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def shown(widget):
+    return [line(widget, y) for y in range(widget.size.height)]
+
+
+# the index
+
+
+@pytest.mark.parametrize("path", [PACK, BLOCKS, STORE, HDF5, CORPUS], ids=lambda path: path.name)
+def test_every_format_shows_its_parts_their_bytes_and_figures(path):
+    async def steps(app, press):
+        await press("2")
+        parts, view = app.tab.parts, app.tab.hex
+        assert parts.has_focus
+        assert shown(parts)[0].startswith("▾ ")
+        field, section = parts.field, parts.section
+        assert str(field.value)[:10] in shown(parts)[1]
+        content = (field.path or section.path).read_bytes()
+        assert (view.at, view.marked) == (field.offset, range(field.offset, field.offset + field.length))
+        row = field.offset // 16
+        assert shown(view)[row - view.top].split()[1:9] == content[row * 16 :][:8].hex(" ").split()
+        await press("4")
+        check_figures(app, path)
+
+    browse([path], steps)
+
+
+@pytest.mark.parametrize(
+    ("path", "title"),
+    [(STORE, "items of train/seq_starts"), (CORPUS, "lines of corpus.jsonl"), (HDF5, "storage of /data of examples_1")],
+    ids=["flat-tokens", "jsonl", "hdf5"],
+)
+def test_fields_of_every_format_lead_to_what_they_are_about(path, title):
+    async def steps(app, press):
+        await press("2")
+        parts = app.tab.parts
+        number = next(i for i, part in enumerate(parts.outline.sections) if part.title.startswith(title))
+        parts.choose(parts.outline.line(Row(number)))
+        if not parts.outline.is_open(number):
+            await press("right")
+        parts.choose(parts.outline.line(Row(number, 7)))
+        await press()
+        field = parts.field
+        await press("enter")
+        if path == HDF5:  # a chunk is a sample; the list shows the documents in them
+            reader = app.session.view.reader
+            first = position_of(reader, field.path or parts.section.path, field.offset)
+            span = app.session.port.peek_span(app.tab.where[0])
+            assert first == span.start + app.tab.where[1]
+        else:
+            assert app.tab.where == (7, 0)
+
+    browse([path], steps)
+
+
+def test_bytes_by_offset_and_back_to_their_sequence():
+    reader = open_source([PACK]).reader
+
+    async def steps(app, press):
+        await press("2", "o", *"2012", "enter")
+        view = app.tab.hex
+        assert view.has_focus
+        assert view.at == 2012
+        await press("right", "up", "enter")
+        place = 2013 - 16
+        start = int(reader.offsets(0, reader.info.sequences)[app.tab.where[0]])
+        stored = np.frombuffer(PACK.read_bytes()[place - 1 : place + 1], "<u2")[0]
+        assert reader.tokens(start + app.tab.where[1], start + app.tab.where[1] + 1)[0] == stored
+        await press("x")  # and back again
+        assert app.entry.name == "index"
+        assert view.marked == range(place - 1, place + 1)
+        await press("o", *"1e9", "enter")
+        assert view.at == place - 1
+        assert any("4,409 bytes" in str(notification.message) for notification in app._notifications)
+        await press("home", "enter")  # the header is no token
+        assert app.entry.name == "index"
+
+    browse([PACK], steps)
+
+
+class Endless:
+    """10^8 fields, decoded as they are asked for."""
+
+    title, count = "index", 10**8
+
+    def __init__(self, path):
+        self.path, self.asked = path, 0
+
+    def fields(self, first, last):
+        self.asked += last - first
+        return [Field(f"entry {i:,}", i % 4000, 2, str(i), "a thing", i % 7 == 3) for i in range(first, last)]
+
+
+def test_a_hundred_million_entries(monkeypatch):
+    endless = Endless(PACK)
+    raw = Raw(PACK, "modalities", (), [Part("header", PACK, lambda: Listed([Field("a", 0, 8, "x")])), endless])
+    monkeypatch.setattr("tokfmt.tui.tabs.index.sections", lambda *_, **__: raw)
+
+    async def steps(app, press):
+        await press("2", "down", "enter", "end")
+        parts = app.tab.parts
+        assert parts.count == 10**8 + 3
+        assert "entry 99,999,999" in shown(parts)[-1]
+        assert app.tab.hex.marked == range(99_999_999 % 4000, 99_999_999 % 4000 + 2)
+        parts.scroll_to(y=parts.max_scroll_y // 2, animate=False)
+        await press()
+        assert any(text.startswith("✗") for text in shown(parts))
+        assert endless.asked < 2000
+
+    browse([PACK], steps)
+
+
+def test_a_format_that_does_not_name_its_parts(monkeypatch):
+    opened = open_session(SourceRequest((str(PACK),)))
+    stated = {"name": "plain", "read_options": opened.opened.format.read_options}
+    plain = type("Plain", (Format,), {**stated, **dict.fromkeys(("sniff", "open", "audit"))})()
+    monkeypatch.setattr("tokfmt.registry.get", lambda name: plain)
+    opened.opened = Opened(plain, opened.opened.views, opened.opened.separator)
+
+    async def steps(app, press):
+        await press("2", "end")
+        assert "last bytes" in shown(app.tab.parts)[3]
+        assert "does not name its parts" in app.tab.parts.border_subtitle
+        assert app.tab.hex.marked.stop == PACK.stat().st_size
+
+    browse([], steps, session=opened)
+
+
+def test_targets_beyond_the_axis_lead_nowhere():
+    from tokfmt.tui.widgets.outline import row_at
+
+    session = open_session(SourceRequest((str(STORE),)))
+    chunk = STORE / "train" / "encoded_tokens" / "0"
+    assert row_at(session, Pointer(chunk, 0)) == (0, 0)
+    assert row_at(session, Pointer(chunk, 0, 10**12)) is None
+    assert row_at(session, Pointer(STORE / "train" / ".zgroup", 3)) is None
+
+
+# findings
+
+
+def test_findings_lead_to_their_bytes_and_sequences():
+    lines = BAD_LINES.read_bytes().split(b"\n")
+
+    async def steps(app, press):
+        await press("3")
+        found = app.tab.list
+        assert found.has_focus
+        assert [finding.code for finding in found.findings] == [
+            "TF501",
+            "TF501",
+            "TF503",
+            "TF519",
+        ]  # a blank line is no error
+        assert "3 errors" in found.border_title
+        await press("down")
+        assert "line 5" in str(app.tab.query_one("#finding").render())
+        await press("x")
+        assert isinstance(app.screen, Page)
+        await press("escape", "enter")
+        assert app.entry.name == "index"
+        assert app.tab.hex.at == sum(len(text) + 1 for text in lines[:4])
+
+    browse([BAD_LINES], steps)
+
+
+def test_nothing_is_found_and_everything_is_checked():
+    async def steps(app, press):
+        await press("3")
+        assert "The check of headers, index and metadata found no problem" in str(
+            app.tab.query_one("#finding").render()
+        )
+        await press("s", "x", "enter")
+        assert app.entry.name == "findings"
+        assert not app.session.verdict.deep
+        await press("c")  # the separator of this fixture is inside some documents: only decoding tells
+        assert app.session.verdict.deep
+        assert app.session.verdict.tokens == app.session.view.reader.info.tokens
+        finding = app.tab.list.finding
+        await press("s")
+        row, unit = app.tab.where
+        position = app.tab.session.port.peek_span(row).start + unit
+        assert byte_offset_of(app.session.view.reader, position).offset == finding.offset
+
+    browse([PACK], steps)
+
+
+# statistics
+
+
+def check_figures(app, path):
+    """The statistics tab of a dataset against numpy, or of text against its characters."""
+    found, reader = app.session.statistics, open_source([path]).reader
+    if path == CORPUS:
+        texts = [json.loads(text)["text"] for text in CORPUS.read_text().splitlines()]
+        assert found.text.characters == sum(map(len, texts))
+        assert found.lengths.max == max(map(len, texts))
+        return
+    lengths = np.diff(reader.offsets(0, reader.info.sequences))
+    assert (found.sequences, found.tokens) == (len(lengths), int(lengths.sum()))
+    assert (
+        found.ids.most_frequent[0].count == Counter(reader.tokens(0, reader.info.tokens).tolist()).most_common(1)[0][1]
+    )
+    assert any(f"{len(lengths):,}" in text for text in shown(app.tab.query_one(Facts)))
+    titles = [ranking.border_title for ranking in app.tab.query(Ranking)]
+    assert titles[:2] == [f"{most} frequent tokens · {found.ids.distinct:,}" for most in ("most", "least")]
+    bars = app.tab.query_one(Bars)
+    low, high = bars.lengths.histogram.edges[bars.cursor : bars.cursor + 2]
+    count = int(np.count_nonzero((lengths >= low) & (lengths < high)))
+    assert f"{count:,} sequence" in shown(bars)[-1]
+    assert any(text.strip(" │") for text in shown(app.tab.query_one(Curve))[:-2])
+
+
+def test_a_bar_lists_its_sequences(monkeypatch):
+    asked = []
+    monkeypatch.setattr("tokfmt.tui.app.Browser.filter", lambda app, words, row=None: asked.append(words))
+
+    async def steps(app, press):
+        await press("4", "home", "right", "enter", "end", "left", "enter")
+        edges = app.tab.query_one(Bars).lengths.histogram.edges
+        assert asked == [f"{edges[1]}<=len<{edges[2]}", f"{edges[-3]}<=len<{edges[-2]}"]
+
+    browse([PACK], steps)
+
+
+def test_ids_are_spelled_when_the_tokenizer_is_there():
+    texts = [json.loads(text)["text"] for text in CORPUS.read_text().splitlines()]
+
+    async def steps(app, press):
+        await press("4")
+        found = app.session.statistics
+        assert found.sequences == len(texts)
+        assert found.tokens > 1000
+        assert "“,”" in "\n".join(shown(app.tab.query_one(Ranking)))
+
+    browse([CORPUS], steps, tokenizer=str(TOKENIZER))
+
+
+def test_what_is_counted_are_the_rows_of_the_list_whatever_tokenizer_is_remembered():
+    remember(PACK, tokenizer=str(TOKENIZER))  # its end of text is not what separates these documents
+
+    async def steps(app, press):
+        await press("4")
+        found = app.session.statistics
+        assert app.session.vocabulary.handle.eos_id != found.eos_id
+        assert found.tokens == app.session.view.reader.info.tokens
+        assert found.eos_from == app.session.opened.separator.source
+
+    browse([PACK], steps)
+
+
+def test_a_long_pass_waits_and_can_be_stopped(monkeypatch):
+    monkeypatch.setattr("tokfmt.tui.tabs.statistics.AT_ONCE", 0)
+
+    async def steps(app, press):
+        await press("4")
+        assert app.session.statistics is None
+        assert "c counts" in str(app.tab.query_one("#counting").render())
+        assert app.tab.query_one(Bars).lengths is not None  # the index tells them
+        app.tab.action_all()
+        assert "esc stops" in str(app.tab.query_one("#counting").render())
+        app.tab.action_stop()
+        await press()
+        assert app.session.statistics is None
+        assert "stopped" in str(app.tab.query_one("#counting").render())
+        await press("c")
+        assert app.session.statistics is not None
+
+    browse([PACK], steps)
+
+
+# charts
+
+
+def test_bars():
+    assert bar_cells(0, 10, 3) == "   "
+    assert bar_cells(10, 10, 3) == "███"
+    assert bar_cells(1, 10**9, 2) == " ▁"
+    assert bar_cells(5, 10, 3) == " ▄█"
+    plan = plan_bars(10, 1234, 60, 10)
+    assert plan.left(9) + plan.bar <= 60
+    assert [plan.at(plan.left(i), 10) for i in range(10)] == list(range(10))
+    assert plan.at(0, 10) is None
+    labels = edge_labels(plan, [2**i for i in range(11)], 60)
+    assert labels.split()[:3] == ["1", "2", "4"]
+    assert len(labels) == 60
+    assert plan_bars(200, 5, 20, 3).bar == 1
+
+
+def test_scatter():
+    drawn = scatter([1, 10, 100], [1000, 100, 10], 20, 6)
+    assert len(drawn.lines) == 6
+    assert drawn.lines[0][0] != " "
+    assert drawn.lines[-1].strip() == ""  # nothing occurs once
+    assert set(drawn.rows) == {0, 1, 2, 3}
+    assert drawn.columns == {0: 0, 1: 10, 2: 19}
+    assert [power_text(power) for power in range(8)] == ["1", "10", "100", "1k", "10k", "100k", "1M", "10M"]
+    assert [bar(share, 4) for share in (0, 0.001, 0.5, 1)] == ["", "▏", "██", "████"]
+
+
+# sizes
+
+
+@pytest.mark.parametrize(("key", "tab"), [("2", "index:IndexTab"), ("4", "statistics:StatisticsTab")])
+def test_a_tab_knows_its_size_though_the_screen_was_touched_before_it_was_laid_out(key, tab, monkeypatch):
+    """Textual tells no size to what became known in between; how often that happens is a matter of timing."""
+    module, _, name = tab.partition(":")
+    kind = getattr(import_module(f"tokfmt.tui.tabs.{module}"), name)
+
+    def touch(self):
+        self.screen._compositor._full_map_invalidated = True  # as the layout before leaves it
+        known.append(self.region.width)
+
+    known = []
+    monkeypatch.setattr(kind, "on_mount", lambda self: self.call_later(touch, self), raising=False)
+
+    async def steps(app, press):
+        await press(key)
+        assert known == [160]
+        assert app.tab.has_class("wide")
+        await press.pilot.resize_terminal(80, 24)
+        await press()
+        assert not app.tab.has_class("wide")
+
+    browse([PACK], steps, size=(160, 48))
+
+
+@pytest.mark.parametrize("size", [(40, 12), (40, 20), (60, 16), (120, 12)])
+def test_a_chart_is_on_a_low_screen(size):
+    async def steps(app, press):
+        await press("4")
+        bars, figures = app.tab.query_one(Bars), app.tab.query_one("#figures")
+        assert figures.region.contains_region(bars.region)
+        drawn = [line(bars, y) for y in range(bars.size.height)]
+        assert any(set(EIGHTHS[1:]) & set(text) for text in drawn)
+        assert drawn[-1].split()[1:3] == ["≤", "length"] or drawn[-1].startswith(" length")
+        below = app.tab.query_one(Facts if size[0] == 120 else Curve)
+        assert figures.region.contains_point(below.region.offset)  # there is more
+        before = bars.cursor
+        await press("home")
+        assert bars.cursor != before or before == 0
+        await press("enter")
+        assert app.entry.name == "sequences"
+        await press("4")
+        await press.pilot.resize_terminal(120, 48)
+        await press()
+        assert app.tab.query_one(Facts).region.y < bars.region.y
+        assert bars.region.height == 18
+
+    browse([PACK], steps, size=size)

@@ -1,0 +1,104 @@
+"""Signals, and terminals that go away, end the browser at any moment."""
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from paths import FIXTURES, ROOT
+from processes import running
+
+pytestmark = pytest.mark.slow
+
+PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+PATIENCE = 60  # seconds: a busy machine is slow; what hangs is never done
+
+
+class Terminal:
+    """A browser in a pseudo-terminal of its own session, whose output is read all the time."""
+
+    def __init__(self, state, *words, program=("-m", "tokfmt", "browse"), blocked=()):
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+        self.process = subprocess.Popen(
+            [sys.executable, *program, *map(str, words)],
+            stdin=slave, stdout=slave, stderr=slave, cwd=ROOT, start_new_session=True,
+            preexec_fn=lambda: (fcntl.ioctl(0, termios.TIOCSCTTY, 0), signal.pthread_sigmask(signal.SIG_BLOCK, blocked)),
+            env={**os.environ, "XDG_STATE_HOME": str(state), "TERM": "xterm-256color"},
+        )  # fmt: skip
+        os.close(slave)
+        self.seen, self._closed = b"", False
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self):
+        while not self._closed:
+            if select.select([self.master], [], [], 0.05)[0]:
+                try:
+                    self.seen += os.read(self.master, 1 << 16)
+                except OSError:
+                    return
+
+    def await_text(self, text):
+        until = time.monotonic() + PATIENCE
+        while text not in self.seen:
+            assert time.monotonic() < until, self.seen[-2000:]
+            time.sleep(0.01)
+
+    def await_listening(self):
+        """Python itself takes a SIGINT in its first milliseconds for an error of its own."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+            caught = next(line for line in lines if line.startswith("SigCgt"))
+            if int(caught.split()[1], 16) >> signal.SIGTERM - 1 & 1:
+                return
+            assert time.monotonic() < until
+            time.sleep(0.01)
+
+    def type(self, keys):
+        threading.Thread(target=self._type, args=(keys,), daemon=True).start()
+
+    def _type(self, keys):
+        try:
+            os.write(self.master, keys)
+        except OSError:
+            return  # the test has closed it
+
+    def close(self):
+        if not self._closed:
+            self._closed = True
+            self._thread.join()
+            os.close(self.master)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        with running(self.process, group=True):
+            self.close()
+
+    def code(self):
+        return self.process.wait(PATIENCE)
+
+
+def test_a_signal_that_a_library_drops_ends_it(tmp_path):
+    """Code in C that looks whether there is something may drop whatever is raised meanwhile."""
+    dropping = (
+        "import contextlib, signal, sys; from tokfmt.cli import browse, main; app = browse._app\n"
+        "def dropped(*words, **how):\n"
+        "    with contextlib.suppress(BaseException): signal.raise_signal(signal.SIGINT)\n"
+        "    return app(*words, **how)\n"
+        "browse._app = dropped; main.run(['browse', sys.argv[1]])"
+    )
+    with Terminal(tmp_path, PACK, program=["-c", dropping]) as terminal:
+        assert terminal.code() == 128 + signal.SIGINT

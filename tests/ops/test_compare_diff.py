@@ -1,0 +1,128 @@
+"""diff: what differs is found, named and located; what is the same is the same in every format."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from tokfmt.ops.compare.alignment import align, first_unlike
+from tokfmt.ops.compare.fingerprint import AxisSide, hands
+from tokfmt.plugin import Info, Layout, MemoryReader, Ragged
+
+
+def side(rows, dtype=np.uint32):
+    return AxisSide(MemoryReader(Ragged.of(rows, np.dtype(dtype))))
+
+
+def found(a, b, jobs=1):
+    with hands(jobs) as workers:
+        return align(side(a), side(b, np.uint16), workers)
+
+
+def kinds(a, b):
+    return [(d.kind, d.a, d.b, d.with_a, d.with_b) for d in found(a, b).differences()]
+
+
+def rows(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return [rng.integers(0, 1000, rng.integers(0, 9)).tolist() + [1000 + i] for i in range(n)]
+
+
+def test_differences_are_located():
+    base = rows(100)
+    assert (found(base, base).same, found(base, base).differing) == (100, {})
+    changed = [r.copy() for r in base]
+    changed[40][0] += 1
+    assert kinds(base, changed) == [("changed", 40, 40, None, None)]
+    longer = [*base[:40], [*base[40], 7], *base[41:]]
+    assert kinds(base, longer) == [("changed", 40, 40, None, None)]
+    for at in (0, 17, 98, 99):
+        less = [r for i, r in enumerate(base) if i != at]
+        assert kinds(base, less) == [("only_in_a", at, None, None, None)]
+        assert kinds(less, base) == [("only_in_b", None, at, None, None)]
+    for x, y in ((0, 1), (98, 99), (50, 51), (3, 90), (10, 12)):
+        swapped = base.copy()
+        swapped[x], swapped[y] = base[y], base[x]
+        assert kinds(base, swapped) == [("swapped", x, x, y, y)]
+    moved = [*base[:20], *base[21:60], base[20], *base[60:]]
+    assert kinds(base, moved) == [("moved", 20, 59, None, None)]
+    empties = [*base[:50], [], *base[50:]]
+    assert kinds(base, empties) == [("only_in_b", None, 50, None, None)]
+    assert kinds([], base[:2]) == [("only_in_b", None, 0, None, None), ("only_in_b", None, 1, None, None)]
+
+
+def test_a_shard_is_missing():
+    base = rows(3000)
+    one = found(base, base[:500] + base[2500:])
+    assert (one.same, one.differing) == (1000, {"only_in_a": 2000})
+    one = found(base, [r for i, r in enumerate(base) if i % 3])
+    assert (one.same, one.differing) == (2000, {"only_in_a": 1000})
+
+
+def test_removed_sequence_is_not_reported_as_moved():
+    """Many texts are equal; the only difference is that some of them are removed."""
+    base = [[], *rows(500), *([[7]] * 60), *rows(500, seed=1), [], [7]] * 2
+    gone = [row for i, row in enumerate(base) if row or i % 3]
+    one = found(base, gone)
+    assert one.differing == {"only_in_a": len(base) - len(gone)}
+    assert one.same == len(gone)
+    twins = [row for i, row in enumerate(base) if row != [7] or i % 4]
+    assert found(base, twins).differing == {"only_in_a": len(base) - len(twins)}
+    assert found(twins, base).differing == {"only_in_b": len(base) - len(twins)}
+
+
+class Giant:
+    """One sequence of so many tokens, computed as it is read, with one odd token."""
+
+    def __init__(self, length, odd=-1):
+        self.length, self.odd = length, odd
+        self.info = Info(Layout.DOCUMENTS, np.dtype(np.uint16), 1, length)
+
+    def tokens(self, start, stop):
+        out = (np.arange(start, stop, dtype=np.uint32) & 0xFFF).astype(np.uint16)
+        if start <= self.odd < stop:
+            out[self.odd - start] = 5000
+        return out
+
+    def offsets(self, first, last):
+        return np.array([0, self.length][first : last + 1])
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_one_giant_sequence_in_bounded_memory(jobs):
+    a, b = Giant(60_000_000), Giant(60_000_000, odd=59_999_999)
+    tracemalloc.start()
+    with hands(jobs) as workers:
+        one = align(AxisSide(a), AxisSide(b), workers)
+        assert first_unlike([(a.tokens, b.tokens)], 60_000_000, workers) == 59_999_999
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [(d.kind, d.a, d.b) for d in one.differences()] == [("changed", 0, 0)]
+    assert peak < 90e6
+
+
+class Masked(MemoryReader):
+    """Samples with masks."""
+
+    def __init__(self, ragged, masks):
+        super().__init__(ragged)
+        self.kept = np.asarray(masks, np.uint8)
+
+    def masks(self, start, stop):
+        return self.kept[start:stop]
+
+    def labels(self, start, stop):
+        return self.tokens(start, stop).astype(np.int64)
+
+
+def test_a_mask_that_differs_is_a_change():
+    ragged = Ragged.of([[1, 2], [1, 2], [3, 4]])
+    masks = [1] * 6, [1, 1, 1, 0, 1, 1]
+    sides = [AxisSide(r, [r.tokens, r.masks, r.labels]) for r in (Masked(ragged, m) for m in masks)]
+    with hands(1) as workers:
+        one = align(*sides, workers)  # type: ignore[call-arg]
+    assert (one.same, one.differing) == (2, {"changed": 1})
+    assert [(d.a, d.b) for d in one.differences()] == [(1, 1)]

@@ -1,0 +1,113 @@
+"""--shuffle and --split NAME=SHARE,...: every format, every executor, whole or not at all."""
+
+import numpy as np
+import pytest
+import registered
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tokfmt
+from tokfmt.ops.convert.arrangement import Arrangement, arrangement_of, split_path
+from tokfmt.plugin import Ragged
+from tokfmt.testing import read, sequences, write
+
+EOS = 50256
+NAMES = {"jsonl": "x.jsonl", "modalities": "x.pbin", "stage1": "x", "hdf5": "x.h5", "flat-tokens": "x.zarr"}
+SMALL = {"stage1": {"seq_len": 8}, "hdf5": {"seq_len": 8}, "flat-tokens": {"chunk": 64, "starts_chunk": 8}}
+READ = {"stage1": {"seq_len": 8}}
+SPLITS = "train=0.7,validation=0.2,test=0.1"
+each = pytest.mark.parametrize("name", NAMES)
+
+
+@pytest.fixture(scope="module")
+def lists():
+    rng = np.random.default_rng(8)
+    return [rng.integers(0, 50_000, int(n)).tolist() for n in rng.integers(1, 60, 300)]
+
+
+@pytest.fixture(scope="module")
+def pack(lists, tmp_path_factory):
+    return write(
+        registered.get("modalities"), tmp_path_factory.mktemp("source") / "in.pbin", Ragged.of(lists), eos_id=EOS
+    )
+
+
+def content(name, path, split=None):
+    options = {**READ.get(name, {}), **({"split": split} if split else {})}
+    reader = read(registered.get(name), path, eos_id=EOS, options=options)
+    found = sequences(reader)
+    reader.close()
+    return found
+
+
+def convert(source, destination, name, **options):
+    return tokfmt.convert(
+        source, destination, to_format=name, eos=EOS, to_options=SMALL.get(name, {}), **{"verify": True, **options}
+    )
+
+
+def parts(home, name):
+    """Split to path and name of the split to read."""
+    found = {}
+    for split in ("train", "validation", "test"):
+        path = (
+            home / NAMES[name] if name == "flat-tokens" else split_path(home / NAMES[name], registered.get(name), split)
+        )
+        found[split] = (path, split if name == "flat-tokens" else None)
+    return found
+
+
+def test_a_sequence_stays_in_its_split(lists, pack, tmp_path):
+    """Neither a shuffle by any seed nor the target format moves a sequence from one split to another."""
+    found = set()
+    for number, (name, how) in enumerate(
+        [("modalities", {}), ("modalities", {"shuffle": 1}), ("hdf5", {"shuffle": 2})]
+    ):
+        home = tmp_path / str(number)
+        home.mkdir()
+        convert(pack, home / NAMES[name], name, split=SPLITS, **how)
+        found.add(tuple(str(sorted(content(name, path, o))) for path, o in parts(home, name).values()))
+    assert len(found) == 1
+
+
+@each
+def test_nothing_at_all(name, tmp_path):
+    source = write(registered.get("modalities"), tmp_path / "in.pbin", Ragged.of([]), eos_id=EOS)
+    (tmp_path / "out").mkdir()
+    done = convert(source, tmp_path / "out" / NAMES[name], name, split=SPLITS, shuffle=1)
+    assert (done.sequences, [split["tokens"] for split in done.splits.values()]) == (0, [0, 0, 0])
+    for path, _ in parts(tmp_path / "out", name).values():
+        assert path.exists()
+
+
+def test_shares_that_are_fine():
+    for split in ("a=1", "a=0.3333333333,b=0.3333333333,c=0.3333333334", "a=.5, b=5e-1", "a=0.9999999999,b=1e-9"):
+        assert arrangement_of(None, split, None).shares.seed == 0
+    assert arrangement_of(None, "train", None) == Arrangement()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**64 - 1), st.lists(st.integers(1, 9), min_size=1, max_size=5))
+def test_every_sequence_goes_to_one_split(seed, weights):
+    shares = ",".join(f"s{k}={weight / sum(weights):.12f}" for k, weight in enumerate(weights))
+    found = arrangement_of(None, shares, seed).shares
+    whole = found.split_of(0, 200)
+    assert set(whole.tolist()) <= set(range(len(weights)))
+    assert found.split_of(17, 90).tolist() == whole[17:90].tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "expected"),
+    [
+        ("modalities", "out.pbin", "out.train.pbin"),
+        ("modalities", "out.bin", "out.bin.train"),
+        ("hdf5", "d/out.h5", "d/out.train.h5"),
+        ("hdf5", "d/out", "d/out.train"),
+        ("hdf5", "v1.2/", "v1.2.train"),
+        ("stage1", "stage1_block_0000.bin", "stage1_block_0000.train.bin"),
+        ("jsonl", "a.b.jsonl", "a.b.train.jsonl"),
+    ],
+)
+def test_names_of_destinations(name, path, expected, tmp_path):
+    found = split_path(tmp_path / path, registered.get(name), "train")
+    assert str(found.relative_to(tmp_path)) == expected

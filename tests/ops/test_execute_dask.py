@@ -1,0 +1,136 @@
+"""The same plan on a Dask cluster: the same bytes as serial, also when a worker is killed on its way."""
+
+import contextlib
+import http.client
+import importlib.util
+import json
+import os
+import sys
+import urllib.request
+from pathlib import Path
+
+import forkserver
+import pytest
+from amount import FUZZ_ONLY
+
+from tokfmt.core.errors import MissingDependencyError, OptionError
+from tokfmt.run.execute import make_executor
+
+pytestmark = pytest.mark.slow
+
+needs_dask = pytest.mark.skipif(
+    importlib.util.find_spec("distributed") is None,
+    reason="the package distributed is not installed (extra dask)",
+)
+
+
+def run(*words, **how):
+    """Python, with Dask imported already."""
+    words = [sys.executable, *map(str, words)]
+    return forkserver.run(words, also=("distributed",), capture_output=True, text=True, timeout=200, **how)
+
+
+@needs_dask
+def test_addresses():
+    with pytest.raises(OptionError, match="'hello' is not an address. Use tcp://HOST:PORT"):
+        make_executor("dask:hello", 2).__enter__()
+
+
+def test_without_the_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingDependencyError, match=r"needs the package distributed: pip install 'tokfmt\[dask\]'"):
+        make_executor("dask", 2).__enter__()
+
+
+STRANGER = """
+import asyncio, json, os, sys
+import distributed.comm.tcp
+from distributed.core import rpc
+from distributed.security import Security
+
+if os.geteuid() == 0:  # what keeps others out is no file of root's
+    os.setgid(65533)
+    os.setuid(65533)
+
+async def ask(address, security):
+    args = security.get_connection_args("client") if security else {}
+    async with rpc(address, timeout=5, **({"connection_args": args} if args else {})) as other:
+        return await asyncio.wait_for(other.identity(), 5)
+
+async def let_in(address, scheme, security):
+    port = address.rpartition(":")[2]
+    try:
+        await ask(f"{scheme}://127.0.0.1:{port}", security)
+    except Exception:
+        return None
+    return f"{scheme} {port}"
+
+async def of_all():  # at once: who is not let in may be kept waiting
+    mine = Security.temporary()
+    ways = [(address, *way) for address in json.loads(sys.argv[1]) for way in (("tcp", None), ("tls", mine))]
+    return await asyncio.gather(*(let_in(*way) for way in ways))
+
+print(json.dumps([way for way in asyncio.run(of_all()) if way]))
+"""
+"""Another user's client (where root runs the test): without a key, and with one of its own."""
+
+
+def listening(pids):
+    """Ports of this machine that these processes listen on."""
+    inodes = set()
+    for pid in pids:
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(FileNotFoundError):  # closed since
+                link = os.readlink(f"/proc/{pid}/fd/{fd}")
+                inodes |= {int(link[8:-1])} if link.startswith("socket:[") else set()
+    ports = []
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            words = line.split()
+            if words[3] == "0A" and int(words[9]) in inodes:
+                address, _, port = words[1].partition(":")
+                assert address in ("0100007F", "0" * 24 + "01000000"), f"{words[1]} is open to other machines"
+                ports.append(int(port, 16))
+    return ports
+
+
+@FUZZ_ONLY
+@needs_dask
+def test_a_cluster_leaves_the_allocator_of_its_process_alone():
+    """Dask has its workers keep no freed memory and one thread, by setting variables of ours, for good."""
+    before = set(os.environ)
+    with make_executor("dask", 1):
+        pass
+    assert {name for name in os.environ if name.startswith("MALLOC_") or name.endswith("_NUM_THREADS")} <= before
+
+
+@FUZZ_ONLY
+@needs_dask
+def test_local_cluster_refuses_other_clients():
+    """A client needs the key in the memory of the process, and the HTTP server has no page."""
+    pytest.importorskip("cryptography")
+    with make_executor("dask", 1) as executor:
+        assert executor.submit(abs, -1).result() == 1
+        worker = executor.submit(os.getpid).result()
+        ports = listening([os.getpid(), worker])
+        assert len(ports) >= 3, "scheduler, nanny, worker"
+        done = run("-c", STRANGER, json.dumps([f":{port}" for port in ports]))
+        assert done.stdout == "[]\n", done.stdout + done.stderr
+        for port in ports:
+            for page in ("status", "health", "info/main/workers.html", "metrics", "json/identity.json"):
+                assert found_by_http(port, page) is None
+
+
+def found_by_http(port, page):
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=5) as answer:
+            return answer.read()
+    except (OSError, http.client.HTTPException):  # 404, or no HTTP at all
+        return None
+
+
+def test_encryption_needs_a_package(monkeypatch):
+    pytest.importorskip("distributed")
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(MissingDependencyError, match=r"needs the package cryptography: pip install 'tokfmt\[dask\]'"):
+        make_executor("dask", 2).__enter__()

@@ -1,0 +1,147 @@
+"""--shuffle and --split NAME=SHARE,...: every format, every executor, whole or not at all."""
+
+import json
+import os
+from itertools import accumulate
+
+import numpy as np
+import pytest
+import registered
+from paths import CORPUS, TOKENIZER
+
+import tokfmt
+from tokfmt.core.errors import (
+    LossyConversionError,
+)
+from tokfmt.core.seeds import SHUFFLE, SPLIT, draws
+from tokfmt.plugin import Ragged
+from tokfmt.testing import read, sequences, write
+
+EOS = 50256
+NAMES = {"jsonl": "x.jsonl", "modalities": "x.pbin", "stage1": "x", "hdf5": "x.h5", "flat-tokens": "x.zarr"}
+SMALL = {"stage1": {"seq_len": 8}, "hdf5": {"seq_len": 8}, "flat-tokens": {"chunk": 64, "starts_chunk": 8}}
+READ = {"stage1": {"seq_len": 8}}
+each = pytest.mark.parametrize("name", NAMES)
+
+
+def shuffled(lists, seed):
+    keys = draws(seed, SHUFFLE, 0, len(lists)).tolist()
+    return [lists[i] for i in sorted(range(len(lists)), key=lambda i: keys[i])]
+
+
+def dealt(lists, shares, seed):
+    """The lists of each split, by the definition."""
+    bounds = [share * 2**64 for share in accumulate(shares)]
+    drawn = draws(seed, SPLIT, 0, len(lists)).tolist()
+    number = [sum(draw >= bound for bound in bounds[:-1]) for draw in drawn]
+    return [[s for s, k in zip(lists, number, strict=True) if k == part] for part in range(len(shares))]
+
+
+@pytest.fixture(scope="module")
+def lists():
+    rng = np.random.default_rng(8)
+    return [rng.integers(0, 50_000, int(n)).tolist() for n in rng.integers(1, 60, 300)]
+
+
+@pytest.fixture(scope="module")
+def pack(lists, tmp_path_factory):
+    return write(
+        registered.get("modalities"), tmp_path_factory.mktemp("source") / "in.pbin", Ragged.of(lists), eos_id=EOS
+    )
+
+
+def content(name, path, split=None):
+    options = {**READ.get(name, {}), **({"split": split} if split else {})}
+    reader = read(registered.get(name), path, eos_id=EOS, options=options)
+    found = sequences(reader)
+    reader.close()
+    return found
+
+
+def convert(source, destination, name, **options):
+    return tokfmt.convert(
+        source, destination, to_format=name, eos=EOS, to_options=SMALL.get(name, {}), **{"verify": True, **options}
+    )
+
+
+@each
+def test_shuffle_to(name, lists, pack, tmp_path):
+    done = convert(pack, tmp_path / NAMES[name], name, shuffle=7)
+    assert content(name, tmp_path / NAMES[name]) == shuffled(lists, 7)
+    assert (done.shuffle, done.verified, done.sequences) == (7, True, 300)
+    manifest = json.loads((tmp_path / f"{NAMES[name]}.tokfmt.json").read_bytes())
+    assert (manifest["shuffle"], manifest["split"]) == (7, None)
+
+
+def test_dropped_empty_sequences_do_not_move_others(tmp_path):
+    lists = [[i] if i % 3 else [] for i in range(200)]
+    source = write(registered.get("modalities"), tmp_path / "in.pbin", Ragged.of(lists), eos_id=EOS)
+    with pytest.raises(LossyConversionError, match=r"67 empty sequences \(first: sequence 0\)"):
+        convert(source, tmp_path / "out.h5", "hdf5", split="a=0.5,b=0.5", shuffle=1)
+    assert sorted(os.listdir(tmp_path)) == ["in.pbin", "in.pbin.scratch"]
+    convert(source, tmp_path / "out.h5", "hdf5", split="a=0.5,b=0.5", shuffle=1, allow_loss=["empty-sequences"])
+    for split, wanted in zip("ab", dealt(lists, (0.5, 0.5), 0), strict=True):
+        assert content("hdf5", tmp_path / f"out.{split}.h5") == [s for s in shuffled(wanted, 1) if s]
+
+
+def test_embedded_separators_are_split_where_they_go(tmp_path):
+    lists = [[1, EOS, 2], [3], [4, 5], [6, EOS]] * 20
+    source = write(registered.get("modalities"), tmp_path / "in.pbin", Ragged.of(lists), eos_id=EOS)
+    convert(source, tmp_path / "out.h5", "hdf5", shuffle=4, allow_loss=["embedded-separators"])
+    pieces = [[1], [2], [3], [4, 5], [6]]
+    wanted = [piece for s in shuffled(lists, 4) for piece in pieces if set(piece) <= set(s)]
+    assert content("hdf5", tmp_path / "out.h5") == wanted
+
+
+def test_select_comes_first(lists, pack, tmp_path):
+    convert(pack, tmp_path / "x.pbin", "modalities", select="100:200", shuffle=2)
+    assert content("modalities", tmp_path / "x.pbin") == shuffled(lists[100:200], 2)
+
+
+# text
+
+
+def test_text_is_dealt_out_and_shuffled(tmp_path):
+    """Text is tokenized once; the order is that of its lines."""
+    lines = CORPUS.read_bytes().splitlines()
+    tokfmt.convert(CORPUS, tmp_path / "a.pbin", tokenizer=str(TOKENIZER), split="p=0.5,q=0.5", shuffle=9, verify=True)
+    tokfmt.convert(CORPUS, tmp_path / "a.jsonl", split="p=0.5,q=0.5", shuffle=9, verify=True)
+    for split, wanted in zip("pq", dealt(lines, (0.5, 0.5), 0), strict=True):
+        copied = (tmp_path / f"a.{split}.jsonl").read_bytes().splitlines()
+        assert copied == shuffled(wanted, 9)
+        tokfmt.convert(tmp_path / f"a.{split}.jsonl", tmp_path / f"b.{split}.pbin", tokenizer=str(TOKENIZER))
+        assert (
+            tokfmt.open(tmp_path / f"b.{split}.pbin")[:].tolist()
+            == tokfmt.open(tmp_path / f"a.{split}.pbin")[:].tolist()
+        )
+
+
+def test_lines_stay_as_they_are(tmp_path):
+    """Spaces, other fields, CRLF, no final newline, invalid lines left out, selections, several files."""
+    (tmp_path / "a.jsonl").write_bytes(b'{"text":  "one", "id": 1}\r\n{"text": "two"}\n{broken\n{"text": "\\u2028"}')
+    (tmp_path / "b.jsonl").write_bytes('{"text": "\u2028 four"}\n{"text": ""}\n'.encode())
+    tokfmt.convert(
+        [tmp_path / "a.jsonl", tmp_path / "b.jsonl"],
+        tmp_path / "plain.jsonl",
+        allow_loss=["invalid-lines"],
+        select="1:",
+    )
+    done = tokfmt.convert(
+        [tmp_path / "a.jsonl", tmp_path / "b.jsonl"], tmp_path / "out.jsonl", allow_loss=["invalid-lines"], select="1:",
+        shuffle=3, verify=True,
+    )  # fmt: skip
+    plain = (tmp_path / "plain.jsonl").read_bytes().split(b"\n")[:-1]
+    assert (tmp_path / "out.jsonl").read_bytes().split(b"\n")[:-1] == shuffled(plain, 3)
+    invalid = "1 invalid line (a.jsonl: line 3 is not valid JSON (expecting property name enclosed in double quotes))"
+    assert (done.sequences, done.tokens, done.losses) == (4, None, {"invalid-lines": invalid})
+
+
+@pytest.mark.usefixtures("kept_workers")
+def test_many_lines_in_any_way(tmp_path):
+    lines = [json.dumps({"text": "x" * (i % 97), "n": i}).encode() for i in range(5000)]
+    (tmp_path / "in.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    found = set()
+    for number, executor in enumerate(("serial", "threads", "processes")):
+        tokfmt.convert(tmp_path / "in.jsonl", tmp_path / f"{number}.jsonl", shuffle=1, executor=executor, jobs=2)
+        found.add((tmp_path / f"{number}.jsonl").read_bytes())
+    assert found == {b"\n".join(shuffled(lines, 1)) + b"\n"}

@@ -1,0 +1,88 @@
+"""Conversions to a bucket: the bytes of a local conversion, complete or absent, whatever fails at whatever step."""
+
+import json
+import os
+import subprocess
+import sys
+
+import forkserver
+import pytest
+from paths import FIXTURES, ROOT
+from remote.conftest import when
+from stores import close_stores
+
+import tokfmt
+from tokfmt.core.claims import SCHEMA
+from tokfmt.core.errors import ConversionError
+
+PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
+EOS = 50256
+
+
+@pytest.fixture(autouse=True)
+def fresh(server, tmp_path, monkeypatch):
+    """Nothing is kept of another server, and spools are of the test."""
+    (tmp_path / "spool").mkdir()
+    monkeypatch.setenv("TOKFMT_SPOOL", str(tmp_path / "spool"))
+    close_stores()
+    yield
+    close_stores()
+
+
+@pytest.fixture
+def spool(tmp_path):
+    return tmp_path / "spool"
+
+
+def tree(place):
+    """The bytes of all files at or below a path, by their names."""
+    files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.is_file())
+    return {path.relative_to(place.parent).as_posix(): path.read_bytes() for path in files}
+
+
+def everything(bucket):
+    return {path.relative_to(bucket).as_posix(): path.read_bytes() for path in bucket.rglob("*") if path.is_file()}
+
+
+def claim(bucket, name, **stated):
+    facts = {"schema": SCHEMA, "run": "other", "host": "node7", "pid": 4711, "since": "2026-11-25 12:03 UTC"}
+    (bucket / f"{name}.tokfmt-writing").write_text(json.dumps({**facts, **stated}))
+
+
+def test_a_claim_of_another_run(bucket):
+    claim(bucket, "out.pbin")
+    words = r"^s3://bkt/out.pbin: another tokfmt is writing it \(process 4711 on node7, since 2026-11-25 12:03 UTC\)"
+    for how in ({}, {"resume": True}):
+        with pytest.raises(ConversionError, match=words) as caught:
+            tokfmt.convert(PACK, "s3://bkt/out.pbin", **how)
+        assert caught.value.exit_code == 4
+    tokfmt.convert(PACK, "s3://bkt/out.pbin", overwrite=True)
+    assert sorted(everything(bucket)) == ["out.pbin", "out.pbin.tokfmt.json"]
+    (bucket / "out.pbin.tokfmt-writing").write_text("not ours")
+    with pytest.raises(ConversionError, match="has the name of a claim, and is not one"):
+        tokfmt.convert(PACK, "s3://bkt/out.pbin", overwrite=True)
+
+
+def test_a_killed_run_is_started_over(bucket, tmp_path):
+    """Its data lie there without what makes them readable; the claim says of which format they are."""
+    tokfmt.convert(PACK, "s3://bkt/out.zarr", eos=EOS, to_options={"chunk": 100})
+    for path in (bucket / "out.zarr").rglob(".z*"):
+        path.unlink()
+    (bucket / "out.zarr.tokfmt.json").unlink()
+    claim(bucket, "out.zarr", format="flat-tokens")
+    tokfmt.convert(PACK, "s3://bkt/out.zarr", eos=EOS, to_options={"chunk": 1000}, overwrite=True)
+    tokfmt.convert(PACK, tmp_path / "out.zarr", eos=EOS, to_options={"chunk": 1000})
+    assert tree(bucket / "out.zarr") == tree(tmp_path / "out.zarr")
+
+
+def test_a_run_that_lost_its_claim_publishes_nothing(server, bucket):
+    when(server, "PUT", "mds/shard.00000.mds", lambda: claim(bucket, "mds"))
+    with pytest.raises(ConversionError, match=r"the claim of this run is now of process 4711 on node7"):
+        tokfmt.convert(PACK, "s3://bkt/mds", to_format="mds", eos=EOS)
+    assert list(everything(bucket)) == ["mds.tokfmt-writing"], "the claim of the other, and nothing of ours"
+
+
+def run(*words, **environment):
+    words = [sys.executable, "-m", "tokfmt", *map(str, words)]
+    env = {**os.environ, **environment}
+    return forkserver.Popen(words, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -1,0 +1,84 @@
+"""What hands know from vim, from web browsers and from the mouse: hits, ends, half pages, the way back, recent lines."""
+
+import pytest
+from amount import FUZZ_ONLY
+from browsing import BLOCKS, PACK, browse, tab_of
+from paths import CORPUS, FIXTURES
+from textual.widgets import Input, Label, OptionList
+
+from tokfmt.tui.dialogs import OneOf, Question, Scroll
+
+
+@pytest.fixture(autouse=True)
+def _own_place(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+
+@FUZZ_ONLY
+def test_dialogs_with_a_list_and_pages_take_keys_of_vim():
+    async def steps(app, press):
+        await press("d", "j", "j", "k", "enter")
+        assert app.current == 1
+        await press("d", "G", "enter")
+        assert app.current == 2
+        await press("d", "g", "g", "enter")
+        assert app.current == 0
+        await press("d", "q")
+        assert len(app.screen_stack) == 1
+        await press("question_mark")
+        page = app.screen.query_one(Scroll)
+        for key, forth in (("j", True), ("k", False), ("ctrl+d", True), ("ctrl+u", False), ("G", True), ("g", False)):
+            await press(key)
+            assert (page.scroll_target_y > 0) == forth, key
+
+    browse([PACK, BLOCKS, CORPUS], steps, size=(80, 24))
+
+
+@FUZZ_ONLY
+def test_ctrl_c_leaves_a_question_unless_it_copies():
+    async def steps(app, press):
+        await press("slash", *"words", "ctrl+c")
+        assert len(app.screen_stack) == 1
+        assert tab_of(app).search is None
+        await press("g", "1", "2", "shift+home", "ctrl+c")
+        assert isinstance(app.screen, Question)
+        assert app.clipboard == "12"
+        await press("end", "ctrl+c")
+        assert len(app.screen_stack) == 1
+
+    browse([PACK], steps)
+
+
+# digits of a question that has no answer are no keys of the browser
+
+
+@FUZZ_ONLY
+@pytest.mark.parametrize(("path", "keys", "why"), [
+    (CORPUS, ("t",), "Records have no token positions before all are tokenized"),
+    (FIXTURES / "flat-tokens" / "train_empty.zarr", ("V", "V", "g"), "This dataset has no documents"),
+], ids=["t", "g"])  # fmt: skip
+def test_a_question_without_an_answer_keeps_its_digits(path, keys, why):
+    async def steps(app, press):
+        await press(*keys, "4", "0")
+        assert app.entry.name == "sequences"
+        assert isinstance(app.screen, Question)
+        assert app.screen.query_one(Input).value == "40"
+        assert str(app.screen.query_one("#meaning", Label).render()) == why
+        await press("enter")
+        assert isinstance(app.screen, Question)
+        await press("escape")
+        assert not isinstance(app.screen, Question)
+
+    browse([path], steps)
+
+
+def test_a_choice_is_left_and_kept():
+    async def steps(app, press):
+        await press("d")
+        assert isinstance(app.screen, OneOf)
+        app.screen.query_one(OptionList).highlighted = 1
+        await press("escape")
+        assert app.current == 0
+
+    browse([PACK, BLOCKS], steps)

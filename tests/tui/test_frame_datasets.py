@@ -1,0 +1,163 @@
+"""Several splits, several datasets, and those that cannot be read."""
+
+import shutil
+
+import pytest
+from amount import FUZZ_ONLY
+from browsing import BLOCKS, PACK, STORE, browse, reader_text, tab_of
+from paths import FIXTURES
+
+import tokfmt
+from tokfmt.tui.widgets.frame import KeyBar, Refusal, StatusLine
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def split_of(path, split):
+    return tokfmt.open(path, options=[f"split={split}"]).reader
+
+
+def first_ids(reader, row, count=3):
+    start, stop = reader.offsets(row, row + 1).tolist()
+    return [str(token) for token in reader.tokens(start, min(stop, start + count)).tolist()]
+
+
+def shows(app, split, row):
+    """The row of a split is what is on the screen, in the reader and in the list."""
+    reader, tab = split_of(app.session.path, split), tab_of(app)
+    ids = first_ids(reader, row)
+    listed = tab.list.render_line(row + 1 - tab.list.top).text
+    return (
+        (app.session.split, tab.where, tab.list.count) == (split, (row, 0), reader.info.sequences)
+        and reader_text(app).split()[: len(ids)] == ids
+        and " ".join(ids[:2]) in listed
+    )
+
+
+def footer(app):
+    return app.query_one(KeyBar).render_line(0).text
+
+
+# splits
+
+
+@FUZZ_ONLY
+def test_another_split_and_back():
+    async def steps(app, press):
+        assert app.session.splits == ("train", "validation")
+        await press("down", "down", "down")
+        assert shows(app, "train", 3)
+        await press("V")
+        assert shows(app, "validation", 0)
+        await press("down", "V")
+        assert shows(app, "train", 3)
+        await press("V")
+        assert shows(app, "validation", 1)
+        assert "of validation" in str(tab_of(app).list.border_title)
+        label = str(app.query_one("#split").render())
+        assert label.split() == ["V", "train", "validation"]
+        assert "V Split" in footer(app)
+        await press("i")
+        assert "validation (shown)" in "".join(str(block.render()) for block in app.screen.query(".block"))
+
+    browse([STORE], steps, size=(140, 36))
+
+
+def test_which_split_is_shown_is_told_on_a_narrow_screen():
+    async def steps(app, press):
+        await press("V")
+        assert str(app.query_one("#split").render()) == "V validation 2/2"
+        assert "V Split" in footer(app)
+
+    browse([STORE], steps, size=(80, 24))
+
+
+@pytest.mark.parametrize("name", ["train_only.zarr", "multi_chunk_bare.zarr"])
+def test_one_split_is_no_choice(name):
+    async def steps(app, press):
+        session = app.session
+        await press("V")
+        assert app.session is session
+        assert not app.query_one("#split").display
+        assert "Split" not in footer(app)
+        assert not [one for one in app.get_system_commands(app.screen) if "split" in one.title.lower()]
+
+    browse([FIXTURES / "flat-tokens" / name], steps)
+
+
+def test_a_split_that_cannot_be_read_is_a_place_of_its_own(tmp_path):
+    store = tmp_path / "half.zarr"
+    shutil.copytree(STORE, store)
+    (store / "validation" / "seq_starts" / "0").write_bytes(b"nothing")
+
+    async def steps(app, press):
+        await press("V")
+        assert app.query_one(Refusal).has_focus
+        assert "seq_starts" in str(app.query_one(Refusal).render())
+        assert str(app.query_one("#split").render()).split() == ["V", "train", "validation"]
+        await press("V")
+        assert shows(app, "train", 0)
+        assert tab_of(app).list.has_focus
+
+    browse([store], steps, size=(140, 36))
+
+
+@FUZZ_ONLY
+def test_splits_side_by_side():
+    async def steps(app, press):
+        def verdict():
+            return app.query_one("#verdict", StatusLine).words
+
+        await press("5")
+        assert f"identical: {split_of(STORE, 'train').info.sequences:,} documents" in verdict()
+        await press("V")
+        assert {session.split for session in app.sessions.values()} == {"validation"}
+        count = split_of(STORE, "validation").info.sequences
+        assert f"identical: {count:,} documents" in verdict()
+        app.show_split("train", (1,))
+        await press()
+        assert "identical" not in verdict()
+        assert "validation" in app.tab.sides[0].border_subtitle
+        assert "train" in app.tab.sides[1].border_subtitle
+
+    browse([STORE, STORE], steps)
+
+
+@FUZZ_ONLY
+def test_unknown_or_missing_dataset_is_reported(tmp_path):
+    (tmp_path / "x.bin").write_bytes(b"\x05" * 41)
+
+    async def steps(app, press):
+        for number, findings in ((1, 1), (2, 1)):
+            await press("d", "home", *["down"] * number, "enter")
+            assert app.query_one(Refusal).has_focus
+            assert app.session.format_name is None
+            await press("3")
+            assert len(app.session.verdict.findings) == findings
+            await press("2")
+            assert app.tab.parts.border_title
+            assert (app.tab.hex.path is None) == (number == 2)  # no bytes of what was shown before
+            await press("1")
+        await press("d", "home", "enter")
+        assert tab_of(app).list.has_focus
+        assert reader_text(app)
+
+    browse([PACK, tmp_path / "x.bin", tmp_path / "nowhere.pbin"], steps)
+
+
+@FUZZ_ONLY
+def test_unreadable_dataset_is_not_compared(tmp_path):
+    bad = tmp_path / "x.pbin"
+    bad.write_bytes(b"\x05" * 40)
+
+    async def steps(app, press):
+        await press("5", "n", "N", "v", "g", "right_square_bracket", "right_curly_bracket", "V")
+        assert "x.pbin" in app.query_one("#verdict", StatusLine).words
+        assert app.tab.idle
+        await press("1", "down")
+        assert tab_of(app).where == (1, 0)
+
+    browse([BLOCKS, bad], steps)

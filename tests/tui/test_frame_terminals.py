@@ -1,0 +1,161 @@
+"""Any terminal: from 40x12 to 200x60, of few colors or none, with scripts whose width is its own; left as it was."""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+from amount import FUZZ_ONLY, only
+from browsing import PACK, browse, line
+from paths import CORPUS, FIXTURES, TOKENIZER
+from rich.cells import cell_len
+
+from tokfmt.tui.widgets.frame import DatasetLine, FindBar, KeyBar, Summary
+
+SIZES = [(40, 12), (60, 16), (80, 24), (120, 36), (200, 60)]
+
+
+@pytest.fixture(autouse=True)
+def _own_place(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+
+THEMES = ["tokyo-night", "catppuccin-latte", "ansi-dark"]
+DRAWN = [(size, theme) for theme in THEMES for size in SIZES]
+
+
+@pytest.mark.parametrize(("size", "theme"), only([DRAWN[k] for k in (0, 4, 7, 12)], DRAWN))
+def test_every_tab_is_drawn_at_every_size(size, theme):
+    async def steps(app, press):
+        app.theme = theme
+        for key in "12345":
+            await press(key)
+            for label in app.query(".tab"):
+                text = str(label.render())
+                assert label.size.width >= cell_len(text), (key, text)
+            assert str(app.query_one(f"#label-{app.entry.name}").render()).startswith(f"{key} {app.entry.title}")
+            assert "? Help" in line(app.query_one(KeyBar), 0)
+            assert app.tab.size.height == size[1] - 2
+
+    browse([PACK, CORPUS], steps, size=size, tokenizer=str(TOKENIZER))
+
+
+def test_the_first_line_leaves_out_the_format_first_and_the_counts_never():
+    facts = Summary("corpus.pbin", "modalities", "184 documents · 17,450 tokens")
+    seen = [facts.within(cells) for cells in range(80, 0, -1)]
+    assert seen[0] == "corpus.pbin · modalities · 184 documents · 17,450 tokens"
+    assert all("184 documents · 17,450 tokens" in one for one in seen)
+    assert list(dict.fromkeys(seen))[:3] == [
+        seen[0],
+        "corpus.pbin · 184 documents · 17,450 tokens",
+        "corpus.pb… · 184 documents · 17,450 tokens",
+    ]
+
+    async def steps(app, press):
+        assert "tokens" in str(app.query_one(DatasetLine).render())
+
+    browse([PACK], steps, size=(90, 24))
+
+
+def test_the_name_of_the_dataset_is_worth_more_than_its_tokens():
+    facts = Summary("corpus.pbin", "modalities", "184 documents", "17,450 tokens")
+    seen = list(dict.fromkeys(facts.within(cells) for cells in range(80, 0, -1)))
+    assert seen[2] == "corpus.pb… · 184 documents · 17,450 tokens"
+    assert "corpus.pbin · 184 documents" in seen
+    assert seen[-2:] == ["corpu… · 184 documents", "184 documents"]
+
+
+def of_dataset(app):
+    """The facts in the first line, if all of them are drawn."""
+    place = app.query_one(DatasetLine)
+    text = str(place.render())
+    assert cell_len(text) <= place.content_size.width, text
+    return text
+
+
+def test_the_first_line_numbers_the_datasets():
+    async def steps(app, press):
+        assert "(1 of 2, d)" in of_dataset(app)
+        await press("d", "j", "enter")
+        assert of_dataset(app).startswith("corpus.jsonl (2 of 2, d)")
+
+    browse([PACK, CORPUS], steps)
+
+
+@FUZZ_ONLY
+@pytest.mark.parametrize("columns", [60, 72, 80, 100])
+def test_name_and_rows_are_in_the_first_line_beside_a_filter_and_a_comparison(columns):
+    async def steps(app, press):
+        assert "D_2by" in of_dataset(app)
+        assert "42 documents" in of_dataset(app)
+        await press("5")
+        assert "42 documents" in of_dataset(app)
+        await press("1", "f", *"len>40", "enter")
+        assert str(app.query_one("#filtered").render()).endswith("F lists all")
+        assert columns < 72 or "42 documents" in of_dataset(app)
+        await press("F")
+        titles = [str(label.render()) for label in app.query(".tab")]
+        assert ("2 Index" in titles) == (columns >= 85)
+
+    browse([PACK, CORPUS], steps, size=(columns, 24), tokenizer=str(TOKENIZER))
+
+
+@FUZZ_ONLY
+def test_the_line_of_a_search_keeps_its_keys_in_any_width():
+    search = SimpleNamespace(
+        words="a long expression of words", marks=True, failure="", running=True, cancelled=False, rate=10_000_000.0,
+        scope=SimpleNamespace(singular="document"), job=SimpleNamespace(share=0.18, done=7_470_000, unit="tokens"),
+        results=SimpleNamespace(hits=1158, sequences=1149, capped=False),
+    )  # fmt: skip
+
+    async def steps(app, press):
+        bar = app.query_one(FindBar)
+        for columns in (160, 120, 100, 80, 60):
+            await press.pilot.resize_terminal(columns, 24)
+            bar.say(search)
+            await press.pilot.pause()
+            text = line(bar, 0)
+            assert re.search("n next +N previous +esc stops$", text.rstrip()), columns
+            assert "1,158… hits" in text
+            assert "18%" in text
+            assert ("tokens, 10.0M/s" in text) == (columns == 160)
+
+    browse([PACK], steps)
+
+
+def test_a_finding_and_its_bytes_and_the_part_that_holds_them_are_in_step():
+    async def steps(app, press):
+        await press("3", "enter")
+        tab = app.tab
+        assert app.entry.name == "index"
+        assert tab.hex.has_focus
+        field = tab.parts.field
+        assert field is not None
+        assert field.offset <= tab.hex.at < field.offset + max(1, field.length)
+        assert field.name in str(tab.query_one("#field").render())
+        await press("home", "up")  # to the header
+        assert tab.parts.field.offset == 0
+        assert "To the sequence" not in line(app.query_one(KeyBar), 0)
+        while "To the sequence" not in line(app.query_one(KeyBar), 0):
+            await press("down")
+        await press("enter")
+        assert app.entry.name == "sequences"
+
+    browse([FIXTURES / "modalities" / "E_D_2byte_gpt2.pbin"], steps)
+
+
+def test_the_key_to_a_sequence_is_listed_where_there_is_one():
+    async def steps(app, press):
+        await press("3")
+        table = app.tab.list
+        for _ in range(table.row_count):
+            listed = "To the sequence" in line(app.query_one(KeyBar), 0)
+            assert ("l List" in line(app.query_one(KeyBar), 0)) == listed
+            await press("s")
+            went = app.entry.name == "sequences"
+            assert listed == went
+            if went:
+                await press("backspace")
+            await press("down")
+
+    browse([FIXTURES / "modalities" / "E_D_2byte_gpt2.pbin"], steps, size=(160, 36))

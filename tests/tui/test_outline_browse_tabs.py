@@ -1,0 +1,62 @@
+"""The browser's index, findings and statistics, over every format."""
+
+import struct
+
+import pytest
+from browsing import browse
+from paths import FIXTURES
+
+from tokfmt.plugin import Field, Listed, Part
+from tokfmt.tui.widgets.outline import Outline, Row, first_open, fitted
+
+PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def test_an_index_entry_leads_to_its_sequence():
+    content = PACK.read_bytes()
+    length = struct.unpack("<Q", content[:8])[0]
+
+    async def steps(app, press):
+        await press("2")
+        parts = app.tab.parts
+        number = next(i for i, part in enumerate(parts.outline.sections) if part.title == "index")
+        parts.choose(parts.outline.line(Row(number, 11)))
+        await press()
+        assert parts.field.name == "entry 11"
+        assert parts.field.offset >= 12 + length  # the entry lies behind the tokens, and is marked there
+        assert app.tab.hex.marked == range(parts.field.offset, parts.field.offset + parts.field.length)
+        await press("enter")
+        assert app.entry.name == "sequences"
+        assert app.tab.where == (11, 0)
+
+    browse([PACK], steps)
+
+
+def test_outline():
+    parts = [
+        Part(str(n), PACK, lambda n=n: Listed([Field(f"{n}.{i}", None, 0, "") for i in range(n)])) for n in range(70)
+    ]
+    assert first_open(parts, small=False) == {0: 0}
+    assert sum(first_open(parts, small=True).values()) < 400
+    outline = Outline(parts)
+    outline.open(3, 3)
+    outline.open(69, 69)
+    rows = [outline.row(i) for i in range(outline.count)]
+    assert len(rows) == 70 + 3 + 69
+    assert rows[3:8] == [Row(3), Row(3, 0), Row(3, 1), Row(3, 2), Row(4)]
+    assert [outline.line(row) for row in rows] == list(range(len(rows)))
+    assert outline.peek(Row(69, 68)) is None
+    outline.load([Row(69, 68)])
+    assert outline.peek(Row(69, 68)).name == "69.68"
+    outline.close(3)
+    assert outline.line(Row(3, 2)) == 3
+
+
+def test_what_is_cut_off_is_told():
+    assert [fitted("reading", cells) for cells in (9, 7, 6, 1, 0)] == ["reading  ", "reading", "readi…", "…", ""]
+    assert fitted("日本語", 5) == "日本…"

@@ -1,0 +1,202 @@
+"""From the numbers of Statistics and Findings to the sequences behind them."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+from amount import FUZZ_ONLY
+from browsing import PACK, browse, line, tab_of
+from paths import CORPUS, TOKENIZER
+
+import tokfmt
+from tokfmt.tui.widgets.rankings import GroupRanking, Ranking
+
+DOCUMENTS = [[7, 8, 9], [5], [7, 8, 9], [], [1, 2, 3, 4], [5], [7, 8, 9], [4, 4], [1, 2, 3, 4], [9, 8, 7]]
+
+
+@pytest.fixture(autouse=True)
+def _own_place(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def repeated(tmp_path):
+    """A store of documents of which three occur several times."""
+    text = tmp_path / "x.jsonl"
+    text.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in DOCUMENTS))
+    tokfmt.convert(text, tmp_path / "x.pbin", to_options=["eos=none"], eos="none", executor="serial")
+    return tmp_path / "x.pbin"
+
+
+def shown(widget):
+    return [line(widget, y) for y in range(widget.size.height)]
+
+
+def listed(app):
+    """The rows that the tab of sequences lists."""
+    assert app.entry.name == "sequences"
+    rows = tab_of(app).list
+    return [rows.row_of(k) for k in range(rows.count)]
+
+
+def numbers(holds):
+    return [i for i, document in enumerate(DOCUMENTS) if holds(document)]
+
+
+async def to(app, press, name):
+    """Go to the statistics, and to a list of it."""
+    await press("4")
+    app.tab.query_one(f"#{name}").focus()
+    await press()
+
+
+# groups of equal sequences
+
+
+@FUZZ_ONLY
+def test_groups_open_to_their_members_and_lead_to_them(repeated):
+    async def steps(app, press):
+        await to(app, press, "groups")
+        groups = app.tab.query_one(GroupRanking)
+        assert "3 groups" in groups.border_title
+        assert [text.split()[1] for text in shown(groups)[:3]] == ["#0", "#4", "#1"]  # by number, then length
+        assert "7 8 9" in shown(groups)[0]
+        await press("right")
+        assert [text.strip() for text in shown(groups)[1:4]] == ["#0", "#2", "#6"]
+        await press("down", "down", "enter")  # the second member
+        assert listed(app) == [0, 2, 6]
+        assert tab_of(app).where == (2, 0)
+        await press("4")
+        assert groups.has_focus
+        await press("left")
+        assert groups.count == 3
+        await press("end", "enter")
+        assert listed(app) == numbers(lambda document: document == [5])
+        assert tab_of(app).where == (1, 0)  # the first that is listed
+
+    browse([repeated], steps)
+
+
+@FUZZ_ONLY
+def test_a_group_opens_and_closes_with_l_and_h(repeated):
+    async def steps(app, press):
+        await to(app, press, "groups")
+        groups = app.tab.query_one(GroupRanking)
+        await press("l")
+        assert groups.members.tolist() == [0, 2, 6]
+        await press("G", "g", "g")
+        assert groups.cursor == 0
+        await press("h")
+        assert not len(groups.members)
+
+    browse([repeated], steps)
+
+
+@FUZZ_ONLY
+def test_several_groups_are_listed_together_and_another_dataset_closes_them(repeated):
+    async def steps(app, press):
+        await to(app, press, "groups")
+        groups = app.tab.query_one(GroupRanking)
+        await press("right", "end", "shift+up")
+        assert groups.border_subtitle == "2 chosen"
+        assert groups.count == 3 + 3
+        await press("enter")
+        assert listed(app) == numbers(lambda document: document in ([5], [1, 2, 3, 4]))
+        await press("d", "end", "enter")
+        assert app.query_one("#statistics GroupRanking").open is None
+
+    browse([repeated, PACK], steps)
+
+
+@FUZZ_ONLY
+@pytest.mark.parametrize("tokenizer", [None, str(TOKENIZER)])
+def test_equal_texts(tokenizer, tmp_path):
+    lines = [json.loads(text) for text in CORPUS.read_text().splitlines()[:30]]
+    lines[20] = lines[3]
+    path = tmp_path / "y.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in lines))
+
+    async def steps(app, press):
+        await to(app, press, "groups")
+        groups = app.tab.query_one(GroupRanking)
+        place = next(k for k in range(groups.count) if groups.ranked.row(k) == 3)
+        assert lines[3]["text"][:10] in shown(groups)[place]
+        groups.choose(place)
+        await press("right")
+        assert groups.members.tolist() == [3, 20]
+        await press("enter")
+        assert listed(app) == [3, 20]
+
+    browse([path], steps, tokenizer=tokenizer)
+
+
+# tokens
+
+
+@FUZZ_ONLY
+def test_a_token_leads_to_all_its_occurrences():
+    reader = tokfmt.open(PACK).reader
+    ids = reader.tokens(0, reader.info.tokens)
+    count = Counter(ids.tolist())
+
+    async def steps(app, press):
+        await to(app, press, "most")
+        most = app.tab.query_one("#most", Ranking)
+        assert most.count == len(count)
+        token, times = count.most_common(1)[0]
+        assert shown(most)[0].split()[:2] == [str(token), f"{times:,}"]
+        await press("end")
+        assert shown(most)[-1].split()[1] == "1"
+        await press("home", "enter")
+        bounds = reader.offsets(0, reader.info.sequences)
+        rows = np.unique(np.searchsorted(bounds, np.flatnonzero(ids == token), side="right") - 1)
+        assert listed(app) == rows.tolist()
+        tab = tab_of(app)
+        first = int(np.flatnonzero(ids == token)[0])
+        assert tab.where == (rows[0], first - bounds[rows[0]])  # the cursor is on the first
+        assert tab.search.results.hits == times
+        await press("end", "4", "enter")  # from any place, the first is shown
+        assert tab.where == (rows[0], first - bounds[rows[0]])
+        await press("full_stop")
+        assert tab.where[1] == int(np.flatnonzero(ids == token)[1]) - bounds[tab.where[0]]
+
+    browse([PACK], steps)
+
+
+@FUZZ_ONLY
+def test_several_tokens_and_the_ends_of_sequences(repeated):
+    async def steps(app, press):
+        await to(app, press, "least")
+        least = app.tab.query_one("#least", Ranking)
+        await press("shift+down", "shift+down", "shift+up")
+        assert least.chosen == range(2)
+        tokens = [least.ranked.line(k).name for k in least.chosen]
+        await press("enter")
+        assert listed(app) == numbers(lambda document: not {*map(int, tokens)}.isdisjoint(document))
+        for name, end in (("first", 0), ("last", -1)):
+            await to(app, press, name)
+            ends = app.tab.query_one(f"#{name}", Ranking)
+            token = int(ends.ranked.line(0).name)
+            assert ends.ranked.line(0).count == len(numbers(lambda document, end=end: document[end:][:1] == [token]))
+            await press("home", "enter")
+            assert listed(app) == numbers(lambda document: document and document[end] == token)
+
+    browse([repeated], steps)
+
+
+@FUZZ_ONLY
+def test_a_double_click_follows(repeated):
+    async def steps(app, press):
+        await to(app, press, "groups")
+        groups = app.tab.query_one(GroupRanking)
+        place = (groups.gutter.left + 6, groups.gutter.top + 1)
+        await press.pilot.click(groups, offset=(groups.gutter.left, groups.gutter.top + 1))  # the mark opens a group
+        await press()
+        assert groups.members.tolist() == [4, 8]
+        await press.pilot.click(groups, offset=place, times=2)
+        await press()
+        assert listed(app) == [4, 8]
+
+    browse([repeated], steps)

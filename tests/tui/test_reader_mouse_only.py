@@ -1,0 +1,100 @@
+"""Everything that a key does, done with a mouse: lists of dialogs, ranges, the wheel beside the panes, words that lead on."""
+
+import pytest
+from amount import FUZZ_ONLY
+from browsing import PACK, browse, line, tab_of
+from paths import FIXTURES
+from textual.events import MouseDown, MouseScrollDown, MouseUp
+
+from tokfmt.tui.widgets.reader import TokenDetails
+
+
+@pytest.fixture(autouse=True)
+def _own_place(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+
+async def clicks(app, press, x, y, times=1):
+    """Click in the way of a terminal: the app counts the clicks, which all happen within a moment."""
+    kinds = [MouseDown, MouseUp] * times
+    for event in [kind(None, x, y, 0, 0, 1, shift=False, meta=False, ctrl=False) for kind in kinds]:
+        app.post_message(event)
+        await press.pilot.pause()
+    await press()
+
+
+def listed(app):
+    """The rows that the tab of sequences lists."""
+    assert app.entry.name == "sequences"
+    rows = tab_of(app).list
+    return [rows.row_of(k) for k in range(rows.count)]
+
+
+# drags
+
+
+async def drag(press, widget, begin, *ways):
+    assert await press.pilot.mouse_down(widget, offset=begin)
+    for way in ways:
+        await press.pilot.hover(widget, offset=way)
+    await press.pilot.mouse_up(widget, offset=ways[-1])
+    await press()
+
+
+@FUZZ_ONLY
+def test_the_map_is_dragged_and_the_wheel_turns_the_reader():
+    async def steps(app, press):
+        tab = tab_of(app)
+        await press("g", *"11", "enter")
+        bottom = tab.minimap.size.height - 1
+        await drag(press, tab.minimap, (0, 0), (0, bottom // 2), (0, bottom))
+        assert tab.reader.lines[-1].last == tab.reader.scroll.roll.span.length
+        await drag(press, tab.minimap, (0, bottom), (0, 0))
+        assert tab.reader.lines[0].first == 0
+        for place in (tab.minimap, tab.query_one(TokenDetails)):
+            before, (x, y, *_) = tab.reader.lines[0].first, place.region
+            place.post_message(MouseScrollDown(place, 0, 0, 0, 0, 0, False, False, False, x, y))
+            await press()
+            assert tab.reader.lines[0].first > before
+        assert tab.where == (11, 0)
+
+    browse([PACK], steps, size=(80, 24))
+
+
+# words that lead on
+
+
+async def click_words(app, press, widget, words):
+    """Click on words that a widget shows."""
+    text = [line(widget, y) for y in range(widget.size.height)]
+    y = next(y for y, one in enumerate(text) if words in one)
+    region = widget.content_region
+    await clicks(app, press, region.x + text[y].index(words) + 1, region.y + y)
+
+
+@FUZZ_ONLY
+def test_the_facts_of_a_token_lead_on():
+    async def steps(app, press):
+        tab, detail = tab_of(app), app.query_one(TokenDetails)
+        await press("g", *"11", "enter", "enter", "right", "right")
+        token = int(app.session.port.peek(11, 2, 3).units[0])
+        await click_words(app, press, detail, str(token))
+        assert tab.filtered.words == f"token:{token}"
+        assert 11 in listed(app)
+        await press("F", "g", *"11", "enter")
+        await click_words(app, press, detail, " of D_2byte_gpt2.pbin")
+        assert app.entry.name == "index"
+
+    browse([PACK], steps)
+
+
+@FUZZ_ONLY
+def test_the_origin_of_a_token_leads_to_it():
+    async def steps(app, press):
+        await press("g", *"3", "enter")
+        await click_words(app, press, app.query_one(TokenDetails), "#")
+        assert len(app.requests) == 2
+        assert app.session.shown == "documents"
+
+    browse([FIXTURES / "recipe" / "mix.toml"], steps, size=(140, 40))

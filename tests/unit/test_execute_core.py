@@ -1,0 +1,66 @@
+"""Files, options, publication, errors, transport: the core's promises one by one."""
+
+import os
+import pickle
+
+import numpy as np
+import pytest
+
+from tokfmt.core.errors import (
+    ConversionError,
+    OptionError,
+    TruncatedError,
+)
+from tokfmt.run.execute import SerialExecutor, SharedPayload, make_executor, receive, run_tasks
+
+# executors
+
+
+def add(shared, item):
+    return int(shared["base"][0]) + item
+
+
+def fail(shared, item):
+    raise TruncatedError("f", "ended", offset=item)
+
+
+def die(shared, item):
+    os._exit(9)
+
+
+@pytest.mark.parametrize("name", ["serial", "threads", "processes"])
+def test_executors_do_the_same(tmp_path, name):
+    with make_executor(name, 2) as executor:
+        shared = {"base": np.full(1 << 15, 10)}
+        assert sorted(run_tasks(add, shared, range(20), executor, 2, tmp_path)) == list(range(10, 30))
+        with pytest.raises(TruncatedError, match="ended at byte 0"):
+            list(run_tasks(fail, None, [0], executor, 2, tmp_path))
+
+
+def test_a_worker_that_dies_is_an_error(tmp_path):
+    with make_executor("processes", 1) as executor, pytest.raises(ConversionError, match="ended abruptly"):
+        list(run_tasks(die, None, [0, 1], executor, 1, tmp_path))
+
+
+def test_few_tasks_are_under_way(tmp_path):
+    with make_executor("threads", 2) as executor:
+        drawn = []
+        results = run_tasks(add, {"base": [0]}, (drawn.append(i) or i for i in range(1000)), executor, 2, tmp_path)
+        next(results)
+        assert len(drawn) <= 8
+        results.close()  # type: ignore[attr-defined]
+
+
+def test_unknown_executor():
+    with pytest.raises(OptionError, match="Did you mean threads"):
+        make_executor("thread", 1)
+    assert isinstance(make_executor("serial", 1), SerialExecutor)
+
+
+def test_large_arrays_travel_as_files(tmp_path):
+    parcel = SharedPayload.pack({"big": np.arange(1 << 16), "small": np.arange(3)}, tmp_path)
+    assert len(pickle.dumps(parcel)) < 10_000
+    assert len(list(tmp_path.iterdir())) == 1
+    thing = receive(parcel)
+    assert thing["big"].sum() == np.arange(1 << 16).sum()
+    assert receive(parcel) is thing

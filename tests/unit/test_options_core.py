@@ -1,0 +1,69 @@
+"""Files, options, publication, errors, transport: the core's promises one by one."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pytest
+
+from tokfmt.core.errors import (
+    OptionError,
+)
+from tokfmt.core.options import described, parse_count, parse_options
+from tokfmt.plugin import option
+
+# options
+
+
+@dataclass(frozen=True)
+class Some:
+    size: int = option(1, "how many")
+    layout: Literal["A", "D"] = option("D", "which")
+    width: int | None = option(None, "bytes")
+    fast: bool = option(False, "quickly")
+
+
+def test_options_parse_against_their_types():
+    assert parse_options(Some, ["size=4Ki", "layout=A", "width=2", "fast=yes"], "it") == Some(4096, "A", 2, True)
+    assert parse_options(Some, {"size": 5, "width": None, "fast": True}, "it") == Some(5, fast=True)
+    for name, value in {"size": [1], "layout": 3, "width": 1.5, "fast": 2}.items():  # nothing gets by as it is
+        with pytest.raises(OptionError):
+            parse_options(Some, {name: value}, "it")
+    assert parse_options(Some, ["width=auto"], "it").width is None
+    assert [o["type"] for o in described(Some)] == ["int", "A|D", "int", "bool"]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["sise=4"], "it has no option 'sise' (expected size, layout, width, fast). Did you mean size?"),
+        (["layout=Z"], "it option layout: 'Z' is not one of A, D"),
+        (["size=many"], "'many' is not a whole number (expected a number such as 4096, 1_000_000, 1e6, 10M or 4Ki)"),
+        (["size"], "'size' is not of the form key=value"),
+    ],
+)
+def test_options_that_do_not_exist(words, says):
+    with pytest.raises(OptionError) as caught:
+        parse_options(Some, words, "it")
+    assert str(caught.value) == says
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1_000_000", 10**6), ("1e6", 10**6), ("10M", 10**7), ("4Ki", 4096), ("1,024", 1024), ("-3", -3), ("1.5k", 1500)],
+)
+def test_counts(text, value):
+    assert parse_count(text) == value
+
+
+@pytest.mark.parametrize("text", ["0,1", "1,2", "3,17", "1,0000", "0,100", "1,024,5", "1,,024", ","])
+def test_a_list_is_no_count(text):
+    """`show PATH 0,1` is asked for two sequences: it never answers with sequence 1."""
+    with pytest.raises(OptionError, match="is not a whole number"):
+        parse_count(text)
+
+
+@pytest.mark.parametrize("text", ["1e400", "-1e400", "1e21", "9" * 5000, "1e20T", "-" + "9" * 22])
+def test_numbers_beyond_any_file_are_refused_in_a_line(text):
+    with pytest.raises(OptionError, match="is too large") as caught:
+        parse_count(text)
+    assert len(str(caught.value)) < 120

@@ -1,0 +1,68 @@
+"""Views: each against plain lists."""
+
+from dataclasses import replace
+
+from amount import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tokfmt.plugin import MemoryReader, Ragged
+from tokfmt.testing import datasets, sequences
+from tokfmt.views.select import Concat, NonEmpty, Slice, empty_sequences
+
+quick = settings(max_examples=examples(60), deadline=None)
+
+
+def check_windows(reader, flat, data):
+    n = len(flat)
+    assert reader.info.tokens == n
+    a, b = sorted(data.draw(st.tuples(st.integers(0, n), st.integers(0, n))))
+    assert reader.tokens(a, b).tolist() == flat[a:b]
+    assert reader.tokens(0, n).dtype == reader.info.dtype
+
+
+@quick
+@given(st.data(), st.lists(datasets(20, max_sequences=4), min_size=1, max_size=4))
+def test_concat(data, parts):
+    view = Concat([MemoryReader(part) for part in parts])
+    lists = [s for part in parts for s in part.tolist()]
+    assert sequences(view) == lists
+    check_windows(view, [t for s in lists for t in s], data)
+    i, k = sorted(data.draw(st.tuples(*[st.integers(0, len(lists))] * 2)))
+    lengths = [len(s) for s in lists]
+    assert view.offsets(i, k).tolist() == [sum(lengths[:j]) for j in range(i, k + 1)]
+
+
+def test_facts_of_several_sources_are_those_of_all():
+    """What one source alone tells is not told of what they are together."""
+    facts = {"pad_id": 3, "split": "a", "other_splits": ("b",), "nonstandard_masks": 0, "loss_masks": "masks"}
+
+    def source(**how):
+        reader = MemoryReader(Ragged.of([[1, 2]]))
+        reader.info = replace(reader.info, **facts, **how)
+        return reader
+
+    one, same, other = (source(extras={"width": 2, "order": order}) for order in ("le", "le", "be"))
+    assert Concat([one, same]).info.extras == {"width": 2, "order": "le"}
+    told = Concat([one, other, MemoryReader(Ragged.of([[7]]))]).info
+    assert Concat([one, other]).info.extras == {"width": 2}
+    assert told.extras == {}
+    assert (told.pad_id, told.split, told.other_splits, told.nonstandard_masks, told.loss_masks) == (
+        None,
+        None,
+        (),
+        None,
+        "",
+    )
+    assert {name: getattr(Concat([one, other]).info, name) for name in facts} == facts
+
+
+@quick
+@given(st.data(), datasets(20))
+def test_slice_and_nonempty(data, ragged):
+    lists = ragged.tolist()
+    i, k = sorted(data.draw(st.tuples(*[st.integers(0, len(lists))] * 2)))
+    assert sequences(Slice(MemoryReader(ragged), i, k)) == lists[i:k]
+    assert sequences(NonEmpty(MemoryReader(ragged))) == [s for s in lists if s]
+    empties = [j for j, s in enumerate(lists) if not s]
+    assert empty_sequences(MemoryReader(ragged)) == (len(empties), empties[0] if empties else -1)
