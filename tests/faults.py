@@ -208,7 +208,7 @@ def _install_probe(folder):
                 with open(folder / f"reached-{os.getpid()}", "a") as file:
                     file.write(f"{test.rpartition(' (')[0]}\t{number}\n")
 
-    builtins.__probe__ = probe
+    vars(builtins)["__probe__"] = probe
     os.register_at_fork(after_in_child=_reached.clear)
 
 
@@ -246,9 +246,10 @@ def _with_probes(path, folder):
         for field in ("body", "orelse", "finalbody"):
             body = getattr(node, field, None)
             if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
-                first = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and field == "body"
-                doc = first and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
-                marks = [f"{name}:{node.name}:{node.lineno}"] if first else []
+                marks, doc = [], False
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and field == "body":
+                    marks = [f"{name}:{node.name}:{node.lineno}"]
+                    doc = isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant)
                 inside = (
                     probed(body[1:] or [ast.copy_location(ast.Pass(), body[0])], marks) if doc else probed(body, marks)
                 )

@@ -27,10 +27,10 @@ def broken(path: Path) -> Iterator[tuple[int, str]]:
     ours: set[str] = set()
     inside: dict[str, int] = {}
     for node in ast.walk(tree):
-        for name, module in imports(node):
+        for name, module, line in imports(node):
             ours.add(name)
             if module not in PUBLIC:
-                inside.setdefault(part(module), node.lineno)
+                inside.setdefault(part(module), line)
     if len(inside) > 1:
         yield (
             max(inside.values()),
@@ -61,18 +61,18 @@ def broken(path: Path) -> Iterator[tuple[int, str]]:
                     yield decorator.lineno, "asks for a golden while it is collected"
 
 
-def imports(node: ast.AST) -> Iterator[tuple[str, str]]:
-    """Yield each name that a statement imports from tokfmt, with the module that it lies in."""
+def imports(node: ast.AST) -> Iterator[tuple[str, str, int]]:
+    """Yield each name that a statement imports from tokfmt, with the module that it lies in and the line."""
     if isinstance(node, ast.Import):
         for alias in node.names:
             if alias.name.partition(".")[0] == "tokfmt":
-                yield alias.asname or "tokfmt", alias.name
+                yield alias.asname or "tokfmt", alias.name, node.lineno
     elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "tokfmt":
         for alias in node.names:
             module = f"{node.module}.{alias.name}"
             place = ROOT.joinpath(*module.split("."))
             is_module = place.with_suffix(".py").exists() or (place / "__init__.py").exists()
-            yield alias.asname or alias.name, module if is_module else str(node.module)
+            yield alias.asname or alias.name, module if is_module else str(node.module), node.lineno
 
 
 def part(module: str) -> str:

@@ -59,15 +59,9 @@ def everything(path, **options):
     before = pa.total_allocated_bytes()
     try:
         reader = tokfmt.open(path, format=named(path), options=options).reader
-        if hasattr(reader, "texts"):
-            for block in reader.blocks(1 << 20):
-                for batch in reader.texts(block):
-                    assert tracemalloc.get_traced_memory()[1] < MEMORY
-                    del batch
-        else:
-            reader.offsets(0, reader.info.sequences)
-            for start in range(0, reader.info.tokens, 1 << 20):
-                reader.tokens(start, min(start + (1 << 20), reader.info.tokens))
+        reader.offsets(0, reader.info.sequences)
+        for start in range(0, reader.info.tokens, 1 << 20):
+            reader.tokens(start, min(start + (1 << 20), reader.info.tokens))
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_borders_inside_of_rows_are_not_lost_in_silence(tmp_path):
 def test_labels_are_moved_to_the_token_before(tmp_path):
     pq = pytest.importorskip("pyarrow.parquet")
     path = HOME / CASES["parquet_int64_mask_labels"]["entry"]
-    reader = tokfmt.open(path, options={"view": "samples"}).reader
+    reader: Any = tokfmt.open(path, options={"view": "samples"}).reader
     offsets = reader.offsets(0, 30)
     for row, labels in enumerate(pq.read_table(path)["labels"].to_pylist()):
         found = reader.labels(int(offsets[row]), int(offsets[row + 1])).tolist()
