@@ -1,9 +1,11 @@
 # make demo   sets up and runs the main job on files in fixtures/
 # make test   sets up and passes all tests, lint, types and import contracts
-# make test-fast  all tests but those marked slow: of more than about 5 s, or at every moment of a conversion
+# make test-fast  the same without lint and what starts applications, processes or servers
+# make test-internal  the tests that pin modules which are about to change: run them before such a move lands
+# make faults   how many small faults in tokfmt the tests find (COUNT=200, SEED=1; about an hour)
 # make fuzz   the fuzzers, the survival harness and the joints of commands at length (FUZZ=1000000 mutations, every fault
-#             at every moment, JOINTS=1000 datasets of each command that writes one), more examples of each property, and
-#             the cases of all other tests that are like one of `make test`
+#             at every moment, JOINTS=1000 datasets of each command that writes one), more examples of each property, all
+#             servers and clusters, and what takes longer than a case of `make test` may
 # make compat the code of upstream packages, each in an environment of its own under .venv/compat (13 GB, once), reads
 #             what tokfmt wrote and writes what tokfmt reads (ONLY="mds megatron"); prints a table
 # make bench  prints ratios against the peers' methods
@@ -36,7 +38,7 @@ LINT := $(MAKE) --no-print-directory lint # by another name `make -n` does not r
 AT_LENGTH := tests/fuzz tests/survival tests/joints tests/unit/test_pickled_index.py tests/ops/test_pairs.py \
   tests/recipe/test_rows.py tests/cli/test_signals.py
 
-.PHONY: demo test test-fast fuzz compat bench lint types types-of-tests format clean setup
+.PHONY: demo test test-fast test-internal faults fuzz compat bench lint types types-of-tests format clean setup
 .PHONY: dist-test lint-release test-lowest docs docs-serve docs-test pictures notebooks-test share sbom
 
 setup: $(STAMP)
@@ -61,6 +63,7 @@ demo: $(STAMP)
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tests/rules.py
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync types types-of-tests
 	$(BIN)/lint-imports --no-cache
 
@@ -70,19 +73,29 @@ types:
 types-of-tests:
 	$(BIN)/mypy --config-file tests/mypy.ini
 
-# lint runs beside the tests, which wait for disks and processes; what it says is printed after them
+# lint runs beside the tests, which wait for disks and processes; it prints only what it finds
 test: $(STAMP)
 	@tests/system.sh
 	@$(LINT) > .venv/lint.log 2>&1 & lint=$$!; \
-	$(PYTEST) --durations=20; tests=$$?; \
-	wait $$lint; lint=$$?; cat .venv/lint.log; exit $$((tests | lint))
+	$(PYTEST) --durations=10; tests=$$?; \
+	wait $$lint; lint=$$?; [ $$lint = 0 ] || cat .venv/lint.log; exit $$((tests | lint))
 
 test-fast: $(STAMP)
-	$(PYTEST) --durations=20 -m "not slow"
+	$(PYTEST) --durations=10 -m "not slow"
+
+test-internal: $(STAMP)
+	@tests/system.sh servers
+	$(PYTEST) --durations=10 tests/internal
+
+faults: $(STAMP)
+	@tests/system.sh
+	$(BIN)/python tests/faults.py --count $(or $(COUNT),200) --seed $(or $(SEED),1)
 
 fuzz: $(STAMP)
+	@tests/system.sh servers
 	FUZZ=$(or $(FUZZ),1000000) JOINTS=$(or $(JOINTS),1000) $(PYTEST) $(AT_LENGTH)
 	FUZZ=1 $(PYTEST) -m "fuzz_only or hypothesis" $(AT_LENGTH:%=--ignore=%)
+	FUZZ=1 $(PYTEST) -m "fuzz_only or hypothesis" tests/internal
 
 compat: $(STAMP)
 	$(BIN)/python -m tests.compat $(ONLY)

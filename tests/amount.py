@@ -1,11 +1,11 @@
-"""How much is tried: 800 mutations and one case of each kind in `make test`, FUZZ mutations and every grid in `make fuzz`."""
+"""How much is tried: 400 mutations and one case of each kind in `make test`, FUZZ mutations and every grid in `make fuzz`."""
 
 import os
 
 import pytest
 
 NIGHTLY = bool(os.environ.get("FUZZ"))
-MUTATIONS = int(os.environ.get("FUZZ") or 800)
+MUTATIONS = int(os.environ.get("FUZZ") or 400)
 
 FUZZ_ONLY = pytest.mark.fuzz_only
 """Marks what only `make fuzz` runs: cases that are like others of `make test`, and what takes more than about 1.5 s."""

@@ -25,6 +25,8 @@ settings.register_profile("tokfmt", deadline=None, suppress_health_check=[Health
 settings.load_profile("tokfmt")
 
 
+SLOW = {"cli", "fuzz", "joints", "pages", "release", "remote", "scale", "survival", "tui"}
+"""Folders of tests that start applications, processes or servers: `make test-fast` leaves them out."""
 MEMORY, ROOM = "/dev/shm", 6 << 30
 """Several times what lies there at once."""
 
@@ -113,7 +115,10 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave to `make fuzz` what only it runs."""
+    """Mark what `make test-fast` leaves out, and leave to `make fuzz` what only it runs."""
+    for item in items:
+        if SLOW & set(item.path.parts):
+            item.add_marker(pytest.mark.slow)
     left = [] if NIGHTLY else [item for item in items if item.get_closest_marker("fuzz_only")]
     if left:
         config.hook.pytest_deselected(items=left)

@@ -5,6 +5,8 @@ import json
 from paths import CORPUS
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
+from tokfmt.text.decoding import ByteLevelDecoder
+
 TEXTS = [json.loads(line)["text"] for line in CORPUS.read_text("utf-8").splitlines()]
 
 LLAMA3_SPLIT = (
@@ -52,3 +54,8 @@ def sentencepiece_like():
     )
     tokenizer.add_special_tokens([AddedToken(s, normalized=False, special=True) for s in specials])
     return tokenizer
+
+
+def byte_level(words):
+    """A decoder of IDs that stand for these bytes each."""
+    return ByteLevelDecoder(dict(enumerate(words)), lenient=True)

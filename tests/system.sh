@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What tests and benchmarks use beside what uv.lock has: PyTorch, a terminal multiplexer, a browser, a web server and Azurite, a
-# server of Azure's protocol. Installed where the machine allows it; tests that miss one say so, and fail where TOKFMT_ALL_TESTS
-# is set (.ci/run sets it), but for PyTorch.
+# What tests and benchmarks use beside what uv.lock has: PyTorch, a terminal multiplexer and a browser; with the word `servers`,
+# for `make fuzz` and `make test-internal`, a web server and Azurite, a server of Azure's protocol. Installed where the machine
+# allows it; tests that miss one say so, and fail where TOKFMT_ALL_TESTS is set (.ci/run sets it), but for PyTorch.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 # The build for processors only (200 MB), from where pip is set up to look (PIP_FIND_LINKS). It is not in the lock: what
@@ -14,8 +14,10 @@ fi
 missing=()
 command -v tmux >/dev/null || missing+=(tmux)
 command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || missing+=(chromium fonts-dejavu-core)
-command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] || missing+=(nginx)
-command -v npm >/dev/null || missing+=(nodejs npm)
+if [ "${1:-}" = servers ]; then
+  command -v nginx >/dev/null || [ -x /usr/sbin/nginx ] || missing+=(nginx)
+  command -v npm >/dev/null || missing+=(nodejs npm)
+fi
 if [ ${#missing[@]} -eq 0 ]; then
   :
 elif command -v apt-get >/dev/null; then
@@ -29,7 +31,7 @@ else
 fi
 # 186 MB from npm: no registry of Python has a server of Azure's protocol.
 azurite="azurite@3.35.0"
-if [ ! -e .venv/azurite/.done ]; then
+if [ "${1:-}" = servers ] && [ ! -e .venv/azurite/.done ]; then
   { npm install --prefix .venv/azurite --ignore-scripts --no-audit --no-fund "$azurite" && touch .venv/azurite/.done; } >/dev/null 2>&1 \
     || echo "tests/system.sh: could not install $azurite; tests of Azure are skipped" >&2
 fi

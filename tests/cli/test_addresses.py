@@ -77,6 +77,7 @@ def test_destinations(home):
     assert (home / "s3:" / "bucket" / "out.pbin").is_file()
 
 
+@FUZZ_ONLY
 def test_sources(home):
     known = "az, gs, hf, http, https, s3"
     words = f"the scheme {{scheme}} is not read (expected {known}). Download or mount it first"

@@ -17,7 +17,7 @@ import tokfmt
 from tokfmt.cli.main import COMMANDS as OF_THE_COMMAND_LINE
 from tokfmt.core.errors import TokfmtError
 
-EXAMPLES = int(os.environ.get("JOINTS") or 10)
+EXAMPLES = int(os.environ.get("JOINTS") or 3)
 """Of each maker; each is read by every reader."""
 
 MIDDLES = ("jsonl", "modalities", "flat-tokens", "megatron", "parquet", "datatrove", "mds", "tape", "stage1", "nanogpt")

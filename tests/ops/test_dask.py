@@ -223,6 +223,7 @@ def test_a_recipe_of_text(tmp_path, cluster):
     assert not list(tmp_path.glob(".*.pbin*"))
 
 
+@FUZZ_ONLY
 @needs_dask
 def test_errors_come_back_as_they_are(tmp_path, cluster):
     (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n{"text": 1}\n')

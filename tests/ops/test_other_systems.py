@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from amount import FUZZ_ONLY
 from paths import FIXTURES
 
 import tokfmt
@@ -71,6 +72,7 @@ if __name__ == "__main__":
 """
 
 
+@FUZZ_ONLY
 @pytest.mark.slow
 def test_commands(tmp_path):
     (tmp_path / "site").mkdir()

@@ -97,6 +97,7 @@ def test_each_operation(tmp_path, stage, either):
     sweep(place_for(tmp_path, either), stage, stride=1 if EVERY else seldom)
 
 
+@FUZZ_ONLY
 def test_files_may_not_grow(tmp_path, stage, corpus):
     """EFBIG: in scratch first, then in what is written."""
     place = place_for(tmp_path, corpus)

@@ -76,6 +76,7 @@ def test_killed_while_preparing(tmp_path, drive):
     assert seen["spared"], "nothing was saved"
 
 
+@FUZZ_ONLY
 def test_killed_again_and_again_while_preparing(tmp_path, drive):
     assert drive("relay", of_recipe(tmp_path, "modalities"), tmp_path)["runs"] > 1
 

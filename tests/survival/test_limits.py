@@ -8,7 +8,7 @@ import subprocess
 
 import numpy as np
 import pytest
-from amount import only
+from amount import FUZZ_ONLY, only
 from paths import FIXTURES
 from survival.stage import EACH, EVERY, NAMES, TARGETS, TEXT, Place, check, check_again, small_disk, until
 
@@ -70,6 +70,7 @@ def test_full_disk(tmp_path, stage, pack, target):
     assert state == "new", "no disk was large enough"
 
 
+@FUZZ_ONLY
 def test_files_may_not_grow_with_text(tmp_path, stage, text):
     """EFBIG in scratch, where the ids of the text go first."""
     place = place_for(tmp_path, stage, text, ["out.pbin", *TEXT])
@@ -116,6 +117,7 @@ def test_full_disk_while_arranging(tmp_path, stage, pack, kind):
     assert state == "new", "no disk was large enough"
 
 
+@FUZZ_ONLY
 def test_full_disk_with_text(tmp_path, stage, text):
     """Scratch shards take space as well."""
     place = place_for(tmp_path, stage, text, ["out.pbin", *TEXT])
@@ -274,6 +276,7 @@ def test_a_destination_that_appears_meanwhile(tmp_path, stage, pack):
     assert sorted(os.listdir(place.home)) == sorted([place.words[0], place.name])
 
 
+@FUZZ_ONLY
 def test_a_full_disk_keeps_what_is_done_of_every_format(tmp_path, stage):
     """With --resume; of formats that are written chunk by chunk as well, whose size is not known beforehand."""
     pack, home = tmp_path / "train.bin", tmp_path / "disk"

@@ -4,12 +4,14 @@
 """
 
 import difflib
-import sys
+import os
 
-import forkserver
 import pytest
 from builder import screens
+from click.testing import CliRunner
 from rich.cells import cell_len
+
+from tokfmt.cli.main import cli
 
 
 @pytest.fixture(scope="module")
@@ -21,13 +23,18 @@ def home(tmp_path_factory):
 
 @pytest.mark.parametrize("size", screens.SIZES)
 @pytest.mark.parametrize("screen", screens.SCREENS, ids=lambda screen: screen.name)
-def test_a_screen_is_the_one_of_its_picture(screen, size, home, tmp_path):
+def test_a_screen_is_the_one_of_its_picture(screen, size, home, tmp_path, monkeypatch):
     kept = screen.picture(size)
     assert kept.exists(), "run make pictures"
     drawn = tmp_path / "drawn.svg"
-    words = [sys.executable, "-m", "tokfmt", *screens.words_of(screen, size, drawn)]
-    done = forkserver.run(words, cwd=home, env=screens.environment(str(tmp_path)), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    environment = screens.environment(str(tmp_path))
+    for name in os.environ.keys() - environment.keys():
+        monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(home)
+    done = CliRunner().invoke(cli, screens.words_of(screen, size, drawn))
+    assert done.exit_code == 0, done.output
     columns, lines = map(int, size.split("x"))
     found = screens.text_of(drawn)
     assert len(found) <= lines + 1 and max(map(cell_len, found)) <= columns  # its title is a line too

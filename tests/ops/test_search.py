@@ -1,0 +1,333 @@
+"""Searches of sequences against plain Python."""
+
+import re
+
+import numpy as np
+import pytest
+from amount import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_tokenizers import byte_level
+
+from tokfmt.core.errors import OptionError
+from tokfmt.ops.search.query import (
+    LARGEST,
+    AnyQuery,
+    EndQuery,
+    Hit,
+    LengthQuery,
+    NumberQuery,
+    SameQuery,
+    TextQuery,
+    TokenQuery,
+    is_query,
+    parse_query,
+)
+from tokfmt.ops.search.search import find
+from tokfmt.plugin import MemoryReader, Ragged
+
+EOS = 9
+quick = settings(max_examples=examples(80), deadline=None)
+lists = st.lists(st.lists(st.integers(0, 3), max_size=14), max_size=8)
+
+WORDS = [b"a", b"b", b"ab", b"", b"\xc3", b"\xa4", "ä€".encode(), b"\n", b"\xff", "𝄞".encode()[:3], "𝄞".encode()[3:]]
+DECODER = byte_level(WORDS)
+
+
+def views(sequences):
+    """The same sequences in two widths."""
+    plain = MemoryReader(Ragged.of(sequences, np.dtype(np.uint16)))
+    yield plain
+    yield MemoryReader(Ragged.of(sequences, np.dtype(np.uint32)))
+
+
+def bounds(sequences):
+    at = 0
+    for i, s in enumerate(sequences):
+        yield i, at, s
+        at += len(s)
+
+
+def expected(hits, first, last, *, each, backwards):
+    hits = [h for h in hits if first <= h.sequence < last]
+    hits = hits[::-1] if backwards else hits
+    return [h for i, h in enumerate(hits) if not each or i == 0 or hits[i - 1].sequence != h.sequence]
+
+
+@quick
+@given(lists, st.lists(st.integers(0, 3), min_size=1, max_size=3), st.booleans(), st.booleans(), st.data())
+def test_runs_of_ids(sequences, ids, each, backwards, data):
+    n, k = len(sequences), len(ids)
+    first, last = sorted((data.draw(st.integers(0, n)), data.draw(st.integers(0, n))))
+    all_hits = [
+        Hit(i, at + j, at + j + k) for i, at, s in bounds(sequences) for j in range(len(s)) if s[j : j + k] == ids
+    ]
+    wanted = expected(all_hits, first, last, each=each, backwards=backwards)
+    for view in views(sequences):
+        looked = []
+        query = TokenQuery(tuple(ids))
+        hits = find(view, query, first=first, last=last, each=each, backwards=backwards, progress=looked.append)
+        assert list(hits) == wanted
+        offsets = view.offsets(first, last)
+        assert sum(looked) >= offsets[-1] - offsets[0]
+
+
+@quick
+@given(lists, st.integers(0, 6), st.none() | st.integers(0, 9), st.booleans())
+def test_lengths(sequences, low, high, backwards):
+    hits = [
+        Hit(i, at, at + len(s)) for i, at, s in bounds(sequences) if len(s) >= low and (high is None or len(s) <= high)
+    ]
+    wanted = expected(hits, 0, len(sequences), each=False, backwards=backwards)
+    for view in views(sequences):
+        assert list(find(view, LengthQuery(low, high), backwards=backwards)) == wanted
+
+
+@quick
+@given(lists, st.lists(st.integers(0, 5), min_size=1, max_size=3), st.booleans(), st.booleans(), st.data())
+def test_any_of_several_ids(sequences, ids, each, backwards, data):
+    n = len(sequences)
+    first, last = sorted((data.draw(st.integers(0, n)), data.draw(st.integers(0, n))))
+    low = min(ids)
+    for words, wanted_ids in ((f"any:{','.join(map(str, ids))}", set(ids)), (f"id>={low}", set(range(low, 99)))):
+        all_hits = [
+            Hit(i, at + j, at + j + 1) for i, at, s in bounds(sequences) for j in range(len(s)) if s[j] in wanted_ids
+        ]
+        wanted = expected(all_hits, first, last, each=each, backwards=backwards)
+        for view in views(sequences):
+            hits = find(view, parse_query(words), first=first, last=last, each=each, backwards=backwards)
+            assert list(hits) == wanted
+
+
+@quick
+@given(lists.filter(len), st.booleans(), st.data())
+def test_equal_sequences_and_sequences_by_number(sequences, backwards, data):
+    n = len(sequences)
+    first, last = sorted((data.draw(st.integers(0, n)), data.draw(st.integers(0, n))))
+    numbers = data.draw(st.lists(st.integers(0, n - 1), min_size=1, max_size=3))
+    contents = [sequences[number] for number in numbers]
+    words = ",".join(map(str, numbers))
+    for query, holds in (
+        (f"same:{words}", lambda i, s: s in contents),
+        (f"seq:{words}", lambda i, s: i in numbers),
+        (f"seq:{min(numbers)}:{n + 9}", lambda i, s: i >= min(numbers)),
+    ):
+        all_hits = [Hit(i, at, at + len(s)) for i, at, s in bounds(sequences) if holds(i, s)]
+        wanted = expected(all_hits, first, last, each=True, backwards=backwards)
+        for view in views(sequences):
+            hits = find(view, parse_query(query), first=first, last=last, backwards=backwards)
+            assert list(hits) == wanted, query
+
+
+@quick
+@given(lists, st.integers(0, 3), st.booleans(), st.booleans())
+def test_first_and_last_tokens(sequences, token, is_last, backwards):
+    k = -1 if is_last else 0
+    all_hits = [
+        Hit(i, at + k % len(s), at + k % len(s) + 1) for i, at, s in bounds(sequences) if s and s[k] in (token, 1)
+    ]
+    wanted = expected(all_hits, 0, len(sequences), each=False, backwards=backwards)
+    query = parse_query(f"{'last' if is_last else 'first'}:{token},1,{2**40}")
+    for view in views(sequences):
+        assert list(find(view, query, backwards=backwards)) == wanted
+
+
+def test_only_sequences_of_one_length_are_compared():
+    reader = Counted(Ragged.of([[1] * 7, [2] * 9, [1] * 7, [3] * 8, [1] * 6 + [2]]))
+    assert [hit.sequence for hit in find(reader, parse_query("same:0"))] == [0, 2]
+    assert reader.read <= 3 * 2 * 9  # the first, and each that is as long
+    with pytest.raises(OptionError, match="there are 5 sequences"):
+        find(reader, parse_query("same:5"))
+
+
+PATTERNS = [
+    "a",
+    "ab",
+    "aab?",
+    "(?i)AB+",
+    "ä",
+    ".",
+    "(?s).",
+    "^a",
+    "b$",
+    r"\bab?",
+    "(?<=a)b",
+    "€|\n",
+    "a*",
+    "[^a]{2}",
+    "𝄞",
+]
+texts = st.lists(st.lists(st.integers(0, len(WORDS) - 1), max_size=30), max_size=6)
+
+
+def naive(sequences, pattern):
+    """Hits by decoding each sequence whole."""
+    for i, at, s in bounds(sequences):
+        data = b"".join(WORDS[t] for t in s)
+        ends = np.cumsum([len(WORDS[t]) for t in s])
+        text = data.decode("utf-8", "surrogateescape")
+        for match in re.finditer(pattern, text):
+            a, b = (len(text[:x].encode("utf-8", "surrogateescape")) for x in match.span())
+            low = int(np.searchsorted(ends, a, side="right"))
+            high = low if a == b else int(np.searchsorted(ends, b - 1, side="right")) + 1
+            yield Hit(i, at + low, at + high)
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(texts, st.sampled_from(PATTERNS), st.booleans(), st.booleans())
+def test_text(sequences, pattern, each, backwards):
+    reader = MemoryReader(Ragged.of(sequences, np.dtype(np.uint8)))
+    query = parse_query(f"text:{pattern}")
+    found = list(find(reader, query, decoder=DECODER, each=each, backwards=backwards))
+    wanted = expected(list(naive(sequences, pattern)), 0, len(sequences), each=each, backwards=backwards)
+    if backwards and pattern in (
+        "aab?",
+        "a*",
+        "[^a]{2}",
+    ):  # matches that overlap at a border of pieces may both be told
+        assert {hit.sequence for hit in found} == {hit.sequence for hit in wanted}
+        assert [hit.start for hit in found] == sorted((hit.start for hit in found), reverse=True)
+    else:
+        assert found == wanted
+
+
+def test_text_over_the_borders_of_pieces():
+    """`aa` in a long row of a: no occurrence is told twice, none is lost."""
+    reader = MemoryReader(Ragged.of([[0] * 31]))
+    assert [h.start for h in find(reader, parse_query("text:aa"), decoder=DECODER)] == list(range(0, 30, 2))
+    assert [h.start for h in find(reader, parse_query("text:a{3}"), decoder=DECODER)] == list(range(0, 30, 3))
+
+
+def test_text_among_wide_ids():
+    for dtype, odd in ((np.uint32, 2**32 - 1), (np.uint64, 2**63)):
+        reader = MemoryReader(Ragged.of([[0, odd, 1], [odd, 0, 1]], np.dtype(dtype)))
+        assert list(find(reader, parse_query("text:ab"), decoder=DECODER)) == [Hit(1, 4, 6)]
+        assert list(find(reader, parse_query(f"text:{odd}"), decoder=DECODER, each=True)) == [
+            Hit(0, 1, 2),
+            Hit(1, 3, 4),
+        ]
+        assert list(find(reader, parse_query(f"token:{odd}"), each=True)) == [Hit(0, 1, 2), Hit(1, 3, 4)]
+
+
+class Counted(MemoryReader):
+    """Counts the tokens that are read."""
+
+    read = 0
+
+    def tokens(self, start, stop):
+        self.read += stop - start
+        return super().tokens(start, stop)
+
+
+def test_reads_no_more_than_it_must():
+    reader = Counted(Ragged.of([[1] * 1000, [2]]))
+    assert list(find(reader, parse_query("len==1"))) == [Hit(1, 1000, 1001)]
+    assert reader.read == 0
+    assert list(find(reader, parse_query("token:1"), each=True)) == [Hit(0, 0, 1)]
+    assert reader.read <= 1001
+    assert next(find(reader, parse_query("text:b"), decoder=DECODER)) == Hit(0, 0, 1)
+    assert reader.read <= 2002
+    assert list(find(reader, parse_query("token:70000"))) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("token:50256", TokenQuery((50256,))),
+        ("token: 1, 2,3", TokenQuery((1, 2, 3))),
+        ("token:50_256", TokenQuery((50256,))),
+        ("len>4096", LengthQuery(4097, None)),
+        ("len >= 4Ki", LengthQuery(4096, None)),
+        ("len<=10", LengthQuery(0, 10)),
+        ("len==0", LengthQuery(0, 0)),
+        ("len=7", LengthQuery(7, 7)),
+        ("10<len<20", LengthQuery(11, 19)),
+        ("length > 200", LengthQuery(201, None)),
+        ("10<=Length<20", LengthQuery(10, 19)),
+        ("20>=len>10", LengthQuery(11, 20)),
+        ("1e3<=len", LengthQuery(1000, None)),
+        ("any:7, 5 6 9", AnyQuery(((5, 7), (9, 9)))),
+        ("id>=50257", AnyQuery(((50257, LARGEST),))),
+        ("3<id<=5", AnyQuery(((4, 5),))),
+        ("id==5", AnyQuery(((5, 5),))),
+        ("first:5,7", EndQuery((5, 7), is_last=False)),
+        ("last:5", EndQuery((5,), is_last=True)),
+        ("same:9,3,9", SameQuery((3, 9))),
+        ("seq:3, 17,20:30,4", NumberQuery(((3, 5), (17, 18), (20, 30)))),
+    ],
+)
+def test_queries(text, query):
+    assert parse_query(text) == query
+    assert is_query(text)
+
+
+def test_text_queries():
+    query = parse_query("text:'foo bar'")
+    assert isinstance(query, TextQuery)
+    assert (query.pattern.pattern, query.literal) == ("foo bar", "foo bar")
+    assert parse_query("text:(?i)x").literal is None
+    assert parse_query('text:"a:b"').literal == "a:b"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("tokn:5", "Did you mean token?"),
+        ("txt:foo", "Did you mean text?"),
+        ("lenght>5", "Did you mean len?"),
+        ("len>1e9999", "is too large"),
+        ("token:1e400", "expected IDs"),
+        ("lenn", "Did you mean len?"),
+        ("token:", "expected IDs"),
+        ("token:x", "expected IDs"),
+        ("token:-1", "not negative"),
+        ("text:", "needs something"),
+        ("text:(", "not a regular expression"),
+        ("len<0", "no sequence"),
+        ("5<len<5", "no sequence"),
+        ("id<0", "no such ID"),
+        ("any:x", "expected IDs"),
+        ("same:", "expected numbers"),
+        ("same:-1", "not negative"),
+        ("seq:x", "expected numbers"),
+        ("seq:5:5", "holds no number"),
+        ("seq:-3", "holds no number"),
+        ("sequence:3", "Did you mean seq?"),
+        ("ids:3", "Did you mean any?"),
+        ("foo", "is not a query"),
+    ],
+)
+def test_invalid_queries_are_refused(text, said):
+    assert is_query(text)
+    with pytest.raises(OptionError, match=re.escape(said)):
+        parse_query(text)
+
+
+@pytest.mark.parametrize("text", ["5", "0:10", "-3:", ":", ":1e6", "1_000:2K", "-1"])
+def test_sequence_numbers_are_no_query(text):
+    assert not is_query(text)
+
+
+def test_text_needs_a_decoder():
+    with pytest.raises(OptionError, match="--tokenizer"):
+        list(find(MemoryReader(Ragged.of([[1]])), parse_query("text:a")))
+
+
+@pytest.mark.parametrize("query", ["token:1", "token:1,2", "any:1", "text:a", "len>1Mi", "same:0", "first:1", "last:2"])
+def test_sequences_longer_than_a_window(query):
+    """Three sequences of more than a million tokens: hits at their ends, and at every border that reading has."""
+    size = (1 << 20) + 7
+    rows = np.full((3, size), 3, np.uint8)
+    for row in rows:
+        row[[0, size - 2, *range((1 << 16) - 1, size - 2, 1 << 16)]] = 1
+        row[[size - 1, *range(1 << 16, size - 2, 1 << 16)]] = 2
+    rows[2, 5] = 0
+    reader = MemoryReader(Ragged(rows.reshape(-1), np.arange(4) * size))
+    pairs = [*range((1 << 16) - 1, size - 2, 1 << 16), size - 2]
+    starts = {"token:1": [0, *pairs], "token:1,2": pairs, "any:1": [0, *pairs], "text:a": [0, *pairs]}
+    starts |= {"len>1Mi": [0], "same:0": [0], "first:1": [0], "last:2": [size - 1]}
+    wanted = [k * size + start for k in range(2 if query == "same:0" else 3) for start in starts[query]]
+    decoder = byte_level([b"z", b"a", b"b", b"c"]) if query == "text:a" else None
+    for backwards in (False, True):
+        found = [hit.start for hit in find(reader, parse_query(query), decoder=decoder, backwards=backwards)]
+        assert found == (wanted[::-1] if backwards else wanted)
