@@ -4,39 +4,19 @@
 """
 
 import difflib
-import os
 
 import pytest
 from builder import screens
-from click.testing import CliRunner
 from rich.cells import cell_len
-
-from tokfmt.cli.main import cli
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    home = tmp_path_factory.mktemp("screens")
-    screens.prepare(home)
-    return home
 
 
 @pytest.mark.parametrize("size", screens.SIZES)
 @pytest.mark.parametrize("screen", screens.SCREENS, ids=lambda screen: screen.name)
-def test_a_screen_is_the_one_of_its_picture(screen, size, home, tmp_path, monkeypatch):
+def test_a_screen_is_the_one_of_its_picture(screen, size, draw):
     kept = screen.picture(size)
     assert kept.exists(), "run make pictures"
-    drawn = tmp_path / "drawn.svg"
-    environment = screens.environment(str(tmp_path))
-    for name in os.environ.keys() - environment.keys():
-        monkeypatch.delenv(name)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.chdir(home)
-    done = CliRunner().invoke(cli, screens.words_of(screen, size, drawn))
-    assert done.exit_code == 0, done.output
     columns, lines = map(int, size.split("x"))
-    found = screens.text_of(drawn)
+    found = draw(screen, size)
     assert len(found) <= lines + 1 and max(map(cell_len, found)) <= columns  # its title is a line too
     changed = list(difflib.unified_diff(screens.text_of(kept), found, kept.name, "drawn now", lineterm=""))
     assert not changed, "\n".join([*changed, "If this is the layout that you want, run make pictures"])

@@ -1,0 +1,35 @@
+"""The datasets that the pictures and snapshots of the browser show."""
+
+import os
+
+import pytest
+from builder import screens
+from click.testing import CliRunner
+
+from tokfmt.cli.main import cli
+
+
+@pytest.fixture(scope="session")
+def shown(tmp_path_factory):
+    """The directory of the datasets; no test changes them."""
+    home = tmp_path_factory.mktemp("screens")
+    screens.prepare(home)
+    return home
+
+
+@pytest.fixture
+def draw(shown, tmp_path, monkeypatch):
+    """Draw a screen in this process, and return its lines of text."""
+
+    def draw(screen, size):
+        environment = screens.environment(str(tmp_path))
+        for name in os.environ.keys() - environment.keys():
+            monkeypatch.delenv(name)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.chdir(shown)
+        done = CliRunner().invoke(cli, screens.words_of(screen, size, tmp_path / "drawn.svg"))
+        assert done.exit_code == 0, done.output
+        return screens.text_of(tmp_path / "drawn.svg")
+
+    return draw

@@ -1,0 +1,113 @@
+"""What the browser shows after some keys: the text of a screen of 100 columns and 30 lines, kept in snapshots/.
+
+`SNAPSHOTS=renew pytest tests/tui/test_snapshots.py` writes them again. Read each line that changed before you commit it.
+"""
+
+import difflib
+import os
+from pathlib import Path
+
+import pytest
+from builder.screens import Screen
+from paths import FIXTURES
+
+KEPT = Path(__file__).with_name("snapshots")
+TOKENIZER = ("--tokenizer", "sample/tokenizer")
+PACK, TEXT, MIX = ("corpus.pbin", *TOKENIZER), ("sample/corpus.jsonl",), ("mix.toml", *TOKENIZER)
+PADDED = (str(FIXTURES / "hdf5/padded_eos"),)
+PAIR = ("corpus.pbin", "changed.jsonl", "--diff", *TOKENIZER)
+TOKENIZERS = (*TEXT, *TOKENIZER)
+SCREENS = {
+    # the list, and moves in it
+    "ids": (("corpus.pbin",), ""),
+    "text without a tokenizer": (TEXT, "down enter right"),
+    "last row": (PACK, "G"),
+    "half a page": (PACK, "ctrl+d"),
+    "a page and half a page back": (PACK, "pagedown pagedown ctrl+u"),
+    "a row by its number": (PACK, "g 1 0 0 enter"),
+    "a line by its number": (PACK, "colon 5 0 enter"),
+    "a row that is not there": (PACK, "g 9 9 9 9 enter"),
+    "a position": (PACK, "t 5 0 0 0 enter"),
+    "a byte": (PACK, "o 5 0 0 0 enter"),
+    "back": (PACK, "g 1 0 0 enter backspace"),
+    "forward": (PACK, "g 1 0 0 enter backspace alt+right"),
+    "wide list": (PACK, "greater_than_sign greater_than_sign"),
+    "narrow list": (PACK, "less_than_sign less_than_sign"),
+    "enlarged reader": (PACK, "z"),
+    "sorted by length": (PACK, "vertical_line down enter escape"),
+    # the reader
+    "second line of the reader": (PACK, "g 1 1 enter enter down down right"),
+    "end of a line": (PACK, "g 1 1 enter enter dollar_sign"),
+    "last token": (PACK, "g 1 1 enter enter end"),
+    "half a page of the reader": (PACK, "g 1 1 enter enter ctrl+d"),
+    "pages of the reader": (PACK, "g 1 1 enter enter pagedown pageup down"),
+    "scrolled reader": (PACK, "g 1 1 enter enter ctrl+e ctrl+e ctrl+e ctrl+y"),
+    "reader as ids": (PACK, "m enter right right"),
+    "white space": (PACK, "w"),
+    "lines that are not wrapped": (PACK, "W"),
+    "bytes of a token": (PACK, "enter right x"),
+    "rows with a token": (PACK, "enter right right enter"),
+    "a mark": (PACK, "enter right s right right"),
+    "bookmarks": (PACK, "b down down b B"),
+    # find and filter
+    "a hit and the next one": (PACK, "slash t h e enter n n"),
+    "the hit before": (PACK, "slash t h e enter n N N"),
+    "a token": (PACK, "slash t o k e n colon 2 6 1 enter"),
+    "nothing is found": (PACK, "slash z q z q z q enter"),
+    "a query that is wrong": (PACK, "slash t o k n colon 5 enter"),
+    "filtered by tokens": (PACK, "f t o k e n colon 2 6 1 enter end"),
+    "filter removed": (PACK, "f l e n greater_than_sign 2 0 0 enter F"),
+    "filtered text": (TEXT, "f l e n greater_than_sign 9 0 0 enter"),
+    # the other tabs
+    "index": (PACK, "2"),
+    "index, a part open": (PACK, "2 down right down down"),
+    "index of lines": (TEXT, "2 down down"),
+    "index, a byte": (PACK, "2 o 2 0 0 enter"),
+    "no findings": (PACK, "3"),
+    "findings, all checked": (("sample/merged.pbin",), "3 c"),
+    "a finding and its bytes": (("sample/merged.pbin",), "3 down"),
+    "statistics of text": (TEXT, "4"),
+    "statistics of samples": (PADDED, "4 end"),
+    "facts of statistics": (PACK, "4 down down end"),
+    "bars": (PACK, "4 tab right right"),
+    "sequences of the most frequent token": (PACK, "4 tab right right enter"),
+    "sequences of a token": (PACK, "4 tab tab tab down enter"),
+    # samples and recipes
+    "samples": (PADDED, "v down"),
+    "a sample in the reader": (PADDED, "v g 2 enter enter end"),
+    "a sample of a recipe": (MIX, "g 5 enter enter right right"),
+    "next part": (MIX, "g 5 enter enter right_curly_bracket"),
+    "origin": (MIX, "g 5 enter enter right_curly_bracket O"),
+    "statistics of a recipe": (MIX, "4"),
+    # several datasets
+    "facts": (PACK, "i"),
+    "datasets": (("corpus.pbin", "short.pbin"), "d"),
+    "another dataset": (("corpus.pbin", "short.pbin"), "d down enter"),
+    "comparison": (PAIR, ""),
+    "next pair that differs": (PAIR, "right_curly_bracket"),
+    "stacked comparison": (PAIR, "n s"),
+    "comparison as ids": (PAIR, "n m"),
+    "catalog, sorted": (("sample",), "vertical_line down enter"),
+    "catalog, filtered": (("sample",), "slash c o r p enter"),
+    "catalog, opened": (("sample",), "down enter"),
+    "tokenizers": (PACK, "T"),
+    "two tokenizers": (TOKENIZERS, "T o t h e r ctrl+b"),
+    "next difference of tokenizers": (TOKENIZERS, "T o t h e r ctrl+b n n right_square_bracket n m"),
+    # what is wrong
+    "damaged": (("sample/merged.pbin",), ""),
+    "lines that are not JSON": (("sample/messy.jsonl",), "down"),
+}
+
+
+@pytest.mark.parametrize("name", SCREENS)
+def test_a_screen_is_the_one_that_was_kept(name, draw):
+    found = draw(Screen(name, *SCREENS[name]), "100x30")
+    kept = KEPT / f"{name}.txt"
+    if os.environ.get("SNAPSHOTS") == "renew":
+        kept.write_text("\n".join(found) + "\n")
+    changed = list(difflib.unified_diff(kept.read_text().splitlines(), found, kept.name, "now", lineterm=""))
+    assert not changed, "\n".join(changed)
+
+
+def test_every_snapshot_is_of_a_screen():
+    assert {path.stem for path in KEPT.iterdir()} == set(SCREENS)
