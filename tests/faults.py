@@ -408,8 +408,6 @@ def find(build, fault, tests):
         names.unlink()
     if process.returncode == 0:
         return None
-    if process.returncode not in {1, 2}:  # 2: a module cannot be imported
-        raise RuntimeError(f"pytest ended with {process.returncode}: {printed[-1000:]}")
     failed = re.search(r"^(?:FAILED|ERROR) (.*?)(?: - .*)?$", printed, re.MULTILINE)
     return failed[1] if failed else printed[-300:]
 

@@ -1,8 +1,12 @@
 """diff: what differs is found, named and located; what is the same is the same in every format."""
 
 import json
+from collections import Counter
 
 import pytest
+from amount import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
@@ -97,3 +101,47 @@ def test_order_ignored():
     assert not differ(a, b, eos=50256).identical
     report = differ(a, PACKS / "D_2byte_gpt2_filtered_mod3.pbin", eos=50256, ignore_order=True, limit=3)
     assert (report.counts, report.surplus[0].examples) == ({"only_in_a": 28}, (1, 2, 4))
+
+
+def longest_common(a, b):
+    """Length of a longest common subsequence, by the book."""
+    row = [0] * (len(b) + 1)
+    for x in a:
+        before, row = row, [0]
+        for k, y in enumerate(b):
+            row.append(before[k] + 1 if x == y else max(before[k + 1], row[k]))
+    return row[-1]
+
+
+ROWS = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=3), min_size=1, max_size=12)
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(ROWS, ROWS, st.booleans())
+def test_the_counts_are_those_of_a_longest_common_subsequence(tmp_path_factory, a, b, edited):
+    """What stays in its place is a longest common subsequence; what both hold besides has moved."""
+    b = [*a[: len(a) // 2], *b[:2], *a[len(a) // 2 + 1 :]] if edited else b
+    home = tmp_path_factory.mktemp("diff")
+    for name, rows in (("a", a), ("b", b)):
+        (home / f"{name}.jsonl").write_text("".join(json.dumps({"input_ids": row}) + "\n" for row in rows))
+    found = differ(home / "a.jsonl", home / "b.jsonl", limit=0)
+    counts = Counter(found.counts)
+    both = sum((Counter(map(tuple, a)) & Counter(map(tuple, b))).values())
+    assert counts["moved"] == both - longest_common(a, b)
+    assert counts["changed"] + counts["only_in_a"] + 2 * counts["swapped"] + counts["moved"] + found.same == len(a)
+    assert counts["changed"] + counts["only_in_b"] + 2 * counts["swapped"] + counts["moved"] + found.same == len(b)
+    assert found.identical == (a == b)
+
+
+def test_many_sequences_that_differ_far_apart(tmp_path):
+    """More than are compared at once: some are gone, some are new, one has moved by thousands of places."""
+    rows = [[k, k % 7] for k in range(70_000)]
+    other = rows.copy()
+    del other[60_000:60_003]
+    other[65_000] = [1, 2, 3]
+    other.insert(100, other.pop(30_000))
+    for name, some in (("a", rows), ("b", other)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"input_ids": row}) + "\n" for row in some))
+    found = differ(tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    assert Counter(found.counts) == Counter({"only_in_a": 3, "changed": 1, "moved": 1})
+    assert not found.identical

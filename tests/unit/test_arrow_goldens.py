@@ -119,3 +119,19 @@ def test_datasets_reads_what_is_written_and_is_read(tmp_path, monkeypatch):
         assert [row.tolist() for row in dataset] == [expected[3], expected[1]]
     with tokfmt.open(tmp_path / "theirs.parquet") as dataset:
         assert [row.tolist() for row in dataset] == expected
+
+
+@pytest.mark.parametrize("name", [*GOOD, *TEXT])
+def test_good_ones_have_no_findings(name):
+    """But for rows that are null, which is noted."""
+    case = CASES[name]
+    nulls = bool(case.get("null_rows") or case.get("n_null"))
+    (verdict,) = tokfmt.check(HOME / case["entry"], deep=not nulls, options=options_of(case))
+    assert list(verdict.counts) in ([], ["TF663"] if nulls else [])
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_ones_are_found(name):
+    code, _ = BAD[name]
+    (verdict,) = tokfmt.check(HOME / CASES[name]["entry"], deep=True)
+    assert code in verdict.counts

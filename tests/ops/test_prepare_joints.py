@@ -5,6 +5,7 @@ import json
 import numpy as np
 from amount import examples
 from filter_oracle import broken
+from finishing import finish
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import TOKENIZER
@@ -12,7 +13,6 @@ from tokenizers import Tokenizer
 
 import tokfmt
 from tokfmt.core.errors import ConversionError
-from tokfmt.ops.convert.convert import finish
 
 EOS = 4095
 PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))

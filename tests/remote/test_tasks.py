@@ -1,0 +1,168 @@
+"""Tasks of machines that share only the bucket, beside each other and beside other runs: complete, or an error."""
+
+import json
+
+import numpy as np
+import pytest
+from finishing import finish
+from remote.conftest import when
+
+import tokfmt
+from tokfmt.core.errors import ConversionError, CorruptError, DestinationExistsError, OptionError
+from tokfmt.testing import tree
+
+HOW = {"to_format": "mds", "eos": 50256, "to_options": {"shard_size": 4000}}
+OPTIONS = {"mds": HOW, "litdata": {**HOW, "to_format": "litdata"}, "llmc": {**HOW, "to_format": "llmc"}}
+
+
+@pytest.fixture
+def sources(bucket, tmp_path):
+    """Two datasets of 30,000 tokens each, and what is made of them locally."""
+    for name, seed in (("in", 0), ("other", 1)):
+        lines = np.random.default_rng(seed).integers(0, 50_000, (300, 100)).tolist()
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"input_ids": one}) + "\n" for one in lines))
+        tokfmt.convert(tmp_path / f"{name}.jsonl", bucket / f"{name}.pbin", eos=50256, manifest=False)
+
+
+@pytest.fixture
+def local(sources, bucket, tmp_path):
+    def made(source="in", kind="mds"):
+        place = tmp_path / "local" / source / kind
+        if not place.exists():
+            place.mkdir(parents=True)
+            tokfmt.convert(bucket / f"{source}.pbin", place / "m", manifest=False, **OPTIONS[kind])
+        return tree(place / "m")
+
+    return made
+
+
+@pytest.fixture
+def on_machine(tmp_path, monkeypatch):
+    """Go on as on another machine, which has an empty spool."""
+
+    def go(name):
+        (tmp_path / name).mkdir(exist_ok=True)
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / name))
+
+    monkeypatch.delenv("TOKFMT_SPOOL", raising=False)
+    return go
+
+
+@pytest.fixture
+def task(on_machine, sources):
+    def run(number, source="in", kind="mds", **more):
+        on_machine(f"node{number}")
+        tokfmt.convert(f"s3://bkt/{source}.pbin", "s3://bkt/m", task=(number, 2), **OPTIONS[kind], **more)
+
+    return run
+
+
+def others(bucket):
+    """Objects that are neither sources nor of the dataset."""
+    files = {path.relative_to(bucket).as_posix() for path in bucket.rglob("*") if path.is_file()}
+    return {name for name in files - {"in.pbin", "other.pbin", "m.tokfmt.json"} if not name.startswith("m/")}
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_a_finish_that_is_refused_can_be_repeated(bucket, local, task, on_machine, kind):
+    for number in range(2):
+        task(number, kind=kind)
+    on_machine("first")
+    with pytest.raises(ConversionError, match="cannot read them back"):
+        finish("s3://bkt/m", verify=True)
+    on_machine("second")
+    finish("s3://bkt/m")
+    assert tree(bucket / "m") == local(kind=kind) and not others(bucket)
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_tasks_whose_objects_were_replaced_are_not_published(bucket, local, task, on_machine, kind):
+    """Publishing uploads nothing that another machine built, such as an empty file in its place."""
+    for number in range(2):
+        task(number, kind=kind)
+    on_machine("other")
+    tokfmt.convert("s3://bkt/other.pbin", "s3://bkt/m", overwrite=True, **OPTIONS[kind])
+    on_machine("last")
+    with pytest.raises(DestinationExistsError):
+        finish("s3://bkt/m")
+    with pytest.raises(ConversionError, match=r"has changed or is gone .* Delete s3://bkt/m.tokfmt-tasks, and run all"):
+        finish("s3://bkt/m", overwrite=True)
+    assert tree(bucket / "m") == local("other", kind)
+
+
+def test_tasks_that_overwrite_need_a_common_directory(bucket, local, task, on_machine, tmp_path):
+    (tmp_path / "shared").mkdir()
+    on_machine("old")
+    tokfmt.convert("s3://bkt/other.pbin", "s3://bkt/m", **HOW)
+    with pytest.raises(OptionError, match="needs a directory that all tasks see, because with overwrite=True the old"):
+        task(0, overwrite=True)
+    for number in range(2):
+        task(number, overwrite=True, spool=tmp_path / "shared")
+        assert tree(bucket / "m") == local("other"), "the old dataset is readable"
+    on_machine("last")
+    finish("s3://bkt/m", overwrite=True, spool=tmp_path / "shared")
+    assert tree(bucket / "m") == local() and not others(bucket)
+
+
+def test_a_task_that_begins_while_another_one_works(server, bucket, local, task, on_machine):
+    """It has looked at the destination before the other one claims it."""
+    when(server, "PUT", "m.tokfmt-writing", lambda: task(1))
+    task(0)
+    on_machine("last")
+    finish("s3://bkt/m")
+    assert tree(bucket / "m") == local() and not others(bucket)
+
+
+@pytest.mark.parametrize("how", ["alone", "task"])
+def test_a_run_that_is_overtaken_stops(server, bucket, local, task, on_machine, how):
+    """One request may be under way. It writes no other object, and deletes none of a published dataset."""
+
+    def overtake():
+        on_machine("other")
+        tokfmt.convert("s3://bkt/other.pbin", "s3://bkt/m", overwrite=True, **HOW)
+        assert tree(bucket / "m") == local("other")
+
+    when(server, "PUT", "m/shard.00001.mds", overtake)
+    on_machine("node0")
+    with pytest.raises(ConversionError, match="the claim of this run was deleted") as caught:
+        if how == "task":
+            task(0)
+        else:
+            tokfmt.convert("s3://bkt/in.pbin", "s3://bkt/m", **HOW)
+    assert any("another run has taken it over" in note for note in caught.value.__notes__)
+    now, then = tree(bucket / "m"), local("other")
+    assert now.keys() == then.keys()
+    assert [name for name in now if now[name] != then[name]] in ([], ["shard.00001.mds"])
+
+
+@pytest.mark.parametrize(
+    ("method", "name"), [("PUT", "m/index.json"), ("PUT", "m.tokfmt.json"), ("DELETE", "m.tokfmt-writing")]
+)
+def test_two_runs_that_publish(server, bucket, local, task, on_machine, method, name):
+    for number in range(2):
+        task(number)
+
+    def second():
+        on_machine("second")
+        try:
+            finish("s3://bkt/m")
+        except ConversionError as error:
+            seen.append(error)
+
+    seen = []
+    when(server, method, name, second)
+    on_machine("first")
+    try:
+        finish("s3://bkt/m")
+    except ConversionError as error:
+        seen.append(error)
+    assert len(seen) < 2, seen
+    assert tree(bucket / "m") == local() and (bucket / "m.tokfmt.json").exists() and not others(bucket)
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[]"])
+def test_a_damaged_record_of_tasks(bucket, task, text):
+    task(0)
+    (bucket / "m.tokfmt-tasks/conversion.json").write_text(text)
+    with pytest.raises(CorruptError, match="is not a record of tasks. Delete s3://bkt/m.tokfmt-tasks, and run all"):
+        task(1)
