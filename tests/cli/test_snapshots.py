@@ -46,6 +46,7 @@ LINES = {
     "stats, a sample of them": "stats corpus.pbin --sample 20 --seed 3",
     "stats, expectations": "stats corpus.pbin --expect 'tokens > 1e6' --expect 'max_id < 50257'",
     "stats for GitHub": "stats corpus.pbin --output-format github --expect 'tokens > 1e6'",
+    "stats page": "stats corpus.pbin --tokenizer sample/tokenizer --html page.html",
     "stats of nothing": "stats nowhere.pbin",
     "check": "check corpus.pbin sample/merged.pbin",
     "check in depth": "check --deep corpus.pbin sample/merged.pbin sample/messy.jsonl",
@@ -122,6 +123,8 @@ def test_a_command_prints_what_was_kept(name, home, monkeypatch):
     for part, text in parts.items():
         if text:
             found += [f"--- {part}", *masked(text.replace(str(home), "HOME")).splitlines()]
+    if name == "stats page":
+        found += ["--- page.html", *masked((home / "page.html").read_text()).splitlines()]
     kept = KEPT / f"{name}.txt"
     if os.environ.get("SNAPSHOTS") == "renew":
         kept.write_text("\n".join(found) + "\n")
