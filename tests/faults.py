@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -166,7 +167,7 @@ def choose(count, seed):
 
 
 def install():
-    """Compile modules of tokfmt with the fault, or with probes, that the environment names. Called by sitecustomize."""
+    """Compile modules of tokfmt with the fault, or with probes, that the environment names. Called when Python starts."""
     fault, probes = os.environ.get(FAULT), os.environ.get(PROBES)
     if not fault and not probes:
         return
@@ -308,18 +309,22 @@ def pytest_runtest_teardown(item):
 # ---------------------------------------------------------------------------------------------------------------------
 
 
-def environment(build, **more):
-    """The environment of pytest: its processes import this file when they start."""
-    site = build / "site"
-    site.mkdir(parents=True, exist_ok=True)
-    (site / "sitecustomize.py").write_text(
-        "import importlib.util, sys\n"
-        f"spec = importlib.util.spec_from_file_location('faults', {str(Path(__file__).resolve())!r})\n"
-        "sys.modules['faults'] = faults = importlib.util.module_from_spec(spec)\n"
-        "spec.loader.exec_module(faults)\n"
-        "faults.install()\n"
+@contextmanager
+def hooked():
+    """Let every Python of this environment import this file when it starts, until the end of the block."""
+    import sysconfig
+
+    hook = Path(sysconfig.get_path("purelib")) / "tokfmt_faults.pth"
+    hook.write_text(
+        f"import os; (os.environ.get({FAULT!r}) or os.environ.get({PROBES!r})) and exec("
+        '"import importlib.util as u, sys; '
+        f"s = u.spec_from_file_location('faults', {str(Path(__file__).resolve())!r}); "
+        "sys.modules['faults'] = m = u.module_from_spec(s); s.loader.exec_module(m); m.install()\")\n"
     )
-    return {**os.environ, "PYTHONPATH": str(site), **more}
+    try:
+        yield
+    finally:
+        hook.unlink()
 
 
 def words_of(*words):
@@ -337,9 +342,7 @@ def probe(build, faults, paths, jobs):
     (build / "probes/chosen.json").write_text(json.dumps(faults))
     words = words_of("-n", str(jobs + 1), "--dist", "worksteal", *paths)
     with open(build / "probes/log", "w") as log:
-        subprocess.run(
-            words, cwd=ROOT, env=environment(build, **{PROBES: str(build / "probes")}), stdout=log, check=False
-        )
+        subprocess.run(words, cwd=ROOT, env={**os.environ, PROBES: str(build / "probes")}, stdout=log, check=False)
 
 
 def reaching(build, faults):
@@ -393,9 +396,10 @@ def find(build, fault, tests):
         return None
     names = build / f"tests-{os.getpid()}-{abs(hash(fault))}"
     names.write_text("\n".join(tests) + "\n")
+    build.mkdir(parents=True, exist_ok=True)
     words = words_of("-n0", "-x", "--no-header", "-rfE", "--tb=no", f"@{names}")
     process = subprocess.Popen(
-        words, cwd=ROOT, env=environment(build, **({FAULT: fault} if fault else {})), text=True, start_new_session=True,
+        words, cwd=ROOT, env={**os.environ, **({FAULT: fault} if fault else {})}, text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
     try:
@@ -414,10 +418,6 @@ def find(build, fault, tests):
 
 def main():
     import argparse
-    import json
-    import time
-    from collections import Counter
-    from concurrent.futures import ThreadPoolExecutor
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=200)
@@ -428,8 +428,19 @@ def main():
     parser.add_argument("paths", nargs="*", default=["tests"], help="tests (default: those of `make test`)")
     args = parser.parse_args()
     faults = choose(args.count, args.seed)
-    if not args.kept:
-        probe(args.build, faults, args.paths, args.jobs)
+    with hooked():
+        if not args.kept:
+            probe(args.build, faults, args.paths, args.jobs)
+        run(args, faults)
+
+
+def run(args, faults):
+    """Try each fault, and print what was found."""
+    import json
+    import time
+    from collections import Counter
+    from concurrent.futures import ThreadPoolExecutor
+
     reach = reaching(args.build, faults)
 
     def tried(number):

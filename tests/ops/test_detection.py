@@ -1,6 +1,7 @@
 """Every fixture of every format has exactly one winner, and the corpus of fixtures is here."""
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -58,3 +59,20 @@ def test_uint16_ids_named_as_stage1(tmp_path):
     ids.astype("<u2").tofile(tmp_path / "x.bin")
     with pytest.raises(FormatError, match=r"negative ID at byte \d+: .*x.bin looks like uint16 IDs.*nanogpt"):
         tokfmt.stats(tmp_path / "x.bin", format="stage1")
+
+
+@pytest.mark.parametrize(
+    ("path", "format_"),
+    [
+        ("llmc/edu_fineweb_train_000001.bin", "llmc"),
+        ("llmc/fineweb_val_000000.bin", "llmc"),
+        ("modalities/D_2byte_gpt2.pbin", "modalities"),
+        ("parquet/int32.parquet", "parquet"),
+        ("hdf5/new_shuffled/output_chunk_0.h5", "hdf5"),
+        ("jsonl/crlf.jsonl", "jsonl"),
+    ],
+)
+def test_a_format_is_detected_from_content_under_any_name(path, format_, tmp_path):
+    copy = tmp_path / "tokens.dat"
+    shutil.copy(FIXTURES / path, copy)
+    assert tokfmt.check(copy)[0].format == format_
