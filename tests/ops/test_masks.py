@@ -149,7 +149,7 @@ def test_files_of_a_folder_have_masks_of_their_rank(tmp_path):
 
 
 @FUZZ_ONLY
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(masked(), st.sampled_from(["x.parquet", "x.arrow"]))
 def test_labels_beside_ids(tmp_path_factory, given_, name):
     """A label for each token, its id or -100; back, only what separators had is lost with them."""
@@ -168,7 +168,7 @@ def test_labels_beside_ids(tmp_path_factory, given_, name):
     assert ids_and_masks(home / "b.ds", home / "b.ds.loss") == every
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(masked(), st.integers(5, 12), st.integers(1, 2))
 def test_packed_rows(tmp_path_factory, given_, size, jobs):
     """Rows as Megatron-Bridge checks them, filled in order; rows go round whole, as documents they go back."""
@@ -356,7 +356,7 @@ def test_null_that_is_read_as_empty_is_counted(name, column, tmp_path):
     assert any("2 rows of NULL read as empty" in note for note in done.notes)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(masked(), st.integers(1, 7), st.integers(1, 3), st.integers(1, 2))
 def test_masks_of_documents_in_samples_of_hdf5(tmp_path_factory, given_, seq_len, samples, jobs):
     """Position i of the mask speaks of token i + 1 of the stream, and an attribute of the first: back to the byte."""

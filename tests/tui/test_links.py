@@ -3,6 +3,7 @@
 import shlex
 
 import pytest
+from amount import FUZZ_ONLY
 from browsing import EVERY, HDF5, PACK, browse, tab_of
 from click.testing import CliRunner
 from paths import CORPUS, FIXTURES, TOKENIZER
@@ -49,6 +50,7 @@ def test_the_copied_command_leads_to_the_same_place(path, keys, tokenizer):
     browse([words[2]], arrives, tokenizer=tokenizer, at=at)
 
 
+@FUZZ_ONLY
 def test_the_command_line_takes_a_place(tmp_path):
     out = tmp_path / "out.svg"
     done = CliRunner().invoke(cli, ["browse", str(PACK), "--at", "17:3", "--screenshot", str(out)])
