@@ -5,6 +5,7 @@ import os
 import pytest
 from builder import screens
 from click.testing import CliRunner
+from paths import FIXTURES
 
 from tokfmt.cli.main import cli
 
@@ -14,6 +15,7 @@ def shown(tmp_path_factory):
     """The directory of the datasets; no test changes them."""
     home = tmp_path_factory.mktemp("screens")
     screens.prepare(home)
+    (home / "fixtures").symlink_to(FIXTURES)
     return home
 
 

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 from builder.screens import Screen
-from paths import FIXTURES
 
 KEPT = Path(__file__).with_name("snapshots")
 TOKENIZER = ("--tokenizer", "sample/tokenizer")
 PACK, TEXT, MIX = ("corpus.pbin", *TOKENIZER), ("sample/corpus.jsonl",), ("mix.toml", *TOKENIZER)
-PADDED = (str(FIXTURES / "hdf5/padded_eos"),)
+PADDED = ("fixtures/hdf5/padded_eos",)
 PAIR = ("corpus.pbin", "changed.jsonl", "--diff", *TOKENIZER)
 TOKENIZERS = (*TEXT, *TOKENIZER)
 SCREENS = {
@@ -32,7 +31,7 @@ SCREENS = {
     "a byte of lines": (TEXT, "o 5 0 0 0 enter"),
     "a byte of lines that are not JSON": (("sample/messy.jsonl",), "o 4 0 0 enter"),
     "a byte of samples": (PADDED, "o 3 0 0 0 0 enter"),
-    "a byte of blocks": ((str(FIXTURES / "stage1/blocks"),), "o 5 0 0 0 enter"),
+    "a byte of blocks": (("fixtures/stage1/blocks",), "o 5 0 0 0 enter"),
     "back": (PACK, "g 1 0 0 enter backspace"),
     "forward": (PACK, "g 1 0 0 enter backspace alt+right"),
     "wide list": (PACK, "greater_than_sign greater_than_sign"),
