@@ -31,7 +31,7 @@ def mutants(format_, first, count, at):
 @pytest.mark.parametrize("format_", FORMATS)
 def test_damaged(format_, tmp_path):
     """A finding is run again with `python tests/fuzz/mutants.py FORMAT NUMBER 1`."""
-    count = MUTATIONS // (len(FORMATS) if NIGHTLY else 16)
+    count = MUTATIONS // (len(FORMATS) if NIGHTLY else 10)
     for first in range(0, count, BATCH):
         done, said = mutants(format_, first, min(BATCH, count - first), tmp_path / "at")
         findings = [line for line in said if "mutant" in line]
@@ -39,6 +39,8 @@ def test_damaged(format_, tmp_path):
         assert done.returncode == 0, (
             f"died on mutant {(tmp_path / 'at').read_text()}: {done.returncode} {done.stderr[-2000:]}"
         )
+        if not NIGHTLY:  # too few to meet each outcome
+            continue
         outcomes = said[-1]["outcomes"]
         least = count // 64
         cut = "TruncatedError" if format_ in ("stage1", "nanogpt") else "CorruptError"  # all that may be wrong

@@ -133,6 +133,26 @@ def test_the_counts_are_those_of_a_longest_common_subsequence(tmp_path_factory, 
     assert found.identical == (a == b)
 
 
+@pytest.mark.parametrize(
+    ("order", "counts"),
+    [
+        ([0, 2, 1, 3, 4, 5, 6, 7], {"swapped": 1}),
+        ([0, 2, 1, 3, 5, 4, 6, 7], {"swapped": 2}),
+        ([0, 6, 2, 3, 4, 5, 1, 7], {"swapped": 1}),
+        ([0, 2, 1, 3, 7, 5, 6, 4], {"swapped": 2}),
+        ([0, 3, 1, 2, 4, 5, 6, 7], {"moved": 1}),
+        ([1, 0, 2, 4, 5, 6, 7, 3], {"swapped": 1, "moved": 1}),
+        ([0, 2, 1, 3, 4, 9, 6, 7], {"swapped": 1, "changed": 1}),
+    ],
+)
+def test_what_changed_places_is_swapped_or_moved(order, counts, tmp_path):
+    for name, rows in (("a", range(8)), ("b", order)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"input_ids": [row, 7]}) + "\n" for row in rows))
+    found = differ(tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    assert found.counts == counts
+    assert found.same == 8 - 2 * counts.get("swapped", 0) - counts.get("moved", 0) - counts.get("changed", 0)
+
+
 def test_many_sequences_that_differ_far_apart(tmp_path):
     """More than are compared at once: some are gone, some are new, one has moved by thousands of places."""
     rows = [[k, k % 7] for k in range(70_000)]

@@ -1,5 +1,6 @@
 """The datasets that the pictures and snapshots of the browser show."""
 
+import json
 import os
 
 import pytest
@@ -16,6 +17,8 @@ def shown(tmp_path_factory):
     home = tmp_path_factory.mktemp("screens")
     screens.prepare(home)
     (home / "fixtures").symlink_to(FIXTURES)
+    lines = [{"text": "a b c" * k, "id": k, "lang": "de" if k % 2 else "en"} for k in range(1, 9)]
+    (home / "fields.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return home
 
 

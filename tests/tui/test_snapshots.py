@@ -90,6 +90,7 @@ SCREENS = {
     "facts of a recipe, at its end": (MIX, "i end"),
     "facts of samples": (PADDED, "i"),
     "columns": (PACK, "vertical_line down down"),
+    "columns of fields": (("fields.jsonl",), "vertical_line down down space"),
     "column left out": (TEXT, "vertical_line down space escape"),
     "export": (PACK, "e"),
     "palette": (PACK, "ctrl+p s t a t"),
