@@ -313,7 +313,10 @@ def test_text_needs_a_decoder():
         list(find(MemoryReader(Ragged.of([[1]])), parse_query("text:a")))
 
 
-@pytest.mark.parametrize("query", ["token:1", "token:1,2", "any:1", "text:a", "len>1Mi", "same:0", "first:1", "last:2"])
+@pytest.mark.parametrize(
+    "query",
+    ["token:1", "token:1,2", "any:1", "text:a", "text:ab", "text:(?i)AB", "len>1Mi", "same:0", "first:1", "last:2"],
+)
 def test_sequences_longer_than_a_window(query):
     """Three sequences of more than a million tokens: hits at their ends, and at every border that reading has."""
     size = (1 << 20) + 7
@@ -325,9 +328,16 @@ def test_sequences_longer_than_a_window(query):
     reader = MemoryReader(Ragged(rows.reshape(-1), np.arange(4) * size))
     pairs = [*range((1 << 16) - 1, size - 2, 1 << 16), size - 2]
     starts = {"token:1": [0, *pairs], "token:1,2": pairs, "any:1": [0, *pairs], "text:a": [0, *pairs]}
-    starts |= {"len>1Mi": [0], "same:0": [0], "first:1": [0], "last:2": [size - 1]}
+    starts |= {
+        "text:ab": pairs,
+        "text:(?i)AB": pairs,
+        "len>1Mi": [0],
+        "same:0": [0],
+        "first:1": [0],
+        "last:2": [size - 1],
+    }
     wanted = [k * size + start for k in range(2 if query == "same:0" else 3) for start in starts[query]]
-    decoder = byte_level([b"z", b"a", b"b", b"c"]) if query == "text:a" else None
+    decoder = byte_level([b"z", b"a", b"b", b"c"]) if query.startswith("text") else None
     for backwards in (False, True):
         found = [hit.start for hit in find(reader, parse_query(query), decoder=decoder, backwards=backwards)]
         assert found == (wanted[::-1] if backwards else wanted)

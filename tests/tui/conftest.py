@@ -2,6 +2,8 @@
 
 import json
 import os
+import re
+import string
 
 import pytest
 from builder import screens
@@ -9,6 +11,24 @@ from click.testing import CliRunner
 from paths import FIXTURES
 
 from tokfmt.cli.main import cli
+
+LETTERS = string.ascii_letters + string.digits
+
+
+def colors_of(picture):
+    """For each line of a picture a letter for each run of one style, and what the letters stand for."""
+    styles = dict(re.findall(r"\.terminal-[\w-]*-(r\d+) \{ ([^}]*) \}", picture))
+    runs = {}
+    for name, x, y in re.findall(r'<text class="terminal-[\w-]*-(r\d+)" x="([\d.]+)" y="([\d.]+)"', picture):
+        runs.setdefault(float(y), []).append((float(x), styles[name]))
+    for fill, x, y in re.findall(r'<rect fill="(#\w+)" x="([\d.]+)" y="([\d.]+)"', picture):
+        runs.setdefault(float(y) + 18.5, []).append((float(x), f"on {fill}"))
+    letters = {}
+    lines = [
+        "".join(letters.setdefault(style, LETTERS[len(letters)]) for _, style in sorted(line))
+        for _, line in sorted(runs.items())
+    ]
+    return [*lines, *(f"{letter}: {style}" for style, letter in letters.items())]
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +44,7 @@ def shown(tmp_path_factory):
 
 @pytest.fixture
 def draw(shown, tmp_path, monkeypatch):
-    """Draw a screen in this process, and return its lines of text."""
+    """Draw a screen in this process, and return its lines of text and those of its colors."""
 
     def draw(screen, size):
         environment = screens.environment(str(tmp_path))
@@ -35,6 +55,6 @@ def draw(shown, tmp_path, monkeypatch):
         monkeypatch.chdir(shown)
         done = CliRunner().invoke(cli, screens.words_of(screen, size, tmp_path / "drawn.svg"))
         assert done.exit_code == 0, done.output
-        return screens.text_of(tmp_path / "drawn.svg")
+        return screens.text_of(tmp_path / "drawn.svg"), colors_of((tmp_path / "drawn.svg").read_text())
 
     return draw

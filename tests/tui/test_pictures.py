@@ -16,7 +16,7 @@ def test_a_screen_is_the_one_of_its_picture(screen, size, draw):
     kept = screen.picture(size)
     assert kept.exists(), "run make pictures"
     columns, lines = map(int, size.split("x"))
-    found = draw(screen, size)
+    found, _ = draw(screen, size)
     assert len(found) <= lines + 1 and max(map(cell_len, found)) <= columns  # its title is a line too
     changed = list(difflib.unified_diff(screens.text_of(kept), found, kept.name, "drawn now", lineterm=""))
     assert not changed, "\n".join([*changed, "If this is the layout that you want, run make pictures"])

@@ -113,9 +113,17 @@ SCREENS = {
 }
 
 
+COLORED = (
+    "ids", "text without a tokenizer", "reader as ids", "white space", "a mark", "a hit and the next one", "samples",
+    "a sample of a recipe", "index, a part open", "a finding and its bytes", "comparison", "columns of fields",
+)  # fmt: skip
+"""Screens whose colors are kept as well: a letter for each run of one style."""
+
+
 @pytest.mark.parametrize("name", SCREENS)
 def test_a_screen_is_the_one_that_was_kept(name, draw):
-    found = draw(Screen(name, *SCREENS[name]), "100x30")
+    found, colors = draw(Screen(name, *SCREENS[name]), "100x30")
+    found += ["", *colors] if name in COLORED else []
     kept = KEPT / f"{name}.txt"
     if os.environ.get("SNAPSHOTS") == "renew":
         kept.write_text("\n".join(found) + "\n")
