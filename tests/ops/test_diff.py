@@ -127,7 +127,8 @@ def test_the_counts_are_those_of_a_longest_common_subsequence(tmp_path_factory, 
     found = differ(home / "a.jsonl", home / "b.jsonl", limit=0)
     counts = Counter(found.counts)
     both = sum((Counter(map(tuple, a)) & Counter(map(tuple, b))).values())
-    assert counts["moved"] == both - longest_common(a, b)
+    elsewhere = both - longest_common(a, b)  # of a pair that is swapped one has moved, or both
+    assert counts["moved"] + counts["swapped"] <= elsewhere <= counts["moved"] + 2 * counts["swapped"]
     assert counts["changed"] + counts["only_in_a"] + 2 * counts["swapped"] + counts["moved"] + found.same == len(a)
     assert counts["changed"] + counts["only_in_b"] + 2 * counts["swapped"] + counts["moved"] + found.same == len(b)
     assert found.identical == (a == b)

@@ -96,3 +96,11 @@ def test_rows_of_hdf5_as_they_are_stored():
     assert (got["input_ids"] == rows[:, 0]).all()
     assert (got["loss_mask"] == rows[:, 1]).all()
     assert (got["labels"] == np.where(rows[:, 1], rows[:, 2], -100)).all()
+
+
+def test_positions_beyond_a_recipe_are_refused(tiny):
+    reader = tokfmt.recipe([tiny], seq_len=8, labels="starts").reader
+    for read in (reader.tokens, reader.labels, reader.masks):
+        for start, stop in ((-1, 2), (0, 9), (5, 4)):
+            with pytest.raises(IndexError):
+                read(start, stop)

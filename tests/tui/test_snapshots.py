@@ -74,7 +74,8 @@ SCREENS = {
     "a finding and its bytes": (("sample/merged.pbin",), "3 down"),
     "statistics of text": (TEXT, "4"),
     "statistics of samples": (PADDED, "4 end"),
-    "facts of statistics": (PACK, "4 down down end"),
+    "facts of statistics": (PACK, "4 right down enter"),
+    "facts of statistics, up": (PACK, "4 down down right up"),
     "bars": (PACK, "4 tab right right"),
     "sequences of the most frequent token": (PACK, "4 tab right right enter"),
     "sequences of a token": (PACK, "4 tab tab tab down enter"),
@@ -82,6 +83,7 @@ SCREENS = {
     "samples": (PADDED, "v down"),
     "a sample in the reader": (PADDED, "v g 2 enter enter end"),
     "a sample of a recipe": (MIX, "g 5 enter enter right right"),
+    "a sample of a recipe as ids": (MIX, "m g 5 enter enter right"),
     "next part": (MIX, "g 5 enter enter right_curly_bracket"),
     "origin": (MIX, "g 5 enter enter right_curly_bracket O"),
     "statistics of a recipe": (MIX, "4"),
@@ -101,6 +103,7 @@ SCREENS = {
     "next pair that differs": (PAIR, "right_curly_bracket"),
     "stacked comparison": (PAIR, "n s"),
     "comparison as ids": (PAIR, "n m"),
+    "comparison of samples": (("fixtures/hdf5/packed_overlap", "fixtures/hdf5/shuffled", "--diff"), "v n"),
     "catalog, sorted": (("sample",), "vertical_line down enter"),
     "catalog, filtered": (("sample",), "slash c o r p enter"),
     "catalog, opened": (("sample",), "down enter"),
@@ -115,7 +118,7 @@ SCREENS = {
 
 COLORED = (
     "ids", "text without a tokenizer", "reader as ids", "white space", "a mark", "a hit and the next one", "samples",
-    "a sample of a recipe", "index, a part open", "a finding and its bytes", "comparison", "columns of fields",
+    "a sample of a recipe as ids", "index, a part open", "a finding and its bytes", "comparison", "columns of fields",
 )  # fmt: skip
 """Screens whose colors are kept as well: a letter for each run of one style."""
 
