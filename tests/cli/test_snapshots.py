@@ -42,6 +42,8 @@ LINES = {
     "stats of several": "stats corpus.pbin short.pbin --seq-len 128",
     "stats of text": "stats sample/corpus.jsonl",
     "stats of samples": "stats fixtures/hdf5/padded_eos",
+    "stats of samples json": "stats fixtures/hdf5/padded_eos --json",
+    "show raw of a folder of parts": "show fixtures/litdata/torch_int32 --raw",
     "stats of a recipe": "stats mix.toml",
     "stats, a sample of them": "stats corpus.pbin --sample 20 --seed 3",
     "stats, expectations": "stats corpus.pbin --expect 'tokens > 1e6' --expect 'max_id < 50257'",
