@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items):
     seen = {}
     for item in items:
         name = getattr(item, "originalname", "")
-        if name == DAMAGE:
+        if name in ONCE:
             item.add_marker(pytest.mark.slow)
         if name in ONCE and issubclass(item.cls or object, FormatContract):
             first = seen.setdefault((name, item.cls.format.name), item.cls)

@@ -9,6 +9,8 @@ import pytest
 from amount import FUZZ_ONLY, only
 from paths import CORPUS, FIXTURES, TOKENIZER
 
+pytestmark = pytest.mark.slow
+
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 HOSTILE = (
     "multiprocessing/__init__.py", "concurrent/__init__.py", "tokfmt/__init__.py", "numpy.py", "click.py", "sitecustomize.py",

@@ -23,6 +23,8 @@ from tokfmt.core.errors import (
     OptionError,
 )
 
+pytestmark = pytest.mark.slow
+
 EOS = 4095
 PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
 QUOTAS = {"web": 30_000, "code": 9_000, "forum": 5_000, "news": 2_500, "papers": 1_500, "chat": 3_000}

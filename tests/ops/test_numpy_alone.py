@@ -16,6 +16,8 @@ from paths import FIXTURES
 import tokfmt
 from tokfmt.core.errors import MissingDependencyError
 
+pytestmark = pytest.mark.slow
+
 RAW = {
     "stage1": FIXTURES / "stage1" / "stage1_block_0000.bin",
     "modalities": FIXTURES / "modalities" / "D_2byte_gpt2.pbin",

@@ -11,6 +11,8 @@ from paths import CORPUS, FIXTURES, ROOT, TOKENIZER
 
 import tokfmt
 
+pytestmark = pytest.mark.slow
+
 MOST = 400
 """Functions of tokfmt that `convert in.bin out.zarr` may run, detection and the command line among them."""
 COLD = {"megatron/gpt2_text_document.bin": 440, "nanogpt/openwebtext/train.bin": 415}

@@ -12,6 +12,8 @@ from paths import FIXTURES
 
 import tokfmt
 
+pytestmark = pytest.mark.slow
+
 # by the documentation of CPython 3.13; the first two of them, and those of libc, are what tokfmt knows to use
 MISSING = """\
 import builtins, ctypes, errno, os, select, signal

@@ -11,6 +11,8 @@ from paths import FIXTURES
 
 from tokfmt.plugin import FlatFormat, Hints
 
+pytestmark = pytest.mark.slow
+
 MODULE = '''
 """A dummy format: ids as decimal lines."""
 from dataclasses import dataclass

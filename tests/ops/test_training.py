@@ -24,6 +24,8 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: tests/sys
 
 from tokfmt.torch import Loader, LoaderWarning  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 EOS, SEQ_LEN = 90, 16
 
 

@@ -7,6 +7,8 @@ import pytest
 from amount import FUZZ_ONLY, every
 from paths import FIXTURES
 
+pytestmark = pytest.mark.slow
+
 TEXT, PACK = FIXTURES / "text" / "corpus.jsonl", FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 
 

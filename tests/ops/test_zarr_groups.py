@@ -11,6 +11,8 @@ from zarr.storage import LocalStore, MemoryStore, ZipStore
 import tokfmt
 from tokfmt.core.errors import CorruptError, DestinationExistsError, OptionError
 
+pytestmark = pytest.mark.slow
+
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 STORE = FIXTURES / "flat-tokens" / "multi_chunk.zarr"
 BARE = FIXTURES / "flat-tokens" / "multi_chunk_bare.zarr"
