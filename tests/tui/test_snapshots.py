@@ -58,7 +58,6 @@ SCREENS = {
     "a token": (PACK, "slash t o k e n colon 2 6 1 enter"),
     "long samples": (PADDED, "v f l e n greater_than_sign 5 0 enter"),
     "a hit in text": (TEXT, "slash t h e enter n"),
-    "a query with a suggestion": (PACK, "f l e n n enter"),
     "nothing is found": (PACK, "slash z q z q z q enter"),
     "a query that is wrong": (PACK, "slash t o k n colon 5 enter"),
     "filtered by tokens": (PACK, "f t o k e n colon 2 6 1 enter end"),
@@ -125,12 +124,15 @@ COLORED = (
 
 @pytest.mark.parametrize("name", SCREENS)
 def test_a_screen_is_the_one_that_was_kept(name, draw):
-    found, colors = draw(Screen(name, *SCREENS[name]), "100x30")
-    found += ["", *colors] if name in COLORED else []
     kept = KEPT / f"{name}.txt"
-    if os.environ.get("SNAPSHOTS") == "renew":
-        kept.write_text("\n".join(found) + "\n")
-    changed = list(difflib.unified_diff(kept.read_text().splitlines(), found, kept.name, "now", lineterm=""))
+    for _ in range(3):  # what a busy machine draws late is drawn again
+        found, colors = draw(Screen(name, *SCREENS[name]), "100x30")
+        found += ["", *colors] if name in COLORED else []
+        if os.environ.get("SNAPSHOTS") == "renew":
+            kept.write_text("\n".join(found) + "\n")
+        changed = list(difflib.unified_diff(kept.read_text().splitlines(), found, kept.name, "now", lineterm=""))
+        if not changed:
+            break
     assert not changed, "\n".join(changed)
 
 
