@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -817,6 +817,12 @@ def plain(kind: Any) -> Any:
     return kind.value_type if kind is not None and arrow().types.is_dictionary(kind) else kind
 
 
+def item_type(kind: Any) -> Any:
+    """Return the type of the items of a list type; uint16 for null, which a writer states if all lists are empty."""
+    item = plain(plain(kind).value_type)
+    return arrow().uint16() if arrow().types.is_null(item) else item
+
+
 def kind_of(kind: Any) -> str:
     """Return what a type can hold: "ids" (lists of integers), "text" (strings or binary), or ""."""
     if kind is None:
@@ -824,7 +830,7 @@ def kind_of(kind: Any) -> str:
     types, kind = arrow().types, plain(kind)
     lists = (types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_list_view, types.is_large_list_view)
     if any(is_it(kind) for is_it in lists):
-        return "ids" if types.is_integer(plain(kind.value_type)) else ""
+        return "ids" if types.is_integer(item_type(kind)) else ""
     return "text" if str(kind).removeprefix("large_").removesuffix("_view") in ("string", "binary") else ""
 
 
@@ -852,9 +858,26 @@ def chosen(container: Container, options: ReadOptions) -> Column:
         if name in every and str(plain(typed(schema, name))).startswith(("list", "large_list", "fixed_size_list")):
             what = f'column "{name}" is not a list of IDs'
             raise UnsupportedError(container.path, what, expected="list<int32>", found=str(typed(schema, name)))
-    texts = [name for name, kind in every.items() if kind == TEXT and "binary" not in str(typed(schema, name))]
+    return _text_column(container, every, listed)
+
+
+def _text_column(container: Container, every: Mapping[str, str], listed: str) -> Column:
+    """Choose the column of text: `text`, or the only one. A column with a name of IDs is not taken for text.
+
+    Args:
+        container: Open file.
+        every: What each column can hold; see `kind_of`.
+        listed: The columns with their types, for errors.
+    """
+    texts = [
+        name for name, kind in every.items() if kind == TEXT and "binary" not in str(typed(container.schema, name))
+    ]
     if every.get(TEXT) == TEXT:
         return Column(TEXT, TEXT)
+    if len(texts) == 1 and texts[0] in IDS:
+        what = f'column "{texts[0]}" holds text, not lists of IDs'
+        remedy = f"Write lists; {Option('text-field', texts[0])} reads it as text"
+        raise UnsupportedError(container.path, what, found=listed, remedy=remedy)
     if len(texts) == 1:
         return Column(TEXT, texts[0])
     what = "has several columns of text" if texts else "has no column of IDs (input_ids, tokens, ...) and none of text"

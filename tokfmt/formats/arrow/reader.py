@@ -50,6 +50,7 @@ from tokfmt.formats.arrow.container import (
     ParquetContainer,
     agreed,
     arrow,
+    item_type,
     open_containers,
     own_blocks,
     plain,
@@ -152,7 +153,7 @@ def lists(array: Any) -> tuple[Any, Offsets]:
     """Return the values of an array of lists, joined, and their offsets; NULL counts as an empty list."""
     array = spelled(array)
     lengths = arrow().compute.list_value_length(array).fill_null(0)
-    return spelled(array.flatten()), offsets_of(lengths.to_numpy(zero_copy_only=False))
+    return spelled(array.flatten()).cast(item_type(array.type)), offsets_of(lengths.to_numpy(zero_copy_only=False))
 
 
 class Rows:
@@ -223,7 +224,7 @@ class Rows:
 
 def dtype_of(kind: Any) -> Any:
     """Return the unsigned dtype for the IDs of a list type: uint32 also for 8-byte IDs, which are checked to fit."""
-    return {8: U8, 16: U16}.get(plain(plain(kind).value_type).bit_width, U32)
+    return {8: U8, 16: U16}.get(item_type(kind).bit_width, U32)
 
 
 def _row(bounds: Offsets, at: int) -> int:

@@ -40,6 +40,8 @@ from tokfmt.formats.jsonl.lines import BOM, Lines, line_number
 
 LARGEST_ID = (1 << 32) - 1
 DROP = f"{allowing('invalid-lines')} leaves such lines out"
+_RECORDS = "The file is JSON over several lines: jq -c . PATH > x.jsonl writes one line per record"
+_ITEMS = "The file is a JSON array: jq -c '.[]' PATH > x.jsonl writes one line per item"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +232,8 @@ class Parser:
         for depth, key in enumerate(self.path):
             if not isinstance(document, dict) and not (depth and key.isdecimal() and isinstance(document, list)):
                 where = f'field "{shown_path(self.path[:depth])}"' if depth else "the line"
-                return Fault(f"is not a record: {where} is not a JSON object", found=kind_of(document))
+                what = f"is not a record: {where} is not a JSON object"
+                return Fault(what, found=kind_of(document), remedy=_remedy_of_list(document))
             names = list(document) if isinstance(document, dict) else list(map(str, range(len(document))))
             if key not in names:
                 remedy = f"{Option('text-field', 'NAME')} reads another one; {DROP}"
@@ -280,6 +283,15 @@ class Parser:
         return value
 
 
+def _remedy_of_list(value: object) -> str:
+    """Return how to make records of a line that is a list."""
+    if _are_ids(value):
+        return f"jq -c '{{input_ids: .}}' PATH > x.jsonl names the IDs of each line; {DROP}"
+    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+        return _ITEMS
+    return f"Correct it; {DROP}"
+
+
 def _are_ids(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(type(token) is int for token in value)
 
@@ -293,7 +305,8 @@ def _ids(value: object, name: str) -> Value | Problem:
         return Fault(f'has a field "{name}" that is not a list of token IDs', found=kind_of(value))
     for position, token in enumerate(value):
         if type(token) is not int:
-            return Fault(f'has a field "{name}" that is not a list of token IDs', found=f"{kind_of(token)} in it")
+            found = f"{token} in it" if isinstance(token, float) else f"{kind_of(token)} in it"
+            return Fault(f'has a field "{name}" that is not a list of token IDs', found=found)
         if token < 0:
             return Fault(f'has a negative token ID in field "{name}"', found=_shortened(token))
         if token > LARGEST_ID:
@@ -353,7 +366,8 @@ def _bounded_int(digits: str) -> int:
 def _syntax(text: str, error: json.JSONDecodeError) -> Fault:
     why = error.msg[0].lower() + error.msg[1:].removesuffix(" at").removesuffix(" starting")
     found = f"the character {text[error.pos]}" if error.pos < len(text) else "the end of the line"
-    return Fault(f"is not valid JSON ({why})", len(text[: error.pos].encode()), found=found)
+    remedy = {"{": _RECORDS, "[": _ITEMS}.get(text.strip(), f"Correct it; {DROP}")
+    return Fault(f"is not valid JSON ({why})", len(text[: error.pos].encode()), found=found, remedy=remedy)
 
 
 def depth_of(text: bytes) -> int:

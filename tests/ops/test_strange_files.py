@@ -1,0 +1,92 @@
+"""Files that people name as datasets, as their reports describe them: they are read, or the error says what they are."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+
+import tokfmt
+from tokfmt.core.errors import TokfmtError
+
+LISTS = [[5, 6, 7], [8], [9, 10]]
+
+
+def refusal(path):
+    with pytest.raises(TokfmtError) as caught:
+        tokfmt.info(path)
+    return caught.value
+
+
+def listed(path, **options):
+    return [np.asarray(ids).tolist() for ids in tokfmt.open(path, **options)]
+
+
+def test_a_packed_dataset_of_lit_gpt(tmp_path):
+    """24 bytes come before the IDs: magic, version u64, dtype u8, IDs in the file u64. BOS fills the file."""
+    ids = np.full(32, 1, "<u2")
+    ids[:9] = [1, 5, 6, 7, 1, 8, 1, 9, 10]
+    path = tmp_path / "train_slim_0000000000.bin"
+    path.write_bytes(b"LITPKDS" + struct.pack("<QBQ", 1, 8, 32) + ids.tobytes())
+    error = refusal(path)
+    assert "LITPKDS" in str(error) and "tail -c +25 " in error.remedy
+    rest = tmp_path / "x.bin"
+    rest.write_bytes(path.read_bytes()[24:])
+    assert [ids for ids in listed(rest, format="nanogpt", eos=1) if ids] == LISTS
+
+
+@pytest.mark.parametrize(
+    ("content", "command"),
+    [
+        (json.dumps({"text": "a", "meta": {"n": 1}}, indent=2) + "\n", "jq -c . PATH"),
+        (json.dumps([{"text": "a"}, {"text": "b"}], indent=1) + "\n", "jq -c '.[]' PATH"),
+        (json.dumps([{"text": "a"}, {"text": "b"}]), "jq -c '.[]' PATH"),
+        ("".join(f"{json.dumps(ids)}\n" for ids in LISTS), "jq -c '{input_ids: .}' PATH"),
+    ],
+    ids=["over several lines", "array over several lines", "array", "lists of IDs"],
+)
+def test_json_that_is_not_json_lines(tmp_path, content, command):
+    """The remedy makes lines of it. To leave out invalid lines, as for a single bad line, would leave out everything."""
+    path = tmp_path / "x.jsonl"
+    path.write_text(content)
+    assert command in refusal(path).remedy
+
+
+def test_ids_that_are_floats(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"input_ids": [5, 6.0]}\n')
+    assert refusal(path).found == "6.0 in it"
+
+
+def test_parquet_of_ids_as_text(tmp_path):
+    """A column named input_ids that holds text is not encoded as text, unless it is asked for."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"input_ids": [json.dumps(ids) for ids in LISTS]}), path)
+    error = refusal(path)
+    assert '"input_ids" holds text' in error.what and "input_ids" in error.remedy
+    assert tokfmt.info(path, text_field="input_ids").sequences == 3
+    pq.write_table(pa.table({"input_ids": ["5 6", "7"], "text": ["a", "b"]}), path)
+    assert tokfmt.info(path).sequences == 2
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first file", "last file"])
+def test_parquet_with_a_file_of_empty_lists_only(tmp_path, first):
+    """Its writer states list<null>, because no value tells the type."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parts = [
+        pa.table({"input_ids": pa.array([[], []])}),
+        pa.table({"input_ids": pa.array(LISTS, pa.list_(pa.int32()))}),
+    ]
+    assert str(parts[0].schema.field(0).type.value_type) == "null"
+    (tmp_path / "d").mkdir()
+    for k, part in enumerate(parts if first else parts[::-1]):
+        pq.write_table(part, tmp_path / f"d/part-{k}.parquet")
+    expected = [[], [], *LISTS] if first else [*LISTS, [], []]
+    assert listed(tmp_path / "d") == expected
+    tokfmt.convert(tmp_path / "d", tmp_path / "x.jsonl")
+    assert [json.loads(line)["input_ids"] for line in (tmp_path / "x.jsonl").read_text().splitlines()] == expected
+    alone = tmp_path / "null.parquet"
+    pq.write_table(pa.table({"input_ids": pa.array([[None], []])}), alone)
+    with pytest.raises(TokfmtError, match="NULL"):
+        tokfmt.convert(alone, tmp_path / "y.jsonl")
