@@ -1,6 +1,7 @@
 """Searches of sequences against plain Python."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from tokfmt.ops.search.query import (
     parse_query,
 )
 from tokfmt.ops.search.search import find
-from tokfmt.plugin import MemoryReader, Ragged
+from tokfmt.plugin import Layout, MemoryReader, Ragged
 
 EOS = 9
 quick = settings(max_examples=examples(80), deadline=None)
@@ -130,6 +131,63 @@ def test_first_and_last_tokens(sequences, token, is_last, backwards):
     query = parse_query(f"{'last' if is_last else 'first'}:{token},1,{2**40}")
     for view in views(sequences):
         assert list(find(view, query, backwards=backwards)) == wanted
+
+
+class Samples(MemoryReader):
+    """Samples of six IDs, of which the IDs 0 and 1 may be padding."""
+
+    def __init__(self, ids, pad_id):
+        super().__init__(Ragged.of(ids, np.dtype(np.uint16)))
+        self.info = replace(self.info, layout=Layout.SAMPLES, sample_length=6, pad_id=pad_id)
+
+
+class LabeledSamples(Samples):
+    """Such samples with a loss mask and labels."""
+
+    def __init__(self, ids, pad_id, masks, labels):
+        super().__init__(ids, pad_id)
+        self.stored = np.array(masks, np.uint8).reshape(-1), np.array(labels, np.int64).reshape(-1)
+
+    def masks(self, start, stop):
+        return self.stored[0][start:stop]
+
+    def labels(self, start, stop):
+        return self.stored[1][start:stop]
+
+
+def padding(ids, pad_id, masks=None, labels=None):
+    """The number of padding IDs at the end of a sample, counted one by one."""
+    count, fill = 0, ids[-1]
+    while count < len(ids) and ids[-1 - count] == fill and pad_id in (None, fill):
+        if masks is not None and (masks[-1 - count] or labels[-1 - count] not in (fill, -100)):
+            break
+        count += 1
+    known = masks is not None or pad_id is not None
+    return count if masks is not None else max(0, count - 1) if known else 0  # the first may end the last document
+
+
+@quick
+@given(st.data(), st.none() | st.integers(0, 1), st.booleans(), st.sampled_from([0, 1, 2, 5]), st.booleans())
+def test_padding_and_masked_positions(data, pad_id, labeled, least, backwards):
+    def grid(values):
+        return data.draw(st.lists(st.lists(st.sampled_from(values), min_size=6, max_size=6), min_size=1, max_size=5))
+
+    ids = [row[:k] + [row[-1]] * (6 - k) for k, row in enumerate(grid([0, 1, 7]))]
+    masks = [row[: k + 1] + [0] * (5 - k) for k, row in enumerate(grid([0, 1]))]
+    labels = grid([0, 1, -100, -100])
+    count = min(map(len, (ids, masks, labels)))
+    rows = range(count)
+    if labeled:
+        reader = LabeledSamples(ids[:count], pad_id, masks[:count], labels[:count])
+        unused = {"padding": [padding(ids[k], pad_id, masks[k], labels[k]) for k in rows]}
+        unused["masked"] = [masks[k].count(0) for k in rows]
+    else:
+        reader = Samples(ids[:count], pad_id)
+        unused = {"padding": [padding(ids[k], pad_id) for k in rows], "masked": [0] * count}
+    for kind, counts in unused.items():
+        wanted = [Hit(k, 6 * k, 6 * k + 6) for k in rows if counts[k] >= least]
+        hits = find(reader, parse_query(f"{kind}>={least}"), backwards=backwards)
+        assert list(hits) == (wanted[::-1] if backwards else wanted)
 
 
 def test_only_sequences_of_one_length_are_compared():
@@ -341,3 +399,27 @@ def test_sequences_longer_than_a_window(query):
     for backwards in (False, True):
         found = [hit.start for hit in find(reader, parse_query(query), decoder=decoder, backwards=backwards)]
         assert found == (wanted[::-1] if backwards else wanted)
+
+
+@pytest.mark.parametrize("pattern", ["ab", "(?i)B[bc]*", "(?<=a)b", "b$"])
+def test_text_of_a_long_sequence(pattern):
+    """Matches in a piece, over the border of two and soon after it: none is lost, and none is found twice."""
+    words, rng = [b"z", b"a", b"b", b"c"], np.random.default_rng(5)
+    piece, size = 1 << 16, (1 << 17) + 9000
+    borders = (
+        piece,
+        2 * piece,
+        size - piece,
+        size - 2 * piece,
+    )  # pieces are cut from the start, or backwards from the end
+    ids = np.zeros(size, np.uint8)
+    for at in (0, 40_000, size - 40, *(border + away for border in borders for away in (-70, -20, 60, 4000))):
+        ids[at : at + 40] = rng.integers(0, 4, 40)
+    for at in (*borders, size - 1):
+        ids[at - 1 : at + 1] = 1, 2
+    text = b"".join(words[token] for token in ids.tolist()).decode()
+    starts = [match.start() for match in re.finditer(pattern, text)]
+    reader, query, decoder = MemoryReader(Ragged.of([ids])), parse_query(f"text:{pattern}"), byte_level(words)
+    for backwards in (False, True):
+        found = [hit.start for hit in find(reader, query, decoder=decoder, backwards=backwards)]
+        assert found == (starts[::-1] if backwards else starts)
