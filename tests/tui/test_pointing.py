@@ -1,10 +1,17 @@
-"""What is pointed at on the screen: found by its text, clicked at its cells, and read from the screen again."""
+"""What keys and the mouse make of the screen, which is read as a person sees it: what is pointed at is found by its text."""
+
+import json
+import re
+import shutil
 
 import pytest
-from browsing import browse
+from browsing import Fake, browse, session_of
 from builder import screens
+from paths import FIXTURES
 from rich.cells import cell_len
-from textual.events import MouseDown, MouseUp
+from textual.events import MouseDown, MouseMove, MouseUp
+
+from tokfmt.core.errors import CorruptError
 
 TOKENIZER = "sample/tokenizer"
 
@@ -28,21 +35,35 @@ class Pointer:
     def sees(self, text):
         return any(text in line for line in self.lines())
 
+    def place(self, text):
+        """Column and line of the first occurrence of a text."""
+        y, line = next((y, line) for y, line in enumerate(self.lines()) if text in line)
+        return cell_len(line.partition(text)[0]), y - (y > 1)  # the title of a picture is its second line
+
     async def click(self, text, *, cells=0, times=1):
         """Click on the first occurrence of a text, or some cells to the right of its beginning."""
-        y, line = next((y, line) for y, line in enumerate(self.lines()) if text in line)
-        x, y = cell_len(line.partition(text)[0]) + cells, y - (y > 1)  # the title of a picture is its second line
+        x, y = self.place(text)
         for kind in [MouseDown, MouseUp] * times:
-            self.app.post_message(kind(None, x, y, 0, 0, 1, shift=False, meta=False, ctrl=False))
-            await self.press.pilot.pause()
+            await self.post(kind, x + cells, y)
+
+    async def drag(self, place, *ways):
+        """Press the button at a place, and release it at the last one."""
+        await self.post(MouseDown, *place)
+        for way in ways:
+            await self.post(MouseMove, *way)
+        await self.post(MouseUp, *ways[-1])
+
+    async def post(self, kind, x, y):
+        self.app.post_message(kind(None, x, y, 0, 0, 1, shift=False, meta=False, ctrl=False))
+        await self.press.pilot.pause()
         await self.press()
 
 
-def pointing(path, tmp_path, steps, **how):
+def pointing(path, tmp_path, steps, *more, **how):
     async def run(app, press):
         await steps(Pointer(app, press, tmp_path), press)
 
-    browse([path], run, size=(100, 30), **how)
+    browse([path, *more], run, size=(100, 30), **how)
 
 
 def test_columns_of_a_dialog(tmp_path):
@@ -84,3 +105,121 @@ def test_rows_and_tabs(tmp_path):
         assert pointer.sees("document 7 ·")
 
     pointing("corpus.pbin", tmp_path, steps, tokenizer=TOKENIZER)
+
+
+def test_a_drag_beyond_an_edge_of_the_reader_scrolls_and_marks(tmp_path):
+    (tmp_path / "lines.txt").write_text("".join(f"line {k}\n" for k in range(100, 200)))
+
+    async def steps(pointer, press):
+        def read():
+            return [int(number) for line in pointer.lines() for number in re.findall(r"│line (\d+)", line)]
+
+        before = read()
+        assert before[0] == 100
+        x, y = pointer.place("│line 101")
+        below = y + len(before) + 2
+        await pointer.drag((x + 1, y), (x + 1, below), (x + 2, below), (x + 1, below))
+        assert read() == [number + 3 for number in before]
+        assert pointer.sees(f" · {9 * (read()[-1] - 101) + 1} marked")
+        x, y = pointer.place("│line 110")
+        await pointer.drag((x + 1, y), (x + 1, 0), (x + 2, 0), (x + 1, 0))
+        assert read() == before
+        assert pointer.sees(" · 91 marked")
+
+    pointing(tmp_path / "lines.txt", tmp_path, steps)
+
+
+def test_a_hit_at_the_end_is_in_the_last_lines_of_the_map(tmp_path):
+    (tmp_path / "lines.jsonl").write_text(json.dumps({"text": "\n" * 35 + "xy"}))
+
+    async def steps(pointer, press):
+        await press("slash", "x", "y", "enter")
+        lines = pointer.lines()
+        bottom = next(y for y, line in enumerate(lines) if "│───" in line)
+        assert [y for y, line in enumerate(lines) if line.endswith("●│")] == [bottom - 2, bottom - 1]
+
+    pointing(tmp_path / "lines.jsonl", tmp_path, steps)
+
+
+class BrokenIndex(Fake):
+    def offsets(self, first, last):
+        if first:
+            raise CorruptError("a.bin", "the index is damaged")
+        return super().offsets(first, last)
+
+
+def test_why_a_row_cannot_be_read(tmp_path):
+    async def steps(pointer, press):
+        await press("g", *"100000", "enter")
+        assert pointer.sees("╭─ document 100,000 ──")
+        assert pointer.sees("│  ✗ a.bin: the index is damaged")
+
+    pointing("", tmp_path, steps, session=session_of(BrokenIndex()))
+
+
+def test_findings_of_a_dataset_are_not_listed_for_another_that_changed(tmp_path):
+    first, second = (shutil.copy("sample/merged.pbin", tmp_path / f"{name}.pbin") for name in ("first", "second"))
+
+    async def steps(pointer, press):
+        await press("d", "down", "enter", "d", "up", "enter", "3")
+        assert pointer.sees("TF107  first.pbin")
+        second.write_bytes(second.read_bytes() + b"x")
+        await press("d", "down", "enter")
+        assert pointer.sees("─ ✗ ")
+        assert not pointer.sees("TF107")
+
+    pointing(first, tmp_path, steps, second)
+
+
+def test_marks_of_a_split_are_not_those_of_another(tmp_path):
+    async def steps(pointer, press):
+        await press("V", "enter", "s", "right", "right")
+        assert pointer.sees("document 0 · 3 tokens · 3 marked")
+        await press("V")
+        assert pointer.sees("no documents of train")
+        assert not pointer.sees("marked")
+
+    pointing(FIXTURES / "flat-tokens/train_empty.zarr", tmp_path, steps)
+
+
+@pytest.fixture
+def prepared(tmp_path, monkeypatch):
+    """A pack beside a file that names the tokenizer `words`, of which the directory of the pack has another one."""
+    home = tmp_path / "made"
+    for place in (tmp_path / "words", home / "words"):
+        shutil.copytree("sample/tokenizer", place)
+    found = json.loads((home / "words/tokenizer.json").read_text())
+    found["model"]["vocab"] = {
+        piece: 4300 - token if 300 <= token <= 4000 else token for piece, token in found["model"]["vocab"].items()
+    }
+    (home / "words/tokenizer.json").write_text(json.dumps(found))
+    (home / "data_params.json").write_text(json.dumps({"setup": {"huggingface_tokenizer": "words"}}))
+    shutil.copy("corpus.pbin", home)
+    monkeypatch.chdir(tmp_path)
+    return home / "corpus.pbin"
+
+
+def test_a_tokenizer_is_looked_for_here_and_then_beside_the_dataset(prepared, tmp_path):
+    async def here(pointer, press):
+        assert pointer.sees("The museum owns eleven")
+        assert pointer.sees("text · words")
+
+    async def beside(pointer, press):
+        assert pointer.sees("text · words")
+        assert not pointer.sees("The museum owns eleven")
+
+    pointing(prepared, tmp_path, here)
+    shutil.rmtree(tmp_path / "words")
+    pointing(prepared, tmp_path, beside)
+
+
+def test_why_a_tokenizer_cannot_be_loaded(prepared, tmp_path):
+    (tmp_path / "words/tokenizer.json").write_text("{")
+
+    async def steps(pointer, press):
+        assert pointer.sees("✗ i shows the error")
+        assert not pointer.sees("text · words")
+        await press("i", "end")
+        assert pointer.sees("·  tokenizer words: ")
+
+    pointing(prepared, tmp_path, steps)
