@@ -505,6 +505,15 @@ EQUIVALENT = {
     "tokfmt/formats/arrow/container.py:ParquetContainer._open:off by one:buffer_size=1 << 20,": (
         "how much is read ahead changes no result"
     ),
+    "tokfmt/tui/tabs/sequences.py:SequencesTab._list_found:boundary:if len(rows) and not filtered.results.has(row) and (row < int(rows[-1]) or not filtered.running):": (
+        "the row is not among those that were found, so that it is not the last of them"
+    ),
+    "tokfmt/tui/health.py:checked:off by one:asked = replace(request, paths=request.paths[:1], format=session.format_name, allow_loss=frozenset())": (
+        "a check reports the datasets one after the other, and only the report of the first is asked for"
+    ),
+    "tokfmt/tui/workers.py:Job.__init__:condition:self.running, self._cancelled, self._last = True, False, 0.0": (
+        "the fault that is chosen is in `running`, which the browser does not ask a job for"
+    ),
 }
 """Faults of `choose` that change nothing, as file:function:kind:line, each with the reason."""
 

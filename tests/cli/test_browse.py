@@ -131,6 +131,23 @@ def test_it_is_suspended_and_drawn_again(tmp_path):
             os.close(master)
 
 
+def test_a_preview_of_what_cannot_be_read_lists_its_parts(tmp_path):
+    """Only if the file is the reason: a wrong option and a missing file are only errors."""
+    cut = tmp_path / "cut.pbin"
+    cut.write_bytes(PACK.read_bytes()[:1500])
+    for words, code, parts in (
+        ((cut,), 3, True),
+        ((PACK, "--at", "9999"), 2, False),
+        ((cut, "--at", "9999"), 3, True),
+        ((tmp_path / "absent.pbin",), 3, False),
+    ):
+        result = run(*words)
+        assert result.returncode == code, result.stderr
+        assert result.stderr.splitlines()[-1].startswith("tokfmt: error: ")
+        assert ("offset  length  bytes" in result.stdout) == parts
+        assert bool(result.stdout) == parts
+
+
 def test_a_preview_of_datasets_below_each_other(tmp_path):
     """The advice for the directory, followed, shows it."""
     for home in (tmp_path, tmp_path / "below"):

@@ -314,6 +314,19 @@ def test_other_machines_are_admitted_only_with_host_and_a_warning(tmp_path):
     assert not wide.is_ours("[")
     named = Guard("data.example")
     assert named.is_ours("data.example:1")
+    for origin in ("http://data.example:1", "https://data.example:1"):
+        assert named.is_own_page(origin, "data.example:1")
+    for origin in (
+        None,
+        "",
+        "null",
+        "http://data.example",
+        "http://data.example:2",
+        "http://evil.example:1",
+        "http://[",
+    ):
+        assert not named.is_own_page(origin, "data.example:1")
+    assert not named.is_own_page("", "")
     assert not Guard("127.0.0.1").is_ours("10.0.0.1")
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     words = [sys.executable, "-m", "tokfmt", "browse", str(PACK), "--web", "--port", "0", "--host", "0.0.0.0"]
