@@ -76,3 +76,11 @@ def test_a_format_is_detected_from_content_under_any_name(path, format_, tmp_pat
     copy = tmp_path / "tokens.dat"
     shutil.copy(FIXTURES / path, copy)
     assert tokfmt.check(copy)[0].format == format_
+
+
+def test_an_llmc_file_of_a_big_endian_machine_is_named_as_such_under_any_name(tmp_path):
+    path, header = tmp_path / "tokens.dat", np.zeros(256, ">i4")
+    header[:3] = (20240520, 1, 40)
+    path.write_bytes(header.tobytes() + np.arange(40, dtype=">u2").tobytes())
+    with pytest.raises(FormatError, match="not a token file of llm.c at byte 0.*big-endian"):
+        tokfmt.open(path)

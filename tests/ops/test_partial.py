@@ -10,8 +10,10 @@ from pathlib import Path
 
 import h5py
 import numpy as np
+import pyarrow as pa
 import pytest
 from caches import cache
+from pyarrow import parquet
 
 import tokfmt
 from tokfmt.core.errors import FormatError
@@ -206,6 +208,26 @@ def test_rows_of_a_cut_hdf5_file(layout, tmp_path):
             with tokfmt.open(path, options={"view": "samples"}, allow_partial=True) as dataset:
                 assert [one.tolist() for one in dataset] == rows[: len(dataset), 0].tolist()
                 assert len(dataset) >= (size - 2048) // (3 * 8 * 4)
+
+
+def test_blocks_before_a_damaged_row_group(tmp_path):
+    """Blocks are one stream: of the row groups after a damaged one nothing is certain, though they can be read."""
+    rows = [[1, 2, EOS, 3], [4, EOS, 6, 6], [EOS, 8, EOS, 8], [EOS, 9, EOS, 9], [EOS, 10, EOS, 11], [EOS, 12, 13, EOS]]
+    path = tmp_path / "x.parquet"
+    parquet.write_table(
+        pa.table({"input_ids": rows}), path, row_group_size=2, use_dictionary=False, write_page_checksum=True
+    )
+    chunk = parquet.read_metadata(path).row_group(1).column(0)
+    content = bytearray(path.read_bytes())
+    content[chunk.data_page_offset + chunk.total_compressed_size - 1] ^= 255
+    path.write_bytes(content)
+    how = {"eos": EOS, "options": {"rows": "blocks"}, "allow_partial": True}
+    done = tokfmt.convert(path, tmp_path / "o.jsonl", **how)
+    with tokfmt.open(tmp_path / "o.jsonl") as dataset:
+        assert [one.tolist() for one in dataset] == [[1, 2], [3, 4]]
+    damaged, uncertain, _ = done.partial[0]["reasons"]
+    assert "row group 1 cannot be read" in damaged
+    assert "row group 1 of" in uncertain and "2 rows after it" in uncertain
 
 
 def test_a_cache_in_stores_without_one_of_them(tmp_path):

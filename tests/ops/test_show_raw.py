@@ -4,12 +4,16 @@ import json
 import os
 import pickle
 import pickletools
+import shutil
 import struct
 
 import h5py
+import numcodecs
 import numpy as np
+import pyarrow as pa
 import pytest
 from paths import FIXTURES
+from pyarrow import parquet
 
 from tokfmt.core.errors import FormatError, UnsafeError
 from tokfmt.ops.show.parts import Raw, sections
@@ -182,6 +186,37 @@ def test_metadata_and_chunks_of_a_store():
     assert [f.value for f in found[f"items of {key}"]] == [str(t) for s in train for t in s][:3000]
     begins = {n for n in starts if n < starts[-1]}
     assert [bool(f.meaning) for f in found[f"items of {key}"]] == [i in begins for i in range(starts[-1])][:3000]
+
+
+@pytest.mark.parametrize(("shuffle", "flags"), [(0, "zstd"), (1, "zstd, byte shuffle"), (2, "zstd, bit shuffle")])
+def test_flags_of_a_chunk_of_blosc(shuffle, flags, tmp_path):
+    path = shutil.copytree(FIXTURES / "flat-tokens" / "multi_chunk.zarr", tmp_path / "x.zarr")
+    chunk = path / "train" / "encoded_tokens" / "0"
+    tokens = np.frombuffer(numcodecs.Blosc().decode(chunk.read_bytes()), "<u4")
+    chunk.write_bytes(numcodecs.Blosc("zstd", shuffle=shuffle).encode(tokens))
+    found = everything(path, "flat-tokens")
+    (field,) = (f for f in found["header of the first chunk of train/encoded_tokens"] if f.name == "flags")
+    assert (field.value, field.meaning) == (str(chunk.read_bytes()[2]), flags)
+    assert wrong(found) == []
+
+
+def test_a_gap_is_reported_at_the_block_behind_it(tmp_path):
+    for number in (0, 2, 3, 4):
+        np.arange(16, dtype="<i4").tofile(tmp_path / f"stage1_block_{number:04d}.bin")
+    blocks = everything(tmp_path, "stage1", ["seq_len=8"])["blocks"]
+    assert [(field.wrong, "block 1 is missing" in field.meaning) for field in blocks] == [
+        (k == 1, k == 1) for k in range(4)
+    ]
+
+
+@pytest.mark.parametrize("groups", [64, 65])
+def test_pages_are_of_all_row_groups_unless_the_title_states_how_many(groups, tmp_path):
+    path = tmp_path / "x.parquet"
+    parquet.write_table(pa.table({"input_ids": [[k, 7] for k in range(groups)]}), path, row_group_size=1)
+    found = everything(path, "parquet")
+    assert len(found["row groups of x.parquet"]) == groups
+    pages = found["pages of x.parquet" if groups < 65 else "pages of the first 64 row groups of x.parquet"]
+    assert len({field.meaning.partition(",")[0] for field in pages}) == min(groups, 64)
 
 
 def test_lines_and_their_index():

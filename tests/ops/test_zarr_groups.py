@@ -60,6 +60,7 @@ def test_the_arrays_of_a_group_are_those_of_the_store_that_tokfmt_writes(group, 
         assert ours[name][:].tolist() == group[name][:].tolist()
         assert (ours[name].chunks, ours[name].dtype) == (group[name].chunks, group[name].dtype)
         assert ours[name].compressors == group[name].compressors
+        assert ours[name].filters == group[name].filters
     assert ours.attrs.asdict() == group.attrs.asdict()
 
 

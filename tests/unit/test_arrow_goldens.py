@@ -80,6 +80,15 @@ def test_labels_are_moved_to_the_token_before(tmp_path):
         tokfmt.convert(path, tmp_path / "x.pbin", eos=50256)
 
 
+def test_labels_of_a_row_group_without_a_token(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    ids, labels = (pa.array(rows, pa.list_(pa.int32())) for rows in ([[], [], [1, 2, 3]], [[], [], [1, -100, 3]]))
+    pq.write_table(pa.table({"input_ids": ids, "labels": labels}), tmp_path / "x.parquet", row_group_size=2)
+    with tokfmt.open(tmp_path / "x.parquet", options={"view": "samples"}) as dataset:
+        assert [one.tolist() for one in dataset] == [[], [], [1, 2, 3]]
+        assert dataset.reader.labels(0, 3).tolist() == [-100, 3, -100]
+
+
 def test_blocks_are_split_only_when_told():
     path = HOME / "packed512_fixed_size_list.parquet"
     with tokfmt.open(path) as rows:
