@@ -5,6 +5,7 @@ import json
 import random
 import sys
 from collections import Counter
+from pathlib import Path
 
 import forkserver
 import numpy as np
@@ -274,6 +275,27 @@ def test_a_file_without_a_line_holds_no_ids(tmp_path, paths):
     )
     texts = [] if paths == '"none.jsonl"' else ["a"]
     assert tokfmt.convert(tmp_path / "mix.toml", tmp_path / "a.pbin", eos=EOS).sequences == len(texts)
+
+
+def test_records_that_were_read_are_not_read_again_to_be_counted(tmp_path):
+    """What the kernel says this process reads, of files whose records no index counts."""
+    long = json.dumps({"text": "x" * 100_000}) + "\n"
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_text('{"text": "a few words"}\n' + long * 20)
+    path = tmp_path / "mix.toml"
+    path.write_text(
+        f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\n[[source]]\npath = ["a.jsonl", "b.jsonl"]\ntokens = 9\n'
+        'epochs = 9\nfilter = "some"\n[filter.some]\nmin_words = 2\n'
+    )
+
+    def read():
+        before = Path("/proc/self/io").read_text().split()[1]
+        tokfmt.convert(path, tmp_path / "x.pbin", manifest=False, executor="threads", overwrite=True)
+        return int(Path("/proc/self/io").read_text().split()[1]) - int(before)
+
+    read()  # imports what it needs
+    size = (tmp_path / "a.jsonl").stat().st_size + (tmp_path / "b.jsonl").stat().st_size
+    assert size <= read() < 2 * size
 
 
 def test_unused_filter_is_noted(tmp_path):
