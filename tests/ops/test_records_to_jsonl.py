@@ -155,3 +155,28 @@ def test_ids_that_are_copied_are_counted(tmp_path):
         lists = LISTS[4:] if "select" in arrangement else LISTS
         done = tokfmt.convert(tmp_path / "i.jsonl", tmp_path / "o.jsonl", overwrite=True, verify=True, **arrangement)
         assert (done.sequences, done.tokens) == (len(lists), sum(map(len, lists)))
+
+
+class Phases:
+    """A progress that keeps of each phase its name, its total and what was reported of it."""
+
+    def __init__(self):
+        self.seen = []
+
+    def phase(self, name, total, unit):
+        self.seen.append([name, total, 0])
+
+    def advance(self, amount):
+        self.seen[-1][2] += amount
+
+    def note(self, text):
+        pass
+
+
+@pytest.mark.parametrize("select", [None, "4:50"])
+def test_the_progress_of_copied_lines_ends_at_its_total(select, tmp_path):
+    (tmp_path / "i.jsonl").write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in LISTS))
+    progress = Phases()
+    tokfmt.convert(tmp_path / "i.jsonl", tmp_path / "o.jsonl", select=select, progress=progress)
+    size = (tmp_path / "o.jsonl").stat().st_size
+    assert [phase for phase in progress.seen if phase[0] == "copying"] == [["copying", size, size]]

@@ -1,5 +1,6 @@
 """Tokenizer files from strangers: what they may multiply is bounded, and a panic of the engine is one error."""
 
+import contextlib
 import json
 import os
 import sys
@@ -45,16 +46,20 @@ def test_a_file_of_gigabytes_is_not_read(tmp_path, name):
         {"normalizer": normalizers.Sequence([normalizers.Prepend("a" * 99)] * 2)},
         {"pre_tokenizer": pre_tokenizers.Sequence([pre_tokenizers.ByteLevel()] * 12)},
         {"decoder": decoders.Sequence([decoders.Replace("a", "a" * 16)] * 9)},
-        {
-            "normalizer": normalizers.Replace("a", "a" * 100),
-            "pre_tokenizer": pre_tokenizers.Sequence([pre_tokenizers.ByteLevel()] * 4),
-        },
     ],
 )
 def test_a_file_that_multiplies_is_refused_when_it_is_loaded(tmp_path, parts):
     with pytest.raises(UnsafeError, match="times longer") as caught:
         load_tokenizer(saved(tmp_path, made(**parts)))
     assert caught.value.exit_code == 3
+
+
+def test_what_normalizer_and_pre_tokenizer_multiply_together_is_bounded(tmp_path):
+    replace = normalizers.Replace("a", "a" * 100)
+    for levels in (3, 4):  # each makes two characters of one, at most
+        path = saved(tmp_path, made(replace, pre_tokenizers.Sequence([pre_tokenizers.ByteLevel()] * levels)))
+        with pytest.raises(UnsafeError, match="1,600 times longer") if levels == 4 else contextlib.nullcontext():
+            load_tokenizer(path)
 
 
 def test_commands_end_with_a_line_and_code_3(tmp_path):
