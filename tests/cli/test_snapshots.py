@@ -62,6 +62,7 @@ LINES = {
     "show json": "show corpus.pbin 3 --tokenizer sample/tokenizer --json",
     "show raw": "show corpus.pbin --raw",
     "show by the tokenizer of the manifest": "show corpus.pbin 3",
+    "show text by the tokenizer of the manifest": "show corpus.pbin 3 --text",
     "show raw of a store": "show fixtures/flat-tokens/multi_chunk.zarr --raw",
     "show raw of blocks": "show fixtures/stage1/blocks --raw",
     "show raw of blocks with a gap": "show fixtures/bad/stage1/gap --raw",
