@@ -35,11 +35,14 @@ class Hub:
         token: The token that requests need; "" if none is needed.
         signature: The signature that the server of the bytes accepts now.
         redirect: Where large files are said to be instead.
+        hops: How often the Hub redirects a request to itself before it answers.
+        size: The smallest size of an answer of its interface, in bytes; spaces fill it.
     """
 
     def __init__(self, home):
         self.home, self.token, self.signature, self.redirect = Path(home), "", "sig-0", ""
         self.gated, self.revisions = False, {"main": COMMIT, COMMIT: COMMIT}
+        self.hops = self.size = 0
         self.site, self.bytes = Server(self), Server(self)
 
 
@@ -65,6 +68,9 @@ class Handler(BaseHTTPRequestHandler):
             if parse_qs(url.query).get("Signature") != [hub.signature]:
                 return self.sent(403, b"<Error><Code>AccessDenied</Code></Error>")
             return self.file(hub.home / unquote(url.path).strip("/"))
+        done = int(parse_qs(url.query).get("hop", ["0"])[-1])
+        if done < hub.hops:
+            return self.sent(307, Location=f"{self.path}{'&' if url.query else '?'}hop={done + 1}")
         if hub.token and self.headers.get("Authorization") != f"Bearer {hub.token}":
             return self.sent(401, b"", **{"X-Error-Code": "RepoNotFound"})
         if hub.gated:
@@ -89,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
         if commit is None:
             return self.sent(404, b"", **{"X-Error-Code": "RevisionNotFound"})
         if what == "revision":
-            return self.sent(200, json.dumps({"sha": commit}).encode())
+            return self.sent(200, json.dumps({"sha": commit}).encode().ljust(self.server.hub.size))
         folder = home / unquote(path or "")
         if not folder.is_dir():
             return self.sent(404, b"", **{"X-Error-Code": "EntryNotFound"})

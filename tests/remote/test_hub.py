@@ -119,3 +119,24 @@ def test_redirects_that_are_not_followed(hub, target):
     hub.redirect = target
     with pytest.raises(UnsafeError, match="leads to"):
         tokfmt.open(f"{ADDRESS}/modalities/D_2byte_gpt2.pbin")
+
+
+def test_redirects_of_the_hub_to_itself_are_followed_five_times(hub):
+    hub.hops = 5
+    assert same(f"{ADDRESS}/modalities/D_2byte_gpt2.pbin", "modalities/D_2byte_gpt2.pbin")
+    close_stores()
+    forget()
+    hub.hops = 6
+    with pytest.raises(UnsafeError, match="more than 5 times"):
+        tokfmt.open(f"{ADDRESS}/modalities/D_2byte_gpt2.pbin")
+
+
+def test_an_answer_of_more_than_16_mib_is_refused(hub):
+    hub.size = 16 << 20
+    assert same(f"{ADDRESS}/modalities/D_2byte_gpt2.pbin", "modalities/D_2byte_gpt2.pbin")
+    close_stores()
+    forget()
+    hub.size += 1
+    with pytest.raises(FormatError, match="the Hub answers too much.*at most 16777216 bytes") as caught:
+        tokfmt.open(f"{ADDRESS}/modalities/D_2byte_gpt2.pbin")
+    assert str(caught.value).startswith(f"{ADDRESS}/modalities/D_2byte_gpt2.pbin: ")

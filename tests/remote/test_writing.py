@@ -2,11 +2,13 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import forkserver
 import numpy as np
@@ -252,6 +254,27 @@ def test_resume_uploads_only_what_is_missing(server, bucket, local):
     del server.seen[:]
     done = tokfmt.convert(PACK, "s3://bkt/m", resume=True, **MDS)
     assert not order(server) and "complete already" in done.notes[-1]
+
+
+@contextmanager
+def full_disk(size):
+    """No file of this process grows beyond a size, as on a disk that is full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_another_spool_is_named_only_where_the_disk_of_the_spool_fails(server, spool):
+    with pytest.raises(OutageError) as caught, full_disk(1000):
+        tokfmt.convert(PACK, "s3://bkt/m.pbin")
+    assert any(str(spool) in note and "spool=" in note for note in caught.value.__notes__)
+    server.forever["PUT bkt/m.pbin"] = "400"
+    with pytest.raises(OutageError) as caught:
+        tokfmt.convert(PACK, "s3://bkt/m.pbin")
+    assert not any(str(spool) in note for note in caught.value.__notes__)
 
 
 def run(*words, **environment):
