@@ -53,7 +53,7 @@ class Faulty(ThreadingHTTPServer):
         rounds: The largest number of GETs and lists each of which came after the answer to the one before.
         parts: The key and the parts of each upload that is neither complete nor aborted.
         conditions: Whether writes with a condition are known; else they are answered by 501.
-        before: Called with the method and the key of each write before it is done.
+        before: Called with the method and the key of each write before it is done; `after`, before it is answered.
     """
 
     daemon_threads = True
@@ -71,6 +71,7 @@ class Faulty(ThreadingHTTPServer):
         self.parts: dict[str, tuple[str, dict[int, bytes]]] = {}
         self.conditions = True
         self.before: Callable[[str, str], object] = lambda method, key: None
+        self.after: Callable[[str, str], object] = lambda method, key: None
         self.let_go = threading.Event()
         self.lock = threading.Lock()
 
@@ -146,6 +147,7 @@ class Handler(BaseHTTPRequestHandler):
         if fault.isdigit():
             return self.refuse(int(fault), {"503": "SlowDown"}.get(fault, "InternalError"))
         answer = self.take(method, key, upload, content)
+        self.server.after(method, key)
         if fault == "reset":  # The answer is lost, and what was asked for is done.
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.close_connection = True

@@ -4,7 +4,7 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import UnsupportedError
+from tokfmt.core.errors import OutageError, UnsupportedError
 from tokfmt.remote import upload
 from tokfmt.testing import tree
 
@@ -80,6 +80,21 @@ def test_a_lost_answer_of_a_conditional_write(server, bucket, store):
     assert (bucket / "x").read_bytes() == b"two"
     with pytest.raises(FileExistsError):
         store.put("x", b"one", if_absent=True)
+
+
+def test_another_writer_right_after_an_upload_in_parts_is_reported(server, bucket, store, tmp_path):
+    size = (64 << 20) + 1
+    with open(tmp_path / "file", "wb") as file:
+        file.truncate(size)
+
+    def replace(method, key):
+        if method == "COMPLETE":
+            (server.home / key).write_bytes(b"other")
+
+    server.after = replace
+    with pytest.raises(OutageError, match=f"^s3://bkt/x: .*another writer.*expected {size:,} bytes, found 5"):
+        store.put("x", tmp_path / "file")
+    assert (bucket / "x").read_bytes() == b"other"
 
 
 @pytest.mark.parametrize("name", ["m.tokfmt-writing", "m/index.json", "m.tokfmt.json"])
