@@ -233,6 +233,21 @@ def test_foreign_file_at_the_path_of_the_manifest(tmp_path, there, link):
         convert(PACK, tmp_path / "x.pbin", overwrite=True)
 
 
+@pytest.mark.parametrize(
+    ("name", "beside"),
+    [("x_document.bin", "x_document.idx"), ("x.ds", "x.ds.index"), ("x.ds", "x.ds.metadata"), ("x.npy", "x.csv.gz")],
+)
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_file_where_a_part_of_the_dataset_goes_is_not_replaced_unless_that_is_asked(tmp_path, name, beside, dry_run):
+    (tmp_path / beside).write_bytes(b"mine")
+    how = {"to": "olmo" if name == "x.npy" else None, "dry_run": dry_run}
+    with untouched(tmp_path), pytest.raises(DestinationExistsError, match=beside) as raised:
+        convert(PACK, tmp_path / name, **how)
+    assert raised.value.exit_code == 4
+    convert(PACK, tmp_path / name, **how, overwrite=True)
+    assert ((tmp_path / beside).read_bytes() == b"mine") == dry_run
+
+
 @pytest.mark.parametrize("words", [["stats", "--html=out.pbin"], ["browse", "--screenshot=out.svg"]])
 def test_pages_and_pictures_replace_their_like_only(tmp_path, words):
     """A file name that a hook passes may be `--html=...`."""
