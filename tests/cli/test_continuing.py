@@ -238,6 +238,21 @@ def test_words_that_change_after_writing_began_do_not_mix(home):
     assert (home / "out.h5").read_bytes() == (home / "whole.h5").read_bytes()
 
 
+def test_an_arrangement_that_is_asked_for_no_more_takes_no_room(home):
+    """Interrupted while it shuffles, then asked not to: only the tokenized text stays on the disk."""
+    (home / "big.jsonl").write_bytes(CORPUS.read_bytes() * 20)
+    words = ("big.jsonl", "out.h5", "--tokenizer", str(TOKENIZER), "--resume", "--jobs", "1")
+    scratch = home / HOME / "scratch"
+
+    def arranged():
+        return [path for path in scratch.rglob("*") if path.is_file() and path.parent.name != "done-source-0"]
+
+    interrupted(home, *words, "--shuffle", "1", by=signal.SIGTERM, after=20)
+    assert len(arranged()) > 5
+    interrupted(home, *words, by=signal.SIGTERM, after=2)
+    assert arranged() == [] and any(scratch.rglob("*"))
+
+
 @FUZZ_ONLY
 def test_unrelated_failure_keeps_the_work(home, expected):
     """An example is a cluster that cannot be reached, after hours of work."""
