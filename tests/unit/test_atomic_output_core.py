@@ -1,14 +1,18 @@
 """Files, options, publication, errors, transport: the core's promises one by one."""
 
+import ctypes
 import fcntl
 import os
 
 import pytest
+from paths import FIXTURES
 
+import tokfmt
 from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import (
     ConversionError,
     DestinationExistsError,
+    OutageError,
 )
 
 # publication
@@ -52,6 +56,22 @@ def test_dead_leftovers_go_and_living_ones_stay(tmp_path):
         assert sorted(p.name for p in tmp_path.iterdir() if p in (dead, living)) == [living.name]
     os.close(lock)
     assert (tmp_path / ".other.tokfmt-00000000").exists()
+
+
+class FailingDisk(ctypes.CDLL):
+    """A C library whose `syncfs` fails; the reason is that of another call that fails."""
+
+    def __init__(self, *given, **how):
+        super().__init__(*given, **how)
+        self.syncfs = lambda _: self.fsync(-1)
+
+
+def test_why_a_disk_cannot_be_flushed_is_reported(tmp_path, monkeypatch):
+    """A conversion that can be resumed flushes what it records as done."""
+    monkeypatch.setattr(ctypes, "CDLL", FailingDisk)
+    with pytest.raises(OutageError, match="x.h5: cannot be written: bad file descriptor"):
+        tokfmt.convert(FIXTURES / "modalities/D_2byte_gpt2_filtered_mod3.pbin", tmp_path / "x.h5", resume=True)
+    assert not (tmp_path / "x.h5").exists()
 
 
 def test_no_directory_to_write_to(tmp_path):
