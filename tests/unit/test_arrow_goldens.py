@@ -86,7 +86,8 @@ def test_labels_of_a_row_group_without_a_token(tmp_path):
     pq.write_table(pa.table({"input_ids": ids, "labels": labels}), tmp_path / "x.parquet", row_group_size=2)
     with tokfmt.open(tmp_path / "x.parquet", options={"view": "samples"}) as dataset:
         assert [one.tolist() for one in dataset] == [[], [], [1, 2, 3]]
-        assert dataset.reader.labels(0, 3).tolist() == [-100, 3, -100]
+        reader: Any = dataset.reader
+        assert reader.labels(0, 3).tolist() == [-100, 3, -100]
 
 
 def test_blocks_are_split_only_when_told():
