@@ -54,6 +54,7 @@ def test_handle(own):
         "name": str(TOKENIZER),
         "digest": own.digest,
         "vocab_size": 4096,
+        "gaps": [],
         "eos_id": 4095,
         "engine": own.engine,
         "special_tokens": "text",

@@ -57,7 +57,10 @@ _EPILOG = examples(
     help="Option of the destination format; tokfmt formats NAME lists them.",
 )
 @reading
-@tokenizer("Tokenizer that encodes text, and decodes IDs for jsonl.")
+@tokenizer(
+    "Tokenizer that encodes text, and decodes IDs for jsonl. Other IDs are copied, and never encoded again: its "
+    "end of text can be their separator, and IDs that it lacks are refused."
+)
 @click.option(
     "--special-tokens",
     type=Words(["text", "parse"]),

@@ -38,6 +38,7 @@ from tokfmt.core.reader import (
 )
 from tokfmt.core.seeds import DRAWN, draws
 from tokfmt.core.text_format import printable
+from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.recipes.cache import Column, Numbers, columns, key_of, recalled, remember
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_DOCUMENTS, permutation
@@ -51,12 +52,12 @@ class Vocabulary(NamedTuple):
 
     Attributes:
         name: The name of the tokenizer.
-        size: The number above all its IDs.
+        ids: The IDs that it has.
         made: The description of the tokenizer in manifests; its digest is a string.
     """
 
     name: str
-    size: int
+    ids: TokenizerIds
     made: Mapping[str, Any]
 
 
@@ -499,6 +500,7 @@ class Documents:
         sources: The opened sources in order, with their quotas drawn.
         eos_id: The separator of all sources; None without one.
         vocabulary: The tokenizer of all sources; None if unknown.
+        made_by: See `protocols.HasMaker`.
         info: The facts of the documents.
     """
 
@@ -508,7 +510,9 @@ class Documents:
         sources: Sequence[Source],
         eos_id: int | None,
         vocabulary: Vocabulary | None = None,
+        made_by: Mapping[str, Any] | None = None,
     ) -> None:
+        self.made_by = made_by
         self.file, self.sources, self.eos_id, self.vocabulary = file, tuple(sources), eos_id, vocabulary
         self._members = [
             k

@@ -11,7 +11,7 @@ import bisect
 import hashlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -110,18 +110,25 @@ class Samples:
         pad_id: The padding ID.
         after: The separator that is inserted after each sequence; None for stored samples and for `labels = "starts"`.
         vocabulary: The tokenizer of all sources; None if unknown.
+        made_by: See `protocols.HasMaker`.
         count: The number of samples.
         info: The facts of the samples.
     """
 
-    def __init__(self, file: RecipeFile, sources: Sequence[Source], vocabulary: Vocabulary | None = None) -> None:
+    def __init__(
+        self,
+        file: RecipeFile,
+        sources: Sequence[Source],
+        vocabulary: Vocabulary | None = None,
+        made_by: Mapping[str, Any] | None = None,
+    ) -> None:
         """Pack every list, and count the samples.
 
         Raises:
             ConversionError: If the sources do not fit together, or have fewer tokens than the budget.
             FormatError: If a source has no samples.
         """
-        self.file, self.sources, self.vocabulary = file, tuple(sources), vocabulary
+        self.file, self.sources, self.vocabulary, self.made_by = file, tuple(sources), vocabulary, made_by
         self.seq_len = file.seq_len or 1
         self.eos_id = separator_of(file, self.sources)
         self.pad_id = file.pad if file.pad is not None else self.eos_id or 0
@@ -449,17 +456,17 @@ class Samples:
         return dict(arrays(grid, names, dtype))
 
     def _refuse_beyond(self, vocabulary: Vocabulary, grid: Grid, samples: Sequence[int]) -> None:
-        """Raise TokenizerMismatchError for IDs beyond the vocabulary, except the separator and the padding."""
-        if not grid.tokens.size or int(grid.tokens.max()) < vocabulary.size:
-            return
-        ours = [token for token in (self.eos_id, self.pad_id) if token is not None]
-        wrong = (grid.tokens >= vocabulary.size) & ~np.isin(grid.tokens, ours)
+        """Raise TokenizerMismatchError for IDs without a token, except the separator and the padding."""
+        wrong = vocabulary.ids.lacks(grid.tokens)
+        if wrong.any():
+            ours = [token for token in (self.eos_id, self.pad_id) if token is not None]
+            wrong &= ~np.isin(grid.tokens, ours)
         if wrong.any():
             row, column = np.argwhere(wrong)[0].tolist()
             raise TokenizerMismatchError(
                 self.file.where,
                 f"sample {samples[row]:,} holds an ID that the tokenizer does not have",
-                f"IDs below {vocabulary.size:,}, as {vocabulary.name} has them",
+                f"{vocabulary.ids}, as {vocabulary.name} has them",
                 f"{int(grid.tokens[row, column]):,} at position {column:,}",
             )
 

@@ -34,6 +34,7 @@ from tokfmt.core.errors import ConversionError, EngineDifferenceError
 from tokfmt.core.format import Encoder
 from tokfmt.core.ragged import Ragged, Tokens
 from tokfmt.core.text_format import printable
+from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.text.decoding import Content, DecodeError, EngineError, guarded, marker, plain_tokenizer, vocabulary_of
 from tokfmt.text.hub import pretrained
 from tokfmt.text.long_texts import NOWHERE, cuts_of, in_pieces
@@ -324,6 +325,7 @@ class ClassMaker:
 
     directory: str
     parse: bool
+    ids: TokenizerIds
     note: str = ""
 
     @property
@@ -334,7 +336,7 @@ class ClassMaker:
         return ClassEncoder(self.directory, self.parse)
 
     def decoder(self, *, lenient: bool) -> ClassDecoder:
-        return ClassDecoder(self.directory, lenient)
+        return ClassDecoder(self.directory, self.ids, lenient)
 
     def tried_on(self, _texts: Sequence[str]) -> ClassMaker:
         return self
@@ -366,25 +368,25 @@ class ClassDecoder:
     """Decode IDs with a class of `transformers`, which replaces bytes that are not UTF-8 in its own way."""
 
     directory: str
+    ids: TokenizerIds
     lenient: bool
 
     def decode(self, tokens: Sequence[int] | NDArray[np.integer]) -> str:
         ids = np.asarray(tokens).tolist()
         tokenizer = _loaded(self.directory)
-        beyond = next((i for i, token in enumerate(ids) if not 0 <= token < len(tokenizer)), None)
-        if beyond is None:
+        unknown = next((i for i, token in enumerate(ids) if token not in self.ids), None)
+        if unknown is None:
             return guarded(
                 lambda: str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)),
                 lambda why: EngineError(f"decode the IDs that begin {', '.join(map(str, ids[:8]))}", why),
             )
         if self.lenient:
             return "".join(map(str, self.pieces(ids)))
-        raise DecodeError.unknown(beyond, ids[beyond], len(tokenizer))
+        raise DecodeError.unknown(unknown, ids[unknown], self.ids.size)
 
     def pieces(self, tokens: Sequence[int] | NDArray[np.integer]) -> list[bytes | str]:
         tokenizer: Any = _loaded(self.directory)
-        size = len(tokenizer)
         return [
-            tokenizer.decode([token], skip_special_tokens=False) if 0 <= token < size else marker(token)
+            tokenizer.decode([token], skip_special_tokens=False) if token in self.ids else marker(token)
             for token in np.asarray(tokens).tolist()
         ]

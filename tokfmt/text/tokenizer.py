@@ -29,6 +29,7 @@ from tokfmt.core.files import open_file
 from tokfmt.core.format import Encoder
 from tokfmt.core.place import Place, Url, place_of
 from tokfmt.core.text_format import printable
+from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.text.decoding import (
     ByteLevelDecoder,
     Content,
@@ -73,7 +74,7 @@ class TokenizerHandle:
     Attributes:
         name: The tokenizer as the user gave it.
         kind: "BPE (byte-level)", "BPE (byte fallback)", "Unigram" or another type of model.
-        vocab_size: Number of tokens, including added tokens.
+        ids: The IDs of all tokens, including added tokens.
         eos_id: ID of the end-of-text token; None if no configuration file names one.
         digest: xxh3_128 of tokenizer.json.
         special_tokens: "text" to encode the literal text of a special token as text, "parse" to encode it as its ID.
@@ -85,7 +86,7 @@ class TokenizerHandle:
 
     name: str
     kind: str
-    vocab_size: int
+    ids: TokenizerIds
     eos_id: int | None
     digest: str
     special_tokens: SpecialTokens
@@ -93,6 +94,11 @@ class TokenizerHandle:
     remarks: tuple[str, ...] = ()
     added: frozenset[int] = frozenset()
     ends: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def vocab_size(self) -> int:
+        """Return the number of tokens. IDs are compared with `ids`, because they may leave numbers out."""
+        return self.ids.size
 
     @property
     def engine(self) -> str:
@@ -122,8 +128,12 @@ class TokenizerHandle:
 
     def describe(self) -> dict[str, object]:
         """Return the facts for a manifest."""
-        keys = ("name", "digest", "vocab_size", "eos_id", "engine", "special_tokens")
-        return {key: getattr(self, key) for key in keys}
+        own, how = ("name", "digest"), ("eos_id", "engine", "special_tokens")
+        return {
+            **{key: getattr(self, key) for key in own},
+            **self.ids.facts(),
+            **{key: getattr(self, key) for key in how},
+        }
 
 
 @dataclass(frozen=True)
@@ -216,10 +226,12 @@ def _from_transformers(
         return replace(handle, eos_id=found.eos_token_id)
     if engine != "auto":
         raise TokenizerError(spec, f"{type(found).__name__} has no tokenizer.json, which the engine {engine} needs")
-    maker = ClassMaker(directory, special_tokens == "parse")
-    digest = xxh3_128_hexdigest(json.dumps(sorted(found.get_vocab().items())).encode())
+    vocabulary = found.get_vocab()
+    digest = xxh3_128_hexdigest(json.dumps(sorted(vocabulary.items())).encode())
     name, added = type(found).__name__, frozenset(found.get_added_vocab().values())
-    return TokenizerHandle(spec, name, len(found), found.eos_token_id, digest, special_tokens, maker, added=added)
+    ids = TokenizerIds.of([*vocabulary.values(), *added])
+    maker = ClassMaker(directory, special_tokens == "parse", ids)
+    return TokenizerHandle(spec, name, ids, found.eos_token_id, digest, special_tokens, maker, added=added)
 
 
 def _handle(
@@ -239,12 +251,12 @@ def _handle(
     if byte_level or "ByteFallback" in parts:
         kind += " (byte-level)" if byte_level else " (byte fallback)"
     maker = JsonMaker(content, engine, special_tokens == "parse", byte_level)
-    size = tokenizer.get_vocab_size(with_added_tokens=True)
     tokens = tokenizer.get_added_tokens_decoder()
+    ids = TokenizerIds.of([*tokenizer.get_vocab(with_added_tokens=True).values(), *tokens])
     special = [(token.content, token_id) for token_id, token in tokens.items() if token.special]
     ends = special if len(special) == 1 else [pair for pair in special if _END.search(pair[0])]
     return TokenizerHandle(
-        spec, kind, size, None, content.digest, special_tokens, maker, added=frozenset(tokens), ends=tuple(ends)
+        spec, kind, ids, None, content.digest, special_tokens, maker, added=frozenset(tokens), ends=tuple(ends)
     )
 
 

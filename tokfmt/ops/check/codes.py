@@ -92,7 +92,7 @@ _MANIFEST = {
 
 _TOKENIZER = {
     "TF921": Code(
-        "IDs beyond the tokenizer's vocabulary",
+        "IDs that the tokenizer does not have",
         "An ID is not in the vocabulary of the given tokenizer. The dataset was made with another tokenizer (or with "
         "tokens added later), or it is damaged. A model with that vocabulary crashes on the ID.",
     ),

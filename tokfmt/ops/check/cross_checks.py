@@ -31,6 +31,7 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import grouped, printable
+from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_fingerprint, hands, read_records
 from tokfmt.ops.source.manifest import (
@@ -245,7 +246,7 @@ _SHORT = 8  # tokens: a shorter document is not compared with its encoding
 
 
 class Beyond(NamedTuple):
-    """The IDs of a window that are beyond the vocabulary.
+    """The IDs of a window that are not in the vocabulary.
 
     Attributes:
         number: The number of these IDs.
@@ -259,7 +260,7 @@ class Beyond(NamedTuple):
 
 
 class Vocabulary:
-    """A search for IDs beyond a tokenizer's vocabulary, in windows that a caller reads or at sampled places."""
+    """A search for IDs that a tokenizer does not have, in windows that a caller reads or at sampled places."""
 
     def __init__(self, reader: TokenReader, handle: TokenizerHandle, jobs: int) -> None:
         self.reader, self.handle, self.jobs = reader, handle, jobs
@@ -267,8 +268,8 @@ class Vocabulary:
         self.whole = False
 
     def look(self, start: int, tokens: Tokens) -> Beyond:
-        """Return the IDs beyond the vocabulary in the window that begins at position `start`. Threads may call this."""
-        wrong = np.flatnonzero(tokens >= self.handle.vocab_size)
+        """Return the IDs without a token in the window that begins at position `start`. Threads may call this."""
+        wrong = np.flatnonzero(self.handle.ids.lacks(tokens))
         return Beyond(len(wrong), start + int(wrong[0]), int(tokens[wrong[0]])) if len(wrong) else Beyond(0, -1, -1)
 
     def note(self, looked: Iterable[Beyond], *, whole: bool = False) -> None:
@@ -298,14 +299,14 @@ def tokenizer_findings(
 ) -> Iterator[Finding]:
     """Compare a dataset with a tokenizer.
 
-    The findings: the manifest lists another tokenizer, IDs are beyond the vocabulary, the separator is not the end of
+    The findings: the manifest lists another tokenizer, IDs are not in the vocabulary, the separator is not the end of
     text, or the decoded text shows another tokenizer.
 
     Args:
         source: The opened dataset.
         reader: Its reader, without separators.
         handle: The tokenizer.
-        vocabulary: The search for IDs beyond the vocabulary; it samples the dataset if it did not see all of it.
+        vocabulary: The search for IDs without a token; it samples the dataset if it did not see all of it.
     """
     name, named = str(source.paths[0]), handle.name
     manifest = read_manifest(source.paths[0]).tokenizer
@@ -335,23 +336,25 @@ def tokenizer_findings(
 
 
 def _beyond(name: str, reader: TokenReader, handle: TokenizerHandle, vocabulary: Vocabulary) -> Iterator[Finding]:
-    """Report IDs beyond the vocabulary: of all tokens, or of the sampled places."""
+    """Report IDs that the tokenizer does not have: of all tokens, or of the sampled places."""
     if not vocabulary.whole:
         vocabulary.sample()
-    found, size = vocabulary.found, handle.vocab_size
+    found, ids = vocabulary.found, handle.ids
     if not found:
         top, bound = reader.info.max_id, reader.info.extras.get("max_token_id")
-        stated = [(top, "error", "its largest ID is"), (bound, "warning", "its max_token_id is")]
-        for value, severity, what in stated if not vocabulary.whole else ():
-            if isinstance(value, int) and value >= size and value != reader.info.eos_id:
-                message = f"{what} {value:,}, beyond the {size:,} tokens of {handle.name}"
+        stated = [
+            (top, ids, "error", "its largest ID is"),
+            (bound, TokenizerIds(ids.stop), "warning", "its max_token_id is"),
+        ]
+        for value, wanted, severity, what in stated if not vocabulary.whole else ():
+            if isinstance(value, int) and wanted.lacks_largest(value, reader.info.eos_id):
                 yield Finding(
                     "TF921",
                     severity,
                     name,
-                    message,
+                    f"{what} {value:,}, and {handle.name} has {ids}",
                     f"Give the tokenizer that it was made with; {Option('deep')} finds the place",
-                    query=f"id>={size}",
+                    query=ids.query,
                 )
                 return
         return
@@ -365,11 +368,11 @@ def _beyond(name: str, reader: TokenReader, handle: TokenizerHandle, vocabulary:
         "TF921",
         "error",
         str(place.path) if place else name,
-        f"{count:,} IDs are beyond the {size:,} tokens of {handle.name}{where} (first: ID {token:,}, sequence "
-        f"{sequence:,}, position {at:,})",
+        f"tokens with an ID that {handle.name} does not have{where}: {count:,} (first: ID {token:,}, sequence "
+        f"{sequence:,}, position {at:,}; {handle.name} has {ids})",
         "Give the tokenizer that it was made with",
         place.offset if place else None,
-        f"id>={size}",
+        ids.query,
     )
 
 
@@ -437,7 +440,7 @@ def _some(reader: TokenReader, handle: TokenizerHandle) -> _Texts:
         tokens = reader.tokens(start, min(stop, start + _LONGEST)).tolist()
         if handle.eos_id is not None and tokens and tokens[-1] == handle.eos_id:
             tokens.pop()
-        if tokens and max(tokens) < handle.vocab_size:
+        if tokens and not handle.ids.lacks(np.array(tokens)).any():
             ids.append(tokens)
     return _Texts(ids, [decoder.decode(tokens) for tokens in ids], whole)
 

@@ -99,7 +99,8 @@ def convert(
         options: Options of the source format, as a mapping or `key=value` words.
         to_options: Options of the destination format, as a mapping or `key=value` words.
         tokenizer: Name, directory or tokenizer.json. It encodes text, or decodes token IDs if the destination holds
-            text.
+            text. Other token IDs are copied, and never encoded again: it gives their separator if nothing else states
+            it, and an ID that it does not have is refused.
         special_tokens: "text" encodes a special token that occurs in a text as plain text, "parse" as the token.
         engine: Library that encodes text.
         text_field: Dotted path of the text in JSON records.

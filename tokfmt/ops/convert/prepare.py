@@ -9,14 +9,12 @@ from typing import Any
 
 from tokfmt.core.format import Target, TokenWriter
 from tokfmt.core.reader import TokenReader
-from tokfmt.core.records import RecordReader
 from tokfmt.ops.convert.axis import token_axis
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import Content, known_losses, left_out, names_lost, record_losses, scanned
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.resolve import Resolved, with_rows
 from tokfmt.ops.convert.workplace import Workplace
-from tokfmt.ops.source.request import option_names
 from tokfmt.run.plan import Workers
 
 
@@ -94,13 +92,9 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
 
 def _decoder(resolved: Resolved) -> Any:
     """Return the decoder of the user's tokenizer, if the destination holds text and no source does; else None."""
-    destination, tokenizer = resolved.destination, resolved.tokenizer
-    if tokenizer is None or "text_field" not in option_names(destination.format.write_options):
+    if resolved.tokenizer is None or not resolved.decodes:
         return None
-    readers = [source.reader for source in resolved.sources]
-    if any(isinstance(reader, RecordReader) and reader.info.kind == "text" for reader in readers):
-        return None
-    return tokenizer.decoder(lenient="invalid-utf8" in resolved.request.source.allow_loss)
+    return resolved.tokenizer.decoder(lenient="invalid-utf8" in resolved.request.source.allow_loss)
 
 
 def _writers(destination: Destination, place: Workplace, target: Target) -> list[TokenWriter]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tokfmt.core import listing
 from tokfmt.core.atomic_output import Staging
-from tokfmt.core.errors import Loss, OptionError, SeparatorUnknownError, TokfmtError
+from tokfmt.core.errors import Loss, OptionError, SeparatorUnknownError, TokenizerMismatchError, TokfmtError
 from tokfmt.core.files import writing
 from tokfmt.core.format import Target
 from tokfmt.core.messages import Option, marked, to_option
@@ -40,7 +40,7 @@ from tokfmt.ops.destination import guard, refuse_foreign, strangers_in, stranger
 from tokfmt.ops.source.discover import find_sources, snapshot
 from tokfmt.ops.source.ingest import first_look
 from tokfmt.ops.source.open import open_sources, text_recipe_of, with_named
-from tokfmt.ops.source.request import SourceFiles, parse_selection
+from tokfmt.ops.source.request import SourceFiles, option_names, parse_selection
 from tokfmt.ops.source.stored import (
     Separator,
     Source,
@@ -48,6 +48,7 @@ from tokfmt.ops.source.stored import (
     agreed_tokenizer,
     files_of_sources,
     paths_of,
+    stated_tokenizers,
     tokenizer_of,
 )
 from tokfmt.run.execute import is_cluster, may_spawn
@@ -80,7 +81,8 @@ class Resolved:
         sources: The sources of the conversion.
         read: The readers to read from: the sources, one given reader over them, or the packed rows of one.
         separator: The separator that the destination uses.
-        made_by: The tokenizer that made all token IDs, or None; and the accepted differences, in words.
+        made_by: The tokenizer that is known to make or to have made all token IDs, or None; and the accepted
+            differences, in words.
         copies: Records are copied to JSON Lines as they are. Otherwise the sources become one token axis.
         losses: The losses that are known of sources that hold tokens.
     """
@@ -109,6 +111,14 @@ class Resolved:
         """True if the sources hold a sequence, or a byte that may belong to a record."""
         infos = [source.reader.info for source in self.sources]
         return any(info.size if isinstance(info, RecordInfo) else info.sequences for info in infos)
+
+    @property
+    def decodes(self) -> bool:
+        """True if the tokenizer decodes token IDs: the destination can hold text, and no source does."""
+        infos = [source.reader.info for source in self.sources]
+        of_text = any(isinstance(info, RecordInfo) and info.kind == "text" for info in infos)
+        writes_text = "text_field" in option_names(self.destination.format.write_options)
+        return self.tokenizer is not None and writes_text and not of_text
 
     def accepted(self, losses: Losses) -> dict[str, str]:
         """See `Losses.accepted`."""
@@ -194,6 +204,7 @@ def _checked(resolved: Resolved, notes: Notes, *, by_request: bool) -> Resolved:
     request, sources = resolved.request, resolved.sources
     if not resolved.copies:
         _need_separator(resolved)
+    _note_copied_ids(resolved, notes)
     if request.task:
         refuse_undealt(sources, copies=resolved.copies)
     if isinstance(request.destination, Url) and (request.task or request.executor.startswith("dask:")):
@@ -210,6 +221,35 @@ def _checked(resolved: Resolved, notes: Notes, *, by_request: bool) -> Resolved:
     if request.executor == "auto":
         resolved = replace(resolved, request=replace(request, executor=_best_executor(resolved)))
     return resolved
+
+
+def _note_copied_ids(resolved: Resolved, notes: Notes) -> None:
+    """Add a note on token IDs that are copied, although a tokenizer is given that is not known to have made them."""
+    tokenizer = resolved.tokenizer
+    if tokenizer is None or resolved.decodes or not resolved.holds_something:
+        return
+    copied = [
+        path
+        for source in resolved.sources
+        if not isinstance(source.reader, RecordReader) or source.reader.info.kind == "ids"
+        for path, made in zip(source.paths, stated_tokenizers(source), strict=True)
+        if made is None or made["digest"] != tokenizer.digest
+    ]
+    if copied:
+        others = f" and {len(copied) - 1:,} more" if len(copied) > 1 else ""
+        name, source = printable(tokenizer.name), printable(copied[0])
+        notes.add(
+            f"{source}{others}: token IDs are copied, not encoded again: {name} is not known to have made them. "
+            f"{_encode_again(source, printable(resolved.request.destination), name)}"
+        )
+
+
+def _encode_again(source: str = "SRC", destination: str = "DST", tokenizer: str = "NEW") -> str:
+    """Return the sentence with the two commands that encode the token IDs of another tokenizer again."""
+    return (
+        f"To encode them again, name the tokenizer that made them for OLD: tokfmt convert {source} text.jsonl "
+        f"--tokenizer OLD, then tokfmt convert text.jsonl {destination} --tokenizer {tokenizer}"
+    )
 
 
 def _refuse_unshared(resolved: Resolved, url: Url, *, by_request: bool) -> None:
@@ -327,6 +367,9 @@ def _opened(
     except SeparatorUnknownError as error:
         remedy = _name_separator(request, destination, tokenizer)
         raise SeparatorUnknownError(error.path, error.why, remedy) from error
+    except TokenizerMismatchError as error:
+        error.add_note(_encode_again())
+        raise
 
 
 def with_rows(destination: Destination, source: Source, request: Request) -> Destination:

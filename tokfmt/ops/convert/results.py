@@ -7,20 +7,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tokfmt.core.errors import TokenizerMismatchError
 from tokfmt.core.messages import Option
+from tokfmt.core.place import place_of
+from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.request import Conversion
 from tokfmt.ops.convert.resolve import Resolved
 from tokfmt.ops.convert.resume import Facts, digest_of, finished, finished_in_stores
 from tokfmt.ops.convert.write import PortionCounts, Written
+from tokfmt.ops.source.stored import unknown_id
 
 
 def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
     """Return the result of a conversion, with the notes so far.
 
     Raises:
-        TokenizerMismatchError: The destination has IDs beyond the vocabulary of the tokenizer in use.
+        TokenizerMismatchError: The destination has an ID that the tokenizer in use does not have.
     """
     request, arrangement, destination = resolved.request, resolved.request.arrangement, written.destination
     counts, separator = written.portions, resolved.separator
@@ -95,20 +97,22 @@ def _made_by(resolved: Resolved, counts: Sequence[PortionCounts]) -> tuple[Mappi
     """Return the tokenizer that the manifest may name, and the accepted contradictions in words.
 
     Raises:
-        TokenizerMismatchError: There are IDs beyond the vocabulary of the tokenizer in use, and --allow-loss does not
-            accept that.
+        TokenizerMismatchError: The tokenizer in use does not have the largest ID, and --allow-loss does not accept
+            that.
     """
     made, mixed = resolved.made_by
-    largest = max((one.max_id for one in counts if one.max_id is not None), default=0)
-    size = made.get("vocab_size") if made is not None else None
-    if made is None or not isinstance(size, int) or largest < size or largest == resolved.separator.eos_id:
+    largest = max((one.max_id for one in counts if one.max_id is not None), default=-1)
+    eos_id = resolved.separator.eos_id
+    used, source = resolved.tokenizer, resolved.request.source
+    if used is not None and used.ids.lacks_largest(largest, eos_id):
+        if "tokenizers" not in source.allow_loss:
+            path = place_of(source.paths[0]) if len(source.paths) == 1 else resolved.request.destination
+            raise unknown_id(path, used.name, used.ids, largest)
+        return None, "; ".join(filter(None, (mixed, f"{used.name} does not have the ID {largest:,}")))
+    ids = None if made is None else TokenizerIds.stated(made)
+    if made is None or ids is None or not ids.lacks_largest(largest, eos_id):
         return made, mixed
-    found, source = f"id {largest:,}", resolved.request.source
-    if resolved.tokenizer is not None and "tokenizers" not in source.allow_loss:
-        path = source.paths[0] if len(source.paths) == 1 else resolved.request.destination
-        expected = f"IDs below {size:,}, as {made.get('name')} has them"
-        raise TokenizerMismatchError(path, "holds token IDs beyond the vocabulary of the tokenizer", expected, found)
-    return None, f"{found} is beyond the vocabulary of {made.get('name')}"
+    return None, f"{made.get('name')} does not have the ID {largest:,}"
 
 
 def finished_before(resolved: Resolved, facts: Facts, notes: Notes) -> Conversion | None:

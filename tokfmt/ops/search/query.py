@@ -8,7 +8,7 @@
 `len>4096`          sequences by length; also length>4096, len<=10, len==0, 10<len<20, 1Ki<=len<2Ki
 `padding>0`         samples by their number of padding positions
 `masked>0`          samples by their number of positions that do not count in the loss
-`any:464,3290`      sequences that hold at least one of several IDs
+`any:464,3290`      sequences that hold at least one of several IDs; also ranges, any:1000:1400,50257:
 `id>=50257`         sequences that hold an ID of a range; also id==7, 10<id<20
 `same:17`           sequences with the same tokens as sequence 17; also same:17,42
 `seq:3,17,20:30`    sequences by their numbers; a range ends before its second number
@@ -241,7 +241,7 @@ def _tokens(rest: str) -> TokenQuery:
 
 
 def _any(rest: str) -> AnyQuery:
-    spans = _joined((one, one + 1) for one in _numbers(rest, "any", "ID"))
+    spans = _spans(rest, "any", "IDs such as any:464,3290 or any:464,1000:1400,50257:", LARGEST + 1)
     return AnyQuery(tuple((low, end - 1) for low, end in spans))
 
 
@@ -258,18 +258,23 @@ def _same(rest: str) -> SameQuery:
 
 
 def _sequences(rest: str) -> NumberQuery:
+    return NumberQuery(_spans(rest, "seq", "numbers such as seq:5 or seq:3,17,20:30"))
+
+
+def _spans(rest: str, kind: str, what: str, end: int | None = None) -> tuple[tuple[int, int], ...]:
+    """Return numbers and ranges `A:B` as intervals (first, last + 1); with `end`, `A:` is the range up to it."""
     spans = []
     for part in re.split(r"[,\s]+", rest.strip()):
         first, colon, last = part.partition(":")
         try:
             low = parse_count(first)
-            span = (low, parse_count(last) if colon else low + 1)
+            high = low + 1 if not colon else end if end is not None and not last else parse_count(last)
         except OptionError:
-            raise OptionError(f"seq:{rest}: expected numbers such as seq:5 or seq:3,17,20:30", name="seq") from None
-        if not 0 <= span[0] < span[1]:
-            raise OptionError(f"seq:{rest}: {part} holds no number (expected A:B with 0 <= A < B)", name="seq")
-        spans.append(span)
-    return NumberQuery(_joined(spans))
+            raise OptionError(f"{kind}:{rest}: expected {what}", name=kind) from None
+        if not 0 <= low < high:
+            raise OptionError(f"{kind}:{rest}: {part} holds no number (expected A:B with 0 <= A < B)", name=kind)
+        spans.append((low, high))
+    return _joined(spans)
 
 
 def _joined(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

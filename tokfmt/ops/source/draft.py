@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -108,13 +108,18 @@ class TextRecipe:
         file: The recipe as written.
         sources: The opened sources, in order.
         tokenizer: The tokenizer that the recipe names for its texts; None if it holds token IDs.
+        made_by: The tokenizer that is known to have made or to make all IDs, as manifests describe it; else None.
         eos_id: The separator that its sources agree on.
     """
 
     def __init__(
-        self, file: RecipeFile, sources: Sequence[TextSource | Source], tokenizer: TokenizerHandle | None
+        self,
+        file: RecipeFile,
+        sources: Sequence[TextSource | Source],
+        tokenizer: TokenizerHandle | None,
+        made_by: Mapping[str, Any] | None = None,
     ) -> None:
-        self.file, self.sources, self.tokenizer = file, tuple(sources), tokenizer
+        self.file, self.sources, self.tokenizer, self.made_by = file, tuple(sources), tokenizer, made_by
         self.eos_id = separator_of(file, sources)
         self._readers = [reader for source in self.of_text for reader in source.readers]
 

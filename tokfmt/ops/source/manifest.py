@@ -11,7 +11,8 @@
   hash of lines `relative-path size digest`, sorted by path. The paths are relative to the directory of the dataset, or
   to the directory of the file that was named. It is null if the sources are large and --checksums was not given.
 - `sources` lists a recipe, and then the datasets that it names.
-- `tokenizer` has the `name` that the user gave. A tokenizer of this machine also has its `path`, relative to the
+- `tokenizer` is null unless all IDs are known to be its own. It has the `name` that the user gave, and as `gaps` the
+  numbers below its largest ID that it leaves out. A tokenizer of this machine also has its `path`, relative to the
   manifest.
 - `output` of a dataset in a store also has `objects`: the key, bytes, ETag and xxh3_128 of each, if they are at most
   20,000.

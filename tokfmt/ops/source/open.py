@@ -21,7 +21,7 @@ from tokfmt.core.format import Format, Hints
 from tokfmt.core.messages import Option, allowing
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Place, PlaceLike, Url, notes_of, place_of
-from tokfmt.core.protocols import MappedView, MayContinue, SkipsDamaged
+from tokfmt.core.protocols import HasMaker, MappedView, MayContinue, SkipsDamaged
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.text_format import printable
@@ -414,14 +414,15 @@ def open_stored(
     notes = (*ignored, *written, *info.inferred, *info.notes, *(f"left out: {what}" for what in left_out))
     stored_files = (file for one in found for file in one.files or (one.path,) if isinstance(file, Url))
     notes += tuple(note for file in stored_files for note in notes_of(file))
-    tokenizers = tuple(manifest.tokenizer for manifest in manifests)
+    tokenizers = (stored.made_by,) if isinstance(stored, HasMaker) else tuple(one.tokenizer for one in manifests)
     notes += tuple(note for manifest in manifests if (note := manifest.partial))
     if isinstance(stored, RecordReader) and stored.info.kind == "text":  # the separator follows from its tokenizer
         separator = known_separator(request.eos, (), ()) or Separator(
             default, "tokenizer" if default is not None else ""
         )
         separator = _stated(stored, format_) or separator
-        return Source(places, format_, stored, separator, notes, left_out=left_out, damage=damage)
+        known_by = tokenizers if isinstance(stored, HasMaker) else ()
+        return Source(places, format_, stored, separator, notes, None, known_by, left_out, damage)
     if tokenizer is not None:
         notes += tuple(notes_on_tokenizers(places, tokenizers, tokenizer, allow_loss))
     if isinstance(stored, RecordReader):

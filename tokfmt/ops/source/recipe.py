@@ -30,6 +30,7 @@ from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
+from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.ops.source.discover import dataset_paths, find_sources, format_of, found_at, snapshot
 from tokfmt.ops.source.draft import TextRecipe, TextSource, filters_of
 from tokfmt.ops.source.ingest import ingested
@@ -42,7 +43,7 @@ from tokfmt.ops.source.request import (
     parse_selection,
     viewed,
 )
-from tokfmt.ops.source.stored import Separator, agreed_tokenizer
+from tokfmt.ops.source.stored import Separator, agreed_tokenizer, unknown_id
 from tokfmt.ops.source.stored import Source as Opened
 from tokfmt.recipes.cache import key_of, recalled, remember, unkept
 from tokfmt.recipes.documents import Documents, Source, Vocabulary, quotas
@@ -121,38 +122,43 @@ def _laid(
             found.append(source)
             opened += parts
         vocabulary = _agreed_vocabulary(opened, handle, hints.allow_loss)
+        made_by, _ = agreed_tokenizer(opened, handle, hints.allow_loss)
     of_ids = [source for source in found if isinstance(source, Source)]
     if len(of_ids) < len(found) or file.dedup != "none":
-        return TextRecipe(file, found, handle), opened
+        return TextRecipe(file, found, handle, made_by), opened
     of_ids = quotas(file, of_ids)
     if file.seq_len is not None:
-        return Samples(file, of_ids, vocabulary), opened
-    return Documents(file, of_ids, separator_of(file, of_ids), vocabulary), opened
-
-
-def _vocabulary(handle: TokenizerHandle) -> Vocabulary:
-    """Return the vocabulary of a tokenizer; its size covers added tokens whose IDs are beyond their number."""
-    size = max(handle.vocab_size, 1 + max(handle.added, default=-1))
-    return Vocabulary(handle.name, size, handle.describe())
+        return Samples(file, of_ids, vocabulary, made_by), opened
+    return Documents(file, of_ids, separator_of(file, of_ids), vocabulary, made_by), opened
 
 
 def _agreed_vocabulary(
     opened: Sequence[Opened], handle: TokenizerHandle | None, allow_loss: frozenset[str]
 ) -> Vocabulary | None:
-    """Return the vocabulary of the tokenizer that made all token IDs; None if it is unknown or may differ.
+    """Return the vocabulary of all token IDs; None if it is unknown or may differ.
+
+    It is that of the tokenizer that the recipe names, which is assumed to have made IDs without a manifest.
 
     Raises:
-        TokenizerMismatchError: Several tokenizers made them.
+        TokenizerMismatchError: Several tokenizers made the IDs.
     """
-    made, _ = agreed_tokenizer(opened, handle, allow_loss)
-    if made is None or "tokenizers" in allow_loss:
+    inner = list(map(_vocabulary_of, opened))
+    assumed = [
+        part if known is None else part._replace(tokenizers=(known.made,))
+        for part, known in zip(opened, inner, strict=True)
+    ]
+    made, _ = agreed_tokenizer(assumed, handle, allow_loss)
+    if "tokenizers" in allow_loss:
         return None
-    inner = [_vocabulary(handle)] if handle is not None else [_vocabulary_of(part) for part in opened]
+    if handle is not None:
+        return Vocabulary(handle.name, handle.ids, handle.describe())
+    if made is None:
+        return None
     for known in inner:
         if known is not None and known.made["digest"] == made["digest"]:
             return known
-    size = made.get("vocab_size")
-    return Vocabulary(str(made.get("name")), size, made) if isinstance(size, int) and size > 0 else None
+    ids = TokenizerIds.stated(made)
+    return None if ids is None else Vocabulary(str(made.get("name")), ids, made)
 
 
 def _vocabulary_of(part: Opened) -> Vocabulary | None:
@@ -160,38 +166,34 @@ def _vocabulary_of(part: Opened) -> Vocabulary | None:
     return part.reader.vocabulary if isinstance(part.reader, (Samples, Documents)) else None
 
 
-def _of_recipe(part: Opened, handle: TokenizerHandle | None, allow_loss: frozenset[str]) -> Opened:
-    """Return a part with its tokenizer, if it is a recipe; other parts have it from their manifests.
+def _refuse_other_recipe(part: Opened, handle: TokenizerHandle | None, allow_loss: frozenset[str]) -> None:
+    """Refuse a part that is a recipe of another tokenizer; the manifests of other parts are compared on opening.
 
     Raises:
         TokenizerMismatchError: It is not the tokenizer in use.
     """
     vocabulary = _vocabulary_of(part)
-    if vocabulary is None:
-        return part
-    if handle is not None and vocabulary.made["digest"] != handle.digest and "tokenizers" not in allow_loss:
+    if vocabulary is None or handle is None or "tokenizers" in allow_loss:
+        return
+    if vocabulary.made["digest"] != handle.digest:
         what = "is a recipe of IDs that another tokenizer made"
         raise TokenizerMismatchError(part.paths[0], what, handle.name, vocabulary.name)
-    return part._replace(tokenizers=(vocabulary.made,))
 
 
 def _refuse_beyond(parts: Sequence[Opened], handle: TokenizerHandle) -> None:
-    """Refuse datasets that state a largest ID, themselves or in a manifest, beyond the vocabulary of the tokenizer.
+    """Refuse datasets that state a largest ID, themselves or in a manifest, that the tokenizer does not have.
 
     Raises:
         TokenizerMismatchError: There is such a dataset.
     """
-    vocabulary = _vocabulary(handle)
     for part in parts:
         if isinstance(part.reader, RecordReader):
             continue
         for path in part.paths:
             top = part.reader.info.max_id
             found = read_manifest(path).content.get("max_id") if top is None else top
-            if isinstance(found, int) and found >= vocabulary.size and found != part.separator.eos_id:
-                expected = f"IDs below {vocabulary.size:,}, as {vocabulary.name} has them"
-                what = "holds IDs that the tokenizer does not have"
-                raise TokenizerMismatchError(path, what, expected, f"{found:,}")
+            if isinstance(found, int) and handle.ids.lacks_largest(found, part.separator.eos_id):
+                raise unknown_id(path, handle.name, handle.ids, found)
 
 
 class _NestingError(FormatError):
@@ -317,7 +319,8 @@ def _opened(
         parts = opener(request, handle, hints.jobs, found=places, collect_invalid=hints.collect_invalid)
     except SeparatorUnknownError as error:  # --eos does not apply to the sources of a recipe
         raise SeparatorUnknownError(error.path, error.why, 'Write eos = ID or eos = "none" in the recipe') from error
-    parts = [_of_recipe(part, handle, hints.allow_loss) for part in parts]
+    for part in parts:
+        _refuse_other_recipe(part, handle, hints.allow_loss)
     kinds = _kinds(entry, parts)
     if "text" in kinds:
         return _text_source(file, entry, parts, places, handle), parts

@@ -27,6 +27,7 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Damage, Info, Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
+from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.ops.source.endings import SequenceEnds
 from tokfmt.ops.source.manifest import (
     Manifest,
@@ -82,7 +83,8 @@ class Source(NamedTuple):
         notes: Notes on the source, including inferred facts.
         endings: The distinct last IDs of some sequences, see `endings.SequenceEnds`; None if the format stores no
             separator at the ends of sequences.
-        tokenizers: The tokenizer of the token IDs by the manifest of each path; None if the manifest states none.
+        tokenizers: The tokenizer of the token IDs by the manifest of each path; None if the manifest states none. For
+            a recipe, the tokenizer that is known to make or to have made all of its IDs.
         left_out: Files in its directories that are not read, in words.
         damage: The damage of a source that is read in part.
         partial: The facts on a source that is read in part; None for any other.
@@ -171,34 +173,56 @@ def _titled(made: Mapping[str, Any]) -> str:
     return f"{made.get('name') or 'of no name'} ({str(made['digest'])[:8]})"
 
 
+def unknown_id(path: Place, name: object, ids: TokenizerIds, found: int) -> TokenizerMismatchError:
+    """Return the error of a dataset with an ID that the tokenizer in use does not have."""
+    what = "holds IDs that the tokenizer does not have"
+    return TokenizerMismatchError(path, what, f"{ids}, as {name} has them", f"{found:,}")
+
+
 def agreed_tokenizer(
     sources: Sequence[Source], tokenizer: TokenizerHandle | None, allow_loss: frozenset[str]
 ) -> tuple[Mapping[str, Any] | None, str]:
-    """Return the tokenizer that made all token IDs, and the accepted differences in words.
+    """Return the tokenizer that is known to have made all token IDs, and the accepted differences in words.
+
+    The tokenizer in use makes the IDs of text. The tokenizer of other IDs is known from their manifests only: those of
+    a source without one are copied, whatever tokenizer is in use.
 
     Returns:
         The description of the tokenizer, None if it is unknown or if there are several; and "" or the list of several.
 
     Raises:
-        TokenizerMismatchError: Several tokenizers made the sources, and `allow_loss` does not accept that.
+        TokenizerMismatchError: The sources and the tokenizer in use differ, and `allow_loss` does not accept that.
     """
     named = tokenizer.describe() if tokenizer is not None else None
     made: dict[str, tuple[Place, Mapping[str, Any]]] = {}
     unknown = False
     for source in sources:
-        for path, stated in zip(source.paths, source.tokenizers or (None,) * len(source.paths), strict=True):
-            one = stated or named
+        for path, stated in zip(source.paths, stated_tokenizers(source), strict=True):
+            one = named if _is_text(source) else stated
             unknown |= one is None
             if one is not None:
                 made.setdefault(str(one["digest"]), (path, one))
+    if named is not None and made:
+        made = {str(named["digest"]): (sources[0].paths[0], named), **made}
     if len(made) > 1:
         (_, first), (path, other) = list(made.values())[:2]
         if "tokenizers" not in allow_loss:
             raise TokenizerMismatchError(path, _OTHERWISE, _titled(first), _titled(other))
-        return None, f"sources of {len(made)} tokenizers: {', '.join(_titled(one) for _, one in made.values())}"
+        return None, f"IDs of {len(made)} tokenizers: {', '.join(_titled(one) for _, one in made.values())}"
     if unknown or not made:
         return None, ""
     return named or next(iter(made.values()))[1], ""
+
+
+def stated_tokenizers(source: Source) -> tuple[Mapping[str, Any] | None, ...]:
+    """Return the tokenizer of the IDs of each path of a source; None if no manifest states it."""
+    return source.tokenizers or (None,) * len(source.paths)
+
+
+def _is_text(source: Source) -> bool:
+    """Return whether a source holds text, and nothing else: a recipe of text can have sources of token IDs too."""
+    reader = source.reader
+    return isinstance(reader, RecordReader) and reader.info.kind == "text" and not source.format.is_computed
 
 
 def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:

@@ -106,7 +106,8 @@ class Ids:
         once: The number of IDs that occur exactly once.
         vocab_size: The size of the vocabulary, of --vocab-size or the tokenizer; None if unknown.
         coverage: The share of the vocabulary that occurs; None if `vocab_size` is.
-        beyond: The number of tokens with an ID of `vocab_size` or more; None if `vocab_size` is.
+        beyond: The number of tokens with an ID that is not in the vocabulary; None if `vocab_size` is.
+        beyond_query: The query of `tokfmt show` for the sequences with such an ID; None if `vocab_size` is.
         most_frequent, least_frequent: Ten IDs each; among equally frequent IDs, the lowest come first.
         frequencies: The curve of frequency over rank, for a plot with logarithmic axes.
     """
@@ -117,6 +118,7 @@ class Ids:
     vocab_size: int | None
     coverage: float | None
     beyond: int | None
+    beyond_query: str | None
     most_frequent: list[Id]
     least_frequent: list[Id]
     frequencies: Frequencies

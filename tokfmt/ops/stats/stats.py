@@ -27,6 +27,7 @@ from tokfmt.core.reader import Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.seeds import check_seed
 from tokfmt.core.text_format import printable
+from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, format_of, found_at, snapshot
 from tokfmt.ops.source.ingest import encoder_for, ingest
 from tokfmt.ops.source.manifest import extent
@@ -215,7 +216,7 @@ class _Run:
     def _of_tokens(self, sources: Sequence[Source], sizes: Sequence[int]) -> _Described:
         request, handle = self.request, self.handle
         wanted = Wanted(
-            request.vocab_size or (handle.vocab_size if handle else None),
+            TokenizerIds(request.vocab_size) if request.vocab_size else handle.ids if handle else None,
             request.seq_len,
             handle.decoder(lenient=True) if handle else None,
         )
@@ -403,12 +404,12 @@ class Wanted:
     """The options that statistics depend on in addition to the data.
 
     Attributes:
-        vocab_size: The size of the vocabulary to compare IDs with; None for none.
+        vocabulary: The vocabulary to compare IDs with; None for none.
         seq_len: The length of a sample, for the cost of packing; None for none.
         decoder: A lenient decoder of IDs; None for none.
     """
 
-    vocab_size: int | None = None
+    vocabulary: TokenizerIds | None = None
     seq_len: int | None = None
     decoder: Decoder | None = None
 
@@ -638,7 +639,7 @@ def _filled(
         separators=Share.of(*figures.separators),
         padding=None if figures.padding is None else Share.of(*figures.padding),
         masked=None if figures.masked is None else Share.of(*figures.masked),
-        ids=ids_of(figures.read_ids, figures.ids, wanted.vocab_size, spelled),
+        ids=ids_of(figures.read_ids, figures.ids, wanted.vocabulary, spelled),
         first_tokens=ends_of(figures.first, spelled),
         last_tokens=ends_of(figures.last, spelled),
         duplicates=duplicates_of(found, lengths, lambda group: _repeated(group, seen, wanted.decoder)),

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from tokfmt.core.format import Decoder
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import distinct
+from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.ops.stats.report import Cost, Ends, Frequencies, Histogram, Id, Ids, Lengths, Packing
 
 _DENSE = 1 << 16
@@ -388,13 +389,13 @@ def spelling(decoder: Decoder | None) -> Spelling:
     return (lambda token: None) if decoder is None else (lambda token: decoder.decode([token]))
 
 
-def ids_of(read_ids: Counts, counts: Counts, vocab_size: int | None, spelled: Spelling) -> Ids:
+def ids_of(read_ids: Counts, counts: Counts, vocabulary: TokenizerIds | None, spelled: Spelling) -> Ids:
     """Return the statistics of the IDs in the sequences.
 
     Args:
         read_ids: The counts of the IDs that were read, without separators.
         counts: The counts for the complete dataset: equal to `read_ids`, unless it is a sample.
-        vocab_size: The size of the vocabulary; None if unknown.
+        vocabulary: The IDs of the vocabulary; None if unknown.
         spelled: Decodes a single ID; see `spelling`.
     """
     table = counts.table()
@@ -402,17 +403,18 @@ def ids_of(read_ids: Counts, counts: Counts, vocab_size: int | None, spelled: Sp
     most = np.lexsort((table.keys, -table.counts))[:LISTED_TOKENS]
     least = np.lexsort((table.keys, table.counts))[:LISTED_TOKENS]
     beyond = coverage = None
-    if vocab_size is not None:
-        inside = int(np.searchsorted(table.keys, vocab_size))
-        beyond = round(table.counts[inside:].sum().item())
-        coverage = inside / vocab_size
+    if vocabulary is not None:
+        outside = vocabulary.lacks(table.keys)
+        beyond = round(table.counts[outside].sum().item())
+        coverage = int(np.count_nonzero(~outside)) / vocabulary.size
     return Ids(
         distinct=read_ids.distinct,
         estimated=read_ids.clipped,
         once=int(np.count_nonzero(read_ids.dense == 1)) + int(np.count_nonzero(read_ids.sparse.counts == 1)),
-        vocab_size=vocab_size,
+        vocab_size=None if vocabulary is None else vocabulary.size,
         coverage=coverage,
         beyond=beyond,
+        beyond_query=None if vocabulary is None else vocabulary.query,
         most_frequent=_listed(table, most, total, spelled),
         least_frequent=_listed(table, least, total, spelled),
         frequencies=frequencies(table.counts),

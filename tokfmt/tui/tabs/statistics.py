@@ -216,8 +216,8 @@ def _ids(ids: Ids) -> list[Fact]:
         Fact("different IDs", f"{about}{ids.distinct:,}{of}", "ranking('most')"),
         Fact("IDs seen once", f"{ids.once:,}", "ranking('least')" if ids.once else ""),
     ]
-    if ids.beyond:
-        facts.append(Fact("beyond the vocabulary", f"{ids.beyond:,}", _lists(f"id>={ids.vocab_size}")))
+    if ids.beyond and ids.beyond_query is not None:
+        facts.append(Fact("beyond the vocabulary", f"{ids.beyond:,}", _lists(ids.beyond_query)))
     return facts
 
 

@@ -1,0 +1,205 @@
+"""Which tokenizer token IDs are known to be of, and which IDs a tokenizer has. Tokenizers are written as JSON here."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import tokfmt
+from tokfmt.cli.main import cli
+from tokfmt.core.errors import TokenizerMismatchError, TokfmtError
+
+END = "<|end|>"
+
+
+def tokenizer(home, ids, eos=None):
+    """A tokenizer of whole words with these IDs: the token of ID 7 is w7. Returns its directory."""
+    home.mkdir()
+    vocab = {END if token == eos else f"w{token}": token for token in ids}
+    added = {"content": END, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    content = {
+        "version": "1.0",
+        "added_tokens": [] if eos is None else [{"id": eos, **added, "special": True}],
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": f"w{min(ids)}"},
+    }
+    (home / "tokenizer.json").write_text(json.dumps(content))
+    if eos is not None:
+        (home / "tokenizer_config.json").write_text(json.dumps({"eos_token": END}))
+    return home
+
+
+def manifest(path):
+    return json.loads(Path(f"{path}.tokfmt.json").read_bytes())
+
+
+def lines(path, *rows, key="input_ids"):
+    path.write_text("".join(json.dumps({key: row}) + "\n" for row in rows))
+    return path
+
+
+def stream(path, *documents, eos, dtype="<u2"):
+    """Documents as `.ds` of datatrove, each with its separator, and an index; without a manifest."""
+    rows = [[*document, eos] for document in documents]
+    np.array([token for row in rows for token in row], dtype).tofile(path)
+    np.cumsum([len(row) for row in rows]).astype("<u8").tofile(f"{path}.index")
+    return path
+
+
+def run(*words):
+    """Exit code, output, and the errors or notes of a command."""
+    done = CliRunner().invoke(cli, [str(word) for word in words], standalone_mode=False)
+    if isinstance(done.exception, TokfmtError):
+        notes = "".join(getattr(done.exception, "__notes__", ()))
+        return done.exception.exit_code, done.stdout, f"{done.exception} {notes}"
+    assert done.exception is None, done.exception
+    return done.exit_code, done.stdout, done.stderr
+
+
+def codes(path, **demands):
+    (verdict,) = tokfmt.check(path, **demands)
+    return {finding.code: finding for finding in verdict.findings}
+
+
+# which IDs a tokenizer has
+
+
+@pytest.fixture
+def gaps(tmp_path):
+    """A tokenizer of ten tokens: 0 to 8, and 20, its end of text."""
+    return str(tokenizer(tmp_path / "gaps", [*range(9), 20], eos=20))
+
+
+def test_the_largest_id_of_a_tokenizer_may_exceed_their_number(tmp_path, gaps):
+    text = lines(tmp_path / "x.jsonl", "w1 w8", f"w2 {END} w3", key="text")
+    done = tokfmt.convert(
+        text, tmp_path / "x.pbin", tokenizer=gaps, special_tokens="parse", allow_loss="embedded-separators"
+    )
+    assert [ids.tolist() for ids in tokfmt.open(tmp_path / "x.pbin")] == [[1, 8], [2, 20, 3]]
+    made = manifest(tmp_path / "x.pbin")["tokenizer"]
+    assert (made["vocab_size"], made["gaps"], made["eos_id"], done.tokenizer["name"]) == (10, [[9, 20]], 20, gaps)
+    for deep in (False, True):
+        assert "TF921" not in codes(tmp_path / "x.pbin", tokenizer=gaps, deep=deep)
+
+
+@pytest.mark.parametrize("token", [9, 12, 21, 70_000])
+def test_an_id_without_a_token_is_found(tmp_path, gaps, token):
+    held = stream(tmp_path / "x.ds", [1, 2], [3, token, token, 4], eos=20, dtype="<u4")
+    for deep in (False, True):
+        found = codes(held, eos=20, tokenizer=gaps, deep=deep)["TF921"]
+        assert (found.severity, found.query, found.offset) == ("error", "any:9:20,21:", 16)
+        assert f": 2 (first: ID {token:,}, sequence 1, position 1; " in found.message
+    ids = tokfmt.stats(held, eos=20, tokenizer=gaps).datasets[0].ids
+    assert (ids.vocab_size, ids.beyond, ids.coverage, ids.beyond_query) == (10, 2, 0.4, "any:9:20,21:")
+    code, out, _ = run("show", held, "any:9:20,21:", "--eos", 20)
+    assert (code, "#0" in out, "#1" in out) == (0, False, True)
+
+
+def test_a_conversion_refuses_a_largest_id_that_the_tokenizer_lacks(tmp_path, gaps):
+    held = lines(tmp_path / "x.jsonl", [1, 21])
+    code, _, err = run("convert", held, tmp_path / "o.pbin", "--eos", 20, "--tokenizer", gaps)
+    assert code == 4 and "found 21" in err and "IDs below 21 without 9 to 19" in err
+    assert not (tmp_path / "o.pbin").exists()
+    done = tokfmt.convert(held, tmp_path / "o.pbin", eos=20, tokenizer=gaps, allow_loss="tokenizers")
+    assert (list(done.losses), done.tokenizer) == (["tokenizers"], None)
+
+
+def test_samples_of_a_recipe_hold_only_ids_of_the_tokenizer(tmp_path, gaps):
+    held = stream(tmp_path / "x.ds", [1, 2, 3], [4, 12, 5], [6, 20, 7], eos=20)
+    view = tokfmt.recipe([held], seq_len=4, eos=20, tokenizer=gaps)
+    assert view[0]["input_ids"].tolist() == [1, 2, 3, 20]
+    with pytest.raises(TokenizerMismatchError, match="found 12 at position 1"):
+        view[1]
+    assert view[2]["input_ids"].tolist() == [6, 20, 7, 20]
+
+
+def test_a_manifest_states_which_ids_there_are(tmp_path, gaps):
+    text = lines(tmp_path / "x.jsonl", "w1 w8 w2", key="text")
+    tokfmt.convert(text, tmp_path / "x.pbin", tokenizer=gaps)
+    assert tokfmt.recipe([tmp_path / "x.pbin"], seq_len=4)[0]["input_ids"].tolist() == [1, 8, 2, 20]
+    tokfmt.convert(tmp_path / "x.pbin", tmp_path / "y.zarr")
+    assert manifest(tmp_path / "y.zarr")["tokenizer"]["gaps"] == [[9, 20]]
+
+
+# whose IDs they are
+
+
+@pytest.fixture
+def old(tmp_path):
+    return str(tokenizer(tmp_path / "old", range(12), eos=11))
+
+
+@pytest.fixture
+def new(tmp_path):
+    return str(tokenizer(tmp_path / "new", [*range(30), 40], eos=40))
+
+
+def copied(notes):
+    return [note for note in notes if "copied, not encoded again" in note]
+
+
+def test_ids_that_are_copied_are_not_of_the_tokenizer_in_use(tmp_path, old, new):
+    """Nor is it named by anything that is made of the copy later; the two commands of the note encode them."""
+    held = stream(tmp_path / "x.ds", [1, 2, 3], [4, 5], eos=11)
+    done = tokfmt.convert(held, tmp_path / "copy.pbin", tokenizer=new)
+    (note,) = copied(done.notes)
+    assert f"tokfmt convert {held} text.jsonl --tokenizer OLD" in note
+    assert f"tokfmt convert text.jsonl {tmp_path / 'copy.pbin'} --tokenizer {new}" in note
+    assert (done.tokenizer, manifest(tmp_path / "copy.pbin")["tokenizer"]) == (None, None)
+    again = tokfmt.convert(tmp_path / "copy.pbin", tmp_path / "again.zarr")
+    assert (again.tokenizer, copied(again.notes)) == (None, [])
+    for words in (["info"], ["show", "0"], ["stats"], ["check", "--deep"]):
+        code, out, _ = run(words[0], tmp_path / "copy.pbin", *words[1:])
+        assert (code, new in out) == (0, False), words
+    shown = CliRunner().invoke(cli, ["show", str(tmp_path / "copy.pbin"), "0", "--text"])
+    assert shown.exit_code == 2 and "--tokenizer" in shown.stderr
+    assert "TF926" not in codes(tmp_path / "copy.pbin", tokenizer=new)
+    tokfmt.convert(held, tmp_path / "text.jsonl", tokenizer=old)
+    done = tokfmt.convert(tmp_path / "text.jsonl", tmp_path / "new.pbin", tokenizer=new)
+    assert (copied(done.notes), done.tokenizer["name"], done.separator["eos_id"]) == ([], new, 40)
+    assert [ids.tolist() for ids in tokfmt.open(tmp_path / "new.pbin")] == [[1, 2, 3], [4, 5]]
+
+
+def test_ids_of_a_manifest_stay_those_of_its_tokenizer(tmp_path, old):
+    text = lines(tmp_path / "x.jsonl", "w1 w2", "w3", key="text")
+    tokfmt.convert(text, tmp_path / "x.pbin", tokenizer=old)
+    for given in ({}, {"tokenizer": old}):
+        done = tokfmt.convert(tmp_path / "x.pbin", tmp_path / "y.zarr", overwrite=True, **given)
+        assert (copied(done.notes), done.tokenizer["name"]) == ([], old)
+
+
+def test_with_the_loss_accepted_the_result_names_neither_tokenizer(tmp_path, old, new):
+    text = lines(tmp_path / "x.jsonl", "w1 w2", "w3", key="text")
+    tokfmt.convert(text, tmp_path / "x.pbin", tokenizer=old)
+    code, _, err = run("convert", tmp_path / "x.pbin", tmp_path / "y.pbin", "--tokenizer", new)
+    assert code == 4 and "--allow-loss tokenizers" in err and "tokfmt convert text.jsonl DST --tokenizer NEW" in err
+    done = tokfmt.convert(tmp_path / "x.pbin", tmp_path / "y.pbin", tokenizer=new, allow_loss="tokenizers")
+    assert (done.tokenizer, manifest(tmp_path / "y.pbin")["tokenizer"]) == (None, None)
+    assert len(copied(done.notes)) == 1
+    assert old in done.losses["tokenizers"] and new in done.losses["tokenizers"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_text_and_ids_together(tmp_path, old, known):
+    """All IDs are known to be of one tokenizer, or none is named."""
+    text = lines(tmp_path / "x.jsonl", "w1 w2", "w3", key="text")
+    if known:
+        tokfmt.convert(text, tmp_path / "ids.pbin", tokenizer=old)
+    ids = tmp_path / "ids.pbin" if known else stream(tmp_path / "ids.ds", [1], eos=11)
+    done = tokfmt.convert([text, ids], tmp_path / "o.pbin", tokenizer=old)
+    assert (len(copied(done.notes)), done.tokenizer is not None) == (0 if known else 1, known)
+    recipe = tmp_path / "mix.toml"
+    sources = "".join(f'[[source]]\npath = "{path}"\n' for path in (text, ids))
+    recipe.write_text(f'tokfmt = 1\ntokenizer = "{old}"\n{sources}')
+    assert (tokfmt.convert(recipe, tmp_path / "mix.pbin").tokenizer is not None) == known
+    recipe.write_text(f"tokfmt = 1\neos = 11\n{sources[sources.index('[[', 1) :]}")
+    assert (tokfmt.convert(recipe, tmp_path / "of_ids.pbin").tokenizer is not None) == known
+
+
+def test_decoded_ids_are_not_copied(tmp_path, old):
+    held = stream(tmp_path / "x.ds", [1, 2, 3], eos=11)
+    assert not copied(tokfmt.convert(held, tmp_path / "text.jsonl", tokenizer=old).notes)
+    empty = stream(tmp_path / "none.ds", eos=11)
+    assert not copied(tokfmt.convert(empty, tmp_path / "none.pbin", tokenizer=old, options={"width": 2}).notes)
