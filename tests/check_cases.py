@@ -345,6 +345,17 @@ def other_end_of_text(tmp):
     return pack(tmp / "x.pbin", documents(9, eos=7)), own()
 
 
+def wrapped_in_16_bits(tmp):
+    """A tokenizer whose end of text is 65,536 + 7, and documents that end with 7."""
+    (tmp / "large").mkdir()
+    vocab = {"model": {"type": "WordLevel", "vocab": {"a": 0, "<|end|>": 65_543}, "unk_token": "a"}}
+    added = {"id": 65_543, "content": "<|end|>", "single_word": False, "lstrip": False, "rstrip": False}
+    added |= {"normalized": False, "special": True}
+    (tmp / "large" / "tokenizer.json").write_text(json.dumps({"version": "1.0", "added_tokens": [added], **vocab}))
+    (tmp / "large" / "tokenizer_config.json").write_text('{"eos_token": "<|end|>"}')
+    return pack(tmp / "x.pbin", documents(9, eos=7)), {"tokenizer": str(tmp / "large")}
+
+
 def noise(tmp):
     """Bytes of UTF-8 beyond ASCII, in no order: ids below 256 are bytes in any byte-level vocabulary."""
     vocabulary = json.loads((TOKENIZER / "tokenizer.json").read_bytes())["model"]["vocab"]
@@ -602,7 +613,7 @@ CASES = {
     "TF411": stale_metadata, "TF413": no_group_file, "TF415": wrapped_ids, "TF515": lengths_of_no_version,
     "TF910": no_manifest, "TF911": other_size, "TF912": other_checksum, "TF913": other_counts, "TF914": changed_source,
     "TF915": more_than_a_dataset, "TF916": a_ledger_of_another,
-    "TF921": beyond_tokenizer, "TF922": other_end_of_text, "TF923": noise, "TF924": read_as_latin1,
+    "TF921": beyond_tokenizer, "TF922": other_end_of_text, "TF927": wrapped_in_16_bits, "TF923": noise, "TF924": read_as_latin1,
     "TF925": without_merges, "TF926": manifest_of_another, "TF931": truncated, "TF932": packed_twice,
     "TF933": one_token_differs, "TF934": shifted_by_a_merge,
     "TF935": in_another_order,

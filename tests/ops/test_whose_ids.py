@@ -123,6 +123,74 @@ def test_a_manifest_states_which_ids_there_are(tmp_path, gaps):
     assert manifest(tmp_path / "y.zarr")["tokenizer"]["gaps"] == [[9, 20]]
 
 
+@pytest.mark.parametrize("deep", [False, True])
+def test_lines_of_ids_are_compared_as_every_format_is(tmp_path, gaps, deep):
+    rows = [[1, 2, 3], [4, 12, 5], [1], [6, 7, 70_000]]
+    held = lines(tmp_path / "x.jsonl", *rows)
+    found = codes(held, tokenizer=gaps, deep=deep)["TF921"]
+    assert (found.severity, found.path, found.offset) == ("error", str(held), len('{"input_ids": [1, 2, 3]}\n'))
+    assert ": 2 (first: ID 12, sequence 1, position 1; " in found.message
+    assert not codes(lines(tmp_path / "y.jsonl", [1, 20], [8]), tokenizer=gaps, deep=deep)
+
+
+def test_much_is_compared_at_places(tmp_path, gaps):
+    """Unless the check is deep: 80 MB, whose last twelfth holds what is not there before."""
+    line = json.dumps({"input_ids": [1] * 400}) + "\n"
+    held = tmp_path / "x.jsonl"
+    held.write_text(line * 60_000 + line.replace("1", "9", 1) * 6_000)
+    assert held.stat().st_size > 1 << 26
+    found = codes(held, tokenizer=gaps)["TF921"]
+    assert "at the places that were read" in found.message and " of those that were read" in found.message
+
+
+# IDs that wrapped around
+
+
+@pytest.fixture
+def large(tmp_path):
+    """A tokenizer with the end of text 151,643, as a large vocabulary has it, and IDs above and below."""
+    return str(tokenizer(tmp_path / "large", [*range(9), 20_571, 86_107, 151_643, 151_935], eos=151_643))
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_ids_that_wrapped_in_16_bits(tmp_path, large, count):
+    """With few documents no separator is inferred, and their ends show the same."""
+    held = stream(tmp_path / "x.ds", *([k % 9, 3] for k in range(count)), eos=151_643 % 65_536)
+    for deep in (False, True):
+        found = codes(held, tokenizer=large, deep=deep)
+        assert found.keys() & {"TF921", "TF922", "TF923", "TF925"} == set()
+        assert found["TF927"].severity == "error"
+        assert "20,571 = 151,643 mod 65,536" in found["TF927"].message and "above 65,535" in found["TF927"].message
+    done = tokfmt.convert(held, tmp_path / "o.pbin", tokenizer=large)
+    assert any("20571 = 151643 mod 65536" in note for note in done.notes)
+
+
+def test_ids_that_wrapped_in_15_bits(tmp_path):
+    """As zarr stores hold them that were encoded in 16 bits."""
+    gpt2 = str(tokenizer(tmp_path / "gpt2", [*range(9), 40_000, 50_256], eos=50_256))
+    held = stream(tmp_path / "x.ds", *([k % 9, 3] for k in range(20)), eos=50_256 % 32_768)
+    assert "17,488 = 50,256 mod 32,768" in codes(held, tokenizer=gpt2)["TF927"].message
+
+
+@pytest.mark.parametrize(("last", "code"), [(86_107, "TF922"), (20_571, "TF927"), (3, "TF927")])
+def test_a_larger_id_shows_that_nothing_wrapped(tmp_path, large, last, code):
+    held = stream(tmp_path / "x.ds", *[[1, 2]] * 20, [last], eos=20_571, dtype="<u4")
+    assert codes(held, tokenizer=large, eos=20_571).keys() & {"TF922", "TF927"} == {code}
+
+
+@pytest.mark.parametrize(("token", "wrapped"), [(20_571, True), (20_572, False), (151_643, False)])
+def test_a_stream_without_a_known_separator(tmp_path, large, token, wrapped):
+    """It is one sequence, in which only what is left of the separator occurs."""
+    ids = np.array([1, 2, 3, 4, token] * 2000, "<u4")
+    ids.astype("<u2" if token < 1 << 16 else "<u4").tofile(tmp_path / "x.npy")
+    width = {"width": 2 if token < 1 << 16 else 4}
+    for deep in (False, True):
+        found = codes(tmp_path / "x.npy", format="olmo", options=width, tokenizer=large, deep=deep)
+        assert ("TF927" in found) == wrapped
+        if wrapped:
+            assert found["TF927"].severity == "warning" and "2,000 of its tokens" in found["TF927"].message
+
+
 # whose IDs they are
 
 

@@ -19,6 +19,14 @@ _NAMED = 3
 """Gaps that a message names."""
 
 
+def wrapped_bits(token: int, found: int) -> int | None:
+    """Return in how many bits an ID is stored as another one, 16 or 15; None if it is not.
+
+    IDs wrap around if a writer stores them in 16 bits. flat-tokens stores an ID twice as large, which leaves 15 bits.
+    """
+    return next((bits for bits in (16, 15) if token >> bits and token % (1 << bits) == found), None)
+
+
 @dataclass(frozen=True, slots=True)
 class TokenizerIds:
     """The IDs of a tokenizer: all numbers up to the largest, without those in `gaps`.

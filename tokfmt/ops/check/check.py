@@ -66,6 +66,7 @@ from tokfmt.ops.convert.manifests import manifests
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, find_sources, format_of, found_at, snapshot
+from tokfmt.ops.source.ingest import ingested, some_ids
 from tokfmt.ops.source.manifest import found_as_written, manifest_of, manifest_path
 from tokfmt.ops.source.open import open_found, open_one, open_stored
 from tokfmt.ops.source.request import (
@@ -79,6 +80,7 @@ from tokfmt.ops.source.request import (
 )
 from tokfmt.ops.source.stored import Source, known_separator, tokenizer_of
 from tokfmt.run.execute import NullProgress, Progress, worker_count
+from tokfmt.views.memory import MemoryReader
 from tokfmt.views.view import SplitAt
 
 if TYPE_CHECKING:
@@ -90,6 +92,8 @@ PathLike = str | os.PathLike[str]
 _IMPLIED = frozenset({"other-files", "tokenizers"})
 """Words of `--allow-loss` that a check implies: a loss that stops other commands is a finding here."""
 
+_CHEAP = 1 << 26  # bytes of records up to which all are compared with a tokenizer: that takes about a second
+_PLACES = 64  # places of larger files at which records are
 LIMIT = 100
 """Findings of one code that a report keeps by default; the others are only counted."""
 
@@ -366,6 +370,8 @@ class _Checking:
                 except TokfmtError as error:
                     yield _refusal(str(self.path), error)
                     return
+            if self.handle is not None and reader.info.kind == "ids" and not source.format.is_computed:
+                yield from self._of_records(source, reader, self.handle)
         else:
             info = reader.info
             self.found.sequences, self.found.tokens = info.sequences, info.tokens
@@ -381,6 +387,19 @@ class _Checking:
             yield from count_findings(self.path, *counts, eos_id, samples=samples, max_id=max_id)
         if self.corpus is not None:
             yield from corpus_findings(source, self.corpus)
+
+    def _of_records(self, source: Source, reader: RecordReader, handle: TokenizerHandle) -> Iterator[Finding]:
+        """Compare records of token IDs with a tokenizer: all of them, or without `deep` some of a large dataset."""
+        complete = self.deep or reader.info.size <= _CHEAP
+        try:
+            axis = ingested(reader, None, self.jobs) if complete else MemoryReader(some_ids(reader, _PLACES))
+        except TokfmtError as error:
+            yield _refusal(str(self.path), error)
+            return
+        try:
+            yield from tokenizer_findings(source, axis, handle, Vocabulary(axis, handle, self.jobs, complete=complete))
+        finally:
+            axis.close()
 
     def _walked(self, reader: TokenReader, vocabulary: Vocabulary | None) -> Generator[Finding, None, int | None]:
         """Read every token once, and return the largest ID; None if a region cannot be read.

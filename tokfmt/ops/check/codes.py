@@ -123,6 +123,13 @@ _TOKENIZER = {
         "The manifest of the dataset has the checksum of the tokenizer.json that it was made with. The given tokenizer "
         "has another checksum.",
     ),
+    "TF927": Code(
+        "IDs that wrapped around",
+        "Documents end with the tokenizer's end of text modulo 65,536 (or 32,768, as flat-tokens stores an ID twice as "
+        "large), and the dataset has no larger ID, although the tokenizer does. A writer stored the IDs of a large "
+        "vocabulary as uint16: every ID above 65,535 is another one now. The lost bits are not in the dataset. Encode "
+        "the text again, and store 32-bit IDs.",
+    ),
 }
 
 _AGAINST = {

@@ -28,10 +28,10 @@ from tokfmt.core.findings import Finding
 from tokfmt.core.messages import Option
 from tokfmt.core.place import Place, Url
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import Layout, Separators, TokenReader, sequence_at, windows
+from tokfmt.core.reader import Layout, Separators, TokenReader, largest_id, sequence_at, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import grouped, printable
-from tokfmt.core.tokenizer_ids import TokenizerIds
+from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_fingerprint, hands, read_records
 from tokfmt.ops.source.manifest import (
@@ -243,6 +243,9 @@ _FEW = 4  # fewer texts are not enough for a finding
 _REPLACED = "\ufffd"
 _HALF = 0.5  # share of the texts from which on there is a finding
 _SHORT = 8  # tokens: a shorter document is not compared with its encoding
+_UINT16 = 1 << 16
+_ENOUGH = 1 << 12  # tokens: fewer may hold no large ID by chance
+_SAMPLED = " at the places that were read"
 
 
 class Beyond(NamedTuple):
@@ -252,30 +255,54 @@ class Beyond(NamedTuple):
         number: The number of these IDs.
         position: The position of the first on the token axis; -1 without one.
         token: The first of these IDs; -1 without one.
+        top: The largest of all IDs of the window; -1 without one.
+        wrapped: The number of tokens with the ID to which the end of text wraps in 16 bits.
     """
 
     number: int
     position: int
     token: int
+    top: int
+    wrapped: int
 
 
 class Vocabulary:
-    """A search for IDs that a tokenizer does not have, in windows that a caller reads or at sampled places."""
+    """A search for IDs that a tokenizer does not have, in windows that a caller reads or at sampled places.
 
-    def __init__(self, reader: TokenReader, handle: TokenizerHandle, jobs: int) -> None:
-        self.reader, self.handle, self.jobs = reader, handle, jobs
+    Attributes:
+        found: The windows with such IDs, in order.
+        top: The largest ID that was read; -1 without one.
+        wrapped: The number of tokens that were read with the ID to which the end of text wraps in 16 bits.
+        whole: The whole dataset was read.
+    """
+
+    def __init__(self, reader: TokenReader, handle: TokenizerHandle, jobs: int, *, complete: bool = True) -> None:
+        """Begin a search.
+
+        Args:
+            reader: The token axis.
+            handle: The tokenizer.
+            jobs: Number of threads.
+            complete: The axis is the whole dataset, not some of its records.
+        """
+        self.reader, self.handle, self.jobs, self.complete = reader, handle, jobs, complete
         self.found: list[Beyond] = []
-        self.whole = False
+        self.top, self.wrapped, self.whole = -1, 0, False
+        self._wraps_to = -1 if handle.eos_id is None or handle.eos_id < _UINT16 else handle.eos_id % _UINT16
 
     def look(self, start: int, tokens: Tokens) -> Beyond:
         """Return the IDs without a token in the window that begins at position `start`. Threads may call this."""
         wrong = np.flatnonzero(self.handle.ids.lacks(tokens))
-        return Beyond(len(wrong), start + int(wrong[0]), int(tokens[wrong[0]])) if len(wrong) else Beyond(0, -1, -1)
+        wrapped = int(np.count_nonzero(tokens == self._wraps_to)) if self._wraps_to >= 0 else 0
+        first, token = (start + int(wrong[0]), int(tokens[wrong[0]])) if len(wrong) else (-1, -1)
+        return Beyond(len(wrong), first, token, largest_id(tokens), wrapped)
 
     def note(self, looked: Iterable[Beyond], *, whole: bool = False) -> None:
         """Record results in the order of the token axis; `whole` states that they cover all of it."""
-        self.whole = self.whole or whole
-        self.found += [one for one in looked if one.number]
+        self.whole = self.whole or (whole and self.complete)
+        for one in looked:
+            self.top, self.wrapped = max(self.top, one.top), self.wrapped + one.wrapped
+            self.found += [one] if one.number else []
 
     def sample(self) -> None:
         """Read some places of the token axis, or all of it if it has at most `_CHEAP` tokens."""
@@ -299,8 +326,8 @@ def tokenizer_findings(
 ) -> Iterator[Finding]:
     """Compare a dataset with a tokenizer.
 
-    The findings: the manifest lists another tokenizer, IDs are not in the vocabulary, the separator is not the end of
-    text, or the decoded text shows another tokenizer.
+    The findings: the manifest lists another tokenizer, IDs are not in the vocabulary, IDs wrapped, the separator is not
+    the end of text, or the decoded text shows another tokenizer.
 
     Args:
         source: The opened dataset.
@@ -319,6 +346,12 @@ def tokenizer_findings(
             "Give the tokenizer that it was made with",
         )
     try:
+        if not vocabulary.whole:
+            vocabulary.sample()
+        wrapped = list(_wrapped(name, source, handle, vocabulary))
+        if wrapped:  # decoding it with any tokenizer shows nothing else
+            yield from wrapped
+            return
         yield from _beyond(name, reader, handle, vocabulary)
         eos_id = source.separator.eos_id
         if eos_id is not None and handle.eos_id is not None and eos_id != handle.eos_id:
@@ -335,10 +368,35 @@ def tokenizer_findings(
         yield Finding("TF901", "error", name, str(error).removeprefix(f"{name}: "))
 
 
+def _wrapped(name: str, source: Source, handle: TokenizerHandle, vocabulary: Vocabulary) -> Iterator[Finding]:
+    """Report IDs that wrapped around: the separator is what is left of the end of text in 16 bits."""
+    eos_id, info, endings = handle.eos_id, vocabulary.reader.info, source.endings
+    if eos_id is None:
+        return
+    ends = [source.separator.eos_id, int(endings[0]) if endings is not None and len(endings) == 1 else None]
+    found = next(((end, bits) for end in ends if end is not None and (bits := wrapped_bits(eos_id, end))), None)
+    alone = source.separator.eos_id == eos_id and info.sequences <= 1 and info.tokens >= _ENOUGH
+    severity, what, why = "error", "documents end with", "IDs wrapped around"
+    if found is None and alone and vocabulary.wrapped:
+        found = eos_id % _UINT16, 16
+        severity, why = "warning", "IDs seem to have wrapped around"
+        what = f"it is one sequence without {eos_id:,}, and {vocabulary.wrapped:,} of its tokens are"
+    top = max(vocabulary.top, -1 if info.max_id is None else info.max_id)
+    if found is None or top >> found[1]:
+        return
+    end, limit = found[0], 1 << found[1]
+    yield Finding(
+        "TF927",
+        severity,
+        name,
+        f"{what} {end:,} = {eos_id:,} mod {limit:,}; {eos_id:,} is the end of text of {handle.name}, and of its "
+        f"{handle.ids.size:,} IDs none above {limit - 1:,} is stored{'' if vocabulary.whole else _SAMPLED}: {why}",
+        "Encode the text again, and store IDs in 32 bits: the lost bits are not in the dataset",
+    )
+
+
 def _beyond(name: str, reader: TokenReader, handle: TokenizerHandle, vocabulary: Vocabulary) -> Iterator[Finding]:
     """Report IDs that the tokenizer does not have: of all tokens, or of the sampled places."""
-    if not vocabulary.whole:
-        vocabulary.sample()
     found, ids = vocabulary.found, handle.ids
     if not found:
         top, bound = reader.info.max_id, reader.info.extras.get("max_token_id")
@@ -358,18 +416,19 @@ def _beyond(name: str, reader: TokenReader, handle: TokenizerHandle, vocabulary:
                 )
                 return
         return
-    _, position, token = found[0]
+    position, token = found[0].position, found[0].token
     sequence = sequence_at(reader, position)
     place = byte_offset_of(reader, position)
     at = position - int(reader.offsets(sequence, sequence)[0])
-    where = "" if vocabulary.whole else " at the places that were read"
+    where = "" if vocabulary.whole else _SAMPLED
+    number = f"sequence {sequence:,}{'' if vocabulary.complete else ' of those that were read'}"
     count = sum(part.number for part in found)
     yield Finding(
         "TF921",
         "error",
         str(place.path) if place else name,
-        f"tokens with an ID that {handle.name} does not have{where}: {count:,} (first: ID {token:,}, sequence "
-        f"{sequence:,}, position {at:,}; {handle.name} has {ids})",
+        f"tokens with an ID that {handle.name} does not have{where}: {count:,} (first: ID {token:,}, {number}, "
+        f"position {at:,}; {handle.name} has {ids})",
         "Give the tokenizer that it was made with",
         place.offset if place else None,
         ids.query,

@@ -278,6 +278,18 @@ class Lookable(Protocol):
         ...
 
 
+def _spread(records: RecordReader, places: int) -> Sequence[Block]:
+    """Return up to so many blocks of records, at even distances."""
+    blocks = records.blocks(max(_PIECE, records.info.size // places))
+    return blocks[:: -(-len(blocks) // places) or 1]
+
+
+def some_ids(records: RecordReader, places: int) -> Ragged:
+    """Return the token IDs of some records, from up to so many places spread over them."""
+    batches = (next(iter(records.ids(block)), None) for block in _spread(records, places))
+    return Ragged.of(ids for batch in batches if batch is not None and batch.ragged is not None for ids in batch.ragged)
+
+
 def first_look(source: Source) -> tuple[list[str], SkippedRecords]:
     """Return some texts of a source, from up to 16 places spread over it, and the records and fields left out."""
     records, texts, skipped = source.reader, list[str](), SkippedRecords()
@@ -285,8 +297,7 @@ def first_look(source: Source) -> tuple[list[str], SkippedRecords]:
         return records.first_look()
     if not isinstance(records, RecordReader):
         return texts, skipped
-    blocks = records.blocks(max(_PIECE, records.info.size // _PLACES))
-    looked = blocks[:: -(-len(blocks) // _PLACES) or 1]
+    looked = _spread(records, _PLACES)
     for block in looked:
         batch = next(iter(records.texts(block) if records.info.kind == "text" else records.ids(block)), None)
         if batch is not None:

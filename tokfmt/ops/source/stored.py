@@ -27,7 +27,7 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Damage, Info, Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
-from tokfmt.core.tokenizer_ids import TokenizerIds
+from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.ops.source.endings import SequenceEnds
 from tokfmt.ops.source.manifest import (
     Manifest,
@@ -319,6 +319,15 @@ def _swapped(eos_id: int, dtype: np.dtype[np.unsignedinteger]) -> Message:
     )
 
 
+def _wrapped(eos_id: int, endings: Tokens | None) -> str:
+    """Return a sentence if sequences end with what is left of the separator in 16 bits or less; else ""."""
+    found = int(endings[0]) if endings is not None and len(endings) == 1 else eos_id
+    bits = wrapped_bits(eos_id, found)
+    if bits is None:
+        return ""
+    return f". Those that were read end with {found} = {eos_id} mod {1 << bits}: IDs seem to have wrapped around"
+
+
 def without_separators(
     stored: TokenReader,
     separator: Separator,
@@ -365,7 +374,9 @@ def without_separators(
         return stored, [] if separator.doubt or separator.source == NO_SEPARATOR else [_KEPT]
     if endings is None or len(endings) != 1 or int(endings[0]) != eos_id:
         if eos_id != info.eos_id:
-            return stored, [f"not every sequence ends with {eos_id}; sequences are kept as stored"]
+            return stored, [
+                f"not every sequence ends with {eos_id}; sequences are kept as stored{_wrapped(eos_id, endings)}"
+            ]
         raise CorruptError(
             path,
             f"sequences do not end with the separator {eos_id} that the dataset states",
