@@ -356,6 +356,14 @@ def wrapped_in_16_bits(tmp):
     return pack(tmp / "x.pbin", documents(9, eos=7)), {"tokenizer": str(tmp / "large")}
 
 
+def two_runs_in_one_folder(tmp):
+    for name in ("gpt2", "Llama"):
+        np.arange(9, dtype="<u2").tofile(tmp / f"{name}.ds")
+        np.array([4, 9], "<u8").tofile(tmp / f"{name}.ds.index")
+        (tmp / f"{name}.ds.metadata").write_text(f"{name}|2\n9\n9 T")
+    return tmp, {"format": "datatrove"}
+
+
 def noise(tmp):
     """Bytes of UTF-8 beyond ASCII, in no order: ids below 256 are bytes in any byte-level vocabulary."""
     vocabulary = json.loads((TOKENIZER / "tokenizer.json").read_bytes())["model"]["vocab"]
@@ -613,7 +621,7 @@ CASES = {
     "TF411": stale_metadata, "TF413": no_group_file, "TF415": wrapped_ids, "TF515": lengths_of_no_version,
     "TF910": no_manifest, "TF911": other_size, "TF912": other_checksum, "TF913": other_counts, "TF914": changed_source,
     "TF915": more_than_a_dataset, "TF916": a_ledger_of_another,
-    "TF921": beyond_tokenizer, "TF922": other_end_of_text, "TF927": wrapped_in_16_bits, "TF923": noise, "TF924": read_as_latin1,
+    "TF921": beyond_tokenizer, "TF922": other_end_of_text, "TF927": wrapped_in_16_bits, "TF928": two_runs_in_one_folder, "TF923": noise, "TF924": read_as_latin1,
     "TF925": without_merges, "TF926": manifest_of_another, "TF931": truncated, "TF932": packed_twice,
     "TF933": one_token_differs, "TF934": shifted_by_a_merge,
     "TF935": in_another_order,

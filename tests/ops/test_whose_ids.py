@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from amount import FUZZ_ONLY
 from click.testing import CliRunner
 
 import tokfmt
@@ -133,6 +134,7 @@ def test_lines_of_ids_are_compared_as_every_format_is(tmp_path, gaps, deep):
     assert not codes(lines(tmp_path / "y.jsonl", [1, 20], [8]), tokenizer=gaps, deep=deep)
 
 
+@FUZZ_ONLY
 def test_much_is_compared_at_places(tmp_path, gaps):
     """Unless the check is deep: 80 MB, whose last twelfth holds what is not there before."""
     line = json.dumps({"input_ids": [1] * 400}) + "\n"
@@ -264,6 +266,52 @@ def test_text_and_ids_together(tmp_path, old, known):
     assert (tokfmt.convert(recipe, tmp_path / "mix.pbin").tokenizer is not None) == known
     recipe.write_text(f"tokfmt = 1\neos = 11\n{sources[sources.index('[[', 1) :]}")
     assert (tokfmt.convert(recipe, tmp_path / "of_ids.pbin").tokenizer is not None) == known
+
+
+def folder(home, *names, count=8):
+    """Files of datatrove, each with metadata that name its tokenizer."""
+    home.mkdir()
+    for number, name in enumerate(names):
+        held = stream(home / f"{number:05d}.ds", *[[1, 2]] * count, eos=9)
+        Path(f"{held}.metadata").write_text(f"{name}|2\n{3 * count}\n{3 * count} T")
+    return home
+
+
+SEVERAL = ("gpt2", "gpt2", "meta-llama/Meta-Llama-3-8B")
+
+
+def test_metadata_of_several_tokenizers_are_refused(tmp_path):
+    """In one source, and among sources, as manifests of several are."""
+    mixed = folder(tmp_path / "mixed", *SEVERAL)
+    files = sorted(mixed.glob("*.ds"))
+    for sources in (mixed, files, [files[0], files[2]]):
+        with pytest.raises(TokenizerMismatchError, match=r"expected gpt2, found meta-llama/Meta-Llama-3-8B"):
+            tokfmt.convert(sources, tmp_path / "o.pbin", overwrite=True)
+        with pytest.raises(TokenizerMismatchError, match='allow_loss="tokenizers"'):
+            tokfmt.recipe(sources if isinstance(sources, list) else [sources], seq_len=4)
+        done = tokfmt.convert(sources, tmp_path / "o.pbin", allow_loss="tokenizers", overwrite=True)
+        assert done.tokenizer is None and "gpt2, meta-llama/Meta-Llama-3-8B" in done.losses["tokenizers"]
+    tokfmt.convert(files[:2], tmp_path / "alike.pbin")
+    for deep in (False, True):
+        assert codes(mixed, deep=deep)["TF928"].severity == "error"
+        assert "TF928" not in codes(files[0], deep=deep)
+    assert tokfmt.info(mixed).extras["tokenizer"] == "gpt2, meta-llama/Meta-Llama-3-8B"
+
+
+@pytest.mark.parametrize("name", ["unknown", "Unknown Tokenizer|2"])
+def test_metadata_that_name_none_contradict_nothing(tmp_path, name):
+    home = folder(tmp_path / "home", "gpt2", name)
+    assert tokfmt.convert(home, tmp_path / "o.pbin").sequences == 16
+    assert "TF928" not in codes(home)
+
+
+def test_a_cached_source_of_a_recipe_keeps_its_metadata(tmp_path):
+    """Large sources are not opened again, and are refused all the same."""
+    homes = [folder(tmp_path / name, name, count=1 << 16) for name in ("gpt2", "llama")]
+    for home in homes:
+        tokfmt.recipe([home], seq_len=4)
+    with pytest.raises(TokenizerMismatchError, match="expected gpt2, found llama"):
+        tokfmt.recipe(homes, seq_len=4)
 
 
 def test_decoded_ids_are_not_copied(tmp_path, old):

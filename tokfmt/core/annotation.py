@@ -286,7 +286,8 @@ class FileLayout:
         eos_from: The origin of `eos_id`, in words.
         problems: In the order in which they were found.
         sections: The bytes other than tokens, for `--raw`. The tokens get their own section.
-        inferred, notes, pad_id, split, other_splits, loss_masks, extras, damage, beginning_of: As in `Info`.
+        inferred, notes, pad_id, split, other_splits, loss_masks, extras, damage, beginning_of, tokenizers: As in
+            `Info`.
     """
 
     extents: Sequence[Extent]
@@ -308,6 +309,7 @@ class FileLayout:
     extras: Mapping[str, object] = field(default_factory=dict)
     damage: tuple[Damage, ...] = ()
     beginning_of: int | None = None
+    tokenizers: tuple[str, ...] = ()
 
 
 def certain(file_layout: FileLayout) -> FileLayout:

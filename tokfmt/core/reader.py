@@ -120,6 +120,7 @@ class Info:
         beginning: The axis holds only the first `Hints.max_sequences` sequences of the dataset.
         beginning_of: Of such an axis, the number of stored tokens of the dataset, if it states that number.
         length_given: The read option `seq_len` gives `sample_length`, as the dataset does not state it.
+        tokenizers: The names of the tokenizers that the metadata of its files state, each once.
     """
 
     layout: Layout
@@ -146,6 +147,7 @@ class Info:
     beginning: bool = False
     beginning_of: int | None = None
     length_given: bool = False
+    tokenizers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inferred", tuple(map(Message, self.inferred)))
@@ -160,6 +162,7 @@ class Info:
             **({"split": self.split, "other_splits": self.other_splits} if self.split is not None else {}),
             **(masks if self.nonstandard_masks is not None else {}),
             **({"loss_masks": self.loss_masks.removeprefix("loss masks ")} if self.loss_masks else {}),
+            **({"tokenizer": ", ".join(self.tokenizers)} if self.tokenizers else {}),
             **self.extras,
             **({"pad_id": self.pad_id} if self.pad_id is not None else {}),
         }

@@ -176,7 +176,8 @@ class Datatrove(FlatFormat):
         if listing.is_there(mask := beside(file.path, ".loss")):
             whole, wrong = loss_mask(mask, file_layout.extents[0].tokens, "TF725")
             file_layout = replace(file_layout, masks=[whole], problems=[*file_layout.problems, *wrong])
-        return replace(file_layout, extras={"tokenizer": shown(tokenizer)})
+        named = tokenizer and not tokenizer.lower().startswith("unknown")  # tokfmt and datatrove write that without one
+        return replace(file_layout, tokenizers=(shown(tokenizer),) if named else ())
 
 
 def beside(tokens: AnyPlace, suffix: str) -> AnyPlace:

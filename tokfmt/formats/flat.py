@@ -165,6 +165,7 @@ def joined(parts: Sequence[FileLayout]) -> FileLayout:
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         extras={key: value for key, value in parts[0].extras.items() if all(p.extras.get(key) == value for p in parts)},
         damage=tuple(lost for part in parts for lost in part.damage),
+        tokenizers=tuple(dict.fromkeys(name for part in parts for name in part.tokenizers)),
     )
 
 
@@ -254,6 +255,7 @@ class FlatReader:
             damage=file_layout.damage,
             beginning=file_layout.beginning_of is not None,
             beginning_of=file_layout.beginning_of,
+            tokenizers=file_layout.tokenizers,
         )
 
     @property

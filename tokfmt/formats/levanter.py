@@ -165,7 +165,7 @@ class Levanter(FlatFormat):
         rows = joined([FileLayout(extents=(), starts=np.zeros(1, np.int64)), *looks])
         metadata = ledger.get("metadata")
         recorded = metadata.get("preprocessor_metadata") if isinstance(metadata, dict) else None
-        tokenizer = shown(recorded.get("tokenizer", "")) if isinstance(recorded, dict) else ""
+        tokenizer = recorded.get("tokenizer") if isinstance(recorded, dict) else None
         others = _others(shards[0].folder, options.leaf) if shards else []
         return replace(
             rows,
@@ -182,8 +182,8 @@ class Levanter(FlatFormat):
             extras={
                 "shards": len(shards),
                 "layout": shown(ledger.get("layout", "consolidated")),
-                "tokenizer": tokenizer,
             },
+            tokenizers=(shown(tokenizer),) if tokenizer else (),
         )
 
 

@@ -57,6 +57,7 @@ from tokfmt.ops.check.cross_checks import (
     count_findings,
     file_findings,
     ledger_findings,
+    metadata_findings,
     other_findings,
     stored_count_findings,
     tokenizer_findings,
@@ -298,6 +299,7 @@ class _Checking:
             return
         source.reader.close()
         self.found.remark(source.remarks)
+        yield from metadata_findings(source)
         yield from stored_count_findings(self.path, source)
 
     def _own(self, one: SourceFiles, options: Any) -> Iterator[Finding]:
@@ -374,6 +376,7 @@ class _Checking:
                 yield from self._of_records(source, reader, self.handle)
         else:
             info = reader.info
+            yield from metadata_findings(source)
             self.found.sequences, self.found.tokens = info.sequences, info.tokens
             vocabulary = None if self.handle is None else Vocabulary(reader, self.handle, self.jobs)
             # `SplitAt` reads every token when it is opened

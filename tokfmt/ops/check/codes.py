@@ -130,6 +130,12 @@ _TOKENIZER = {
         "vocabulary as uint16: every ID above 65,535 is another one now. The lost bits are not in the dataset. Encode "
         "the text again, and store 32-bit IDs.",
     ),
+    "TF928": Code(
+        "files of different tokenizers",
+        "The metadata of the files of one dataset name different tokenizers: runs with several wrote into one folder, "
+        "and an ID stands for another token in some files. Commands that join them refuse it. Convert the files of "
+        "each tokenizer alone. If the names are those of one tokenizer, --allow-loss tokenizers accepts them.",
+    ),
 }
 
 _AGAINST = {

@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 from tokfmt.core import listing
 from tokfmt.core.errors import FormatError, OptionError, TokfmtError
 from tokfmt.core.findings import Finding
-from tokfmt.core.messages import Option
+from tokfmt.core.messages import Option, allowing
 from tokfmt.core.place import Place, Url
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import Layout, Separators, TokenReader, largest_id, sequence_at, windows
+from tokfmt.core.reader import Info, Layout, Separators, TokenReader, largest_id, sequence_at, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import grouped, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
@@ -319,6 +319,20 @@ class Vocabulary:
 
         with ThreadPoolExecutor(self.jobs, thread_name_prefix="tokfmt") as pool:
             self.note(pool.map(look, starts))
+
+
+def metadata_findings(source: Source) -> Iterator[Finding]:
+    """Report files of one dataset whose metadata name different tokenizers."""
+    info = source.reader.info
+    named = info.tokenizers if isinstance(info, Info) else ()
+    if len(named) > 1:
+        yield Finding(
+            "TF928",
+            "error",
+            str(source.paths[0]),
+            f"the metadata of its files name {len(named)} tokenizers: {', '.join(named)}",
+            f"Convert the files of each alone; {allowing('tokenizers')} joins IDs of several",
+        )
 
 
 def tokenizer_findings(

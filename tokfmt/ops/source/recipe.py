@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 _MAX_DEPTH, _MAX_RECIPES = 32, 1024  # nested recipes in a chain; and in all, because each recipe may name several
 _FILES, _SEQUENCES = 64, 1 << 16
 """The cache stores a source of at least so many files or sequences."""
-_READING = 2
+_READING = 3
 """Version of the rules that turn files into sequences; an entry of the cache with another version is not used."""
 
 
@@ -574,6 +574,7 @@ def _recalled(
                 "layout": Layout(kept["layout"]),
                 "dtype": np.dtype(kept["dtype"]),
                 "separators": Separators(kept["separators"]),
+                "tokenizers": tuple(kept["tokenizers"]),
             }
         )
         separator, notes = Separator(*known["separator"]), tuple(known["notes"])
@@ -606,6 +607,7 @@ def _kept(key: str, source: Source, parts: Sequence[Opened], files: Iterable[Pla
         "eos_from",
         "free_of",
         "pad_id",
+        "tokenizers",
     )
     info, manifests = source.info, [manifest_path(path) for part in parts for path in part.paths]
     remember(

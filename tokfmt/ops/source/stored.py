@@ -193,6 +193,7 @@ def agreed_tokenizer(
     Raises:
         TokenizerMismatchError: The sources and the tokenizer in use differ, and `allow_loss` does not accept that.
     """
+    mixed = _named_in_metadata(sources, allow_loss)
     named = tokenizer.describe() if tokenizer is not None else None
     made: dict[str, tuple[Place, Mapping[str, Any]]] = {}
     unknown = False
@@ -208,10 +209,31 @@ def agreed_tokenizer(
         (_, first), (path, other) = list(made.values())[:2]
         if "tokenizers" not in allow_loss:
             raise TokenizerMismatchError(path, _OTHERWISE, _titled(first), _titled(other))
-        return None, f"IDs of {len(made)} tokenizers: {', '.join(_titled(one) for _, one in made.values())}"
-    if unknown or not made:
-        return None, ""
+        several = f"IDs of {len(made)} tokenizers: {', '.join(_titled(one) for _, one in made.values())}"
+        return None, f"{several}; {mixed}" if mixed else several
+    if unknown or not made or mixed:
+        return None, mixed
     return named or next(iter(made.values()))[1], ""
+
+
+def _named_in_metadata(sources: Sequence[Source], allow_loss: frozenset[str]) -> str:
+    """Return the list of several tokenizers that the metadata of the sources name; "" for one or none.
+
+    Raises:
+        TokenizerMismatchError: There are several, and `allow_loss` does not accept that.
+    """
+    places = dict[str, Place]()
+    for source in sources:
+        info = source.reader.info
+        for name in info.tokenizers if isinstance(info, Info) else ():
+            places.setdefault(name, source.paths[0])
+    if len(places) <= 1:
+        return ""
+    (first, before), (other, path) = list(places.items())[:2]
+    if "tokenizers" not in allow_loss:
+        what = "has files of several tokenizers" if path == before else "was made with another tokenizer"
+        raise TokenizerMismatchError(path, f"{what}, by its metadata", first, other)
+    return f"IDs of {len(places)} tokenizers, by metadata: {', '.join(places)}"
 
 
 def stated_tokenizers(source: Source) -> tuple[Mapping[str, Any] | None, ...]:
