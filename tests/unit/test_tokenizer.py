@@ -6,7 +6,9 @@ import random
 import shutil
 import subprocess
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from paths import FIXTURES, ROOT, TOKENIZER, golden
 from tokenizers import AddedToken, Tokenizer, pre_tokenizers
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, FormatError, TokfmtError
+from tokfmt.core.errors import CorruptError, FormatError, MissingDependencyError, TokfmtError
 from tokfmt.text.tokenizer import TokenizerError, load_tokenizer
 
 END = "<|endoftext|>"
@@ -154,6 +156,48 @@ def test_an_empty_directory(tmp_path):
     with pytest.raises(TokenizerError, match="transformers cannot load it") as caught:
         load_tokenizer(str(tmp_path))
     assert "\n" not in str(caught.value)
+
+
+SENTENCEPIECE = b"\n\x0e\n\x05<unk>\x15\x00\x00\x00\x00\x18\x02\n\x0c\n\x03<s>\x15\x00\x00\x00\x00\x18\x03"
+TIKTOKEN = b"IQ== 0\nIg== 1\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "there", "package"),
+    [
+        (SENTENCEPIECE, [], "sentencepiece protobuf"),
+        (SENTENCEPIECE, ["sentencepiece"], "protobuf"),
+        (TIKTOKEN, ["sentencepiece"], "tiktoken"),
+    ],
+)
+@pytest.mark.parametrize("name", ["tokenizer.model", "spiece.model", "x.tiktoken"])
+def test_the_package_that_reads_a_vocabulary_is_named(tmp_path, monkeypatch, content, there, package, name):
+    """transformers names tiktoken for a SentencePiece model if sentencepiece is missing."""
+    for module in ("sentencepiece", "google.protobuf", "tiktoken"):
+        found = ModuleType(module)
+        found.__spec__ = ModuleSpec(module, None)
+        monkeypatch.setitem(sys.modules, module, found if module in there else None)
+    monkeypatch.setitem(sys.modules, "google", ModuleType("google"))
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}')
+    with pytest.raises(MissingDependencyError, match="tokenizer.json") as caught:
+        load_tokenizer(str(tmp_path))
+    assert (caught.value.package, name in str(caught.value)) == (package, True)
+
+
+@pytest.mark.parametrize(("content", "what"), [(SENTENCEPIECE, "a SentencePiece model"), (TIKTOKEN, "a tiktoken voc")])
+def test_a_vocabulary_that_is_no_tokenizer_json(tmp_path, content, what):
+    path = tmp_path / "vocabulary"
+    path.write_bytes(content)
+    with pytest.raises(TokenizerError, match=f"is {what}.*, not a tokenizer.json"):
+        load_tokenizer(str(path))
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\n{\n", b"\n{\n  1\n", b"{}", b"a b\n", b"\n\x0e\n\xff<unk>"])
+def test_other_content_is_called_neither(tmp_path, content):
+    (tmp_path / "tokenizer.json").write_bytes(content)
+    with pytest.raises(TokenizerError, match="is not a tokenizer.json"):
+        load_tokenizer(str(tmp_path))
 
 
 def test_code_in_a_repository_never_runs(tmp_path):

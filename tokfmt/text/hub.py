@@ -12,11 +12,13 @@ import os
 import re
 import socket
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tokfmt.core.errors import TokfmtError
+from tokfmt.core.errors import MissingDependencyError, TokfmtError
+from tokfmt.core.files import open_file
 from tokfmt.core.messages import Option
 from tokfmt.core.options import nearest
 from tokfmt.core.text_format import printable
@@ -39,6 +41,15 @@ _FETCHED = [
 ]
 
 
+_MODELS = {
+    "a SentencePiece model": {"sentencepiece": "sentencepiece", "protobuf": "google.protobuf"},
+    "a tiktoken vocabulary": {"tiktoken": "tiktoken"},
+}
+"""Vocabularies that transformers reads with more packages: the module of each by its pip name."""
+_READ_ALONE = ("vocab.json", "vocab.txt")
+_BEGINNING = 1 << 8  # bytes that show what a vocabulary is
+
+
 class TokenizerError(TokfmtError):
     """A tokenizer that cannot be found, loaded or used as requested.
 
@@ -54,12 +65,52 @@ class TokenizerError(TokfmtError):
         super().__init__(f"tokenizer {printable(tokenizer) or '(none)'}: {why}")
 
 
+def kind_of_vocabulary(content: bytes) -> str:
+    """Return what a file is by its first bytes: "a SentencePiece model", "a tiktoken vocabulary"; "" for any other."""
+    if re.match(rb"[A-Za-z0-9+/]+={0,2} [0-9]+\r?\n", content):
+        return "a tiktoken vocabulary"
+    # the first piece, a protobuf message: its text (field 1), and its score (field 3)
+    text = content[3] if len(content) > len("\n \n ") and content[0] == content[2] == ord("\n") else 0
+    return "a SentencePiece model" if text and content[4 + text : 5 + text] == b"\x15" else ""
+
+
+def _refuse_lacking_packages(directory: str) -> None:
+    """Refuse a vocabulary that transformers cannot read without a package, before it names a wrong one.
+
+    Raises:
+        MissingDependencyError: A package is missing.
+    """
+    names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+    if any(name in names for name in _READ_ALONE):
+        return
+    for name in (name for name in names if name.endswith((".model", ".tiktoken"))):
+        file = open_file(Path(directory, name))
+        kind = kind_of_vocabulary(file.read(0, min(file.size, _BEGINNING)))
+        file.close()
+        missing = [package for package, module in _MODELS.get(kind, {}).items() if not _is_installed(module)]
+        if missing:
+            error = MissingDependencyError(" ".join(missing), "", f"tokenizer {printable(directory)}: {name}, {kind},")
+            error.add_note(
+                "Or give a tokenizer.json, as AutoTokenizer of transformers saves one where they are installed"
+            )
+            raise error
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # its parent is missing
+        return False
+
+
 def pretrained(directory: str) -> Any:
     """Return the tokenizer that `transformers.AutoTokenizer` loads from a directory. It never runs code from there.
 
     Raises:
         TokenizerError: The directory holds no tokenizer, or it cannot be loaded.
+        MissingDependencyError: A package that reads its vocabulary is not installed.
     """
+    _refuse_lacking_packages(directory)
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # silences a remark that PyTorch is missing
     from transformers import AutoTokenizer
 

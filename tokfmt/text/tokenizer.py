@@ -43,7 +43,7 @@ from tokfmt.text.decoding import (
     without_dropout,
 )
 from tokfmt.text.engine import ClassMaker, EngineChoice, EngineName, TextEncoder, choose, engine_title
-from tokfmt.text.hub import TokenizerError, pretrained, snapshot
+from tokfmt.text.hub import TokenizerError, kind_of_vocabulary, pretrained, snapshot
 
 __all__ = ["EngineChoice", "SpecialTokens", "TokenizerError", "TokenizerHandle", "load_tokenizer"]
 
@@ -204,15 +204,26 @@ def load_tokenizer(
             raise TokenizerError(spec, what if listing.is_dir(path) else "does not exist")
         return _from_transformers(spec, str(path), special_tokens, engine)
     source = _read(file)
-    remedy = "Give tokenizer.json or the directory that holds it"
-    plain, tokenizer = guarded(
-        lambda: without_dropout(source),
-        lambda why: TokenizerError(spec, f"{printable(file.name)} is not a tokenizer.json ({why}). {remedy}"),
-    )
+    plain, tokenizer = guarded(lambda: without_dropout(source), lambda why: _not_json(spec, file, source, why))
     eos_id, remarks = _beside(spec, file.parent, tokenizer)
     content = Content(np.frombuffer(plain, np.uint8), xxh3_128_hexdigest(source))
     handle = _handle(spec, tokenizer, content, special_tokens, engine)
     return replace(handle, eos_id=eos_id, remarks=remarks)
+
+
+_REMEDIES = {
+    "a SentencePiece model": "Give the directory that holds it and its tokenizer_config.json",
+    "a tiktoken vocabulary": "It lacks the pattern and the special tokens of its tokenizer: give their tokenizer.json",
+}
+
+
+def _not_json(spec: str, file: Place, content: bytes, why: str) -> TokenizerError:
+    """Return the error of a file that is not a tokenizer.json, with the remedy for what it is."""
+    kind = kind_of_vocabulary(content)
+    if kind:
+        return TokenizerError(spec, f"{printable(file.name)} is {kind}, not a tokenizer.json. {_REMEDIES[kind]}")
+    remedy = "Give tokenizer.json or the directory that holds it"
+    return TokenizerError(spec, f"{printable(file.name)} is not a tokenizer.json ({why}). {remedy}")
 
 
 def _from_transformers(
