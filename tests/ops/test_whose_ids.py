@@ -319,3 +319,32 @@ def test_decoded_ids_are_not_copied(tmp_path, old):
     assert not copied(tokfmt.convert(held, tmp_path / "text.jsonl", tokenizer=old).notes)
     empty = stream(tmp_path / "none.ds", eos=11)
     assert not copied(tokfmt.convert(empty, tmp_path / "none.pbin", tokenizer=old, options={"width": 2}).notes)
+
+
+# tokenizers that do not give back what they take
+
+
+def given_back(notes):
+    return [note for note in notes if "back: " in note]
+
+
+def test_texts_that_change_are_counted(tmp_path, old):
+    """These tokenizers join words with one space, so two spaces do not come back."""
+    text = lines(tmp_path / "x.jsonl", "w1 w2", "w3  w4", " w5", "w6", key="text")
+    (note,) = given_back(tokfmt.convert(text, tmp_path / "x.pbin", tokenizer=old).notes)
+    assert "2 of 4 " in note and "'w3  w4' becomes 'w3 w4'" in note
+    alike = lines(tmp_path / "y.jsonl", "w1 w2", "", "w6", key="text")
+    assert not given_back(tokfmt.convert(alike, tmp_path / "y.pbin", tokenizer=old).notes)
+    many = lines(tmp_path / "z.jsonl", *["w1"] * 200, " w1", key="text")
+    assert not given_back(tokfmt.convert(many, tmp_path / "z.pbin", tokenizer=old).notes)  # nobody claims more
+
+
+@pytest.mark.parametrize("of_lines", [False, True])
+def test_ids_that_change_are_counted(tmp_path, old, of_lines):
+    """A token of two words is two tokens when its text is encoded."""
+    place = Path(old) / "tokenizer.json"
+    place.write_text(place.read_text().replace('"w8"', '"w1 w2"'))
+    for rows, changed in (([[1, 2], [3, 8, 4], [5], [8]], "2 of 4 documents"), ([[1, 2], [3]], "")):
+        held = lines(tmp_path / "x.jsonl", *rows) if of_lines else stream(tmp_path / "x.ds", *rows, eos=10)
+        done = tokfmt.convert(held, tmp_path / "y.jsonl", tokenizer=old, eos=10, overwrite=True)
+        assert [changed in note for note in given_back(done.notes)] == ([True] if changed else [])

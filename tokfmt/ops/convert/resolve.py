@@ -218,9 +218,23 @@ def _checked(resolved: Resolved, notes: Notes, *, by_request: bool) -> Resolved:
         resolved = replace(resolved, tokenizer=resolved.tokenizer.tried_on(texts))
         for note in resolved.tokenizer.notes if resolved.tokenizer is not None else ():
             notes.add(note)
+    _note_round_trip(resolved, texts, notes)
     if request.executor == "auto":
         resolved = replace(resolved, request=replace(request, executor=_best_executor(resolved)))
     return resolved
+
+
+def _note_round_trip(resolved: Resolved, texts: Sequence[str], notes: Notes) -> None:
+    """Add a note if the tokenizer does not give back some texts, or the IDs of some documents."""
+    tokenizer = resolved.tokenizer
+    if tokenizer is None or not (texts or resolved.decodes):
+        return
+    from tokfmt.ops.convert.round_trip import note_on_documents, note_on_texts
+
+    tried = [source for source in resolved.sources if resolved.decodes and not source.format.is_computed]
+    found = [note_on_texts(tokenizer, texts)] if texts else [note_on_documents(tokenizer, one) for one in tried[:1]]
+    for note in filter(None, found):
+        notes.add(note)
 
 
 def _note_copied_ids(resolved: Resolved, notes: Notes) -> None:
