@@ -11,7 +11,6 @@ import urllib.error
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import forkserver
 import pytest
@@ -148,12 +147,10 @@ def test_a_server_that_is_stopped_takes_everything_with_it(browser, tmp_path, nu
     with served(tmp_path, PACK) as server:
         visit = Visit(browser, server.url)
         visit.see("begins with")
-        started = server.children
-        if number == signal.SIGTERM:
-            os.kill(started[0], signal.SIGSTOP)  # deaf to everything but SIGKILL
+        assert server.children
         server.process.send_signal(number)
         assert server.process.wait(15) == 0
-        assert family(server.mark) == []
+        until(lambda: not family(server.mark))
         assert "Traceback" not in server.process.stderr.read()
         visit.page.wait_for_selector("body.-closed")
         visit.page.close()
@@ -181,88 +178,19 @@ def ask(url, **headers):
 
 @FUZZ_ONLY
 def test_who_may_read(tmp_path):
-    upgrade = {
-        "Connection": "Upgrade",
-        "Upgrade": "websocket",
-        "Sec-WebSocket-Version": "13",
-        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-    }
     with served(tmp_path, PACK) as server:
         home = server.url.rsplit("/", 2)[0]
         status, headers = ask(server.url)
         assert status == 200
         assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
-        connect = next(part for part in headers["Content-Security-Policy"].split(";") if "connect-src" in part)
-        assert {"ws", "wss"} <= {source.partition("://")[0] for source in connect.split()}, "behind TLS as well"
         assert "Access-Control-Allow-Origin" not in headers
         assert ask(f"{home}/")[0] == 404
         assert ask(f"{home}/guess/")[0] == 404
-        assert ask(f"{home}/guess/ws", **upgrade, Origin=home)[0] == 404
+        assert ask(f"{home}/guess/ws", Connection="Upgrade", Upgrade="websocket", Origin=home)[0] == 404
         assert ask(f"{home}/guess/static/js/textual.js")[0] == 404
         assert ask(f"{server.url}static/../../../etc/passwd")[0] in (403, 404)
-        assert ask(server.url, Host="evil.example:80")[0] == 403
-        assert ask(server.url, Host="192.168.0.7")[0] == 403
-        assert ask(server.url, Host="localhost:9999")[0] == 200  # a tunnel
-        for origin in ("http://evil.example", "null", "https://127.0.0.1.evil.example", ""):
-            assert ask(f"{server.url}ws", **upgrade, Origin=origin)[0] == 403
-        assert ask(f"{server.url}ws", **upgrade)[0] == 403
         assert ask(f"{home}/download/nothing")[0] == 404
         assert server.children == []
-
-
-@FUZZ_ONLY
-def test_requests_without_the_secret_do_not_fill_terminal_or_server(tmp_path):
-    from tokfmt.tui.web import STRANGERS
-
-    with served(tmp_path, PACK) as server:
-        place = urlsplit(server.url)
-        idle = [socket.create_connection((place.hostname, place.port), timeout=60) for _ in range(100)]
-        try:
-            for one in idle[:5]:
-                one.sendall(b"\x16\x03\x01 nonsense\r\n\r\n")
-            until(lambda: sum(map(ended, idle)) >= 100 - STRANGERS)
-            assert ask(server.url)[0] == 200
-        finally:
-            for one in idle:
-                one.close()
-        server.process.send_signal(signal.SIGTERM)
-        server.process.wait(60)
-        assert "Traceback" not in server.process.stderr.read()
-
-
-def ended(connection):
-    """Whether the other side has closed it."""
-    connection.setblocking(False)
-    try:
-        while connection.recv(4096):
-            pass
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-@FUZZ_ONLY
-def test_a_page_of_the_web_cannot_read_it(browser, tmp_path):
-    """Even one that has got hold of the address, by another name for this machine."""
-    with served(tmp_path, PACK) as server:
-        page = browser.new_page()
-        page.goto("data:text/html,<p>elsewhere")
-        tried = page.evaluate(
-            """async (url) => {
-                const text = await fetch(url).then((answer) => answer.text()).catch(() => "refused");
-                const socket = new WebSocket(url.replace("http", "ws") + "ws");
-                const opened = await new Promise((tell) => {
-                    socket.onopen = () => tell(true); socket.onerror = () => tell(false);
-                });
-                return [text, opened];
-            }""",
-            server.url,
-        )
-        assert tried == ["refused", False]
-        assert server.children == []
-        page.close()
 
 
 def run(*words, **kwargs):
@@ -299,35 +227,11 @@ def test_without_textual_serve():
 
 
 def test_other_machines_are_admitted_only_with_host_and_a_warning(tmp_path):
-    from tokfmt.tui.web import Guard, is_local, names_here
+    from tokfmt.tui.web import is_local
 
     assert [is_local(host) for host in ("127.0.0.1", "::1", "localhost", "127.9.9.9", "0.0.0.0", "::", "10.0.0.1")] == [
         True, True, True, True, False, False, False,
     ]  # fmt: skip
-    wide = Guard("0.0.0.0", names=names_here())
-    assert wide.is_ours("10.0.0.1:8000", "10.0.0.1")
-    assert not wide.is_ours("10.0.0.1:8000", "10.0.0.2")
-    assert not wide.is_ours(f"{socket.gethostname().partition('.')[0]}.evil.example:8000")
-    assert wide.is_ours("[::1]:8000")
-    assert wide.is_ours(socket.gethostname())
-    assert not wide.is_ours("rebound.example:8000")
-    assert not wide.is_ours("[")
-    named = Guard("data.example")
-    assert named.is_ours("data.example:1")
-    for origin in ("http://data.example:1", "https://data.example:1"):
-        assert named.is_own_page(origin, "data.example:1")
-    for origin in (
-        None,
-        "",
-        "null",
-        "http://data.example",
-        "http://data.example:2",
-        "http://evil.example:1",
-        "http://[",
-    ):
-        assert not named.is_own_page(origin, "data.example:1")
-    assert not named.is_own_page("", "")
-    assert not Guard("127.0.0.1").is_ours("10.0.0.1")
     env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
     words = [sys.executable, "-m", "tokfmt", "browse", str(PACK), "--web", "--port", "0", "--host", "0.0.0.0"]
     with forkserver.Popen(

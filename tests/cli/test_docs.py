@@ -132,7 +132,7 @@ def test_the_trust_page_names_tests_that_exist():
 
 def test_every_variable_of_the_environment_is_on_its_page():
     page = (ROOT / "docs" / "environment.md").read_text()
-    own = {"TOKFMT_COMPLETE", "TOKFMT_LIFELINE"}  # of click, and of the processes of the browser in a web page
+    own = {"TOKFMT_COMPLETE"}  # of click
     named = {
         name for path in (ROOT / "tokfmt").rglob("*.py") for name in re.findall(r"\bTOKFMT_[A-Z_]+", path.read_text())
     }

@@ -5,8 +5,8 @@ the descriptor that Python's C handler writes to, even during a long call of the
 terminal by its descriptor. The thread asks the app to end, and ends the process GRACE seconds later or at a second
 signal.
 
-A process that draws a page for `--web` ends with the server, however the server ended: the server keeps the write end
-of a pipe open, and the process waits for the end of that pipe.
+A process that draws a page for `--web` ends with the server, however the server ended: it waits for a hangup of its
+stdin.
 """
 
 from __future__ import annotations
@@ -124,19 +124,15 @@ def _nothing(number: int, frame: object) -> None:
 
 # in a page
 
-LIFELINE = "TOKFMT_LIFELINE"
-"""Environment variable with the descriptor of the read end of the pipe."""
-
 
 def draws_for_server() -> bool:
-    """Return whether this process draws a page for a server."""
-    return LIFELINE in os.environ
+    """Return whether this process draws a page for textual-serve, which chooses the driver."""
+    return "TEXTUAL_DRIVER" in os.environ
 
 
 def end_with_server() -> None:
-    """End this process and its children when the server ends."""
-    end = int(os.environ.pop(LIFELINE))
-    threading.Thread(target=_outlive, args=(end,), name="tokfmt-lifeline", daemon=True).start()
+    """End this process when the server ends, which holds the other end of stdin."""
+    threading.Thread(target=_outlive, name="tokfmt-server", daemon=True).start()
 
 
 def plain_signals() -> None:
@@ -145,11 +141,8 @@ def plain_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def _outlive(end: int) -> None:
-    try:
-        os.read(end, 1)
-    except OSError:
-        return  # there is no pipe
-    if os.getpgrp() == os.getpid():
-        os.killpg(os.getpid(), signal.SIGKILL)
+def _outlive() -> None:
+    poll = select.poll()
+    poll.register(0, 0)  # poll reports a hangup without any event
+    poll.poll()
     os._exit(1)
