@@ -50,9 +50,6 @@ _FOOTER = 1 << 26  # maximum bytes of a footer: about 100,000 row groups of six 
 _HELD = 1 << 27  # maximum bytes of a row group or a batch in a store that are held in memory
 _SCHEMA_BYTES = 1 << 16  # bytes in which the schema of a stream before Arrow 1.0 is searched
 
-FieldPath = tuple[int, ...]
-Spans = dict[FieldPath, tuple[int, int]]
-
 
 class Group(NamedTuple):
     """A row group or a record batch, which can be decoded without the others.
@@ -386,14 +383,13 @@ def _extent(chunk: Any) -> tuple[int, int]:
     return min(begins, default=4), max(0, chunk.total_compressed_size)
 
 
-def thrift(data: bytes, at: int = 0, path: FieldPath = (), spans: Spans | None = None) -> tuple[dict[int, Any], int]:
+def thrift(data: bytes, at: int = 0, depth: int = 0) -> tuple[dict[int, Any], int]:
     """Decode a struct of Thrift's compact protocol.
 
     Args:
         data: Bytes that hold the struct.
         at: Byte offset of the struct in data.
-        path: Numbers of the fields and list items that contain the struct, from the outside.
-        spans: Receives the first byte offset and the end of each value, by its path.
+        depth: Number of structs and lists that contain the struct.
 
     Returns:
         Values by field number, and the byte offset after the struct.
@@ -406,7 +402,7 @@ def thrift(data: bytes, at: int = 0, path: FieldPath = (), spans: Spans | None =
     number = 0
     while kind := data[at]:
         number, at = _number(data, at, number)
-        fields[number], at = _value(data, at, kind & 15, (*path, number), spans)
+        fields[number], at = _value(data, at, kind & 15, depth + 1)
     return fields, at + 1
 
 
@@ -421,7 +417,7 @@ def _groups_of(footer: bytes) -> Iterator[dict[int, Any]]:
     while kind := footer[at]:
         number, at = _number(footer, at, number)
         if number != _GROUPS or kind & 15 != 9:
-            _, at = _value(footer, at, kind & 15, (number,), None)
+            _, at = _value(footer, at, kind & 15, 1)
             continue
         count, _, at = _list_head(footer, at)
         for _ in range(count):
@@ -445,8 +441,8 @@ def _list_head(data: bytes, begin: int) -> tuple[int, int, int]:
     return count, inner, at
 
 
-def _value(data: bytes, begin: int, kind: int, path: FieldPath, spans: Spans | None) -> tuple[Any, int]:
-    """Return a value of Thrift's compact protocol and the byte offset after it; note its span by path."""
+def _value(data: bytes, begin: int, kind: int, depth: int) -> tuple[Any, int]:
+    """Return a value of Thrift's compact protocol and the byte offset after it."""
     value: Any
     if kind in (1, 2):
         value, at = kind == 1, begin
@@ -456,20 +452,18 @@ def _value(data: bytes, begin: int, kind: int, path: FieldPath, spans: Spans | N
     elif kind == 8:
         length, at = varint(data, begin)
         value, at = data[at : at + length], at + length
-    elif kind == 9 and len(path) < _NESTED:
+    elif kind == 9 and depth < _NESTED:
         count, inner, at = _list_head(data, begin)
         value = []
-        for k in range(count):
-            item, at = (data[at], at + 1) if inner in (1, 2, 3) else _value(data, at, inner, (*path, k), spans)
+        for _ in range(count):
+            item, at = (data[at], at + 1) if inner in (1, 2, 3) else _value(data, at, inner, depth + 1)
             value.append(item)
-    elif kind == 12 and len(path) < _NESTED:
-        value, at = thrift(data, begin, path, spans)
+    elif kind == 12 and depth < _NESTED:
+        value, at = thrift(data, begin, depth)
     elif kind in (3, 7):
         value, at = data[begin], begin + (1 if kind == 3 else 8)
     else:
         raise ValueError(f"Thrift has no type {kind} here")
-    if spans is not None:
-        spans[path] = (begin, at)
     return value, at
 
 

@@ -1,13 +1,14 @@
-"""Write columns: each region becomes a part file of whole row groups or record batches; the commit joins the parts.
+"""Write columns: each region becomes a part file of record batches; the commit joins the parts.
 
 The end of a group depends on the tokens alone, so that the output is the same for every choice of regions. If the
 source has loss masks, labels are written with the IDs; if rows hold several documents, masks and starts. The commit
-joins parts of Parquet as bytes: only offsets, ordinals and counts in the footer change. Nothing is compressed twice.
+copies parts to an Arrow stream, and encodes each record batch as a row group of Parquet.
 """
 
 from __future__ import annotations
 
 import bisect
+import io
 import itertools
 import json
 import shutil
@@ -23,7 +24,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError, Loss, OptionError, SeparatorUnknownError
-from tokfmt.core.files import File, writing
+from tokfmt.core.files import File, Stream, writing
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
 from tokfmt.core.loss_mask import BEGINS, TARGET, labels_of, of_next
 from tokfmt.core.messages import Option, to_option
@@ -32,7 +33,7 @@ from tokfmt.core.protocols import marks_of
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import Layout, Separators, TokenReader, check_ids, check_interval, windows
 from tokfmt.core.text_format import counted
-from tokfmt.formats.arrow.container import PACKED, Spans, arrow, thrift, varint
+from tokfmt.formats.arrow.container import PACKED, arrow
 from tokfmt.formats.arrow.options import WriteOptions
 from tokfmt.views.select import Rows, lost_empties
 from tokfmt.views.view import View, WithSeparators
@@ -375,71 +376,34 @@ class ParquetWriter(ColumnWriter):
 
     def encode(self, out: BinaryIO, batches: Iterator[Any]) -> None:
         pa = arrow()
-        with pa.parquet.ParquetWriter(out, self.schema, compression="zstd", use_dictionary=False) as writer:
+        with pa.ipc.new_stream(out, self.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
             for batch in batches:
-                writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
+                writer.write_batch(batch)
 
     def join(self, out: Output, parts: Sequence[File]) -> None:
-        at, rows, groups, footer, spans = 4, 0, list[bytes](), b"", Spans()
-        out.write(0, b"PAR1")
-        for part in parts or [self._nothing()]:
-            length = int.from_bytes(part.read(part.size - 8, 4), "little")
-            end = part.size - 8 - length
-            data, spans = part.read(end, length), Spans()
-            fields, _ = thrift(data, spans=spans)
-            out.copy(at, part, 4, end - 4)
-            rows, footer = rows + fields[3], data
-            groups += [_moved(data, spans, k, at - 4, len(groups) + k) for k in range(len(fields[4]))]
-            at += end - 4
-        head = bytes([len(groups) << 4 | 12]) if len(groups) < 15 else b"\xfc" + _varint(len(groups))
-        (a, b), (c, d) = spans[3,], spans[4,]
-        footer = b"".join((footer[:a], _varint(2 * rows), footer[b:c], head, *groups, footer[d:]))
-        out.write(at, footer + len(footer).to_bytes(4, "little") + b"PAR1")
-
-    def _nothing(self) -> File:
-        """Write and open a part file without rows."""
-        with whole(self._parts / "none") as out:
-            self.encode(out, iter(()))
-        return File(self._parts / "none")
+        pa, file = arrow(), _Appended(out)
+        with pa.parquet.ParquetWriter(file, self.schema, compression="zstd", use_dictionary=False) as writer:
+            for part in parts:
+                for batch in pa.ipc.open_stream(Stream(part)):
+                    writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
 
 
-def _moved(data: bytes, spans: Spans, number: int, shift: int, ordinal: int) -> bytes:
-    """Return the metadata of a row group after its bytes moved.
+class _Appended(io.RawIOBase):
+    """An output as a file that pyarrow appends to."""
 
-    Args:
-        data: Footer of the part file.
-        spans: First byte offset and end of each value in the footer, by path.
-        number: Index of the row group in the part file.
-        shift: Bytes by which the row group moved.
-        ordinal: Index of the row group in the joined file, stored modulo 2^15.
-    """
-    changes, (begin, end) = list[tuple[int, int, int]](), spans[4, number]
-    for path, (a, b) in spans.items():
-        if path[:2] == (4, number) and len(path) > 2:
-            inside = path[2:]
-            moves = (
-                inside == (5,)
-                or (len(inside) == 3 and inside[2] == 2)
-                or (len(inside) == 4 and inside[2] == 3 and inside[3] in (9, 10, 11))
-            )
-            value = varint(data, a)[0] >> 1 if moves else 0
-            if value:
-                changes.append((a, b, value + shift))
-            if inside == (7,):
-                changes.append((a, b, ordinal % (1 << 15)))
-    pieces = list[bytes]()
-    for a, b, value in sorted(changes):
-        pieces += [data[begin:a], _varint(2 * value)]
-        begin = b
-    return b"".join((*pieces, data[begin:end]))
+    def __init__(self, out: Output) -> None:
+        self._out, self._end = out, 0
 
+    def writable(self) -> bool:
+        return True
 
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 127:
-        found.append(value & 127 | 128)
-        value >>= 7
-    return bytes((*found, value))
+    def tell(self) -> int:
+        return self._end
+
+    def write(self, data: Any) -> int:
+        self._out.write(self._end, bytes(data))
+        self._end += len(data)
+        return len(data)
 
 
 class ArrowWriter(ColumnWriter):
