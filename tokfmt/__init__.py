@@ -13,7 +13,7 @@
     tokfmt.diff("in.bin", "out.zarr").identical
     tokfmt.show("out.zarr", "5:8", tokenizer="gpt2")
     tokfmt.recipe([dict(path="web.pbin", weight=0.7), dict(path="code.zarr", weight=0.3)], seq_len=4096)
-    tokfmt.formats()
+    tokfmt.list_formats()
 
 `import tokfmt` loads no other package: numpy, h5py, tokenizers and others are imported on first use. `open` and
 `convert` also take groups of zarr, which tokfmt does not import by itself.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tokfmt.ops.info import info
     from tokfmt.ops.show.show import show
     from tokfmt.recipe_dataset import recipe
-    from tokfmt.registry import formats
+    from tokfmt.registry import list_formats
 
 __all__ = [
     "Dataset",
@@ -40,8 +40,8 @@ __all__ = [
     "check",
     "convert",
     "diff",
-    "formats",
     "info",
+    "list_formats",
     "open",
     "recipe",
     "show",
@@ -55,6 +55,7 @@ _HOMES = {
     "convert": "tokfmt.ops.convert.convert",
     "diff": "tokfmt.api",
     "info": "tokfmt.ops.info",
+    "list_formats": "tokfmt.registry",
     "open": "tokfmt.api",
     "recipe": "tokfmt.recipe_dataset",
     "show": "tokfmt.ops.show.show",
@@ -65,8 +66,6 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name == "formats":  # The package `tokfmt.formats` is callable: it lists the formats.
-        return import_module("tokfmt.formats")
     if name not in _HOMES:
         raise AttributeError(f"module 'tokfmt' has no attribute {name!r}")
     found = getattr(import_module(_HOMES[name]), name)

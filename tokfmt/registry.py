@@ -155,7 +155,7 @@ def _usable(name: str) -> Format | None:
         return None
 
 
-def formats(wanted: Callable[[Signature], bool] = lambda signature: True) -> list[Format]:
+def list_formats(wanted: Callable[[Signature], bool] = lambda signature: True) -> list[Format]:
     """Return every installed format that can be used.
 
     Args:
@@ -278,7 +278,7 @@ def of_prefix(path: Place) -> Place:
         return path
     if not path.name:  # a bucket
         return path
-    prefixed = [format_ for format_ in formats() if format_.prefix]
+    prefixed = [format_ for format_ in list_formats() if format_.prefix]
     found = [path.with_name(path.name + format_.prefix) for format_ in prefixed]
     for format_ in prefixed:  # If the name implies a format, that format reports which file is missing.
         named = (path.with_name(path.name + suffix) for suffix in format_.suffixes)
@@ -288,7 +288,7 @@ def of_prefix(path: Place) -> Place:
 
 def candidates(probe: Probe) -> dict[str, int]:
     """Return the name of every format that claims the probe, with its confidence."""
-    asked = formats() if probe.is_directory else formats(lambda signature: signature.fits(probe))
+    asked = list_formats() if probe.is_directory else list_formats(lambda signature: signature.fits(probe))
     claims = {format_.name: _claim(format_, probe) for format_ in asked}
     return {name: int(confidence) for name, confidence in claims.items() if confidence is not None}
 
@@ -322,8 +322,8 @@ def for_destination(path: PlaceLike) -> Format:
     name = path.name if isinstance(path, Url) else os.path.basename(os.path.normpath(path))
     fitting = _named(name)
     if not fitting:
-        known = ", ".join(f"{format_.extensions[0]} ({format_.name})" for format_ in formats() if format_.extensions)
-        nameless = " and ".join(one.name for one in formats() if not (one.extensions or one.read_only))
+        known = ", ".join(f"{one.extensions[0]} ({one.name})" for one in list_formats() if one.extensions)
+        nameless = " and ".join(one.name for one in list_formats() if not (one.extensions or one.read_only))
         raise OptionError(
             f"cannot tell the format of {name!r} from its name. Use {Option('to', 'NAME')}, or a name like {known}; "
             f"{nameless} have no such name"
@@ -340,7 +340,7 @@ def _named(name: str) -> list[tuple[str, int]]:
     """Return the formats that a name implies, each with the length of the suffix or pattern that fits."""
     return [
         (format_.name, len(pattern))
-        for format_ in formats(lambda signature: signature.is_named(name))
+        for format_ in list_formats(lambda signature: signature.is_named(name))
         for pattern in format_.extensions
         if (name.endswith(pattern) if pattern.startswith(".") else fnmatch.fnmatch(name, pattern))
     ]

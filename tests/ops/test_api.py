@@ -142,8 +142,8 @@ def test_convert_returns_a_report(tmp_path):
 
 
 def test_formats():
-    assert [f.name for f in tokfmt.formats()][:5] == ["jsonl", "modalities", "stage1", "hdf5", "flat-tokens"]
-    assert repr(tokfmt.formats()[1]) == "<tokfmt format modalities: Modalities packs: documents and their index>"
+    assert [f.name for f in tokfmt.list_formats()][:5] == ["jsonl", "modalities", "stage1", "hdf5", "flat-tokens"]
+    assert repr(tokfmt.list_formats()[1]) == "<tokfmt format modalities: Modalities packs: documents and their index>"
 
 
 def test_public_names_are_those_listed():

@@ -467,7 +467,7 @@ def test_sniffing_imports_no_pyarrow():
     import sys
 
     program = (
-        "import sys; from tokfmt import registry; registry.formats();"
+        "import sys; from tokfmt import registry; registry.list_formats();"
         f"print(registry.detect({str(FIXTURES / 'parquet' / 'int32.parquet')!r}).name,"
         f" registry.detect({str(FIXTURES / 'parquet' / 'save_to_disk')!r}).name, 'pyarrow' in sys.modules)"
     )

@@ -23,7 +23,7 @@ def command(name: str | None, *, as_json: bool, quiet: bool, debug: bool) -> Non
     """List the formats, or the options and bytes of one."""
     from tokfmt import registry
 
-    chosen = [registry.get(name)] if name else registry.formats()
+    chosen = [registry.get(name)] if name else registry.list_formats()
     if as_json:
         described = [_facts(format_) for format_ in chosen]
         document("formats", {"formats": described})

@@ -213,7 +213,7 @@ def _options_of(parameter: str, kind: str) -> Callable[[click.Context], Iterable
         from tokfmt.core.options import described
 
         chosen = ctx.params.get(parameter)
-        found = [registry.get(chosen)] if chosen in registry.names() else registry.formats()
+        found = [registry.get(chosen)] if chosen in registry.names() else registry.list_formats()
         return dict.fromkeys(f"{one['name']}=" for format_ in found for one in described(getattr(format_, kind)))
 
     return words

@@ -6,7 +6,7 @@ from tokfmt.core.options import choices, described
 
 def test_formats_that_write_several_files_have_the_same_option_for_their_size():
     """Other options that count what a file holds have no other name."""
-    written = {one.name: {o["name"]: o for o in described(one.write_options)} for one in registry.formats()}
+    written = {one.name: {o["name"]: o for o in described(one.write_options)} for one in registry.list_formats()}
     several = {name for name, options in written.items() if "shard_size" in options}
     assert several == {"stage1", "hdf5", "arrow", "parquet", "llmc", "litdata", "mds", "megatron", "olmo"}
     for name in several:
@@ -16,6 +16,6 @@ def test_formats_that_write_several_files_have_the_same_option_for_their_size():
 
 
 def test_formats_have_the_same_option_for_a_separator_that_can_be_left_out():
-    with_eos = {one.name for one in registry.formats() if "none" in choices(one.write_options, "eos")}
+    with_eos = {one.name for one in registry.list_formats() if "none" in choices(one.write_options, "eos")}
     assert with_eos == {"megatron", "modalities", "datatrove", "litdata", "mds"}
-    assert not [one.name for one in registry.formats() if any(o["name"] == "eod" for o in described(one.write_options))]
+    assert not [one.name for one in registry.list_formats() if any(o["name"] == "eod" for o in described(one.write_options))]

@@ -30,7 +30,7 @@ def has_allow_loss(name):
 
 def test_table_of_losses_equals_the_words_of_allow_loss():
     assert loss_words()[: len(LOSSES)] == LOSSES
-    own = [format_ for format_ in registry.formats() if type(format_).__module__.startswith("tokfmt.")]
+    own = [format_ for format_ in registry.list_formats() if type(format_).__module__.startswith("tokfmt.")]
     assert own, "no format is installed"
     assert not any(format_.losses for format_ in own), "a word of tokfmt itself belongs into the table"
     assert check_losses(LOSSES) == set(LOSSES)

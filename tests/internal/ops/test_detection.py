@@ -123,7 +123,7 @@ def test_destinations_by_name(name, format_):
 def disputed(path):
     """What formats say that were not asked, if any of them claims the file."""
     probe, asked = look(path), registry.candidates(look(path))
-    every = {format_.name: format_.sniff(probe) for format_ in registry.formats()}
+    every = {format_.name: format_.sniff(probe) for format_ in registry.list_formats()}
     return {name: sure for name, sure in every.items() if sure is not None and asked.get(name) != sure}
 
 
@@ -131,7 +131,7 @@ def test_signatures_exclude_no_format_that_claims_a_file(tmp_path):
     """All fixtures, also under the names of all formats."""
     files = [path for path in FIXTURES.rglob("*") if path.is_file()]
     assert {str(path): claims for path in files if (claims := disputed(path))} == {}
-    patterns = [pattern for format_ in registry.formats() for pattern in format_.extensions]
+    patterns = [pattern for format_ in registry.list_formats() for pattern in format_.extensions]
     names = [pattern.replace("*", "x_000001") if "." in pattern[1:] else f"x{pattern}" for pattern in patterns]
     examples = {name: path for path, name in CASES if path.is_file()}
     for name in (*names, "x.bin", "x_val_000000.npy", "x.idx", "x.toml", "x"):
@@ -143,10 +143,10 @@ def test_signatures_exclude_no_format_that_claims_a_file(tmp_path):
 
 
 def test_a_format_is_asked_for_the_names_that_it_writes():
-    for format_ in registry.formats():
+    for format_ in registry.list_formats():
         for pattern in format_.extensions:
             name = pattern.replace("*", "x") if "." in pattern[1:] else f"x{pattern}"
-            assert format_ in registry.formats(lambda signature, name=name: signature.is_named(name))
+            assert format_ in registry.list_formats(lambda signature, name=name: signature.is_named(name))
 
 
 def test_destinations_without_a_meaning():

@@ -78,7 +78,7 @@ def blocks(tmp_path_factory):
 
 
 def test_every_shared_option_has_a_case():
-    there = {(format_.name, name) for format_ in registry.formats() for name in shared(format_)}
+    there = {(format_.name, name) for format_ in registry.list_formats() for name in shared(format_)}
     assert set(VALUES) == there
 
 

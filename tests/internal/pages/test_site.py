@@ -50,7 +50,7 @@ def test_every_command_format_and_finding_has_a_page(pages):
 
     assert {f"cli/tokfmt-{name}.html" for name in COMMANDS} <= set(pages)
     assert {
-        f"formats/{one.name}.html" for one in registry.formats() if type(one).__module__.startswith("tokfmt.")
+        f"formats/{one.name}.html" for one in registry.list_formats() if type(one).__module__.startswith("tokfmt.")
     } <= set(pages)
     assert {code.lower() for code in all_codes() if code.startswith("TF")} <= pages["findings.html"].ids
     listed = re.findall(r"\(([^)]+\.html)\)", (SITE / "llms.txt").read_text())

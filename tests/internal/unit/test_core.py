@@ -81,7 +81,7 @@ def test_concatenate(tmp_path, monkeypatch, kernel):
     assert not any(part.exists() for part in parts)
 
 
-@pytest.mark.parametrize("format_", registry.formats(), ids=lambda f: f.name)
+@pytest.mark.parametrize("format_", registry.list_formats(), ids=lambda f: f.name)
 def test_numbers_have_bounds(format_):
     """No format takes 0, a negative number, or one beyond its most; and each says what it takes."""
     for kind in (format_.read_options, format_.write_options):

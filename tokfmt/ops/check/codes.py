@@ -198,7 +198,7 @@ class Explanation:
 def all_codes() -> dict[str, Explanation]:
     """Return the explanations of all codes, sorted by code: those of every installed format, and TF9xx."""
     found: dict[str, Explanation] = {}
-    owned: list[tuple[str, Mapping[str, Code]]] = [(format_.name, format_.codes()) for format_ in registry.formats()]
+    owned: list[tuple[str, Mapping[str, Code]]] = [(one.name, one.codes()) for one in registry.list_formats()]
     for owner, codes in (*owned, ("any format", CODES)):
         for code, meaning in codes.items():
             found[code] = Explanation(code, owner, meaning.title, meaning.text, meaning.unsafe)

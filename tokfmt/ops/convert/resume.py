@@ -393,7 +393,7 @@ def request_of_tasks(destination: Place, spool: Path | None) -> Request:
         ConversionError: There are no tasks, another version of tokfmt wrote them, or some are missing (the message
             names them).
     """
-    by_prefix = (one.canonical(destination) for one in registry.formats() if one.prefix)
+    by_prefix = (one.canonical(destination) for one in registry.list_formats() if one.prefix)
     for place in itertools.chain([destination], by_prefix):
         built = spool_of(place, spool) / place.name if isinstance(place, Url) else resolve_link(place)
         home = hidden_sibling(built, "tasks")

@@ -388,7 +388,7 @@ def _files_of(url: Url, stated: object) -> list[Url]:
 
 
 def _is_entry_of_any(name: str) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for one in registry.formats() for pattern in one.entries)
+    return any(fnmatch.fnmatchcase(name, pattern) for one in registry.list_formats() for pattern in one.entries)
 
 
 def _listed(staging: StoreStaging, key: str) -> dict[str, Identity]:

@@ -355,7 +355,7 @@ def needed(selection: str | None, default: int) -> int | None:
 
 def loss_words() -> tuple[str, ...]:
     """Return all names of --allow-loss, including those of plug-ins."""
-    theirs = [word for format_ in registry.formats() for word in format_.losses]
+    theirs = [word for format_ in registry.list_formats() for word in format_.losses]
     return tuple(dict.fromkeys((*LOSSES, *theirs)))
 
 
