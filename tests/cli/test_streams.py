@@ -170,7 +170,7 @@ def test_no_stream_at_all(tmp_path):
 def test_exit_of_a_library_is_an_error(tmp_path):
     script = (
         "import sys\nfrom tokfmt import registry\n"
-        "registry.formats = registry.names = registry.get = lambda *_: sys.exit(0)\n"
+        "registry.list_formats = registry.names = registry.get = lambda *_: sys.exit(0)\n"
         "from tokfmt.cli.main import run\nrun(['formats'])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
