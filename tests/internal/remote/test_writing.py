@@ -333,8 +333,11 @@ def test_tasks_that_need_a_common_directory(server, bucket, tmp_path, large, mon
         opened.save("s3://bkt/m", **dask, **MDS)
     with pytest.raises(ConversionError, match="no scheduler answers"):
         tokfmt.convert(PACK, "s3://bkt/m", **dask, **MDS)
+    with pytest.raises(
+        OptionError, match="executor=.dask:ADDRESS. needs a directory .* each writes a part of one file"
+    ):
+        tokfmt.convert(large, "s3://bkt/out.pbin", **dask, eos=EOS)
     for source, name, how, why in (
-        (large, "out.pbin", {"eos": EOS}, "each writes a part of one file"),
         (CORPUS, "mds", {"to_format": "mds", "tokenizer": str(TOKENIZER)}, "each tokenizes a part of the text"),
     ):
         with pytest.raises(
