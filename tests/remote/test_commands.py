@@ -142,7 +142,13 @@ def test_a_dry_run_says_what_is_read(server, bucket, tmp_path):
         done.output
     )
     plan = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)["plan"]["download"]
-    assert (plan["objects"], plan["bytes"], plan["requests"]) == (1, size, 1)
+    assert (plan["objects"], plan["passes"], plan["bytes"], plan["requests"]) == (1, 1, size, 1)
+    twice = ["convert", f"s3://bkt/{PACK}", str(tmp_path / "a"), "--to", "olmo", "--dry-run"]
+    assert re.search(
+        r"^reads +1 object, [\d.]+ kB in 2 passes, about", CliRunner().invoke(cli, twice).output, re.MULTILINE
+    )
+    plan = json.loads(CliRunner().invoke(cli, [*twice, "--json"]).stdout)["plan"]["download"]
+    assert (plan["objects"], plan["passes"], plan["bytes"], plan["requests"]) == (1, 2, 2 * size, 2)
     local = ["convert", str(FIXTURES / PACK), *words[2:], "--json"]
     assert "download" not in json.loads(CliRunner().invoke(cli, local).stdout)["plan"]
 
