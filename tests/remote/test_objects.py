@@ -60,6 +60,19 @@ def test_a_fault_is_repaired(server, store, large, fault):
     assert all(one.headers["if-match"] == large.tag for one in server.seen)
 
 
+@pytest.mark.parametrize("fault", ["500", "503", "429", "cut", "reset"])
+def test_an_outage_of_many_tries_is_outlived(server, bucket, store, monkeypatch, fault):
+    """The time decides, not the number of tries; also in the middle of bodies, and in the first look."""
+    monkeypatch.setenv("TOKFMT_RETRY_TIMEOUT", "6")
+    (bucket / "y").write_bytes(LARGE[: 3 * MIB])
+    store = open_store(Url.parse("s3://bkt"))
+    server.faults["bkt/y"] = [fault] * 11
+    identity = store.status("y").identity
+    server.faults["bkt/y"] = [fault] * 11
+    assert list(store.read_ranges("y", [(100, 3 * MIB)], identity)) == [LARGE[100 : 3 * MIB]]
+    assert not server.faults["bkt/y"]
+
+
 @pytest.mark.parametrize(
     ("fault", "words"),
     [

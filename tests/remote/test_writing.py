@@ -338,6 +338,31 @@ def test_a_signal_within_an_upload_in_parts(server, bucket, spool, larger_than_o
     assert not list(bucket.glob("*.tokfmt-writing"))
 
 
+@pytest.mark.parametrize("step", ["PUT m.tokfmt-writing", "PUT m/shard.00000.mds", "DELETE m.tokfmt-writing"])
+def test_an_outage_of_many_tries_while_it_writes(server, bucket, local, monkeypatch, step):
+    monkeypatch.setenv("TOKFMT_RETRY_TIMEOUT", "6")
+    close_stores()
+    method, name = step.split()
+    server.faults[f"{method} bkt/{name}"] = ["503"] * 11
+    tokfmt.convert(PACK, "s3://bkt/m", **MDS)
+    assert tree(bucket / "m") == local and not list(bucket.glob("*.tokfmt-writing"))
+    assert not server.faults[f"{method} bkt/{name}"]
+
+
+@FUZZ_ONLY
+@pytest.mark.parametrize(
+    ("step", "faults"), [("PART3", ["503"] * 12), ("COMPLETE", ["reset"])], ids=["parts", "the last answer is lost"]
+)
+def test_faults_of_an_upload_in_parts(server, bucket, monkeypatch, larger_than_one_request, step, faults):
+    """If the answer that completes it is lost, the server knows the upload no more when it is asked again."""
+    monkeypatch.setenv("TOKFMT_RETRY_TIMEOUT", "20")
+    close_stores()
+    server.faults[f"{step} bkt/m.pbin"] = list(faults)
+    tokfmt.convert(larger_than_one_request, "s3://bkt/m.pbin")
+    assert tree(bucket / "m.pbin") == tree(larger_than_one_request) and not server.parts
+    assert not server.faults[f"{step} bkt/m.pbin"] and not list(bucket.glob("*.tokfmt-writing"))
+
+
 def test_an_interrupted_upload_in_parts_leaves_nothing(server, bucket, spool, larger_than_one_request):
     process = []
     when(server, "PART3", "m.pbin", lambda: process[0].send_signal(signal.SIGINT))
