@@ -133,6 +133,28 @@ def test_a_directory_of_many_objects_is_listed_once(server, bucket):
     assert methods.count("LIST") <= 5 and methods.count("HEAD") == 0, methods
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["info", "{}"], ["show", "{}"], ["check", "{}"], ["stats", "{}"], ["convert", "{}", "out.zarr", "--dry-run"]],
+    ids=lambda words: words[0],
+)
+def test_a_pattern_takes_as_many_lists_as_a_few_of_its_files(server, bucket, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    lists = []
+    for count in (12, 40):
+        (bucket / f"d{count}").mkdir()
+        for number in range(count):
+            header = np.zeros(256, "<i4")
+            header[:3] = 20240520, 1, 5
+            content = header.tobytes() + np.array([50256, 7, number, 8, 9], "<u2").tobytes()
+            (bucket / f"d{count}/train_{number:06d}.bin").write_bytes(content)
+        del server.seen[:]
+        done = CliRunner().invoke(cli, [word.replace("{}", f"s3://bkt/d{count}/*.bin") for word in words])
+        assert done.exit_code == 0, done.output
+        lists.append([one.method for one in server.seen].count("LIST"))
+    assert lists[0] == lists[1] <= 30, lists
+
+
 def test_a_dry_run_says_what_is_read(server, bucket, tmp_path):
     shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
     size = (FIXTURES / PACK).stat().st_size

@@ -7,8 +7,10 @@ import pytest
 from amount import FUZZ_ONLY, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from paths import FIXTURES
 from remote.conftest import noise, open_store
 
+import tokfmt
 from tokfmt.core.errors import FormatError, OptionError, SourceChangedError, TokfmtError, UnreachableError
 from tokfmt.plugin import Identity, Url
 
@@ -37,6 +39,24 @@ def test_ten_thousand_objects_take_ten_lists(server, bucket, store):
 def test_any_ranges_are_the_bytes_of_the_file(store, large, spans):
     ranges = [(start, min(start + length, len(LARGE))) for start, length in spans]
     assert list(store.read_ranges("x.bin", ranges, large)) == [LARGE[start:stop] for start, stop in ranges]
+
+
+@pytest.mark.parametrize("odd", ["iso/zzz//x.log", "iso/zzz/../x.log", "iso/zzz/./x.log", "iso/aaa//x"])
+def test_an_odd_key_hides_no_other_object(server, bucket, fresh, tmp_path, odd):
+    """The library refuses a list with such a key. Objects are then asked for one by one, and a folder names the key."""
+    pack = FIXTURES / "modalities/D_2byte_gpt2.pbin"
+    for name in ("iso/aaa/good.pbin", "iso/bbb/good.pbin"):
+        (bucket / name).parent.mkdir(parents=True)
+        (bucket / name).write_bytes(pack.read_bytes())
+    server.odd["bkt"] = [odd]
+    assert len(tokfmt.open("s3://bkt/iso/aaa/good.pbin")) == len(tokfmt.open(pack))
+    tokfmt.convert("s3://bkt/iso/bbb/good.pbin", "s3://bkt/iso/out.pbin", eos=50256)
+    tokfmt.convert("s3://bkt/iso/bbb/*.pbin", "s3://bkt/iso/a.pbin", eos=50256)
+    assert (bucket / "iso/a.pbin").read_bytes() == (bucket / "iso/out.pbin").read_bytes()
+    above, _, part = odd.rpartition("/")[0].rpartition("/")
+    with pytest.raises(FormatError, match=re.escape(f"key {above}/{part}/")) as caught:
+        tokfmt.open(f"s3://bkt/{above}")
+    assert not isinstance(caught.value, UnreachableError)
 
 
 def test_ranges_are_joined_and_kept(server, store, large):

@@ -43,6 +43,7 @@ _BROKEN = (
     *("connection", "timed out", "timeout"),
 )
 _CONDITIONS = ("AlreadyExistsError", "PreconditionError")
+_ODD = re.compile(r'[Pp]ath "([^"]*)"')
 _CUT_OFF = "cannot be reached: "
 ANONYMOUS = Option("store-opt", "anonymous=true")
 
@@ -89,13 +90,23 @@ def is_absent(error: BaseException) -> bool:
 
 def may_pass(error: BaseException) -> bool:
     """Return whether a server may answer if it is asked again: it is overloaded, or the connection broke."""
-    if isinstance(error, (TokfmtError, FileNotFoundError)) or is_of_another_range(error) or is_unknown_host(error):
+    if (
+        isinstance(error, (TokfmtError, FileNotFoundError))
+        or is_odd_key(error)
+        or is_of_another_range(error)
+        or is_unknown_host(error)
+    ):
         return False
     if (status := _status(error)) is not None:
         return status in _PASSING
     text = str(error)
     lasts = CANNOT_RENEW in text or any(word in text for word in _TLS)
     return not lasts and any(word in text.lower() for word in _BROKEN)
+
+
+def is_odd_key(error: BaseException) -> bool:
+    """Return whether a list holds a key with an empty part, `.` or `..`, because of which obstore refuses the list."""
+    return type(error).__name__ == "InvalidPathError"
 
 
 def is_unknown_host(error: BaseException) -> bool:
@@ -177,6 +188,10 @@ def _condition_fails(error: BaseException) -> bool:
 
 def _refusal(url: Url, error: BaseException, asked: Asked) -> FormatError | None:
     """Return the error for a request that the server understood and refused; None if it is another failure."""
+    if is_odd_key(error):
+        key = f" {printable(found[1])}" if (found := _ODD.search(str(error))) else ""
+        what = f"cannot be listed, because of the key{key}, which has an empty part, . or .. between its slashes"
+        return FormatError(url, what, remedy="Rename that object, or name the other files one by one")
     code = _code(error)
     if code == "NoSuchBucket":
         return FormatError(url, f"bucket {url.authority} does not exist, or is in another region")

@@ -30,6 +30,7 @@ from tokfmt.remote.failures import (
     failure,
     is_absent,
     is_beyond_the_end,
+    is_odd_key,
     is_of_another_range,
     is_of_another_region,
     is_unknown_host,
@@ -452,8 +453,13 @@ class ObjectStore:
         prefix = f"{key}/" if key else None
 
         def found(client: Any) -> bool:
-            with account.counted("list"):
-                return any(map(bool, obstore.list(client, prefix, chunk_size=1)))
+            try:
+                with account.counted("list"):
+                    return any(map(bool, obstore.list(client, prefix, chunk_size=1)))
+            except Exception as error:
+                if is_odd_key(error):
+                    return True
+                raise
 
         return self._ask(self._url(key), found)
 
