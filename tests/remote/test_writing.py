@@ -1,5 +1,6 @@
 """Conversions to a bucket: the bytes of a local conversion, complete or absent, whatever fails at whatever step."""
 
+import itertools
 import json
 import os
 import resource
@@ -57,7 +58,9 @@ def manifest_of(path):
 
 
 def order(server):
-    return [one.key.removeprefix("bkt/") for one in server.seen if one.method in ("PUT", "COMPLETE")]
+    """The keys that were written. The first one with a condition is asked for twice, to see that the server knows it."""
+    keys = [one.key.removeprefix("bkt/") for one in server.seen if one.method in ("PUT", "COMPLETE")]
+    return [key for key, _ in itertools.groupby(keys)]
 
 
 def test_entries_follow_the_data_and_the_manifest_is_last(server, bucket):
@@ -389,6 +392,27 @@ def test_a_server_without_conditions(server, bucket, local):
     assert tree(bucket / "m") == local and any("knows no conditional writes" in note for note in notes)
     with pytest.raises(DestinationExistsError):
         tokfmt.convert(PACK, "s3://bkt/m", **MDS)
+
+
+def test_a_server_that_ignores_conditions(server, bucket, local):
+    """It answers as if it knew them. tokfmt tries, reports it, and makes no claim that would hold nobody off."""
+    close_stores()
+    server.ignores = True
+    notes = []
+    tokfmt.convert(PACK, "s3://bkt/m", progress=Listening(notes), **MDS)
+    assert tree(bucket / "m") == local and sum("knows no conditional writes" in note for note in notes) == 1
+    assert not list(bucket.glob("*.tokfmt-writing"))
+    with pytest.raises(DestinationExistsError):
+        tokfmt.convert(PACK, "s3://bkt/m", **MDS)
+
+
+def test_credentials_that_only_read(server, bucket):
+    """Nothing was written, so nothing is said to be left."""
+    server.forever["PUT bkt/m.tokfmt-writing"] = server.forever["DELETE bkt/m.tokfmt-writing"] = "403"
+    notes = []
+    with pytest.raises(OutageError, match="access denied"):
+        tokfmt.convert(PACK, "s3://bkt/m", progress=Listening(notes), **MDS)
+    assert not notes and not everything(bucket)
 
 
 def test_splits_appear_together(server, bucket, tmp_path):

@@ -42,6 +42,7 @@ _BROKEN = (
     *("error sending request", "body error", "error decoding", "end of file"),
     *("connection", "timed out", "timeout"),
 )
+_NO_BUCKET = {"NoSuchBucket": "bucket", "ContainerNotFound": "container"}
 _CONDITIONS = ("AlreadyExistsError", "PreconditionError")
 _ODD = re.compile(r'[Pp]ath "([^"]*)"')
 _CUT_OFF = "cannot be reached: "
@@ -85,7 +86,7 @@ class Asked(NamedTuple):
 
 def is_absent(error: BaseException) -> bool:
     """Return whether an object does not exist. A bucket that does not exist is a failure."""
-    return isinstance(error, FileNotFoundError) and _code(error) != "NoSuchBucket"
+    return isinstance(error, FileNotFoundError) and _code(error) not in _NO_BUCKET
 
 
 def may_pass(error: BaseException) -> bool:
@@ -132,6 +133,11 @@ def is_beyond_the_end(error: BaseException) -> bool:
 def is_of_another_region(error: BaseException) -> bool:
     """Return whether the bucket is in another region than the request was signed for."""
     return any(word in str(error) for word in _REGION) or _status(error) == 301
+
+
+def says_nothing(error: BaseException) -> bool:
+    """Return whether a server refuses a request without a reason, as S3 refuses a HEAD for another region."""
+    return _status(error) == 400 and not _code(error)
 
 
 def is_denied(error: BaseException) -> bool:
@@ -193,8 +199,9 @@ def _refusal(url: Url, error: BaseException, asked: Asked) -> FormatError | None
         what = f"cannot be listed, because of the key{key}, which has an empty part, . or .. between its slashes"
         return FormatError(url, what, remedy="Rename that object, or name the other files one by one")
     code = _code(error)
-    if code == "NoSuchBucket":
-        return FormatError(url, f"bucket {url.authority} does not exist, or is in another region")
+    if code in _NO_BUCKET:
+        name = url.authority.rpartition("/")[2]
+        return FormatError(url, f"{_NO_BUCKET[code]} {name} does not exist, or is in another region")
     if is_of_another_region(error):
         remedy = f"Name its region with {Option('store-opt', 'region=NAME')}"
         return FormatError(url, f"bucket {url.authority} is in another region", remedy=remedy)

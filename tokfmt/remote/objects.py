@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from tokfmt.core.errors import FormatError, OutageError, SourceChangedError
+from tokfmt.core.errors import FormatError, OutageError, SourceChangedError, UnsupportedError
 from tokfmt.core.place import IF_ABSENT, IF_MATCH, Beside, Entry, Identity, Kind, Status, Url
 from tokfmt.remote import account, credentials
 from tokfmt.remote.blocks import LARGEST, SIZE, Buffer
@@ -36,6 +36,7 @@ from tokfmt.remote.failures import (
     is_unknown_host,
     may_pass,
     retries_of,
+    says_nothing,
     write_failure,
 )
 from tokfmt.remote.ranges import BLOCKS, Version, prefetch, read
@@ -83,6 +84,7 @@ class ObjectStore:
         self.root, self._connect, self._asked, self._lists = root, connect, asked, lists
         self._client, self._region, self._endpoint = connect(region), region, endpoint
         self._writers, self._answered = dict[Use, Any](), False
+        self._proven = not endpoint  # The servers of the clouds know conditions. Others may ignore them.
         self.can = frozenset({IF_ABSENT, IF_MATCH}) if lists else None
 
     def status(self, key: str) -> Status:
@@ -203,23 +205,16 @@ class ObjectStore:
             UnsupportedError: If the server does not know the condition.
             OutageError: If the object cannot be written.
         """
-        url = self._url(key)
 
-        def once(stop: threading.Event) -> Identity:
-            for _ in range(_TRIES - 1):
-                try:
-                    mode = self._mode(key, content, if_absent=if_absent, if_match=if_match)
-                    return self._send(key, content, mode, stop)
-                except (FileExistsError, OutageError) as error:
-                    lost = isinstance(error, OutageError)
-                    if lost and mode == "overwrite" and at_once(content):
-                        raise
-                    there = self._found(key, error)
-                    if there is not None and self._holds(key, there, content):
-                        return there
-                    if lost or there != if_match or not if_absent:
-                        raise
-            return self._send(key, content, self._mode(key, content, if_absent=if_absent, if_match=if_match), stop)
+        def call(stop: threading.Event) -> Identity:
+            try:
+                identity = self._put(key, content, stop, if_absent=if_absent, if_match=if_match)
+                if if_absent and not self._proven and at_once(content):
+                    self._prove(key)
+            except UnsupportedError:
+                self.can = frozenset() if if_absent else self.can
+                raise
+            return identity
 
         found = list[Identity]()
 
@@ -227,8 +222,51 @@ class ObjectStore:
             found.append(identity)
             done(identity)
 
-        side_by_side(url, [(0, once)], MOST_HELD, ended)
+        side_by_side(self._url(key), [(0, call)], MOST_HELD, ended)
         return found[-1]
+
+    def _put(
+        self,
+        key: str,
+        content: bytes | Path,
+        stop: threading.Event,
+        *,
+        if_absent: bool,
+        if_match: Identity | None,
+    ) -> Identity:
+        """Write an object in this thread; see `put`."""
+        for _ in range(_TRIES - 1):
+            try:
+                mode = self._mode(key, content, if_absent=if_absent, if_match=if_match)
+                return self._send(key, content, mode, stop)
+            except (FileExistsError, OutageError) as error:
+                lost = isinstance(error, OutageError)
+                if lost and mode == "overwrite" and at_once(content):
+                    raise
+                there = self._found(key, error)
+                if there is not None and self._holds(key, there, content):
+                    return there
+                if lost or there != if_match or not if_absent:
+                    raise
+        return self._send(key, content, self._mode(key, content, if_absent=if_absent, if_match=if_match), stop)
+
+    def _prove(self, key: str) -> None:
+        """Write an object that is there again, under the condition that it is not. A server that does so ignores it.
+
+        Raises:
+            UnsupportedError: If the server ignores conditions. The object is deleted.
+        """
+        import obstore
+
+        try:
+            with account.counted("put"):
+                obstore.put(self._writers["write"], key, b"", mode="create", use_multipart=False)
+        except Exception:  # noqa: BLE001 -- the condition does not hold, or nothing is proven
+            self._proven = True
+            return
+        with account.counted("delete"):
+            obstore.delete(self._client, [key])
+        raise UnsupportedError(self._url(key), "cannot be written under a condition, which this server ignores")
 
     def _found(self, key: str, error: Exception) -> Identity | None:
         """Return the identity of an object after a failed write; None if it does not exist.
@@ -509,7 +547,7 @@ class ObjectStore:
 
     def _moved(self, error: Exception) -> bool:
         """Connect to another region, and return True, if that is where the bucket is and the server names it."""
-        if is_absent(error) or not is_of_another_region(error):
+        if is_absent(error) or not (is_of_another_region(error) or says_nothing(error)):
             return False
         named = found[1] if (found := _REGION_IN_BODY.search(str(error))) else ""
         named = named or credentials.region_of(self.root, self._endpoint)
