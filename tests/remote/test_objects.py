@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from typing import Any
 
 import pytest
 from amount import FUZZ_ONLY, examples
@@ -212,7 +213,7 @@ def test_the_region_is_learned_from_the_server(server, bucket, monkeypatch, firs
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "KEY")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     monkeypatch.setenv("AWS_REGION", "us-east-1")
-    store = open_store(Url.parse("s3://bkt"))
+    store: Any = open_store(Url.parse("s3://bkt"))
     if first == "list":
         assert [one.name for one in store.entries("")] == ["x"]
     elif first == "head":

@@ -6,6 +6,7 @@ import threading
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import numpy as np
 import pytest
@@ -170,7 +171,7 @@ def test_a_server_that_says_when_to_ask_again(tmp_path, monkeypatch, after, aske
     """A server that is to be asked only after the limit is not asked again."""
     monkeypatch.setenv("TOKFMT_RETRY_TIMEOUT", "3")
     (tmp_path / "x.pbin").write_bytes((FIXTURES / PACK).read_bytes())
-    busy = type("Busy", (Busy,), {"after": after, "left": 10})
+    busy: Any = type("Busy", (Busy,), {"after": after, "left": 10})
     with plain(tmp_path, busy) as address:
         if asked == 1:
             with pytest.raises(UnreachableError, match="429"):
