@@ -6,13 +6,16 @@ import struct
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from amount import FUZZ_ONLY
 from reads import asked_of
 
 import tokfmt
 from tokfmt import info, show
-from tokfmt.core.errors import TruncatedError
-from tokfmt.plugin import File
+from tokfmt.core.errors import CorruptError, TruncatedError
+from tokfmt.plugin import File, sequence_at
 
 EOS = 50256
 DOCUMENTS, LENGTH = 100_000, 33
@@ -172,3 +175,74 @@ def test_one_document_of_a_long_pack_takes_the_beginning_of_its_index(tmp_path):
     found = info(path, eos="none")
     assert (found.sequences, found.tokens, found.stored_tokens) == (None, None, 6_000_000)
     assert show(path, 1_999_999, eos="none").sequences == 2_000_000  # the whole index
+
+
+# row groups of Parquet
+
+
+GROUPS, ROWS = 400, 160  # More tokens than a thread keeps decoded.
+
+
+@pytest.fixture(scope="module")
+def parquet(tmp_path_factory):
+    """A file with many small row groups, as `datasets` and tokfmt write them."""
+    home = tmp_path_factory.mktemp("parquet")
+    ids = np.random.default_rng(0).integers(0, 50_000, GROUPS * ROWS * 100).astype("<u2")
+    rows = pa.ListArray.from_arrays(pa.array(np.arange(0, len(ids) + 1, 100, np.int32)), pa.array(ids))
+    table = pa.table({"input_ids": rows})
+    pq.write_table(table, home / "x.parquet", row_group_size=ROWS, compression="none", use_dictionary=False)
+    return home / "x.parquet"
+
+
+@pytest.mark.parametrize(
+    ("how", "passes", "looks"),
+    [
+        ({"to_format": "flat-tokens"}, 1, 0),
+        ({"to_format": "modalities", "eos": EOS}, 1, 110 / GROUPS),  # Up to 64 runs of neighbors, for their last ID.
+        pytest.param({"to_format": "olmo", "eos": EOS}, 2, 110 / GROUPS, marks=FUZZ_ONLY),
+        pytest.param({"to_format": "hdf5", "eos": EOS, "seq_len": 64}, 3, 110 / GROUPS, marks=FUZZ_ONLY),
+    ],
+    ids=lambda value: value["to_format"] if isinstance(value, dict) else "",
+)
+def test_row_groups_are_read_once_in_each_pass(parquet, tmp_path, how, passes, looks):
+    with asked_of(parquet.parent) as asked:
+        tokfmt.convert(parquet, tmp_path / "x", executor="threads", jobs=2, **how)
+    assert asked.bytes_of(".parquet") < (1.1 * passes + looks) * parquet.stat().st_size
+
+
+def test_statistics_read_row_groups_once(parquet):
+    with asked_of(parquet.parent) as asked:
+        tokfmt.stats(parquet)
+    assert asked.bytes_of(".parquet") < 1.1 * parquet.stat().st_size
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize("group", [1, 4, 1000])
+def test_the_sequence_at_a_position_of_row_groups(tmp_path, group, shift):
+    """Of several files, in any order of questions, with empty sequences, also where a view counts separators."""
+    lengths, paths = np.array([3, 0, 0, 5, 1, 0, 2, 4, 0]), []
+    for name in "ab":
+        table = pa.table({"input_ids": [[1] * length for length in lengths]})
+        pq.write_table(table, tmp_path / f"{name}.parquet", row_group_size=group)
+        paths.append(tmp_path / f"{name}.parquet")
+    starts = np.concatenate([[0], np.cumsum(np.tile(lengths, 2))])[:-1] + shift * np.arange(18)
+    positions = np.arange(starts[-1] + 3)
+    for order in (positions, positions[::-1], np.random.default_rng(group).permutation(positions)):
+        reader = tokfmt.open(paths, eos="none").reader
+        found = [sequence_at(reader, int(position), shift) for position in order]
+        assert found == [max(0, np.searchsorted(starts, position, side="right") - 1) for position in order]
+
+
+def test_a_row_group_with_fewer_ids_than_it_states(tmp_path):
+    """The number is compared when the last row of the group is decoded, not only when all lengths are asked for."""
+    path, stated = tmp_path / "x.parquet", lambda: pq.read_metadata(path).row_group(0).column(0).statistics.null_count
+    rows = [[1, 2], [], [3]]
+    table = pa.table({"input_ids": rows * 2}, pa.schema([("input_ids", pa.list_(pa.uint32()))]))
+    pq.write_table(table, path, row_group_size=3, compression="none", use_dictionary=False)
+    content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    path.write_bytes(content[:footer] + content[footer:].replace(b"\x36\x02", b"\x36\0", 1))  # Field 3 of Statistics.
+    assert stated() == 0, "the first group states one ID more than it has"
+    with pytest.raises(CorruptError) as caught:
+        tokfmt.convert(path, tmp_path / "x.zarr")
+    assert (caught.value.expected, caught.value.found) == (4, 3)

@@ -52,7 +52,9 @@ class Faulty(ThreadingHTTPServer):
         delay: Seconds before every answer.
         rounds: The largest number of GETs and lists each of which came after the answer to the one before.
         parts: The key and the parts of each upload that is neither complete nor aborted.
+        odd: Keys of empty objects that no file has, by bucket: they cannot be names of files.
         conditions: Whether writes with a condition are known; else they are answered by 501.
+        ignores: Conditions of writes are ignored.
         before: Called with the method and the key of each write before it is done; `after`, before it is answered.
     """
 
@@ -69,7 +71,8 @@ class Faulty(ThreadingHTTPServer):
         self.rounds = self.answered = 0
         self.anonymous, self.refused = True, False
         self.parts: dict[str, tuple[str, dict[int, bytes]]] = {}
-        self.conditions = True
+        self.odd: dict[str, list[str]] = {}
+        self.conditions, self.ignores = True, False
         self.before: Callable[[str, str], object] = lambda method, key: None
         self.after: Callable[[str, str], object] = lambda method, key: None
         self.let_go = threading.Event()
@@ -191,6 +194,7 @@ class Handler(BaseHTTPRequestHandler):
             else:
                 tag = _tag(path.read_bytes()) if path.is_file() else None
                 match, absent = self.headers.get("If-Match"), self.headers.get("If-None-Match")
+                match, absent = (None, None) if self.server.ignores else (match, absent)
                 if (match or absent) and not self.server.conditions:
                     return partial(self.refuse, 501, "NotImplemented")
                 if (absent and tag) or (match and match != tag):
@@ -314,9 +318,9 @@ class Handler(BaseHTTPRequestHandler):
         after = query.get("continuation-token", query.get("start-after", [""]))[0]
         most = int(query.get("max-keys", [PAGE])[0])
         found: dict[str, Path | None] = {}
-        for path in home.rglob("*"):
-            key = path.relative_to(home).as_posix()
-            if path.is_file() and key.startswith(prefix):
+        files = [(path.relative_to(home).as_posix(), path) for path in home.rglob("*") if path.is_file()]
+        for key, path in [*files, *((key, Path("/dev/null")) for key in self.server.odd.get(bucket, ()))]:
+            if key.startswith(prefix):
                 cut = key.find(delimiter, len(prefix)) if delimiter else -1
                 found[key if cut < 0 else key[: cut + 1]] = path if cut < 0 else None
         keys = [key for key in sorted(found) if key > after]

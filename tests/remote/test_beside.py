@@ -6,7 +6,8 @@ import shutil
 import pytest
 from click.testing import CliRunner
 from made_tokenizers import llama3_like
-from paths import FIXTURES
+from paths import FIXTURES, TOKENIZER
+from stores import close_stores
 
 import tokfmt
 from tokfmt.cli.main import cli
@@ -65,3 +66,36 @@ def test_a_tokenizer(fresh, bucket, tmp_path):
         assert json.loads(stored.stdout)["tokens"] == json.loads(local.stdout)["tokens"]
     done = run("stats", "s3://bkt/corpus.jsonl", "--tokenizer", "s3://bkt/gone")
     assert "s3://bkt/gone: does not exist" in str(done.exception)
+
+
+def test_the_tokenizer_that_a_manifest_names_by_its_address(fresh, bucket, tmp_path):
+    """It is looked for in the bucket of the dataset, and not elsewhere: a manifest of others names no server."""
+    shutil.copytree(TOKENIZER, bucket / "made")
+    shutil.copy(FIXTURES / "text/corpus.jsonl", bucket / "corpus.jsonl")
+    tokfmt.convert("s3://bkt/corpus.jsonl", "s3://bkt/out.pbin", tokenizer="s3://bkt/made")
+    done = run("show", "s3://bkt/out.pbin", "0", "--text")
+    assert done.exit_code == 0, done.output
+    assert done.stdout == run("show", "s3://bkt/out.pbin", "0", "--text", "--tokenizer", TOKENIZER).stdout
+    manifest = bucket / "out.pbin.tokfmt.json"
+    for other, why in (("s3://other/made", "not in the store of the dataset"), ("s3://bkt/gone", "not there")):
+        manifest.write_text(manifest.read_text().replace("s3://bkt/made", other))
+        close_stores()
+        done = run("show", "s3://bkt/out.pbin", "0", "--text")
+        assert done.exit_code == 2 and f"the manifest names {other} " in done.stderr and why in done.stderr
+        manifest.write_text(manifest.read_text().replace(other, "s3://bkt/made"))
+    assert not [one for one in fresh.seen if one.key.startswith("other")]
+    shutil.copy(bucket / "out.pbin", tmp_path / "out.pbin")
+    shutil.copy(manifest, tmp_path / "out.pbin.tokfmt.json")
+    done = run("show", tmp_path / "out.pbin", "0", "--text")
+    assert done.exit_code == 2 and "names s3://bkt/made " in done.stderr and "s3:/b" not in done.stderr
+
+
+def test_check_offers_no_repair_of_a_dataset_in_a_store(fresh, bucket, tmp_path):
+    """`check --fix` repairs local files only."""
+    for home in (bucket, tmp_path):
+        shutil.copytree(FIXTURES / "megatron", home / "megatron")
+        tokens = home / "megatron/gpt2_text_document.bin"
+        tokens.write_bytes(tokens.read_bytes()[:-100])
+    local = run("check", tmp_path / "megatron/gpt2_text_document.bin")
+    stored = run("check", "s3://bkt/megatron/gpt2_text_document.bin")
+    assert "--fix OUT" in local.output and "TF" in stored.output and "--fix OUT" not in stored.output

@@ -133,6 +133,28 @@ def test_a_directory_of_many_objects_is_listed_once(server, bucket):
     assert methods.count("LIST") <= 5 and methods.count("HEAD") == 0, methods
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["info", "{}"], ["show", "{}"], ["check", "{}"], ["stats", "{}"], ["convert", "{}", "out.zarr", "--dry-run"]],
+    ids=lambda words: words[0],
+)
+def test_a_pattern_takes_as_many_lists_as_a_few_of_its_files(server, bucket, tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    lists = []
+    for count in (12, 40):
+        (bucket / f"d{count}").mkdir()
+        for number in range(count):
+            header = np.zeros(256, "<i4")
+            header[:3] = 20240520, 1, 5
+            content = header.tobytes() + np.array([50256, 7, number, 8, 9], "<u2").tobytes()
+            (bucket / f"d{count}/train_{number:06d}.bin").write_bytes(content)
+        del server.seen[:]
+        done = CliRunner().invoke(cli, [word.replace("{}", f"s3://bkt/d{count}/*.bin") for word in words])
+        assert done.exit_code == 0, done.output
+        lists.append([one.method for one in server.seen].count("LIST"))
+    assert lists[0] == lists[1] <= 30, lists
+
+
 def test_a_dry_run_says_what_is_read(server, bucket, tmp_path):
     shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
     size = (FIXTURES / PACK).stat().st_size
@@ -142,7 +164,13 @@ def test_a_dry_run_says_what_is_read(server, bucket, tmp_path):
         done.output
     )
     plan = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)["plan"]["download"]
-    assert (plan["objects"], plan["bytes"], plan["requests"]) == (1, size, 1)
+    assert (plan["objects"], plan["passes"], plan["bytes"], plan["requests"]) == (1, 1, size, 1)
+    twice = ["convert", f"s3://bkt/{PACK}", str(tmp_path / "a"), "--to", "olmo", "--dry-run"]
+    assert re.search(
+        r"^reads +1 object, [\d.]+ kB in 2 passes, about", CliRunner().invoke(cli, twice).output, re.MULTILINE
+    )
+    plan = json.loads(CliRunner().invoke(cli, [*twice, "--json"]).stdout)["plan"]["download"]
+    assert (plan["objects"], plan["passes"], plan["bytes"], plan["requests"]) == (1, 2, 2 * size, 2)
     local = ["convert", str(FIXTURES / PACK), *words[2:], "--json"]
     assert "download" not in json.loads(CliRunner().invoke(cli, local).stdout)["plan"]
 

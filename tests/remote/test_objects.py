@@ -2,13 +2,16 @@
 
 import pickle
 import re
+from typing import Any
 
 import pytest
 from amount import FUZZ_ONLY, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from paths import FIXTURES
 from remote.conftest import noise, open_store
 
+import tokfmt
 from tokfmt.core.errors import FormatError, OptionError, SourceChangedError, TokfmtError, UnreachableError
 from tokfmt.plugin import Identity, Url
 
@@ -39,6 +42,24 @@ def test_any_ranges_are_the_bytes_of_the_file(store, large, spans):
     assert list(store.read_ranges("x.bin", ranges, large)) == [LARGE[start:stop] for start, stop in ranges]
 
 
+@pytest.mark.parametrize("odd", ["iso/zzz//x.log", "iso/zzz/../x.log", "iso/zzz/./x.log", "iso/aaa//x"])
+def test_an_odd_key_hides_no_other_object(server, bucket, fresh, tmp_path, odd):
+    """The library refuses a list with such a key. Objects are then asked for one by one, and a folder names the key."""
+    pack = FIXTURES / "modalities/D_2byte_gpt2.pbin"
+    for name in ("iso/aaa/good.pbin", "iso/bbb/good.pbin"):
+        (bucket / name).parent.mkdir(parents=True)
+        (bucket / name).write_bytes(pack.read_bytes())
+    server.odd["bkt"] = [odd]
+    assert len(tokfmt.open("s3://bkt/iso/aaa/good.pbin")) == len(tokfmt.open(pack))
+    tokfmt.convert("s3://bkt/iso/bbb/good.pbin", "s3://bkt/iso/out.pbin", eos=50256)
+    tokfmt.convert("s3://bkt/iso/bbb/*.pbin", "s3://bkt/iso/a.pbin", eos=50256)
+    assert (bucket / "iso/a.pbin").read_bytes() == (bucket / "iso/out.pbin").read_bytes()
+    above, _, part = odd.rpartition("/")[0].rpartition("/")
+    with pytest.raises(FormatError, match=re.escape(f"key {above}/{part}/")) as caught:
+        tokfmt.open(f"s3://bkt/{above}")
+    assert not isinstance(caught.value, UnreachableError)
+
+
 def test_ranges_are_joined_and_kept(server, store, large):
     del server.seen[:]
     ranges = [(5 * MIB, 5 * MIB + 4), (5 * MIB + 300_000, 5 * MIB + 300_004), (9 * MIB, 9 * MIB + 1)]
@@ -58,6 +79,19 @@ def test_a_fault_is_repaired(server, store, large, fault):
     assert first == 100 and (second == 100 + (5 * MIB - 100) // 2 if fault == "cut" else second >= 100)
     assert second > 100 or fault != "reset", "what came before the reset is not asked for again"
     assert all(one.headers["if-match"] == large.tag for one in server.seen)
+
+
+@pytest.mark.parametrize("fault", ["500", "503", "429", "cut", "reset"])
+def test_an_outage_of_many_tries_is_outlived(server, bucket, store, monkeypatch, fault):
+    """The time decides, not the number of tries; also in the middle of bodies, and in the first look."""
+    monkeypatch.setenv("TOKFMT_RETRY_TIMEOUT", "6")
+    (bucket / "y").write_bytes(LARGE[: 3 * MIB])
+    store = open_store(Url.parse("s3://bkt"))
+    server.faults["bkt/y"] = [fault] * 11
+    identity = store.status("y").identity
+    server.faults["bkt/y"] = [fault] * 11
+    assert list(store.read_ranges("y", [(100, 3 * MIB)], identity)) == [LARGE[100 : 3 * MIB]]
+    assert not server.faults["bkt/y"]
 
 
 @pytest.mark.parametrize(
@@ -171,15 +205,19 @@ def test_addresses_that_lead_nowhere(server, address, error, words):
         open_store(Url.parse(address)).status("k")
 
 
-@pytest.mark.parametrize("list_first", [False, True])
-def test_the_region_is_learned_from_the_server(server, bucket, monkeypatch, list_first):
+@pytest.mark.parametrize("first", ["look", "list", "head"])
+def test_the_region_is_learned_from_the_server(server, bucket, monkeypatch, first):
+    """The answer to a HEAD, which writers send first, has no body that says so."""
     (bucket / "x").write_bytes(b"x")
     server.region = "eu-west-3"
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "KEY")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    store = open_store(Url.parse("s3://bkt"))
-    if list_first:
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    store: Any = open_store(Url.parse("s3://bkt"))
+    if first == "list":
         assert [one.name for one in store.entries("")] == ["x"]
+    elif first == "head":
+        assert store.identity("x").size == 1
     assert store.status("x").size == 1
     wrong = [one for one in server.seen if "/us-east-1/" in one.headers.get("authorization", "")]
     assert len(wrong) == 1, "later requests go to the right region at once"

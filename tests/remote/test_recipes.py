@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from paths import FIXTURES
+from paths import FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt.cli.main import cli
@@ -112,3 +112,18 @@ def test_training_goes_on_where_it_was(mix, loader):
     second = loader(mix[0], batch_size=8, prefetch=3)
     second.load_state_dict(first.state_dict())
     assert seen + batches(second) == whole
+
+
+def test_rejects_name_files_as_those_of_a_local_recipe(fresh, bucket, tmp_path):
+    """Relative to the directory of the recipe, so that the bytes are equal."""
+    text = 'tokfmt = 1\ntokenizer = "{tokenizer}"\n[filter.short]\nmin_words = 3\n[[source]]\n'
+    for home in (bucket / "deep", tmp_path / "deep"):
+        (home / "er").mkdir(parents=True)
+        for name in ("a.jsonl", "er/b.jsonl"):
+            (home / name).write_text('{"text": "one two three four"}\n{"text": "one"}\n')
+        source = text.format(tokenizer=TOKENIZER) + 'filter = "short"\npath = ["../a.jsonl", "b.jsonl"]\n'
+        (home / "er/mix.toml").write_text(source)
+    given = {"rejects": "s3://bkt/out.jsonl", "allow_source": str(TOKENIZER)}
+    tokfmt.convert("s3://bkt/deep/er/mix.toml", "s3://bkt/out.pbin", **given)
+    tokfmt.convert(tmp_path / "deep/er/mix.toml", tmp_path / "out.pbin", rejects=tmp_path / "out.jsonl")
+    assert (bucket / "out.jsonl").read_bytes() == (tmp_path / "out.jsonl").read_bytes() != b""

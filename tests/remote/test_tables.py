@@ -1,5 +1,8 @@
 """Parquet and Arrow files in a store: one round for the columns of a row group, or for the heads of all batches."""
 
+import pickle
+import struct
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
@@ -38,3 +41,16 @@ def test_a_footer_that_lies_is_not_followed(held, file, length):
     held.held["x.arrow"] = bytes(content)
     with pytest.raises(TokfmtError, match=r"^mem://bucket/x.arrow: the footer cannot be read"):
         tokfmt.open(file)
+
+
+def test_a_check_of_a_large_pack_asks_for_few_places(held):
+    """The ends of documents are read in 64 places, side by side; of a local pack, in 16,384."""
+    count, length = 20_000, 600
+    tokens = np.full((count, length), 7, "<u2")
+    tokens[:, -1] = 50256
+    index = pickle.dumps([(2 * length * k, 2 * length) for k in range(count)], protocol=4)
+    held.held["x.pbin"] = struct.pack("<QI", tokens.nbytes, 2) + tokens.tobytes() + index
+    (report,) = tokfmt.check("mem://bucket/x.pbin")
+    assert report.exit_code == 0
+    blocks = {one[2] >> 16 for one in held.asked if one[0] == "read"}
+    assert held.calls < 100 and len(blocks) < 200, "of 366 blocks"

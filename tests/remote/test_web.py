@@ -6,6 +6,7 @@ import threading
 from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import numpy as np
 import pytest
@@ -147,6 +148,37 @@ def test_the_first_look_is_repeated(server, bucket, fault):
     server.forever["bkt/x"] = fault
     with pytest.raises(UnreachableError):
         store.status("bkt/x")
+
+
+class Busy(Plain):
+    """A server that refuses the first requests, and says when it wants the next one."""
+
+    after, left, asked = "0", 0, 0
+
+    def do_GET(self):
+        type(self).asked += 1
+        if type(self).left:
+            type(self).left -= 1
+            self.send_response(429)
+            self.send_header("Retry-After", self.after)
+            self.send_header("Content-Length", "0")
+            return self.end_headers()
+        return super().do_GET()
+
+
+@pytest.mark.parametrize(("after", "asked"), [("0", 11), ("3600", 1), ("Fri, 01 Jan 2100 00:00:00 GMT", 1)])
+def test_a_server_that_says_when_to_ask_again(tmp_path, monkeypatch, after, asked):
+    """A server that is to be asked only after the limit is not asked again."""
+    monkeypatch.setenv("TOKFMT_RETRY_TIMEOUT", "3")
+    (tmp_path / "x.pbin").write_bytes((FIXTURES / PACK).read_bytes())
+    busy: Any = type("Busy", (Busy,), {"after": after, "left": 10})
+    with plain(tmp_path, busy) as address:
+        if asked == 1:
+            with pytest.raises(UnreachableError, match="429"):
+                tokfmt.open(f"{address}/x.pbin")
+        else:
+            tokfmt.open(f"{address}/x.pbin")
+    assert busy.asked >= asked if asked > 1 else busy.asked == 1
 
 
 def test_an_address_that_is_not_there(server):

@@ -1,5 +1,6 @@
 """Conversions to a bucket: the bytes of a local conversion, complete or absent, whatever fails at whatever step."""
 
+import itertools
 import json
 import os
 import resource
@@ -57,7 +58,9 @@ def manifest_of(path):
 
 
 def order(server):
-    return [one.key.removeprefix("bkt/") for one in server.seen if one.method in ("PUT", "COMPLETE")]
+    """The keys that were written. The first one with a condition is asked for twice, to see that the server knows it."""
+    keys = [one.key.removeprefix("bkt/") for one in server.seen if one.method in ("PUT", "COMPLETE")]
+    return [key for key, _ in itertools.groupby(keys)]
 
 
 def test_entries_follow_the_data_and_the_manifest_is_last(server, bucket):
@@ -338,6 +341,31 @@ def test_a_signal_within_an_upload_in_parts(server, bucket, spool, larger_than_o
     assert not list(bucket.glob("*.tokfmt-writing"))
 
 
+@pytest.mark.parametrize("step", ["PUT m.tokfmt-writing", "PUT m/shard.00000.mds", "DELETE m.tokfmt-writing"])
+def test_an_outage_of_many_tries_while_it_writes(server, bucket, local, monkeypatch, step):
+    monkeypatch.setenv("TOKFMT_RETRY_TIMEOUT", "6")
+    close_stores()
+    method, name = step.split()
+    server.faults[f"{method} bkt/{name}"] = ["503"] * 11
+    tokfmt.convert(PACK, "s3://bkt/m", **MDS)
+    assert tree(bucket / "m") == local and not list(bucket.glob("*.tokfmt-writing"))
+    assert not server.faults[f"{method} bkt/{name}"]
+
+
+@FUZZ_ONLY
+@pytest.mark.parametrize(
+    ("step", "faults"), [("PART3", ["503"] * 12), ("COMPLETE", ["reset"])], ids=["parts", "the last answer is lost"]
+)
+def test_faults_of_an_upload_in_parts(server, bucket, monkeypatch, larger_than_one_request, step, faults):
+    """If the answer that completes it is lost, the server knows the upload no more when it is asked again."""
+    monkeypatch.setenv("TOKFMT_RETRY_TIMEOUT", "20")
+    close_stores()
+    server.faults[f"{step} bkt/m.pbin"] = list(faults)
+    tokfmt.convert(larger_than_one_request, "s3://bkt/m.pbin")
+    assert tree(bucket / "m.pbin") == tree(larger_than_one_request) and not server.parts
+    assert not server.faults[f"{step} bkt/m.pbin"] and not list(bucket.glob("*.tokfmt-writing"))
+
+
 def test_an_interrupted_upload_in_parts_leaves_nothing(server, bucket, spool, larger_than_one_request):
     process = []
     when(server, "PART3", "m.pbin", lambda: process[0].send_signal(signal.SIGINT))
@@ -364,6 +392,27 @@ def test_a_server_without_conditions(server, bucket, local):
     assert tree(bucket / "m") == local and any("knows no conditional writes" in note for note in notes)
     with pytest.raises(DestinationExistsError):
         tokfmt.convert(PACK, "s3://bkt/m", **MDS)
+
+
+def test_a_server_that_ignores_conditions(server, bucket, local):
+    """It answers as if it knew them. tokfmt tries, reports it, and makes no claim that would hold nobody off."""
+    close_stores()
+    server.ignores = True
+    notes = []
+    tokfmt.convert(PACK, "s3://bkt/m", progress=Listening(notes), **MDS)
+    assert tree(bucket / "m") == local and sum("knows no conditional writes" in note for note in notes) == 1
+    assert not list(bucket.glob("*.tokfmt-writing"))
+    with pytest.raises(DestinationExistsError):
+        tokfmt.convert(PACK, "s3://bkt/m", **MDS)
+
+
+def test_credentials_that_only_read(server, bucket):
+    """Nothing was written, so nothing is said to be left."""
+    server.forever["PUT bkt/m.tokfmt-writing"] = server.forever["DELETE bkt/m.tokfmt-writing"] = "403"
+    notes = []
+    with pytest.raises(OutageError, match="access denied"):
+        tokfmt.convert(PACK, "s3://bkt/m", progress=Listening(notes), **MDS)
+    assert not notes and not everything(bucket)
 
 
 def test_splits_appear_together(server, bucket, tmp_path):

@@ -223,7 +223,8 @@ def _download(plan: Mapping[str, Any]) -> list[str]:
         return []
     read = plan["download"]
     requests = f"about {counted(read['requests'], 'request')} ({counted(read['lists'], 'list')})"
-    return [f"reads        {counted(read['objects'], 'object')}, {human_bytes(read['bytes'])}, {requests}"]
+    passes = f" in {read['passes']} passes" if read["passes"] > 1 else ""
+    return [f"reads        {counted(read['objects'], 'object')}, {human_bytes(read['bytes'])}{passes}, {requests}"]
 
 
 def _upload(plan: Mapping[str, Any]) -> list[str]:

@@ -197,7 +197,7 @@ class Claim:
         """Return whether the claim is still that of this run. True if the store knows no claims."""
         if not self.taken:
             return not self.lost
-        if self._store.identity(claim_url(self.destination).key) == self._seen:
+        if self._seen is not None and self._store.identity(claim_url(self.destination).key) == self._seen:
             return True
         found = None if self._alone else read_claim(self._store, self.destination)
         if found is not None and found.run == self.run:

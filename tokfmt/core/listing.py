@@ -13,7 +13,8 @@ To bound memory, listings of more than 65,536 names are not kept, and only the f
 a list of a store states.
 
 A store that lists answers for what is beside a file by one request: which names begin with the same stem. So it is not
-asked for an index, a manifest, or a mask that does not exist.
+asked for an index, a manifest, or a mask that does not exist. If many files of a directory are asked about, as those
+that a pattern matches, the directory is listed instead.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -47,6 +49,7 @@ from tokfmt.core.place import (
 T = TypeVar("T")
 
 _MOST, _STATUSES = 1 << 16, 1 << 12  # Names of a directory, and statuses, which take 500 bytes each.
+_STEMS = 8  # Stems in a directory that are listed one by one.
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 
 
@@ -58,6 +61,7 @@ class Answers:
     statuses: dict[str | Url, Status | tuple[int | None, str | None]] = field(default_factory=dict)
     beside: dict[tuple[Url, str], Beside] = field(default_factory=dict)
     unlisted: set[Url] = field(default_factory=set)
+    stems: Counter[Url] = field(default_factory=Counter)
     found: dict[Hashable, object] = field(default_factory=dict)
 
 
@@ -65,22 +69,25 @@ _KEPT: ContextVar[Answers | None] = ContextVar("answers of the stores", default=
 
 
 @contextmanager
-def kept(answers: Answers | None = None) -> Iterator[Answers]:
+def kept(answers: Answers | None = None, *, lists: bool = False) -> Iterator[Answers]:
     """Keep answers inside this context, for this thread. A nested context uses the answers of the outer one.
 
     Args:
         answers: The answers of an earlier context, in which these sources were discovered. Statuses are asked again, so
             that a change since then is detected.
+        lists: Keep the lists of stores, and the statuses in them. The earlier context was of other files.
     """
     outer = _KEPT.get()
     if outer is not None:
         yield outer
         return
     answers = Answers() if answers is None else answers
-    answers.statuses.clear()
-    answers.beside.clear()
-    for one in [one for one in answers.directories if isinstance(one, Url)]:  # One list instead of many statuses.
-        del answers.directories[one]
+    if not lists:
+        answers.statuses.clear()
+        answers.beside.clear()
+        answers.stems.clear()
+        for one in [one for one in answers.directories if isinstance(one, Url)]:  # One list instead of many statuses.
+            del answers.directories[one]
     token = _KEPT.set(answers)
     try:
         yield answers
@@ -164,12 +171,30 @@ def _known(place: PlaceLike) -> tuple[bool, Kind | None]:
 
 
 def _known_beside(kept_now: Answers, place: Url) -> tuple[bool, Kind | None]:
-    """Return what the list of a stem tells about an address; see `_known`."""
+    """Return what the list of a stem, or of a directory with many stems, tells about an address; see `_known`."""
+    listed = _many(kept_now, place.parent)
+    if listed is not None:
+        return True, listed.get(place.name)
     found = _beside(kept_now, place)
     if found is None or (found.last is not None and place.name > found.last):
         return False, None
     entry = found.entries.get(place.name)
     return True, entry.kind if entry is not None else None
+
+
+def _many(kept_now: Answers, directory: Url) -> dict[str, Kind] | None:
+    """Return the listing of a directory of which many stems were asked; None if it cannot be listed or kept."""
+    if kept_now.stems[directory] < _STEMS or directory in kept_now.unlisted:
+        return None
+    try:
+        return _listed(directory)
+    except UnreachableError:
+        raise
+    except FormatError:  # It must not be listed. What is asked next may be answered.
+        kept_now.unlisted.add(directory)
+    except FileNotFoundError:
+        kept_now.directories[directory] = {}
+    return kept_now.directories.get(directory)
 
 
 def _beside(kept_now: Answers, place: Url) -> Beside | None:
@@ -189,6 +214,7 @@ def _beside(kept_now: Answers, place: Url) -> Beside | None:
         kept_now.unlisted.add(above)
         return None
     kept_now.beside[above, found.stem] = found
+    kept_now.stems[above] += 1
     for entry in found.entries.values():
         _keep_status(kept_now, above, entry)
     for path, entries in found.below.items():
@@ -220,8 +246,15 @@ def _keep_status(kept_now: Answers, above: Url, entry: Entry) -> None:
 def beside(place: Url) -> list[Url]:
     """Return the addresses in the same directory that begin with the stem of a place, as far as they were listed."""
     kept_now = _KEPT.get()
-    found = _beside(kept_now, place) if kept_now is not None else None
-    return [place.parent / name for name in found.entries] if found is not None else []
+    if kept_now is None:
+        return []
+    above, end = place.parent, place.name.find(".", 1)
+    listed = kept_now.directories.get(above) or _many(kept_now, above)
+    if listed is not None:
+        stem = place.name[:end] if end > 0 else place.name
+        return [above / name for name in listed if name.startswith(stem)]
+    found = _beside(kept_now, place)
+    return [above / name for name in found.entries] if found is not None else []
 
 
 def status(place: PlaceLike) -> Status:

@@ -230,17 +230,30 @@ def check_position(position: int, length: int) -> None:
         raise IndexError(f"token position {position} is outside 0:{length}")
 
 
+class FindsSequences(Protocol):
+    """A reader that finds a sequence by a position itself, where offsets cost a read of the file."""
+
+    def sequence_at(self, position: int, shift: int = 0) -> int:
+        """Return what the function `sequence_at` returns."""
+
+
 def sequence_at(reader: TokenReader, position: int, shift: int = 0) -> int:
-    """Return the last sequence i with `offsets[i] + shift * i <= position`, by bisection; 0 without one.
+    """Return the last sequence i with `offsets[i] + shift * i <= position`; 0 without one.
 
     With shift 0, it is the sequence that holds a token position. With shift 1, positions are those of the same axis
-    with one separator after each sequence. O(log sequences) calls of `offsets`.
+    with one separator after each sequence.
 
     Args:
         reader: Reader of the axis.
         position: A position of the axis.
-        shift: Separators per sequence that `position` counts and the axis does not have: 0 or 1.
+        shift: Separators per sequence that `position` counts and the axis does not have.
     """
+    find: Callable[[int, int], int] | None = getattr(reader, "sequence_at", None)
+    return bisected(reader, position, shift) if find is None else find(position, shift)
+
+
+def bisected(reader: TokenReader, position: int, shift: int = 0) -> int:
+    """Return what `sequence_at` returns, by O(log sequences) calls of `offsets`."""
     low, high = 0, reader.info.sequences
     while high - low > 1:
         middle = (low + high) // 2

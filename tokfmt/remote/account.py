@@ -67,16 +67,26 @@ _UNDER_WAY: dict[object, float] = {}
 
 
 @contextmanager
-def counted(kind: Kind, requests: int = 1) -> Iterator[None]:
-    """Count a request, and measure its time."""
-    began, mark = time.monotonic(), object()
-    _UNDER_WAY[mark] = began
+def under_way(since: float) -> Iterator[None]:
+    """Let `waiting` know that a caller waits since a time of the monotonic clock."""
+    mark = object()
+    _UNDER_WAY[mark] = since
     try:
         yield
     finally:
+        del _UNDER_WAY[mark]
+
+
+@contextmanager
+def counted(kind: Kind, requests: int = 1) -> Iterator[None]:
+    """Count a request, and measure its time."""
+    began = time.monotonic()
+    try:
+        with under_way(began):
+            yield
+    finally:
         took = time.monotonic() - began
         with _LOCK:
-            del _UNDER_WAY[mark]
             _COUNTED[0].requests[kind] += requests
             _COUNTED[0].slowest = max(_COUNTED[0].slowest, took)
 

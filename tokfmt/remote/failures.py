@@ -37,9 +37,35 @@ _REGION = ("Received redirect without LOCATION", "PermanentRedirect", "Authoriza
 
 
 _NOT_IMPLEMENTED = 501
+_PASSING = (408, 429, 500, 502, 503, 504)
+_BROKEN = (
+    *("error sending request", "body error", "error decoding", "end of file"),
+    *("connection", "timed out", "timeout"),
+)
+_NO_BUCKET = {"NoSuchBucket": "bucket", "ContainerNotFound": "container"}
 _CONDITIONS = ("AlreadyExistsError", "PreconditionError")
+_ODD = re.compile(r'[Pp]ath "([^"]*)"')
 _CUT_OFF = "cannot be reached: "
 ANONYMOUS = Option("store-opt", "anonymous=true")
+
+
+class CutError(Exception):
+    """A body ends before the byte that its head states."""
+
+    def __str__(self) -> str:
+        return "unexpected end of file"
+
+
+class RefusedError(Exception):
+    """A request was not answered, or not as needed. Its text is made for `failure`.
+
+    Attributes:
+        after: Seconds after which the server wants to be asked again; 0 if it does not say.
+    """
+
+    def __init__(self, text: str, after: float = 0.0) -> None:
+        super().__init__(text)
+        self.after = after
 
 
 class Asked(NamedTuple):
@@ -60,7 +86,38 @@ class Asked(NamedTuple):
 
 def is_absent(error: BaseException) -> bool:
     """Return whether an object does not exist. A bucket that does not exist is a failure."""
-    return isinstance(error, FileNotFoundError) and _code(error) != "NoSuchBucket"
+    return isinstance(error, FileNotFoundError) and _code(error) not in _NO_BUCKET
+
+
+def may_pass(error: BaseException) -> bool:
+    """Return whether a server may answer if it is asked again: it is overloaded, or the connection broke."""
+    if (
+        isinstance(error, (TokfmtError, FileNotFoundError))
+        or is_odd_key(error)
+        or is_of_another_range(error)
+        or is_unknown_host(error)
+    ):
+        return False
+    if (status := _status(error)) is not None:
+        return status in _PASSING
+    text = str(error)
+    lasts = CANNOT_RENEW in text or any(word in text for word in _TLS)
+    return not lasts and any(word in text.lower() for word in _BROKEN)
+
+
+def is_odd_key(error: BaseException) -> bool:
+    """Return whether a list holds a key with an empty part, `.` or `..`, because of which obstore refuses the list."""
+    return type(error).__name__ == "InvalidPathError"
+
+
+def is_unknown_host(error: BaseException) -> bool:
+    """Return whether the name of a host was not found."""
+    return any(word in str(error) for word in _DNS)
+
+
+def retries_of(error: BaseException) -> int:
+    """Return how often obstore has repeated a request that failed."""
+    return int(found[1]) if (found := _TRIES.search(str(error))) else 0
 
 
 def is_of_another_range(error: BaseException) -> bool:
@@ -78,19 +135,25 @@ def is_of_another_region(error: BaseException) -> bool:
     return any(word in str(error) for word in _REGION) or _status(error) == 301
 
 
+def says_nothing(error: BaseException) -> bool:
+    """Return whether a server refuses a request without a reason, as S3 refuses a HEAD for another region."""
+    return _status(error) == 400 and not _code(error)
+
+
 def is_denied(error: BaseException) -> bool:
     """Return whether the server refuses the credentials, or the signature of an address."""
     unauthenticated = type(error).__name__ == "UnauthenticatedError"
     return _status(error) in (401, 403) or isinstance(error, PermissionError) or unauthenticated
 
 
-def failure(url: Url, error: BaseException, asked: Asked) -> Exception:
+def failure(url: Url, error: BaseException, asked: Asked, tries: int = 0) -> Exception:
     """Return the error to raise for a failed request, without any text of the library or the server.
 
     Args:
         url: The address that was asked.
         error: What obstore raised.
         asked: The credentials of the request.
+        tries: How often the request was sent; 0 if only obstore repeated it.
     """
     if isinstance(error, TokfmtError):
         return error
@@ -98,16 +161,19 @@ def failure(url: Url, error: BaseException, asked: Asked) -> Exception:
         return FileNotFoundError(errno.ENOENT, "no such object", str(url))
     if type(error).__name__ == "PreconditionError" or _status(error) == 412:
         return SourceChangedError.while_read(url)
-    return _refusal(url, error, asked) or _outage(url, error, asked)
+    return _refusal(url, error, asked) or _outage(url, error, asked, tries)
 
 
-def write_failure(url: Url, error: BaseException, asked: Asked, *, conditional: bool = False) -> Exception:
+def write_failure(
+    url: Url, error: BaseException, asked: Asked, tries: int = 0, *, conditional: bool = False
+) -> Exception:
     """Return the error to raise for a failed request that writes, as `failure` does for one that reads.
 
     Args:
         url: The address that was written.
         error: What obstore raised.
         asked: The credentials of the request.
+        tries: How often the request was sent; 0 if only obstore repeated it.
         conditional: The request had a condition, which a status may say does not hold.
     """
     if isinstance(error, TokfmtError):
@@ -116,7 +182,7 @@ def write_failure(url: Url, error: BaseException, asked: Asked, *, conditional: 
         return FileExistsError(errno.EEXIST, "another object is there", str(url))
     if conditional and (_status(error) == _NOT_IMPLEMENTED or type(error).__name__ == "NotSupportedError"):
         return UnsupportedError(url, "cannot be written under a condition, which this server does not know")
-    told = _refusal(url, error, asked) or _outage(url, error, asked)
+    told = _refusal(url, error, asked) or _outage(url, error, asked, tries)
     remedy = f". {told.remedy.marked}" if told.remedy else ""
     return OutageError(f"{printable(url)}: cannot be written: {told.what.marked.removeprefix(_CUT_OFF)}{remedy}")
 
@@ -128,9 +194,14 @@ def _condition_fails(error: BaseException) -> bool:
 
 def _refusal(url: Url, error: BaseException, asked: Asked) -> FormatError | None:
     """Return the error for a request that the server understood and refused; None if it is another failure."""
+    if is_odd_key(error):
+        key = f" {printable(found[1])}" if (found := _ODD.search(str(error))) else ""
+        what = f"cannot be listed, because of the key{key}, which has an empty part, . or .. between its slashes"
+        return FormatError(url, what, remedy="Rename that object, or name the other files one by one")
     code = _code(error)
-    if code == "NoSuchBucket":
-        return FormatError(url, f"bucket {url.authority} does not exist, or is in another region")
+    if code in _NO_BUCKET:
+        name = url.authority.rpartition("/")[2]
+        return FormatError(url, f"{_NO_BUCKET[code]} {name} does not exist, or is in another region")
     if is_of_another_region(error):
         remedy = f"Name its region with {Option('store-opt', 'region=NAME')}"
         return FormatError(url, f"bucket {url.authority} is in another region", remedy=remedy)
@@ -148,15 +219,15 @@ def _refusal(url: Url, error: BaseException, asked: Asked) -> FormatError | None
     return _denied(url, asked) if is_denied(error) else None
 
 
-def _outage(url: Url, error: BaseException, asked: Asked) -> UnreachableError:
+def _outage(url: Url, error: BaseException, asked: Asked, tries: int) -> UnreachableError:
     text = str(error)
-    if any(word in text for word in _DNS):
+    if is_unknown_host(error):
         return UnreachableError(url, f"host {asked.server or _host(url)} is unknown")
     if any(word in text for word in _TLS):
         return UnreachableError(url, f"the certificate of {asked.server or _host(url)} is not trusted")
     if is_of_another_range(error):
         return UnreachableError(url, "the server sends other bytes than the range that it was asked for, twice")
-    reason = _reason(text, _status(error), _code(error), asked.server)
+    reason = _reason(text, _status(error), _code(error), asked.server, tries or retries_of(error) + 1)
     return UnreachableError(url, f"cannot be reached: {reason}", remedy="Run again later")
 
 
@@ -195,8 +266,7 @@ def _others(url: Url) -> str | None:
     return f"Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE; use {ANONYMOUS} if the bucket is public"
 
 
-def _reason(text: str, status: int | None, code: str, server: str) -> str:
-    tries = int(found[1]) + 1 if (found := _TRIES.search(text)) else 1
+def _reason(text: str, status: int | None, code: str, server: str, tries: int) -> str:
     after = f" after {tries} tries" if tries > 1 else ""
     if status is not None:
         return f"{status}{f' {code}' if code else ''}{after}"

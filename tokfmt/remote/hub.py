@@ -29,10 +29,10 @@ from tokfmt.core.place import Entry, Identity, Kind, Status, Url
 from tokfmt.remote import account, credentials
 from tokfmt.remote.blocks import Buffer
 from tokfmt.remote.clients import client_options, retry_config
-from tokfmt.remote.failures import Asked, is_denied
+from tokfmt.remote.failures import Asked, RefusedError, is_denied
 from tokfmt.remote.objects import ObjectStore
 from tokfmt.remote.options import StoreOptions
-from tokfmt.remote.redirects import REDIRECTS, Answer, RefusedError, ask, next_address, same_server
+from tokfmt.remote.redirects import REDIRECTS, Answer, ask, next_address, same_server
 from tokfmt.remote.requests import request
 
 KINDS = {"datasets": "datasets/", "models": ""}
@@ -86,7 +86,7 @@ class HubStore(ObjectStore):
             token: The token of the user; "" to send none.
             asked: The token, for messages.
         """
-        super().__init__(root, lambda region, *, writes=False: None, asked, "", endpoint=endpoint, lists=False)
+        super().__init__(root, lambda region, use="read": None, asked, "", endpoint=endpoint, lists=False)
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._commits = dict[tuple[str, str], str]()
         self._trees = dict[tuple[str, str, str], dict[str, Status]]()

@@ -13,25 +13,30 @@ import io
 import os
 import re
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from tokfmt.core.errors import FormatError, OutageError, SourceChangedError, UnreachableError
+from tokfmt.core.errors import FormatError, OutageError, SourceChangedError, UnsupportedError
 from tokfmt.core.place import IF_ABSENT, IF_MATCH, Beside, Entry, Identity, Kind, Status, Url
 from tokfmt.remote import account, credentials
 from tokfmt.remote.blocks import LARGEST, SIZE, Buffer
-from tokfmt.remote.clients import retry_seconds
+from tokfmt.remote.clients import Patience, Use
 from tokfmt.remote.failures import (
     Asked,
+    CutError,
     failure,
     is_absent,
     is_beyond_the_end,
+    is_odd_key,
     is_of_another_range,
     is_of_another_region,
+    is_unknown_host,
+    may_pass,
+    retries_of,
+    says_nothing,
     write_failure,
 )
 from tokfmt.remote.ranges import BLOCKS, Version, prefetch, read
@@ -50,9 +55,9 @@ _REGION_IN_BODY = re.compile(r"<Region>([a-z0-9-]{1,40})</Region>")
 
 
 class Connect(Protocol):
-    """Return a client of obstore for a region. A client that writes waits longer for the first byte of an answer."""
+    """Return a client of obstore for a region and some requests."""
 
-    def __call__(self, region: str, *, writes: bool = False) -> Any: ...
+    def __call__(self, region: str, use: Use = "read") -> Any: ...
 
 
 class ObjectStore:
@@ -78,7 +83,8 @@ class ObjectStore:
         """
         self.root, self._connect, self._asked, self._lists = root, connect, asked, lists
         self._client, self._region, self._endpoint = connect(region), region, endpoint
-        self._writer: Any = None
+        self._writers, self._answered = dict[Use, Any](), False
+        self._proven = not endpoint  # The servers of the clouds know conditions. Others may ignore them.
         self.can = frozenset({IF_ABSENT, IF_MATCH}) if lists else None
 
     def status(self, key: str) -> Status:
@@ -199,24 +205,16 @@ class ObjectStore:
             UnsupportedError: If the server does not know the condition.
             OutageError: If the object cannot be written.
         """
-        url = self._url(key)
 
-        def once(stop: threading.Event) -> Identity:
-            for _ in range(_TRIES - 1):
-                began = time.monotonic()
-                try:
-                    mode = self._mode(key, content, if_absent=if_absent, if_match=if_match)
-                    return self._send(key, content, mode, stop)
-                except (FileExistsError, OutageError) as error:
-                    lost = isinstance(error, OutageError)  # obstore repeats no conditional write whose answer is lost.
-                    if lost and (mode == "overwrite" or time.monotonic() - began > retry_seconds() / 2):
-                        raise
-                    there = self._found(key, error)
-                    if there is not None and self._holds(key, there, content):
-                        return there
-                    if there != if_match or not (lost or if_absent):
-                        raise
-            return self._send(key, content, self._mode(key, content, if_absent=if_absent, if_match=if_match), stop)
+        def call(stop: threading.Event) -> Identity:
+            try:
+                identity = self._put(key, content, stop, if_absent=if_absent, if_match=if_match)
+                if if_absent and not self._proven and at_once(content):
+                    self._prove(key)
+            except UnsupportedError:
+                self.can = frozenset() if if_absent else self.can
+                raise
+            return identity
 
         found = list[Identity]()
 
@@ -224,8 +222,51 @@ class ObjectStore:
             found.append(identity)
             done(identity)
 
-        side_by_side(url, [(0, once)], MOST_HELD, ended)
+        side_by_side(self._url(key), [(0, call)], MOST_HELD, ended)
         return found[-1]
+
+    def _put(
+        self,
+        key: str,
+        content: bytes | Path,
+        stop: threading.Event,
+        *,
+        if_absent: bool,
+        if_match: Identity | None,
+    ) -> Identity:
+        """Write an object in this thread; see `put`."""
+        for _ in range(_TRIES - 1):
+            try:
+                mode = self._mode(key, content, if_absent=if_absent, if_match=if_match)
+                return self._send(key, content, mode, stop)
+            except (FileExistsError, OutageError) as error:
+                lost = isinstance(error, OutageError)
+                if lost and mode == "overwrite" and at_once(content):
+                    raise
+                there = self._found(key, error)
+                if there is not None and self._holds(key, there, content):
+                    return there
+                if lost or there != if_match or not if_absent:
+                    raise
+        return self._send(key, content, self._mode(key, content, if_absent=if_absent, if_match=if_match), stop)
+
+    def _prove(self, key: str) -> None:
+        """Write an object that is there again, under the condition that it is not. A server that does so ignores it.
+
+        Raises:
+            UnsupportedError: If the server ignores conditions. The object is deleted.
+        """
+        import obstore
+
+        try:
+            with account.counted("put"):
+                obstore.put(self._writers["write"], key, b"", mode="create", use_multipart=False)
+        except Exception:  # noqa: BLE001 -- the condition does not hold, or nothing is proven
+            self._proven = True
+            return
+        with account.counted("delete"):
+            obstore.delete(self._client, [key])
+        raise UnsupportedError(self._url(key), "cannot be written under a condition, which this server ignores")
 
     def _found(self, key: str, error: Exception) -> Identity | None:
         """Return the identity of an object after a failed write; None if it does not exist.
@@ -246,7 +287,13 @@ class ObjectStore:
         """
 
         def one(key: str, path: Path, stop: threading.Event) -> tuple[str, Identity]:
-            return key, self._send(key, path, "overwrite", stop)
+            try:
+                return key, self._send(key, path, "overwrite", stop)
+            except OutageError as error:  # The answer that completes an upload in parts may be lost.
+                there = None if at_once(path) else self._found(key, error)
+                if there is None or not self._holds(key, there, path):
+                    raise
+                return key, there
 
         calls = ((held_by(os.stat(path).st_size), partial(one, key, path)) for key, path in files)
         side_by_side(self.root, calls, MOST_HELD, lambda found: done(*found))
@@ -278,8 +325,8 @@ class ObjectStore:
                 if not is_absent(error):
                     raise
 
-        def one(some: list[str], _: threading.Event) -> None:
-            self._tried(self._url(some[0]), partial(call, some), again=self._moved, worded=write_failure)
+        def one(some: list[str], stop: threading.Event) -> None:
+            self._tried(self._url(some[0]), partial(call, some), again=self._moved, worded=write_failure, stop=stop)
 
         batches = [left[k : k + together] for k in range(0, len(left), together)]
         side_by_side(self.root, ((0, partial(one, some)) for some in batches), MOST_HELD, lambda _: None)
@@ -311,16 +358,17 @@ class ObjectStore:
         url = self._url(key)
 
         def call() -> Identity:
-            if self._writer is None:
-                self._writer = self._connect(self._region, writes=True)
+            use: Use = "write" if at_once(content) else "parts"
+            if use not in self._writers:
+                self._writers[use] = self._connect(self._region, use)
             size = size_of(content)
             with account.counted("put", requests_of(size)):
-                found = Identity(*send(self._writer, key, content, mode, stop))
+                found = Identity(*send(self._writers[use], key, content, mode, stop))
             account.count(written=size)
             return found
 
         worded = partial(write_failure, conditional=mode != "overwrite")
-        found = self._tried(url, call, again=self._moved, worded=worded)
+        found = self._tried(url, call, again=self._moved, worded=worded, stop=stop)
         same(url, size_of(content), found)
         return found
 
@@ -386,10 +434,14 @@ class ObjectStore:
 
     def _look_here(self, key: str) -> Identity:
         """Look at an object in this thread."""
-        url = self._url(key)
-        identity, content = self._tried(url, lambda: self._first(self._client, key), again=self._moved)
-        if len(content) != min(SIZE, identity.size):
-            raise UnreachableError(url, "the server ends the body too early", found=len(content))
+
+        def look() -> tuple[Identity, bytes]:
+            identity, content = self._first(self._client, key)
+            if len(content) != min(SIZE, identity.size):
+                raise CutError
+            return identity, content
+
+        identity, content = self._tried(self._url(key), look, again=self._moved)
         if _is_strong(identity):
             BLOCKS.put((self.root, key, identity), 0, content, identity.size)
         return identity
@@ -439,8 +491,13 @@ class ObjectStore:
         prefix = f"{key}/" if key else None
 
         def found(client: Any) -> bool:
-            with account.counted("list"):
-                return any(map(bool, obstore.list(client, prefix, chunk_size=1)))
+            try:
+                with account.counted("list"):
+                    return any(map(bool, obstore.list(client, prefix, chunk_size=1)))
+            except Exception as error:
+                if is_odd_key(error):
+                    return True
+                raise
 
         return self._ask(self._url(key), found)
 
@@ -453,31 +510,51 @@ class ObjectStore:
         url: Url,
         call: Callable[[], T],
         again: Callable[[Exception], bool],
-        worded: Callable[[Url, Exception, Asked], Exception] = failure,
+        worded: Callable[[Url, Exception, Asked, int], Exception] = failure,
+        stop: threading.Event | None = None,
     ) -> T:
-        """Call a function, and once more if `again` accepts the error. The error that it raises refers to no other."""
-        for retries in (1, 0):
+        """Send a request, and repeat it while the server may answer yet. The error that it raises refers to no other.
+
+        Args:
+            url: The address that is asked, for messages.
+            call: Sends the request.
+            again: Returns True for another failure that it has mended. The request is then sent once more.
+            worded: Returns the error to raise.
+            stop: Set if the caller gives up.
+        """
+        patience, mended, tries = Patience(stop), False, 0
+        while True:
             try:
-                return call()
+                found = call()
             except Stopped:
                 raise
             except Exception as error:  # noqa: BLE001 -- reported in our own words
-                if retries and again(error):
+                tries += 1 + retries_of(error)
+                if not mended and again(error):
                     account.count(retries=1)
+                    mended = True
                     continue
-                failed = worded(url, error, self._asked)
+                # Where a host was known before, its network is away. Otherwise its name is wrong.
+                passes = may_pass(error) or (self._answered and is_unknown_host(error))
+                if passes and patience.allows_another(getattr(error, "after", 0.0)):
+                    continue
+                failed = worded(url, error, self._asked, tries)
+            else:
+                self._answered = True
+                return found
             break
         raise failed
 
     def _moved(self, error: Exception) -> bool:
         """Connect to another region, and return True, if that is where the bucket is and the server names it."""
-        if is_absent(error) or not is_of_another_region(error):
+        if is_absent(error) or not (is_of_another_region(error) or says_nothing(error)):
             return False
         named = found[1] if (found := _REGION_IN_BODY.search(str(error))) else ""
         named = named or credentials.region_of(self.root, self._endpoint)
         if not named or named == self._region:
             return False
-        self._client, self._writer, self._region = self._connect(named), None, named
+        self._client, self._region = self._connect(named), named
+        self._writers.clear()
         return True
 
     def _key(self, key: str) -> str:

@@ -10,29 +10,24 @@ from __future__ import annotations
 import base64
 import http.client
 import ipaddress
-import random
 import socket
-import ssl
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from email.message import Message
+from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit, urlunsplit
 
 from tokfmt.core.errors import UnsafeError
 from tokfmt.core.place import Url
 from tokfmt.remote import account
-from tokfmt.remote.clients import LONGEST_WAIT, RETRIES, SHORTEST_WAIT, SILENCE, retry_seconds
+from tokfmt.remote.clients import SILENCE
+from tokfmt.remote.failures import RefusedError, may_pass
 
 REDIRECTS = 5
 _LEADS_ON = (301, 302, 303, 307, 308)
-_TRANSIENT = (429, 500, 502, 503, 504)
-
-
-class RefusedError(Exception):
-    """A request was not answered, or not as needed. Its text is made for `failures.failure`."""
 
 
 class Answer(NamedTuple):
@@ -80,7 +75,7 @@ class _AsTheyAre(urllib.request.HTTPErrorProcessor):
 
 
 def ask(address: str, headers: Mapping[str, str], *, method: str = "GET", body: bytes | None = None) -> Answer:
-    """Send a request, and repeat it as obstore does while the server is overloaded or away. No redirect is followed.
+    """Send a request. No redirect is followed.
 
     Args:
         address: An address of http or https.
@@ -89,31 +84,35 @@ def ask(address: str, headers: Mapping[str, str], *, method: str = "GET", body: 
         body: The body of the request; None without one.
 
     Raises:
-        RefusedError: If there is no answer.
+        RefusedError: If there is no answer, or the server may answer later; see `failures.may_pass`.
     """
     plain, given = _without_user(address)
     request = urllib.request.Request(plain, body, {**given, **headers}, method=method)  # noqa: S310 -- http or https
     opener = urllib.request.build_opener(_AsTheyAre)
     opener.addheaders = [("User-Agent", "tokfmt")]
-    end, wait = time.monotonic() + retry_seconds(), SHORTEST_WAIT
-    for retries in range(RETRIES + 1):
-        lasts = False
-        try:
-            with account.counted("head" if method == "HEAD" else "get"):
-                found = opener.open(request, timeout=SILENCE)
-            if found.status not in _TRANSIENT:
-                return Answer(address, found.status, found.headers, found)
-            found.close()
-            failed = f"status code: {found.status}"
-        except (OSError, http.client.HTTPException) as error:
-            reason = error.reason if isinstance(error, urllib.error.URLError) else error
-            failed = "dns error" if isinstance(reason, socket.gaierror) else f"{type(reason).__name__}: {reason}"
-            lasts = isinstance(reason, (socket.gaierror, ssl.SSLCertVerificationError))
-        if lasts or retries == RETRIES or time.monotonic() + wait > end:
-            break
-        time.sleep(wait * random.uniform(0.5, 1))  # noqa: S311 -- spreads requests
-        wait = min(2 * wait, LONGEST_WAIT)
-    raise RefusedError(f"{failed} after {retries} retries")
+    try:
+        with account.counted("head" if method == "HEAD" else "get"):
+            found = opener.open(request, timeout=SILENCE)
+    except (OSError, http.client.HTTPException) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        failed = "dns error" if isinstance(reason, socket.gaierror) else f"{type(reason).__name__}: {reason}"
+        raise RefusedError(failed) from None
+    refused = RefusedError(f"status code: {found.status}", _after(found.headers))
+    if may_pass(refused):
+        found.close()
+        raise refused
+    return Answer(address, found.status, found.headers, found)
+
+
+def _after(headers: Message) -> float:
+    """Return the seconds of `Retry-After`, which are stated as such or as a date; 0 without them."""
+    stated = str(headers.get("Retry-After", "")).strip()
+    if stated.isdecimal():
+        return float(stated)
+    try:
+        return max(0.0, parsedate_to_datetime(stated).timestamp() - time.time())
+    except (TypeError, ValueError):
+        return 0.0
 
 
 def followed(url: Url, address: str, headers: Mapping[str, str]) -> Answer:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tokfmt.core.errors import MissingDependencyError, OptionError
 from tokfmt.core.place import AZURE_ACCOUNT, Url
 from tokfmt.remote import credentials
-from tokfmt.remote.clients import client_options, retry_config
+from tokfmt.remote.clients import Use, client_options, retry_config
 from tokfmt.remote.failures import Asked
 from tokfmt.remote.hub import open_hub
 from tokfmt.remote.objects import ObjectStore
@@ -61,12 +61,12 @@ def _open_s3(url: Url, options: StoreOptions) -> ObjectStore:
     access = credentials.s3_access(url, options)
     region = access.region or credentials.region_of(url, access.endpoint) or "us-east-1"
 
-    def connect(region: str, *, writes: bool = False) -> S3Store:
+    def connect(region: str, use: Use = "read") -> S3Store:
         return S3Store(
             url.authority,
             config=cast("S3Config", {**access.config, "region": region}),
-            client_options=client_options(writes=writes),
-            retry_config=retry_config(),
+            client_options=client_options(use),
+            retry_config=retry_config(use),
             credential_provider=access.provider,
         )
 
@@ -97,7 +97,7 @@ def _open_azure(url: Url, options: StoreOptions) -> ObjectStore:
 def _of_cloud(url: Url, client: Callable[..., Any], asked: Asked) -> ObjectStore:
     """Return the store of a cloud that finds its buckets anywhere."""
 
-    def connect(region: str, *, writes: bool = False) -> Any:  # noqa: ARG001 -- there are no regions
-        return client(client_options=client_options(writes=writes), retry_config=retry_config())
+    def connect(region: str, use: Use = "read") -> Any:  # noqa: ARG001 -- there are no regions
+        return client(client_options=client_options(use), retry_config=retry_config(use))
 
     return ObjectStore(Url(url.scheme, url.authority), connect, asked, "", lists=True)

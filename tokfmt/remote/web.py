@@ -20,10 +20,10 @@ from tokfmt.core.text_format import human_bytes
 from tokfmt.remote import account, credentials
 from tokfmt.remote.blocks import SIZE, Buffer
 from tokfmt.remote.clients import client_options, retry_config
-from tokfmt.remote.failures import Asked
+from tokfmt.remote.failures import Asked, CutError, RefusedError
 from tokfmt.remote.objects import ChangedError, ObjectStore
 from tokfmt.remote.options import StoreOptions
-from tokfmt.remote.redirects import Answer, RefusedError, ask, followed
+from tokfmt.remote.redirects import Answer, ask, followed
 
 if TYPE_CHECKING:
     from obstore.store import HTTPStore
@@ -62,7 +62,7 @@ class WebStore(ObjectStore):
 
     def __init__(self, root: Url) -> None:
         """Read below an address."""
-        super().__init__(root, lambda region, *, writes=False: _connected(root.address), Asked(""), "", lists=False)
+        super().__init__(root, lambda region, use="read": _connected(root.address), Asked(""), "", lists=False)
         self._pages = dict[str, _Page]()
         self._copying = threading.Lock()
 
@@ -79,15 +79,12 @@ class WebStore(ObjectStore):
         return found
 
     def _first(self, client: Any, key: str) -> tuple[Identity, bytes]:  # noqa: ARG002 -- the client follows redirects
-        for retries in (1, 0):
-            answer = followed(self._url(key), self._address(key), {"Range": f"bytes=0-{SIZE - 1}"})
-            try:
-                with closing(answer.body):
-                    return self._looked(key, answer)
-            except (_CutError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
-                if not retries:
-                    raise RefusedError(f"the connection ends: {type(error).__name__}: {error}") from None
-        raise AssertionError
+        answer = followed(self._url(key), self._address(key), {"Range": f"bytes=0-{SIZE - 1}"})
+        try:
+            with closing(answer.body):
+                return self._looked(key, answer)
+        except (http.client.HTTPException, TimeoutError, ConnectionError) as error:
+            raise RefusedError(f"the connection ends: {type(error).__name__}: {error}") from None
 
     def _looked(self, key: str, answer: Answer) -> tuple[Identity, bytes]:
         """Return the identity and the first block of a page, and keep where it is."""
@@ -128,7 +125,7 @@ class WebStore(ObjectStore):
                     copy = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
                 account.count(read=size)
                 if length is not None and size != int(length):
-                    raise _CutError(size)
+                    raise CutError
                 held = _Page(Identity(size, _tag(answer.headers)), (None, ""), copy)
                 self._pages[key] = held
         assert held.copy is not None
@@ -155,10 +152,6 @@ class WebStore(ObjectStore):
         if not key:
             return self.root.address
         return f"{self.root.address}/{quote(key, safe=_SAFE)}"
-
-
-class _CutError(Exception):
-    """A body ends before the byte that its head states."""
 
 
 class _Bounded:
@@ -189,7 +182,7 @@ def _read(answer: Answer, size: int) -> bytes:
     """Return the beginning of a body."""
     found: bytes = answer.body.read(size)
     if len(found) != size:
-        raise _CutError(len(found))
+        raise CutError
     return found
 
 

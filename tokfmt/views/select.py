@@ -15,7 +15,16 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import Loss
 from tokfmt.core.protocols import Piece, marks_of, pieces_of, read_scattered, restored
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, gathered, offsets_of, reordered
-from tokfmt.core.reader import WINDOW, Info, Layout, TokenReader, check_interval, check_position, windows
+from tokfmt.core.reader import (
+    WINDOW,
+    Info,
+    Layout,
+    TokenReader,
+    check_interval,
+    check_position,
+    sequence_at,
+    windows,
+)
 from tokfmt.core.seeds import SHUFFLE, draws
 from tokfmt.core.text_format import counted
 from tokfmt.views.view import Indexed, View, WithSeparators
@@ -40,6 +49,10 @@ class Slice(View):
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.last - self.first, "sequences")
         return self.source.offsets(first + self.first, last + self.first) - self._start
+
+    def sequence_at(self, position: int, shift: int = 0) -> int:
+        found = sequence_at(self.source, position + self._start + shift * self.first, shift)
+        return max(0, min(found, self.last - 1) - self.first)
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
         check_position(position, self._stop - self._start)
@@ -407,6 +420,13 @@ class Concat:
             a, b = max(first - base, 0), min(last, int(self._firsts[k + 1])) - base
             pieces.append(self.sources[k].offsets(a, b)[:-1] + self._starts[k])
         return np.concatenate([*pieces, [self._end_before(last)]])
+
+    def sequence_at(self, position: int, shift: int = 0) -> int:
+        """Implement `reader.FindsSequences`."""
+        begins = self._starts[:-1] + shift * self._firsts[:-1]
+        k = max(0, int(np.searchsorted(begins, position, side="right")) - 1)
+        found = int(self._firsts[k]) + sequence_at(self.sources[k], position - int(begins[k]), shift)
+        return max(0, min(found, self.info.sequences - 1))
 
     def _end_before(self, last: int) -> int:
         """Return the offset at which sequence `last` begins, or the end of the axis."""

@@ -37,6 +37,7 @@ from tokfmt.core.reader import (
     Separators,
     TokenReader,
     between_offsets,
+    bisected,
     check_interval,
     check_position,
     largest_id,
@@ -69,6 +70,11 @@ class View:
 
     def offsets(self, first: int, last: int) -> Offsets:
         return self.source.offsets(first, last)
+
+    def sequence_at(self, position: int, shift: int = 0) -> int:
+        """Implement `reader.FindsSequences`: ask the source if it has the same offsets."""
+        same = type(self).offsets is View.offsets
+        return sequence_at(self.source, position, shift) if same else bisected(self, position, shift)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
         """Return the marks of the source, mapped as the view maps tokens; see `protocols.HasMarks`."""
@@ -161,6 +167,9 @@ class WithSeparators(View):
     def offsets(self, first: int, last: int) -> Offsets:
         return self.source.offsets(first, last) + np.arange(first, last + 1)
 
+    def sequence_at(self, position: int, shift: int = 0) -> int:
+        return sequence_at(self.source, position, shift + 1)
+
     def tokens(self, start: int, stop: int) -> Tokens:
         info = self.info
         check_interval(start, stop, info.tokens)
@@ -189,8 +198,8 @@ class WithSeparators(View):
 
     def _between(self, start: int, stop: int) -> tuple[NDArray[np.bool_], int, int]:
         """Return a mask that is False at separators, and the interval of the source that holds the other positions."""
-        first = sequence_at(self.source, start, shift=1)
-        last = min(self.info.sequences, first + (stop - start) + 1)  # Each sequence has at least one position.
+        first = sequence_at(self, start)
+        last = min(self.info.sequences, sequence_at(self, stop - 1) + 1)
         bounds = self.offsets(first, last)
         ends = bounds[:-1] if self.before else bounds[1:] - 1
         passed = first + int(np.count_nonzero(ends < start))
@@ -203,7 +212,7 @@ class WithSeparators(View):
         check_position(position, self.info.tokens)
         if self._stored is not None:
             return self._stored, position
-        sequence = sequence_at(self.source, position, shift=1)
+        sequence = sequence_at(self, position)
         begin, end = (self.source.offsets(sequence, sequence + 1) + sequence).tolist()
         mark = begin if self.before else end
         return None if position == mark else (self.source, position - sequence - self.before)
@@ -238,6 +247,9 @@ class WithoutTrailing(View):
 
     def offsets(self, first: int, last: int) -> Offsets:
         return self.source.offsets(first, last) - np.arange(first, last + 1)
+
+    def sequence_at(self, position: int, shift: int = 0) -> int:
+        return sequence_at(self.source, position, shift - 1)
 
     def tokens(self, start: int, stop: int) -> Tokens:
         info = self.info
@@ -503,6 +515,9 @@ class _Closed(View):
 
     def offsets(self, first: int, last: int) -> Offsets:
         return self.view.offsets(first, last) + np.arange(first, last + 1)
+
+    def sequence_at(self, position: int, shift: int = 0) -> int:
+        return sequence_at(self.view, position, shift + 1)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """Return the pieces of the stream; see `protocols.RawCopyable`."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import itertools
 import threading
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,7 +69,8 @@ _OTHER = 8  # bit of `Decoded.marks` where a label is another ID than the token
 _AT_ONCE = 1 << 22  # characters of texts in one batch
 _NULLS = f"{allowing('null-rows')} reads NULL as empty"
 _HELD = 3 << 20  # tokens and rows that each thread keeps decoded: those that were read last
-_FEW = 16  # maximum number of pieces that are kept, because each lookup goes through all of them
+_PIECE = 1 << 8  # tokens for which a piece counts in addition, because it is an object
+_WALKS = 2  # groups that a thread decodes at a time: where a window begins, and where it ends
 
 
 class Decoded(NamedTuple):
@@ -305,6 +307,74 @@ def _packed(
     return Decoded(rows.tokens, offsets, mask, labels, begins, marks, _odd(mask, documents))
 
 
+def _last_at(offsets: Offsets, start: int, first: int, position: int, shift: int) -> int:
+    """Return the last sequence of some that begins at or before a position; see `reader.sequence_at`.
+
+    Args:
+        offsets: The offset of each sequence, and the end of the last one.
+        start: The position at which the first one begins, if its offset is 0.
+        first: The number of the first one.
+        position: The position.
+        shift: See `reader.sequence_at`.
+    """
+    numbers = range(len(offsets) - 1)
+    found = bisect_right(numbers, position, key=lambda i: start + int(offsets[i]) + shift * (first + i))
+    return first + max(0, found - 1)
+
+
+@dataclass(slots=True)
+class _Walk:
+    """The decoding of a group, in order.
+
+    Attributes:
+        pieces: The pieces that are not decoded yet.
+        reached: The position, and the sequence, after the last piece.
+    """
+
+    pieces: Iterator[Decoded]
+    reached: tuple[int, int] = (0, 0)
+
+
+class _State:
+    """The pieces that a thread decoded last, and the groups that it is decoding."""
+
+    def __init__(self) -> None:
+        self._pieces, self._order = dict[int, deque[Decoded]](), deque[int]()
+        self._size, self._walks = 0, dict[int, _Walk]()
+
+    def of(self, number: int) -> Iterable[Decoded]:
+        """Return the pieces of a group that are held."""
+        return self._pieces.get(number, ())
+
+    def hold(self, number: int, piece: Decoded) -> None:
+        """Hold a piece, and release those that were decoded long ago."""
+        self._pieces.setdefault(number, deque()).append(piece)
+        self._order.append(number)
+        self._size += _weight(piece)
+        while len(self._order) > 1 and self._size > _HELD:
+            old = self._order.popleft()
+            self._size -= _weight(self._pieces[old].popleft())
+            if not self._pieces[old]:
+                del self._pieces[old]
+
+    def walk(self, number: int, at: int, *, rows: bool) -> _Walk | None:
+        """Return the walk of a group if it has not passed a position (or a sequence, if `rows`); None without one."""
+        walk = self._walks.get(number)
+        return walk if walk is not None and walk.reached[rows] <= at else None
+
+    def begin(self, number: int, pieces: Iterator[Decoded]) -> _Walk:
+        """Begin to decode a group from its first row."""
+        self._walks.pop(number, None)
+        while len(self._walks) >= _WALKS:
+            del self._walks[next(iter(self._walks))]
+        walk = self._walks[number] = _Walk(pieces)
+        return walk
+
+
+def _weight(piece: Decoded) -> int:
+    return len(piece.tokens) + len(piece.offsets) + _PIECE
+
+
 class ColumnReader:
     """Read a column of IDs as a token axis. Threads may share the reader: each keeps its own decoded pieces."""
 
@@ -412,58 +482,54 @@ class ColumnReader:
             yield piece
 
     def _pieces(self, number: int) -> Iterator[Decoded]:
-        """Yield the rows of a group with their positions on the axis; raise CorruptError if their number changed."""
+        """Yield the rows of a group with their positions on the axis, the last ones after a check of their number.
+
+        Raises:
+            CorruptError: The group has more or fewer IDs than it states.
+        """
         first, start, lengths = int(self._firsts[number]), int(self._starts[number]), [np.zeros(0, np.int64)]
+        last = list[Decoded]()
         for rows in self._decode(number):
-            yield rows._replace(first=first, start=start)
+            piece = rows._replace(first=first, start=start)
             lengths.append(np.diff(rows.offsets))
             first, start = first + len(rows.offsets) - 1, start + len(rows.tokens)
+            if first < int(self._firsts[number + 1]):
+                yield piece
+            else:
+                last.append(piece)
         if (first, start) != (int(self._firsts[number + 1]), int(self._starts[number + 1])):
             container, group = self.groups[number]
             what, there = f"IDs of {container.unit} {group.number:,}", start - int(self._starts[number])
             claimed = int(self._starts[number + 1] - self._starts[number])
             raise CorruptError(container.path, what, expected=claimed, found=there)
         self._known.setdefault(number, offsets_of(np.concatenate(lengths)))
+        yield from last
 
     def _piece(self, number: int, at: int, *, rows: bool = False) -> Decoded:
         """Return decoded rows of a group that hold a position, or a sequence if `rows`.
 
-        Each thread continues where it was in the group, and keeps the last few pieces: callers look up sequences
-        before their tokens.
+        Each thread continues where it was in the group, and keeps the pieces that it decoded last: callers look up
+        sequences before their tokens, and the end of a window before its middle.
         """
-        held = self._held
-        for piece in reversed(held):
+        state = self._state
+        for piece in state.of(number):
             begin, end = piece.span(rows=rows)
             if begin <= at < end:
                 return piece
-        local = self._local
-        if not self._follows(number, at, rows=rows):
-            local.number, local.reached, local.walk = number, (0, 0), self._pieces(number)
-        walk: Iterator[Decoded] = local.walk
-        for piece in walk:
-            self._hold(piece)
-            local.reached = (piece.span(rows=False)[1], piece.span(rows=True)[1])
-            if at < local.reached[rows]:
+        if (walk := state.walk(number, at, rows=rows)) is None:
+            walk = state.begin(number, self._pieces(number))
+        for piece in walk.pieces:
+            state.hold(number, piece)
+            walk.reached = (piece.span(rows=False)[1], piece.span(rows=True)[1])
+            if at < walk.reached[rows]:
                 return piece
         container, group = self.groups[number]
         raise CorruptError(container.path, f"IDs of {container.unit} {group.number:,}", found="fewer than it states")
 
     @property
-    def _held(self) -> deque[Decoded]:
-        found: deque[Decoded] = self._local.__dict__.setdefault("held", deque())
+    def _state(self) -> _State:
+        found: _State = self._local.__dict__.setdefault("state", _State())
         return found
-
-    def _hold(self, piece: Decoded) -> None:
-        held, local = self._held, self._local
-        held.append(piece)
-        local.size = getattr(local, "size", 0) + len(piece.tokens) + len(piece.offsets)
-        while len(held) > 1 and (local.size > _HELD or len(held) > _FEW):
-            gone = held.popleft()
-            local.size -= len(gone.tokens) + len(gone.offsets)
-
-    def _follows(self, number: int, at: int, *, rows: bool) -> bool:
-        """Return True if this thread has not yet passed a position (or sequence, if `rows`) of the group."""
-        return getattr(self._local, "number", -1) == number and self._local.reached[rows] <= at
 
     def _window(self, start: int, stop: int, part: str) -> list[Any]:
         check_interval(start, stop, self.info.tokens)
@@ -495,11 +561,11 @@ class ColumnReader:
 
     def _bounds(self, number: int, first: int, last: int) -> Offsets:
         """Return the positions where sequences of a group begin, and the end of the last: int64[last - first + 1]."""
-        base, start = int(self._firsts[number]), int(self._starts[number])
+        base, start, state = int(self._firsts[number]), int(self._starts[number]), self._state
         if first == last == 0:
             return np.array([start])
-        held = any(piece.first <= base + first < piece.span(rows=True)[1] for piece in self._held)
-        near = not first or held or self._follows(number, base + first, rows=True)
+        held = any(piece.first <= base + first < piece.span(rows=True)[1] for piece in state.of(number))
+        near = not first or held or state.walk(number, base + first, rows=True) is not None
         if number not in self._known and first < last and near:
             found, at, stop, end = list[Offsets](), base + first, base + last, 0
             while at < stop:  # in order, so that each piece is decoded once for its lengths and its IDs
@@ -510,8 +576,31 @@ class ColumnReader:
             return np.append(np.concatenate(found), end)
         if number not in self._known:
             for piece in self._pieces(number):
-                self._hold(piece)
+                state.hold(number, piece)
         return start + self._known[number][first : last + 1]
+
+    def sequence_at(self, position: int, shift: int = 0) -> int:
+        """Implement `reader.FindsSequences`: decode one group, up to the position."""
+        if self.info.layout is Layout.STREAM or not self.info.sequences:
+            return 0
+
+        def begin(number: int) -> int:
+            return int(self._starts[number]) + shift * int(self._firsts[number])
+
+        number = max(0, bisect_right(range(len(self.groups)), position, key=begin) - 1)
+        while self._firsts[number] == self._firsts[number + 1]:  # a group without rows
+            number -= 1
+        first, last = int(self._firsts[number]), int(self._firsts[number + 1])
+        if number in self._known:
+            return _last_at(self._known[number], int(self._starts[number]), first, position, shift)
+        at = first
+        for piece in self._state.of(number):
+            at = max(at, piece.first) if piece.start + shift * piece.first <= position else at
+        while True:
+            piece = self._piece(number, at, rows=True)
+            end, at = piece.span(rows=False)[1], piece.span(rows=True)[1]
+            if at == last or end + shift * at > position:
+                return _last_at(piece.offsets, piece.start, piece.first, position, shift)
 
     def byte_offset(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)

@@ -125,14 +125,10 @@ def _encoded(source: TokenReader, start: int, stop: int, out: NDArray[np.uint32]
     ids = source.tokens(start, stop)
     top = check_ids(ids, INT32_MAX, start, "flat-tokens", "IDs above 2^31-1 leave no room for the start bit")
     np.left_shift(ids, 1, out=out, dtype=np.uint32, casting="unsafe")
-    first, last = sequence_at(source, start), source.info.sequences
-    while first < last:
-        begins = source.offsets(first, min(last, first + _SEQUENCES))
-        first += _SEQUENCES
-        inside = begins[np.searchsorted(begins, start) : np.searchsorted(begins, stop)]
-        out[inside - start] |= 1
-        if begins[-1] >= stop:
-            break
+    last = min(source.info.sequences, sequence_at(source, stop - 1) + 1)
+    for a, b in windows(sequence_at(source, start), last, _SEQUENCES):
+        begins = source.offsets(a, b)
+        out[begins[np.searchsorted(begins, start) : np.searchsorted(begins, stop)] - start] |= 1
     return top
 
 

@@ -20,7 +20,8 @@ from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.messages import allowing
-from tokfmt.core.place import Place
+from tokfmt.core.place import Place, Url
+from tokfmt.core.protocols import read_intervals
 from tokfmt.core.reader import windows
 from tokfmt.formats.flat import FlatReader
 from tokfmt.formats.modalities.header import LONGEST, Header, headers, token_dtype, twelve
@@ -194,6 +195,7 @@ REPAIRS: Mapping[str, Repair] = {
 
 
 _ALL = 1 << 14  # documents that are compared; in larger packs, they are spread evenly
+_RUNS_IN_STORE = _RUN_IN_STORE = 64
 _FEW = 8  # documents, below which nothing is inferred
 _LONG = 128  # tokens: shorter documents may have the same length by chance
 _SHARE = 0.005  # share of documents of the greatest length from which on truncation is reported
@@ -241,13 +243,20 @@ def ending_findings(reader: FlatReader, eos_id: int, ends: Endings) -> Iterator[
 
 
 def last_tokens(reader: FlatReader) -> tuple[NDArray[np.int64], NDArray[np.generic]]:
-    """Return the numbers of up to 16,384 documents, spread over the pack, and their last tokens."""
+    """Return the numbers of up to 16,384 documents, spread over the pack, and their last tokens.
+
+    Of a larger pack in a store, these are 64 runs of 64 neighbors: each place costs a request.
+    """
     count = reader.info.sequences
-    looked = np.unique(np.linspace(0, count - 1, min(count, _ALL)).astype(np.int64)) if count else np.empty(0, np.int64)
+    if count > _ALL and isinstance(reader.extents[0].file.path, Url):
+        firsts = np.linspace(0, count - _RUN_IN_STORE, _RUNS_IN_STORE).astype(np.int64)
+        looked = np.unique(firsts[:, None] + np.arange(_RUN_IN_STORE))
+    else:
+        looked = np.unique(np.linspace(0, max(count - 1, 0), min(count, _ALL)).astype(np.int64))
     starts = np.concatenate([reader.offsets(i, i + 1) for i in looked.tolist()] or [np.empty(0, np.int64)])
     begins, ends = starts[::2], starts[1::2]
     looked, ends = looked[ends > begins], ends[ends > begins]
-    last = [reader.tokens(end - 1, end) for end in ends.tolist()]
+    last = list(read_intervals(reader, [(end - 1, end) for end in ends.tolist()]))
     return looked, np.concatenate(last) if last else np.empty(0, np.uint32)
 
 

@@ -209,9 +209,10 @@ def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[C
     jobs = worker_count(request.jobs)
     corpus = _corpus(request, handle, jobs, watched)
     try:
+        lists = listing.Answers()
         for path in dataset_paths(request.source):
             # in a store, a check of a small dataset would otherwise list its directory 50 times
-            with listing.kept() if isinstance(path, Url) else nullcontext():
+            with listing.kept(lists, lists=True) if isinstance(path, Url) else nullcontext():
                 found = _Checking(path, request, handle, corpus, jobs, watched).report()
             yield found
     finally:

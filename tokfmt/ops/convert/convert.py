@@ -24,7 +24,7 @@ from tokfmt.core.place import PlaceLike, absolute, destination_of, place_of
 from tokfmt.core.spool import is_named
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.arrangement import arrangement_of
-from tokfmt.ops.convert.dry_run import dry_run
+from tokfmt.ops.convert.dry_run import dry_run, read_from_stores
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.pipes import piped, print_files, renamed
 from tokfmt.ops.convert.prepare import prepare
@@ -210,11 +210,11 @@ def carry_out(
     """
     try:
         with OpenedOnce(map(place_of, request.source.paths)) as opened:
-            notes = Notes(progress, request.piped)
+            notes, before = Notes(progress, request.piped), read_from_stores()
             resolved = resolve(request, notes, given)
             opened.collects = False
             if request.dry_run:
-                return dry_run(resolved, notes)
+                return dry_run(resolved, notes, read_from_stores() - before)
             facts = facts_of(resolved.request, resolved.facts(), resolved.before) if request.kept else {}
             again = request.resume and request.task is None
             if again and (done := finished_before(resolved, facts, notes)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from tokfmt.core.place import Url
 from tokfmt.core.reader import TokenReader
 from tokfmt.ops.convert.arrangement import SplitTarget, portion_of
 from tokfmt.ops.convert.axis import token_axis
-from tokfmt.ops.convert.losses import Losses
+from tokfmt.ops.convert.losses import Losses, needs_scan
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.request import Conversion
 from tokfmt.ops.convert.resolve import Resolved
@@ -24,8 +25,13 @@ from tokfmt.run.execute import make_executor
 from tokfmt.run.plan import Workers
 
 
-def dry_run(resolved: Resolved, notes: Notes) -> Conversion:
+def dry_run(resolved: Resolved, notes: Notes, opened: int) -> Conversion:
     """Return the result of a conversion as far as it is known before text is tokenized.
+
+    Args:
+        resolved: The conversion.
+        notes: Receives notes.
+        opened: Bytes that were read from stores to resolve it.
 
     Raises:
         TokfmtError: A run would refuse the conversion.
@@ -39,7 +45,7 @@ def dry_run(resolved: Resolved, notes: Notes) -> Conversion:
     built_at = _built_at(resolved, destination.portions[0])
     plan = {**result.plan, "minimum_bytes": minimum_bytes, "free_bytes": free_bytes(built_at)}
     if stored := [identity.size for place, identity in resolved.before.items() if isinstance(place, Url)]:
-        plan["download"] = _download(stored)
+        plan["download"] = _download(stored, max(one.passes for one in written.portions), opened)
     if isinstance(destination.path, Url):
         from tokfmt.core.spool import minimum_requests, spool_parent
 
@@ -48,16 +54,31 @@ def dry_run(resolved: Resolved, notes: Notes) -> Conversion:
     return replace(result, dry_run=True, verified=False, replaces=goes, plan=plan)
 
 
-def _download(sizes: Sequence[int]) -> Mapping[str, int]:
-    """Return what a run reads from stores: objects, bytes, requests for these, and the lists that found the objects."""
+def read_from_stores() -> int:
+    """Return the bytes that this process has read of objects, from stores or from the cache."""
+    account = sys.modules.get("tokfmt.remote.account")
+    found = None if account is None else account.so_far()
+    return 0 if found is None else found.read + found.cached
+
+
+def _download(sizes: Sequence[int], passes: int, opened: int) -> Mapping[str, int]:
+    """Return what a run reads from stores: objects, passes, bytes, requests, and the lists that found the objects.
+
+    Args:
+        sizes: The size of each object.
+        passes: How often a run reads the tokens after the sources are open.
+        opened: Bytes that were read to open them. If that is most of the objects, it is another pass.
+    """
     from tokfmt.remote import account
     from tokfmt.remote.blocks import LARGEST
 
+    passes += 2 * opened > sum(sizes) > LARGEST
     requests = sum(max(1, -(-size // LARGEST)) for size in sizes)
     return {
         "objects": len(sizes),
-        "bytes": sum(sizes),
-        "requests": requests,
+        "passes": passes,
+        "bytes": passes * sum(sizes),
+        "requests": passes * requests,
         "lists": account.so_far().requests["list"],
     }
 
@@ -95,4 +116,7 @@ def _would_write(resolved: Resolved, axis: TokenReader, portion: SplitTarget, ta
     minimum_bytes = writer.minimum_bytes(view)
     need_room(portion.destination, built_at, minimum_bytes)
     info, tasks = view.info, len(writer.regions(view, resolved.request.region))
-    return PortionCounts(portion, info.sequences, info.tokens, info.max_id, tasks, minimum_bytes=minimum_bytes)
+    passes = 1 + needs_scan(axis, writer, resolved.destination.traits, target.eos_id)
+    return PortionCounts(
+        portion, info.sequences, info.tokens, info.max_id, tasks, minimum_bytes=minimum_bytes, passes=passes
+    )

@@ -16,7 +16,7 @@ from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.convert.resolve import Resolved
 from tokfmt.ops.convert.results import result_of
 from tokfmt.ops.convert.resume import digest_of, digest_of_sources
-from tokfmt.ops.convert.tasks_in_stores import remove, send
+from tokfmt.ops.convert.tasks_in_stores import agree, remove, send
 from tokfmt.ops.convert.workplace import Workplace
 from tokfmt.ops.convert.write import Written
 from tokfmt.ops.destination import remove_manifest_of_link
@@ -46,6 +46,7 @@ def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes
             if isinstance(staging, StoreStaging):
                 place.journals[staging.url].sync()
                 staging.claim.check()
+                agree(staging, place.journals[staging.url], common=resolved.has_common_spool)
                 send(staging.url, staging.home / request.task.journal)
         return done
     if any(isinstance(path, Url) for path in place.stagings):

@@ -107,6 +107,11 @@ class Resolved:
         return any(isinstance(source.reader, RecordReader) for source in self.sources)
 
     @property
+    def has_common_spool(self) -> bool:
+        """True if the tasks of a destination in a store work in one spool: they tokenize text, or replace a dataset."""
+        return self.request.task is not None and (self.holds_records or self.request.overwrite)
+
+    @property
     def holds_something(self) -> bool:
         """True if the sources hold a sequence, or a byte that may belong to a record."""
         infos = [source.reader.info for source in self.sources]
@@ -269,27 +274,32 @@ def _encode_again(source: str = "SRC", destination: str = "DST", tokenizer: str 
 def _refuse_unshared(resolved: Resolved, url: Url, *, by_request: bool) -> None:
     """Refuse tasks, and a cluster, that need a common directory for a destination in a store, unless the user names it.
 
+    Tasks that write into the same file are refused in any case: only one process can upload it.
+
     Raises:
-        OptionError: No spool is named, and the tasks tokenize text, or write parts of one file.
+        OptionError: The tasks write parts of one file; or they tokenize text or replace a dataset, and no spool is
+            named.
     """
-    from tokfmt.ops.convert.tasks_in_stores import refuse_unshared
+    from tokfmt.ops.convert.tasks_in_stores import refuse_one_file, refuse_unshared
 
     request, destination = resolved.request, resolved.destination
     what = Option("task") if request.task else Option("executor", "dask:ADDRESS")
     if request.task is None and not (request.is_spread and by_request):
         refuse_unshared(url, request.spool, what, "its workers write to the spool")
         return
-    if request.overwrite:
-        refuse_unshared(
-            url, request.spool, what, f"with {Option('overwrite')} the old dataset stays until all are done"
-        )
     portion = destination.portions[0]
     target = Target(resolved.separator.eos_id, None, request.source.allow_loss)
     writer = destination.writer(resolved.stagings[portion.destination].path, portion, target)
     if resolved.holds_records:
         refuse_unshared(url, request.spool, what, "each tokenizes a part of the text")
+    elif not writer.finishes_files and request.task:
+        refuse_one_file(url)
     elif not writer.finishes_files:
         refuse_unshared(url, request.spool, what, "each writes a part of one file")
+    if request.overwrite:
+        refuse_unshared(
+            url, request.spool, what, f"with {Option('overwrite')} the old dataset stays until all are done"
+        )
 
 
 def _foreseen(request: Request, destination: Destination, notes: Notes) -> frozenset[Place]:

@@ -231,7 +231,7 @@ def _absolute(request: Request) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def resumed(
-    place: Staging, request: Request, facts: Facts, note: Callable[[str], None]
+    place: Staging, request: Request, facts: Facts, note: Callable[[str], None], *, common: bool = False
 ) -> Iterator[tuple[Staging, NullJournal]]:
     """Enter the hidden directory of a conversion that keeps its work when it is interrupted.
 
@@ -240,6 +240,7 @@ def resumed(
         request: The request of this run.
         facts: The facts of this run; see `facts_of`.
         note: A function that reports a note.
+        common: Tasks on other machines work in this directory too.
 
     Yields:
         The entered directory, and its journal.
@@ -258,11 +259,11 @@ def resumed(
             staging.keep = in_tasks or path.exists()
             raise
         new = _agree(staging, request, facts, kept, note)
-        if request.task is not None and isinstance(staging, StoreStaging):
-            agree(staging)
         task = request.task or Task()
         also = [Task(k, request.finish) for k in range(request.finish)]
         with Journal(staging.home, task, also) as journal:
+            if request.task is not None and isinstance(staging, StoreStaging):
+                agree(staging, journal, common=common)
             try:
                 _tidy(staging, task, everything=in_tasks)
                 if not new and not in_tasks:

@@ -4,27 +4,34 @@
     DST.tokfmt-tasks/journal-3-of-8     the journal of task 3 of 8, once the task has ended; see `run.plan`
 
 Each task builds its files in a spool of its own, and uploads each as soon as it is complete. --finish copies the
-records to its spool, where it finds them as if it had run the tasks. Formats whose files are complete only at the end,
-and text that is tokenized, need a spool that all tasks see.
+records to its spool, where it finds them as if it had run the tasks. Formats whose files are complete only at the end
+are refused.
+
+Tasks that tokenize text, or replace a dataset, and their --finish need one spool that all of them see. The first task
+writes a random mark into the spool (`spool.json`) and into the request in the store. A spool without that mark is
+refused.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError
 from tokfmt.core.files import open_file, writing
 from tokfmt.core.locks import make_private
-from tokfmt.core.messages import Option
+from tokfmt.core.messages import Option, to_option
 from tokfmt.core.place import Url, writable_store
 from tokfmt.core.spool import StoreStaging, is_named
 from tokfmt.core.text_format import printable
-from tokfmt.run.plan import Task
+from tokfmt.run.plan import NullJournal, Task
 
 _SUFFIX, _REQUEST = ".tokfmt-tasks", "conversion.json"
+_MARK = "spool"  # Name of the journal item in a common spool, and of its value in the request in the store.
 _LARGEST = 1 << 30  # Bytes of a record.
 
 
@@ -52,21 +59,64 @@ def refuse_unshared(destination: Url, spool: Path | None, what: Option, why: str
         )
 
 
-def agree(staging: StoreStaging) -> None:
-    """Record the request of the tasks, or compare it with that of the tasks before.
+def refuse_one_file(destination: Url) -> None:
+    """Refuse tasks that write into the same file.
 
     Raises:
-        ConversionError: If tasks of another request have begun to write the destination.
+        OptionError: Always.
     """
-    place, ours = records_of(staging.url) / _REQUEST, (staging.home / _REQUEST).read_bytes()
-    try:
-        staging.store.put(place.key, ours, if_absent=staging.claim.taken)
-    except FileExistsError:
-        refuse_others(staging.url, json.loads(ours)["facts"], _facts_in(place))
+    folder = f"Write a folder of several files: {Option('to', 'mds')}, {Option('to', 'flat-tokens')}"
+    raise OptionError(
+        f"{printable(destination)}: {Option('task')} does not go with one file or a pair in a store, because all tasks "
+        f"would write into the same file. {folder}, or {to_option('shard_size', 'N')} where a format has it, such as "
+        f"megatron. Or leave out {Option('task')}; {Option('resume')} continues a run"
+    )
 
 
-def _facts_in(place: Url) -> Mapping[str, object]:
-    """Return the facts of the request that the first task recorded.
+def agree(staging: StoreStaging, journal: NullJournal, *, common: bool) -> None:
+    """Record the request of the tasks, or compare it and the spool with those of the tasks before.
+
+    Args:
+        staging: Where this task builds.
+        journal: Its journal.
+        common: All tasks work in this spool.
+
+    Raises:
+        ConversionError: If tasks of another request, or in another spool, have begun to write the destination.
+    """
+    place, ours = records_of(staging.url) / _REQUEST, json.loads((staging.home / _REQUEST).read_bytes())
+    mark = journal.once(_MARK, lambda: os.urandom(8).hex()) if common else ""
+    conditional = staging.claim.taken
+    with contextlib.suppress(FileExistsError):
+        if conditional or staging.store.identity(place.key) is None:
+            content = json.dumps({**ours, _MARK: mark}).encode()
+            staging.store.put(place.key, content, if_absent=conditional)
+            return
+    theirs = _request_in(place)
+    refuse_others(staging.url, ours["facts"], theirs["facts"])
+    _refuse_other_spool(staging.url, staging.spool, mark, theirs)
+
+
+def _refuse_other_spool(destination: Url, spool: Path, mark: str, theirs: Mapping[str, Any]) -> None:
+    """Refuse to work in another spool than that of the first task.
+
+    Raises:
+        ConversionError: If the mark of the first task is not that of this spool.
+    """
+    stated = theirs.get(_MARK, "")
+    if stated == mark:
+        return
+    if stated and mark:
+        why = f"the spool {printable(spool.parent)} is not that of the first task, whose work is not in it"
+        remedy = f"Name a directory that all machines see with {Option('spool', 'DIR')}"
+    else:
+        why = f"{Option('overwrite')} {'was not' if mark else 'was'} given to the first task"
+        remedy = "Give the same options to all tasks"
+    raise ConversionError(f"{printable(destination)}: {why}. {remedy}")
+
+
+def _request_in(place: Url) -> Mapping[str, Any]:
+    """Return the request that the first task recorded.
 
     Raises:
         CorruptError: If the record is damaged.
@@ -75,11 +125,10 @@ def _facts_in(place: Url) -> Mapping[str, object]:
         found = json.loads(_content(place))
     except ValueError:
         found = None
-    facts = found.get("facts") if isinstance(found, dict) else None
-    if not isinstance(facts, dict):
+    if not isinstance(found, dict) or not isinstance(found.get("facts"), dict):
         remedy = f"Delete {printable(place.parent)}, and run all tasks again"
         raise CorruptError(place, "is not a record of tasks", remedy=remedy)
-    return facts
+    return found
 
 
 def refuse_others(destination: Url, ours: Mapping[str, object], theirs: Mapping[str, object]) -> None:
@@ -109,6 +158,7 @@ def fetch(destination: Url, home: Path) -> None:
     """Copy the records of tasks to the hidden directory in which --finish looks for them, unless they are there.
 
     Raises:
+        ConversionError: If the tasks worked in a common spool, and this one is another.
         FormatError: If the store cannot be asked.
     """
     store, records = writable_store(destination), records_of(destination)
@@ -116,6 +166,8 @@ def fetch(destination: Url, home: Path) -> None:
         names = [entry.name for entry in store.entries(records.key)]
     except FileNotFoundError:
         return
+    if _REQUEST in names and (stated := _request_in(records / _REQUEST)).get(_MARK):
+        _refuse_other_spool(destination, home.parent, _mark_of(home), stated)
     with writing(home):
         for directory in (home.parent, home):
             make_private(directory, taken_over=True)
@@ -124,6 +176,14 @@ def fetch(destination: Url, home: Path) -> None:
                 fd = os.open(home / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
                 with open(fd, "wb") as file:
                     file.write(_content(records / name))
+
+
+def _mark_of(home: Path) -> str:
+    """Return the mark of a common spool, or a word that is no mark if it has none."""
+    try:
+        return str(json.loads((home / f"{_MARK}.json").read_bytes()))
+    except (OSError, ValueError):
+        return "no mark"
 
 
 def remove(destination: Url, count: int) -> None:

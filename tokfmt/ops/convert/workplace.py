@@ -70,7 +70,7 @@ def workplace(resolved: Resolved, facts: Facts, notes: Notes) -> Iterator[Workpl
     """Make a hidden directory for each destination, or continue in the one that an earlier run kept."""
     with ExitStack() as stack:
         journals = {
-            path: stack.enter_context(_entered(staging, resolved.request, facts, notes))
+            path: stack.enter_context(_entered(staging, resolved, facts, notes))
             for path, staging in resolved.stagings.items()
         }
         first = next(iter(resolved.stagings.values()))
@@ -108,10 +108,11 @@ def _uploads_early(request: Request, one: Output) -> bool:
 
 
 @contextmanager
-def _entered(staging: Staging, request: Request, facts: Facts, notes: Notes) -> Iterator[NullJournal]:
+def _entered(staging: Staging, resolved: Resolved, facts: Facts, notes: Notes) -> Iterator[NullJournal]:
     """Make one hidden directory, and yield its journal."""
-    if request.kept:
-        with resumed(staging, request, facts, notes.report) as (_, journal):
+    if resolved.request.kept:
+        common = resolved.has_common_spool
+        with resumed(staging, resolved.request, facts, notes.report, common=common) as (_, journal):
             yield journal
         return
     with staging:

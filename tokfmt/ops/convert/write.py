@@ -40,6 +40,7 @@ class PortionCounts:
         tasks: Number of regions that were written.
         merged: Number of final separators that got no second one; see `TokenWriter.merged`.
         minimum_bytes: Minimum size of the portion in bytes; see `TokenWriter.minimum_bytes`. None if that is not known.
+        passes: How often a run reads the tokens of the portion.
     """
 
     portion: SplitTarget
@@ -49,6 +50,7 @@ class PortionCounts:
     tasks: int = 0
     merged: int = 0
     minimum_bytes: int | None = None
+    passes: int = 1
 
 
 @dataclass(frozen=True, slots=True)

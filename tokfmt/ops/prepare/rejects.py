@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.place import Url
+from tokfmt.core.place import Place, Url
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.ops.prepare.draw import Kept
 from tokfmt.ops.source.draft import TextSource
@@ -67,12 +68,7 @@ class Rejects:
         """Begin a source; `parts` are its files and the records of each that it has."""
         absolute = all(os.path.isabs(path) for path in source.entry.path)
         home = self._recipe.where.parent
-        paths = [
-            str(part.path)
-            if absolute or isinstance(part.path, Url) or isinstance(home, Url)
-            else os.path.relpath(part.path, home)
-            for part in parts
-        ]
+        paths = [str(part.path) if absolute else _seen_from(home, part.path) for part in parts]
         self._files[number] = _Files(source.name, paths, parts, offsets_of([part.records for part in parts]))
         self._last = number
 
@@ -118,6 +114,14 @@ class Rejects:
     def _twin(self, source: int, record: int) -> dict[str, Any]:
         files = self._files[source]
         return {"source": files.name, **files.place(record)}
+
+
+def _seen_from(home: Place, file: Place) -> str:
+    """Return a file relative to the directory of the recipe; its address if only one of them is in that store."""
+    if isinstance(home, Url) and isinstance(file, Url):
+        same = (home.scheme, home.authority) == (file.scheme, file.authority)
+        return posixpath.relpath(file.key, home.key or ".") if same else str(file)
+    return str(file) if isinstance(home, Url) or isinstance(file, Url) else os.path.relpath(file, home)
 
 
 def _twins(kept: Kept | None, entries: NDArray[np.void]) -> list[tuple[int, int]]:

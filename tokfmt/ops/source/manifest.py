@@ -34,12 +34,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tokfmt.core import listing
-from tokfmt.core.errors import CorruptError, FormatError, OptionError
+from tokfmt.core.errors import CorruptError, FormatError, OptionError, TokfmtError
 from tokfmt.core.files import open_file, read_whole, reading_error
 from tokfmt.core.format import Format
 from tokfmt.core.messages import Message, Option, from_option
+from tokfmt.core.named import place_named
 from tokfmt.core.options import parse_options
-from tokfmt.core.place import AnyPlace, Place, Url, absolute, real, relative
+from tokfmt.core.place import AnyPlace, Place, PlaceLike, Url, absolute, is_address, real, relative
 from tokfmt.core.reader import Damage
 from tokfmt.core.text_format import counted, grouped, printable
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, given_to, words_of
@@ -250,6 +251,8 @@ def located_tokenizer(path: Place) -> LocatedTokenizer:
     name = made.get("name") if made is not None else None
     if made is None or not isinstance(name, str) or not name or "\0" in name:
         return LocatedTokenizer()
+    if is_address(name):
+        return _tokenizer_in_store(path, name, str(made["digest"]))
     from tokfmt.text.hub import TokenizerError, snapshot
 
     stated = [made["path"]] if "path" in made else []  # else the manifest has the name alone, as the user gave it
@@ -269,18 +272,36 @@ def located_tokenizer(path: Place) -> LocatedTokenizer:
     return LocatedTokenizer(None, f"{named}, which is not at {' or '.join(map(printable, looked))}")
 
 
-def _is_there(place: str) -> bool:
-    with suppress(OSError):  # the name of a tokenizer of the hub may be invalid as a file name
+def _tokenizer_in_store(path: Place, name: str, digest: str) -> LocatedTokenizer:
+    """Find a tokenizer that the manifest names by its address: in the store of the dataset only."""
+    named = f"the manifest names {printable(name)} with digest {digest[:8]}"
+    if not isinstance(path, Url):
+        return LocatedTokenizer(None, f"{named}, which is in a store")
+    try:
+        place = place_named(manifest_path(path), name)
+    except TokfmtError:
+        return LocatedTokenizer(None, f"{named}, which is not in the store of the dataset")
+    if not _is_there(place):
+        return LocatedTokenizer(None, f"{named}, which is not there")
+    found = _tokenizer_digest(place)
+    if found != digest:
+        return LocatedTokenizer(None, f"{named}, which is another file now (digest {str(found)[:8]})")
+    return LocatedTokenizer(str(place))
+
+
+def _is_there(place: PlaceLike) -> bool:
+    with suppress(OSError, FormatError):  # the name of a tokenizer of the hub may be invalid as a file name
         return listing.exists(place)
     return False
 
 
-def _tokenizer_digest(place: Path) -> str | None:
+def _tokenizer_digest(place: Place) -> str | None:
     """Return the digest of a tokenizer.json, given by its path or directory; None if it is missing or too large."""
     from xxhash import xxh3_128_hexdigest
 
     try:
-        return xxh3_128_hexdigest(read_whole(place / "tokenizer.json" if listing.is_dir(place) else place, _TOKENIZER))
+        file: Place = place / "tokenizer.json" if listing.is_dir(place) else place
+        return xxh3_128_hexdigest(read_whole(file, _TOKENIZER))
     except FormatError:
         return None
 

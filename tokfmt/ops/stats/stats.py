@@ -127,8 +127,7 @@ def stats(request: StatsRequest, progress: Progress | None = None, cancelled: Ca
             note = f"tokenizer {known.name}, by the manifest of {printable(sources[0].paths[0].name)}"
             sources[0] = sources[0]._replace(notes=(*sources[0].notes, note))
         report = run.report(sources, [sum(now[file][0] for file in one.files) for one, now in before])
-        for one, now in before:
-            check_unchanged(now, [one])
+        check_unchanged({file: it for _, now in before for file, it in now.items()}, [one for one, _ in before])
     return report
 
 
