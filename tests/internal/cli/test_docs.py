@@ -23,7 +23,9 @@ def test_the_bytes_of_a_format_are_described_without_names_of_the_source():
 def test_the_readme_is_short_and_counts_the_formats():
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 200
-    formats = [one for one in registry.list_formats() if type(one).__module__.startswith("tokfmt.") and one.name != "recipe"]
+    formats = [
+        one for one in registry.list_formats() if type(one).__module__.startswith("tokfmt.") and one.name != "recipe"
+    ]
     written = [one for one in formats if not one.read_only]
     for page in (text, (ROOT / "docs" / "index.md").read_text()):
         assert f"reads {len(formats)} formats and writes {len(written)} of them" in page

@@ -18,4 +18,6 @@ def test_formats_that_write_several_files_have_the_same_option_for_their_size():
 def test_formats_have_the_same_option_for_a_separator_that_can_be_left_out():
     with_eos = {one.name for one in registry.list_formats() if "none" in choices(one.write_options, "eos")}
     assert with_eos == {"megatron", "modalities", "datatrove", "litdata", "mds"}
-    assert not [one.name for one in registry.list_formats() if any(o["name"] == "eod" for o in described(one.write_options))]
+    assert not [
+        one.name for one in registry.list_formats() if any(o["name"] == "eod" for o in described(one.write_options))
+    ]

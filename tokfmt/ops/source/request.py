@@ -18,7 +18,7 @@ from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import matching, natural_key
 from tokfmt.core.format import Format
 from tokfmt.core.losses import LOSSES
-from tokfmt.core.messages import Option, allowing
+from tokfmt.core.messages import allowing
 from tokfmt.core.options import choices, given_options, nearest, parse_count, parse_options
 from tokfmt.core.place import Kind, Place, PlaceLike, Url, place_of
 from tokfmt.core.text_format import printable
@@ -234,15 +234,9 @@ def words_of(options: Mapping[str, object]) -> list[str]:
 
 
 def given_to(format_: Format, request: SourceRequest) -> dict[str, object]:
-    """Return the read options that the user gave, with --text-field if the format has this option, and --split.
-
-    Raises:
-        OptionError: A split is given, and the format has no splits.
-    """
+    """Return the read options that the user gave, with --text-field and --split if the format has these options."""
     also = {"text_field": request.text_field, "split": request.split}
     known = option_names(format_.read_options)
-    if request.split is not None and "split" not in known:
-        raise OptionError(f"{format_.name} has no splits. Leave out {Option('split')}")
     return {**request.options, **{name: value for name, value in also.items() if value is not None and name in known}}
 
 
