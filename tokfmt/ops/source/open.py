@@ -413,7 +413,7 @@ def open_stored(
     info, left_out = stored.info, tuple(one.left_out for one in found if one.left_out)
     notes = (*ignored, *written, *info.inferred, *info.notes, *(f"left out: {what}" for what in left_out))
     if request.split is not None and "split" not in option_names(format_.read_options):
-        notes += (f"{Option('split')} is not used: {format_.name} has no splits",)
+        notes += (f"--split is not used: {format_.name} has no splits",)
     stored_files = (file for one in found for file in one.files or (one.path,) if isinstance(file, Url))
     notes += tuple(note for file in stored_files for note in notes_of(file))
     tokenizers = (stored.made_by,) if isinstance(stored, HasMaker) else tuple(one.tokenizer for one in manifests)
