@@ -579,8 +579,8 @@ class Format(ABC):
         """Return the codes that `patch` fixes in place, because writing again could change more than a few bytes."""
         return {}
 
-    def patch(self, copy: Path, options: Any) -> None:
-        """Fix a copy of a dataset in place.
+    def patch(self, copy: Path, options: Any, *, dry_run: bool = False) -> None:
+        """Fix a copy of a dataset in place; with `dry_run`, change nothing, and raise what a patch would raise.
 
         Raises:
             TokfmtError: If the correct content is not certain.

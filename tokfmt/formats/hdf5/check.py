@@ -647,8 +647,8 @@ def _together(path: Place, opened: Sequence[Stored]) -> Iterator[Finding]:
         )
 
 
-def set_examples(copy: Place, options: ReadOptions) -> None:  # noqa: ARG001 - the samples alone decide
-    """Set `n_examples` of each file to the number of its samples.
+def set_examples(copy: Place, options: ReadOptions, *, dry_run: bool = False) -> None:  # noqa: ARG001 - samples decide
+    """Set `n_examples` of each file to the number of its samples; with `dry_run`, change nothing.
 
     Raises:
         FormatError: A file is unsafe, damaged or of an unknown kind.
@@ -657,7 +657,7 @@ def set_examples(copy: Place, options: ReadOptions) -> None:  # noqa: ARG001 - t
         stored = open_stored(file)
         count = len(stored.table)
         stored.table.close()
-        if stored.rank != 3 or stored.n_examples == count:
+        if dry_run or stored.rank != 3 or stored.n_examples == count:
             continue
         import h5py  # `open_stored` turned its plug-ins off
 
