@@ -52,15 +52,19 @@ from tokfmt.ops.check.codes import meanings
 from tokfmt.ops.check.cross_checks import (
     Beyond,
     Corpus,
+    Counted,
     Vocabulary,
     corpus_findings,
     count_findings,
+    empty_findings,
     file_findings,
     ledger_findings,
     metadata_findings,
+    number_findings,
     other_findings,
     stored_count_findings,
     tokenizer_findings,
+    width_findings,
 )
 from tokfmt.ops.convert.convert import carry_out
 from tokfmt.ops.convert.manifests import manifests
@@ -274,6 +278,7 @@ class _Checking:
         self.found.add(file_findings(one, self.deep, self.jobs, self.progress), known)
         if not self.found.errors:
             self.found.add(other_findings(one), known)
+            self.found.add(number_findings(one), known)
         if not self.found.errors:
             self.found.add(ledger_findings(one, self.request, deep=self.deep), known)
         if not self.found.unsafe and (self.deep or self.handle or self.corpus):
@@ -297,10 +302,11 @@ class _Checking:
             if one.format.is_computed:  # for other formats, --deep reports the refusal
                 yield _refusal_of_recipe(self.path, error)
             return
-        source.reader.close()
         self.found.remark(source.remarks)
         yield from metadata_findings(source)
         yield from stored_count_findings(self.path, source)
+        yield from self._content(source.reader)
+        source.reader.close()
 
     def _own(self, one: SourceFiles, options: Any) -> Iterator[Finding]:
         """Run the audit of the format."""
@@ -362,9 +368,16 @@ class _Checking:
             return opened(None, handle)
         return source
 
+    def _content(self, reader: TokenReader | RecordReader) -> Iterator[Finding]:
+        """Report what the facts of a reader show of its content."""
+        yield from empty_findings(self.path, reader)
+        if not isinstance(reader, RecordReader):
+            yield from width_findings(self.path, reader)
+
     def _of_source(self, source: Source) -> Iterator[Finding]:
         reader, max_id = source.reader, None
         self.found.remark(() if self.found.errors else source.remarks)
+        yield from self._content(reader)
         if isinstance(reader, RecordReader):
             if self.deep:
                 try:
@@ -379,9 +392,10 @@ class _Checking:
             yield from metadata_findings(source)
             self.found.sequences, self.found.tokens = info.sequences, info.tokens
             vocabulary = None if self.handle is None else Vocabulary(reader, self.handle, self.jobs)
+            counted = Counted.of(reader) if self.deep and "TF338" not in self.found.counts else None
             # `SplitAt` reads every token when it is opened
-            if self.deep and (vocabulary is not None or not isinstance(reader, SplitAt)):
-                max_id = yield from self._walked(reader, vocabulary)
+            if self.deep and (vocabulary is not None or counted is not None or not isinstance(reader, SplitAt)):
+                max_id = yield from self._walked(reader, vocabulary, counted)
             if self.handle is not None and vocabulary is not None:
                 yield from tokenizer_findings(source, reader, self.handle, vocabulary)
         if self.deep:
@@ -404,12 +418,15 @@ class _Checking:
         finally:
             axis.close()
 
-    def _walked(self, reader: TokenReader, vocabulary: Vocabulary | None) -> Generator[Finding, None, int | None]:
+    def _walked(
+        self, reader: TokenReader, vocabulary: Vocabulary | None, counted: Counted | None
+    ) -> Generator[Finding, None, int | None]:
         """Read every token once, and return the largest ID; None if a region cannot be read.
 
         Args:
             reader: The dataset.
             vocabulary: Receives every window, if a tokenizer is given.
+            counted: Receives every window, if the dataset has masks.
         """
         self.progress.phase(f"reading {self.path.name}", reader.info.tokens, "tokens")
 
@@ -421,6 +438,8 @@ class _Checking:
                     top = max(top, largest_id(tokens))
                     if vocabulary is not None:
                         beyond.append(vocabulary.look(a, tokens))
+                    if counted is not None:
+                        counted.look(a, b)
             except TokfmtError as error:
                 return error, beyond, top
             return None, beyond, top
@@ -436,6 +455,8 @@ class _Checking:
                 max_id = None if error is not None or max_id is None else max(max_id, top)
                 if error is not None:
                     yield _refusal(str(self.path), error)
+        if counted is not None and max_id is not None:
+            yield from counted.findings(self.path)
         return max_id
 
 
