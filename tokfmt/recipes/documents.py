@@ -11,7 +11,7 @@ import bisect
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -81,12 +81,14 @@ class Source:
         reader: The sequences without separators; the stored samples if `pack` is "stored".
         eos_id: The separator that the source stores or states; None without one.
         state: Sizes, times and inodes of its files, and how they are read. Arrays in the cache depend on it.
-        facts: Format, options, sizes, counts, and the checksum of a manifest. The order of samples depends on it.
+        facts: Format, options, sizes and counts, by name. The order of samples depends on them.
         notes: Sentences on what tokfmt inferred, and on defects.
         kept: True if the source takes long to open, so that arrays of it are kept in the cache.
         drawn: The numbers in the source of the sequences of `reader`, if a quota chose them; else None.
         whole: The reader of all sequences of IDs, if a quota chose some of them; else None.
         files: The files of a source of text, in order.
+        checksums: The checksum that each of its manifests states; None for one that is missing.
+        seen: The identity of each of its files when it was opened.
     """
 
     name: str
@@ -95,12 +97,14 @@ class Source:
     reader: TokenReader
     eos_id: int | None
     state: Any
-    facts: Any
+    facts: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     kept: bool = False
     drawn: Column | None = None
     whole: TokenReader | None = None
     files: tuple[TextPart, ...] = ()
+    checksums: tuple[str | None, ...] = ()
+    seen: Mapping[Place, Identity] = field(default_factory=dict)
 
     @property
     def info(self) -> Info:
@@ -485,7 +489,7 @@ def drawn(file: RecipeFile, number: int, source: Source, quota: int) -> Source:
         drawn=Column(np.concatenate([*every, np.flatnonzero(chosen)])),
         whole=reader,
         state=[source.state, "quota", quota, file.seed],
-        facts=[source.facts, "quota", quota],
+        facts={**source.facts, "quota": quota},
         notes=(*source.notes, *notes),
     )
 
@@ -599,7 +603,7 @@ class Documents:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of all facts that the order of documents depends on, 32 hexadecimal digits."""
-        facts = [VERSION, self.file.shuffle, self.file.seed, self._members, self.eos_id]
+        facts: list[Any] = [VERSION, self.file.shuffle, self.file.seed, self._members, self.eos_id]
         facts += [source.facts for source in self.sources]
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:32]
 

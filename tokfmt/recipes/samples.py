@@ -37,6 +37,8 @@ from tokfmt.recipes.packing import Packing, Some, packed
 _WINDOW = 1 << 18  # tokens read at once
 _TOKENS, _MARKS = 1, 2
 DEFAULT = ("input_ids", "labels")
+WITH_MASKS = 'tokfmt convert SRC DST --to hdf5 --seq-len N stores samples with masks, which pack = "stored" takes'
+"""The remedy for masks in sources that are not samples of HDF5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ class Samples:
         made_by: See `protocols.HasMaker`.
         count: The number of samples.
         info: The facts of the samples.
+        content: Hashes of some samples, once they are known; see `recipes.state`.
     """
 
     def __init__(
@@ -133,6 +136,7 @@ class Samples:
         self.eos_id = separator_of(file, self.sources)
         self.pad_id = file.pad if file.pad is not None else self.eos_id or 0
         self.after = None if file.convention == "starts" or file.pack == "stored" else self.eos_id
+        self.content: list[list[Any]] | None = None
         self._tree: EvenTree | None = None
         self._turns = self._pack_lists()
         if file.weighted:
@@ -285,14 +289,14 @@ class Samples:
         return "stored" if self.info.loss_masks or self.info.nonstandard_masks else "recipe"
 
     @cached_property
-    def fingerprint(self) -> str:
-        """A hash of all facts that the order of samples depends on, 32 hexadecimal digits.
+    def facts(self) -> dict[str, Any]:
+        """All facts that the order of samples depends on, by name; "sources" has those of each source.
 
-        It does not depend on the budget, the maximum passes of weighted sources, names and paths.
+        They do not depend on the budget, the maximum passes of weighted sources, names, paths and manifests.
         """
         file, sources = self.file, self.file.sources
         passes = [file.passes(k) for k in self._every]
-        facts = {
+        return {
             "tokfmt": VERSION,
             "seq_len": file.seq_len,
             "pack": file.pack or "stream",
@@ -306,11 +310,21 @@ class Samples:
             "bos": file.bos,
             "passes": None if file.weighted or len(set(passes)) == 1 else passes,
             "sources": [
-                [str(entry.weight), entry.tokens, entry.select, entry.split, source.facts]
+                {
+                    "weight": str(entry.weight),
+                    "quota": entry.tokens,
+                    "select": entry.select,
+                    "split": entry.split,
+                    **source.facts,
+                }
                 for entry, source in zip(sources, self.sources, strict=True)
             ],
         }
-        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of `facts`, 32 hexadecimal digits."""
+        return hashlib.sha256(json.dumps(self.facts, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
     def __len__(self) -> int:
         return self.count
@@ -680,6 +694,14 @@ def separator_of(file: RecipeFile, sources: Sequence[Ending]) -> int | None:
     return next(iter(known), None)
 
 
+_WITHOUT = f"{allowing('loss-mask')} leaves them out"
+
+
+def _masked(source: Source) -> bool:
+    """Return True if a source has loss masks or labels that a cut of its sequences would lose."""
+    return bool(source.info.loss_masks or source.info.nonstandard_masks)
+
+
 def _check_rows(source: Source, width: int, labels: str | None) -> None:
     """Check that the sequences of a source are samples of one length that can be taken as they are stored.
 
@@ -691,7 +713,7 @@ def _check_rows(source: Source, width: int, labels: str | None) -> None:
         raise FormatError(
             path,
             "its rows are packed documents, each of which ends with a token that is only a label",
-            remedy='pack = "bestfit" packs its documents again; samples in HDF5 are taken as they are',
+            remedy=WITH_MASKS if _masked(source) else 'pack = "bestfit" packs its documents again',
         )
     own = bool(info.tokens) and isinstance(sampled_beneath(source.reader, 0)[0], HasLabels)
     if own and labels is not None:
@@ -702,8 +724,8 @@ def _check_rows(source: Source, width: int, labels: str | None) -> None:
             remedy = f'Set options = {{ seq_len = "{width}" }} for the source, if its blocks have that length'
         what, found = "its samples have another length", info.sample_length
         raise FormatError(path, what, expected=width, found=found, remedy=remedy)
-    if not own and (info.loss_masks or info.nonstandard_masks or marks_of(source.reader) is not None):
-        what, remedy = 'pack = "stored" takes masks only from HDF5', f"{allowing('loss-mask')} leaves them out"
+    if not own and (_masked(source) or marks_of(source.reader) is not None):
+        what, remedy = 'pack = "stored" takes masks only from HDF5', f"{WITH_MASKS}; {_WITHOUT}"
         raise FormatError(path, f"has loss masks, and {what}", remedy=remedy)
     for a, b in () if info.sample_length == width else windows(0, info.sequences, _WINDOW):
         lengths = np.diff(source.reader.offsets(a, b))
@@ -713,5 +735,5 @@ def _check_rows(source: Source, width: int, labels: str | None) -> None:
                 f"its sequences are not samples of one length: sequence {a + int(other[0]):,} has another",
                 expected=width,
                 found=int(lengths[other[0]]),
-                remedy='pack = "stream" cuts its sequences into samples',
+                remedy=WITH_MASKS if _masked(source) else 'pack = "stream" cuts its sequences into samples',
             )
