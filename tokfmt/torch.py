@@ -343,6 +343,7 @@ class Loader(IterableDataset[_Batch]):  # type: ignore[misc]
         Raises:
             OptionError: If they differ. The message lists the fact and the ranks.
         """
+        self._view.copy_slow_sources()
         content = json.dumps(content_of(self._view))  # read before a checkpoint needs it
         distributed, group = torch.distributed, self.process_group
         if not (distributed.is_available() and distributed.is_initialized()):

@@ -345,6 +345,21 @@ def test_ids_beyond_the_vocabulary_of_the_model_are_refused(mix):
         list(Loader(view, 4, vocab_size=EOS, fields=["labels"]))
 
 
+def test_tokens_that_take_long_to_decode_are_copied_before_the_first_batch(tmp_path, monkeypatch):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    ids = np.random.default_rng(3).integers(0, EOS, 4_200_000).astype(np.int32)
+    rows = pa.ListArray.from_arrays(np.arange(0, len(ids) + 1, 500, dtype=np.int32), ids)
+    parquet.write_table(pa.table({"input_ids": rows}), tmp_path / "x.parquet", row_group_size=4500)
+    loader = Loader(tokfmt.recipe([tmp_path / "x.parquet"], seq_len=500, shuffle="samples", eos="none"), 8)
+    with pytest.warns(LoaderWarning, match=r"copying 8\.\d MB of tokens of x \(parquet\) to the cache, once"):
+        batch = next(iter(loader))
+    (copy,) = (tmp_path / "cache/tokfmt/recipes").glob("*-tokens.u16")
+    assert np.array_equal(np.fromfile(copy, "<u2"), ids)
+    ((_, number, _, _),) = loader.recipe.spans(0)
+    assert np.array_equal(batch["input_ids"][0], ids[500 * number : 500 * number + 500])
+
+
 MASKED = {"input_ids": [[1, 2, 3, 4], [5, 6, 7, 8, 9]], "labels": [[-100, -100, 3, 4], [-100, 6, 7, 8, 9]]}
 
 

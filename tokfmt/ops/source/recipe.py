@@ -25,7 +25,7 @@ from tokfmt.core.messages import Message, allowing, marked, recipe_words, reword
 from tokfmt.core.named import place_named
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Identity, Place, Url, absolute, place_of, text_of
-from tokfmt.core.protocols import Piece, pieces_of, restored
+from tokfmt.core.protocols import MappedView, Piece, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader
 from tokfmt.core.records import RecordReader
@@ -355,6 +355,7 @@ def _opened(
         {"format": [part.format.name for part in parts], "sizes": sizes, "counts": counts, "options": read[1]},
         _notes(entry, parts, readers, reader, handle),
         checksums=checksums,
+        decoded=any(map(_is_decoded, readers)),
         seen=dict(stats)
         | {file: seen for one in readers for source in _inner(one) for file, seen in source.seen.items()},
     )
@@ -489,6 +490,15 @@ def _inner_state(reader: TokenReader) -> Any:
     return [source.state for source in _inner(reader)] or None
 
 
+def _is_decoded(reader: TokenReader) -> bool:
+    """Return True if a reader decodes tokens in blocks: if the file of its first token does not have it as it is."""
+    if isinstance(reader, (Samples, Documents)):
+        return any(source.decoded for source in reader.sources)
+    if isinstance(reader, MappedView):
+        return any(map(_is_decoded, reader.readers()))
+    return bool(reader.info.tokens) and pieces_of(reader, 0, 1) is None
+
+
 def _inner(reader: TokenReader) -> Sequence[Source]:
     """Return the sources of a nested recipe; nothing for any other reader."""
     return reader.sources if isinstance(reader, (Samples, Documents)) else ()
@@ -597,6 +607,7 @@ def _recalled(
             notes,
             kept=True,
             checksums=tuple(known["checksums"]),
+            decoded=bool(known["decoded"]),
             seen={place_of(path): Identity(*identity) for path, identity in known["seen"][: known["files"]]},
         )
         made, format_ = tuple(known["tokenizers"]), registry.get(known["format"])
@@ -637,6 +648,7 @@ def _kept(key: str, source: Source, parts: Sequence[Opened], files: Collection[P
             "state": source.state,
             "facts": source.facts,
             "checksums": list(source.checksums),
+            "decoded": source.decoded,
             "notes": source.notes,
             "tokenizers": [made and dict(made) for part in parts for made in part.tokenizers],
             "info": {
