@@ -9,8 +9,9 @@
         torch.save({"model": model.state_dict(), "loader": loader.state_dict()}, "last.pt")
 
 Batches are global: step s reads `batch_size` samples from sample `start + s * batch_size` on, and rank r of w takes the
-r-th of w equal parts. The state of a loader is one integer, the number of samples handed out, and is the same on every
-rank. So a run can continue with another number of ranks or another batch size, in the same order of samples.
+r-th of w equal parts. The position of a loader is one integer, the number of samples handed out, and its state is the
+same on every rank. So a run can continue with another number of ranks or another batch size, in the same order of
+samples.
 
 No other module of tokfmt imports torch. A recipe is also a map-style dataset, which `torch.utils.data.DataLoader`
 takes.
@@ -18,26 +19,33 @@ takes.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import sys
+import time
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as NotYet
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
-from torch.utils.data import get_worker_info
+from torch.utils.data import IterableDataset, get_worker_info
 
 import tokfmt
-from tokfmt.core.errors import LoaderWarning, OptionError, SourceChangedError
+from tokfmt.core import listing
+from tokfmt.core.errors import LoaderWarning, OptionError, SourceChangedError, TokenRangeError
+from tokfmt.core.place import Url
 from tokfmt.core.text_format import printable
 from tokfmt.dataset import Dataset
 from tokfmt.recipe_dataset import Recipe
 from tokfmt.recipes.fields import check_fields
 from tokfmt.recipes.order import numbers
+from tokfmt.recipes.samples import Samples
+from tokfmt.recipes.state import content_of, samples_in, state_of
 
 __all__ = ["Loader", "LoaderWarning"]
 
@@ -45,14 +53,15 @@ _IDS = ("input_ids", "labels")
 _STALL = 10.0
 """Seconds until a warning reports the wait for a batch. It repeats each time the wait has doubled."""
 _NAMED = 3  # Paths, or ranks, that a message lists.
+_SHARE = 100  # Files are compared again after this many times the time that it took.
 _FIXED = frozenset((
-    "recipe", "batch_size", "rank", "world_size", "fields", "dtype", "device", "pin_memory", "prefetch", "drop_last",
-    "restart",
+    "recipe", "batch_size", "rank", "world_size", "process_group", "fields", "dtype", "device", "pin_memory",
+    "prefetch", "drop_last", "restart", "vocab_size",
 ))  # fmt: skip
 _Batch = dict[str, torch.Tensor]
 
 
-class Loader:
+class Loader(IterableDataset[_Batch]):  # type: ignore[misc]
     """An iterable over the samples of a recipe in batches of tensors, with a state that you can save.
 
     Each `iter()` continues at the current sample and ends with the last whole batch of the recipe, so that all ranks
@@ -62,14 +71,18 @@ class Loader:
 
         evaluation = Loader("val.toml", batch_size=64, restart=True, drop_last=False)
 
-    If `torch.distributed` has as many ranks as the loader, the first `iter()` compares the recipe, the batch size and
-    the state of all ranks. Call it on each rank, as any other collective operation.
+    The first `iter()` compares the recipe, some of its data, the batch size and the state of all ranks: of the
+    processes of `process_group`, or of all processes if there are as many as ranks. Call it on each of them, as any
+    other collective operation.
+
+    It is an `IterableDataset` too, for `DataLoader(loader, batch_size=None)`.
 
     Attributes:
         recipe: The Recipe that is read.
         batch_size: Samples per step, over all ranks.
         rank: Rank of this process. Batches are read ahead, so neither this nor another argument can change later.
         world_size: Number of ranks.
+        process_group: The processes that are compared; None for all.
         samples_seen: Number of samples handed out to all ranks. Samples that are only read ahead do not count.
     """
 
@@ -80,6 +93,7 @@ class Loader:
         *,
         rank: int | None = None,
         world_size: int | None = None,
+        process_group: torch.distributed.ProcessGroup | None = None,
         step: int = 0,
         fields: Sequence[str] | None = None,
         dtype: torch.dtype = torch.int64,
@@ -88,6 +102,7 @@ class Loader:
         prefetch: int = 2,
         drop_last: bool = True,
         restart: bool = False,
+        vocab_size: int | None = None,
         storage_options: Mapping[str, str | bool] | None = None,
         allow_source: str | Iterable[str] = (),
     ) -> None:
@@ -96,8 +111,11 @@ class Loader:
         Args:
             recipe: Path of a recipe, or the result of `tokfmt.open` or `tokfmt.recipe`.
             batch_size: Samples per step, over all ranks. It must be a multiple of `world_size`.
-            rank: Rank of this process (default: that of `torch.distributed`, else 0).
-            world_size: Number of ranks (default: that of `torch.distributed`, else 1).
+            rank: Rank of this process (default: that in `process_group` or in `torch.distributed`, else 0).
+            world_size: Number of ranks (default: that of `process_group` or of `torch.distributed`, else 1).
+            process_group: The processes that iterate this loader, of which several may have one rank: with tensor,
+                pipeline or context parallelism, give it with `rank` and `world_size` (default: all processes, if there
+                are `world_size` of them).
             step: Number of the first step. The loader starts at sample `step * batch_size`.
             fields: Names of fields: input_ids, labels, loss_mask, position_ids, document_ids, cu_seqlens (default:
                 those of the recipe, which are input_ids and labels unless `with_fields` changed them).
@@ -109,6 +127,7 @@ class Loader:
             drop_last: Drop the samples after the last whole batch. If False, they form a smaller batch, dealt to the
                 ranks as evenly as possible: a rank gets one sample less than another, or none (0 rows).
             restart: Start over at `step` with each `iter()`, except for the first `iter()` after `load_state_dict`.
+            vocab_size: Number of IDs that the model has. A batch with an ID beyond them is an error.
             storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They
                 hold for this process and its workers, until others are given.
             allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that
@@ -126,7 +145,8 @@ class Loader:
         if not isinstance(found, Recipe):
             raise OptionError(f"{found!r} is not a recipe of samples. Make one with tokfmt.recipe(..., seq_len=N)")
         self.recipe = found
-        self.rank, self.world_size = _ranks(rank, world_size)
+        self.rank, self.world_size = _ranks(rank, world_size, process_group)
+        self.process_group, self.vocab_size = process_group, vocab_size
         self.batch_size, self.dtype = batch_size, dtype
         self.fields = found.fields if fields is None else check_fields(fields)
         self.device, self.prefetch = device, prefetch
@@ -149,6 +169,7 @@ class Loader:
             )
         self._compared = self._loaded = False
         self._read_as = _read_as(dtype, device)
+        self._unchanged_until = 0.0
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "samples_seen":
@@ -166,6 +187,10 @@ class Loader:
     def samples_seen(self) -> int:
         """Number of samples of the recipe handed out, to all ranks together."""
         return self._samples
+
+    @property
+    def _view(self) -> Samples:
+        return cast("Samples", self.recipe.reader)
 
     @property
     def _where(self) -> str:
@@ -267,8 +292,46 @@ class Loader:
 
     def _read(self, start: int) -> _Batch:
         arrays = self.recipe.samples(self._part(start), self.fields, self._read_as)
+        self._compare_files()
+        if self.vocab_size is not None:
+            self._check_ids(self.vocab_size, start, arrays)
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         return {name: tensor.pin_memory() for name, tensor in tensors.items()} if self.pin_memory else tensors
+
+    def _check_ids(self, size: int, start: int, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        """Check the IDs and labels of a batch.
+
+        Raises:
+            TokenRangeError: If one is beyond the vocabulary of the model.
+        """
+        for name in arrays.keys() & set(_IDS):
+            if arrays[name].size and int(arrays[name].max()) >= size:
+                row, column = np.argwhere(arrays[name] >= size)[0].tolist()
+                token, sample = int(arrays[name][row, column]), self._part(start)[row]
+                remedy = f"It is in {name} of sample {sample:,}, and vocab_size is {size:,}"
+                raise TokenRangeError(self._where, token, size - 1, column, remedy)
+
+    def _compare_files(self) -> None:
+        """Compare the sizes, times and inodes of the local files of all sources with those when they were opened.
+
+        It takes at most about 1 % of the time. Each request to a store states the version of the object.
+
+        Raises:
+            SourceChangedError: If a file was changed or replaced. A file that was removed is still read.
+        """
+        begun = time.monotonic()
+        if begun < self._unchanged_until:
+            return
+        for source in self.recipe.sources:
+            for file, identity in source.seen.items():
+                try:
+                    changed = not isinstance(file, Url) and listing.status_now(file).identity != identity
+                except OSError:
+                    continue
+                if changed:
+                    raise SourceChangedError.while_read(file)
+        now = time.monotonic()
+        self._unchanged_until = now + _SHARE * (now - begun)
 
     def _placed(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         moved = tensor if self.device is None else tensor.to(self.device, non_blocking=self.pin_memory)
@@ -280,60 +343,62 @@ class Loader:
         Raises:
             OptionError: If they differ. The message lists the fact and the ranks.
         """
-        distributed = torch.distributed
+        self._view.copy_slow_sources()
+        content = json.dumps(content_of(self._view))  # read before a checkpoint needs it
+        distributed, group = torch.distributed, self.process_group
         if not (distributed.is_available() and distributed.is_initialized()):
             return
-        if self.world_size == 1 or self.world_size != distributed.get_world_size():
-            return  # The ranks of this loader are not those of the process group: some processes may not read at all.
+        processes = distributed.get_world_size(group)
+        if group is None and self.world_size != processes:  # Some processes may not read at all.
+            if self.world_size > 1:
+                warnings.warn(
+                    f"{self._where}: there are {processes:,} processes and {self.world_size:,} ranks, so it is not "
+                    "compared whether the ranks read the same. Give the processes that iterate this loader: "
+                    "Loader(..., process_group=torch.distributed.group.WORLD) for all",
+                    LoaderWarning,
+                    stacklevel=3,
+                )
+            return
+        if processes == 1:
+            return
         mine = {
             "fingerprint": self.recipe.fingerprint,
+            "content of samples": hashlib.sha256(content.encode()).hexdigest()[:16],
             "count of samples": len(self.recipe),
             "batch_size": self.batch_size,
             "position in samples": self._samples,
             "drop_last": self.drop_last,
+            "world_size": self.world_size,
             "rank": self.rank,
         }
-        every: list[dict[str, Any]] = [{}] * self.world_size
-        distributed.all_gather_object(every, mine)
+        every: list[dict[str, Any]] = [{}] * processes
+        distributed.all_gather_object(every, mine, group=group)
         _check_alike(self._where, every)
 
-    def state_dict(self) -> dict[str, int | str]:
+    def state_dict(self) -> dict[str, Any]:
         """Return the state, which is equal on all ranks.
 
         Returns:
-            "samples": the number of samples handed out. "fingerprint": that of the recipe.
+            "samples": the number of samples handed out. "fingerprint": that of the recipe. "facts", "checksums" and
+            "content": what `load_state_dict` compares besides, and lists in an error.
         """
-        return {"samples": self._samples, "fingerprint": self.recipe.fingerprint}
+        return state_of(self._view, self._samples)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from a state at the next batch, in running iterators too.
 
-        The batch size and the world size may differ from those of the saved loader.
+        The batch size and the world size may differ from those of the saved loader. Up to 16 samples are read, and
+        compared with those of the saved loader.
 
         Args:
             state: A result of `state_dict`.
 
         Raises:
-            SourceChangedError: If the state belongs to another recipe, or to other data.
+            SourceChangedError: If the state belongs to another recipe, or to other data. The error lists the facts that
+                differ.
             OptionError: If it is not a state of a Loader, or is beyond the end of the recipe.
         """
-        samples, fingerprint = state.get("samples"), state.get("fingerprint")
-        if not isinstance(samples, int) or isinstance(samples, bool) or samples < 0 or not isinstance(fingerprint, str):
-            raise OptionError(f"a loader's state is {{'samples': N, 'fingerprint': '...'}}, not {dict(state)!r:.200}")
-        if fingerprint != self.recipe.fingerprint:
-            raise SourceChangedError(
-                self.recipe.file.where,
-                "is not the recipe of the state, or its data changed",
-                expected=fingerprint,
-                found=self.recipe.fingerprint,
-                remedy="Load it with the recipe and the data that it was saved with",
-            )
-        if samples > len(self.recipe):
-            raise OptionError(
-                f"the state is at sample {samples:,}, and the recipe ends after {len(self.recipe):,}. Give it a budget "
-                "(tokens, epochs) at least as large as the one that the state was saved with"
-            )
-        self._samples, self._loaded = samples, True
+        self._samples, self._loaded = samples_in(state, self._view), True
 
 
 def _read_as(dtype: torch.dtype, device: torch.device | str | None) -> type[np.int32] | type[np.int64]:
@@ -360,17 +425,32 @@ def _check_alike(where: str, every: Sequence[Mapping[str, Any]]) -> None:
         for process, facts in enumerate(every):
             processes.setdefault(facts[fact], []).append(process)
         if fact == "rank":
-            for rank, several in processes.items():
-                if len(several) > 1:
-                    raise OptionError(
-                        f"{where}: processes {_listed(several)} read the part of rank {rank} (expected a rank for each "
-                        "process). Leave out rank and world_size, or give each process its own rank"
-                    )
+            _check_ranks(where, every[0]["world_size"], processes, len(every))
         elif len(processes) > 1:
             found = "; ".join(f"{value} on rank {_listed(those)}" for value, those in processes.items())
             raise OptionError(
                 f"{where}: ranks do not read the same (expected one {fact}, found {found}). Give each rank the same "
                 "recipe and data, batch size and state"
+            )
+
+
+def _check_ranks(where: str, ranks: int, processes: Mapping[int, Sequence[int]], count: int) -> None:
+    """Raise an error unless equally many of `count` processes read the part of each rank.
+
+    Raises:
+        OptionError: If they do not. The message lists a rank and its processes.
+    """
+    each, rest = divmod(count, ranks)
+    if rest:
+        raise OptionError(f"{where}: {count:,} processes cannot read the parts of {ranks:,} ranks equally often")
+    for rank in range(ranks):
+        several = processes.get(rank, ())
+        if len(several) != each:
+            found = f"processes {_listed(several)} read" if several else "no process reads"
+            expected = "a rank for each process" if each == 1 else f"{each:,} processes for each rank"
+            raise OptionError(
+                f"{where}: {found} the part of rank {rank} (expected {expected}). Leave out rank and world_size, or "
+                "give each process its own rank"
             )
 
 
@@ -380,8 +460,10 @@ def _listed(ranks: Sequence[int]) -> str:
     return ", ".join(map(str, ranks[:_NAMED])) + more
 
 
-def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    """Return the rank of this process and the number of ranks: those given, else of torch.distributed, else 0 and 1.
+def _ranks(rank: int | None, world_size: int | None, group: torch.distributed.ProcessGroup | None) -> tuple[int, int]:
+    """Return the rank of this process and the number of ranks.
+
+    Those given, else those in `group`, else those of torch.distributed, else 0 and 1.
 
     Raises:
         OptionError: If only one of the two is given, or torchrun started several processes and no process knows its
@@ -394,7 +476,7 @@ def _ranks(rank: int | None, world_size: int | None) -> tuple[int, int]:
             "rank and world_size belong together: give both, or neither to take those of torch.distributed"
         )
     if torch.distributed.is_available() and torch.distributed.is_initialized():
-        return torch.distributed.get_rank(), torch.distributed.get_world_size()
+        return torch.distributed.get_rank(group), torch.distributed.get_world_size(group)
     started = os.environ.get("WORLD_SIZE", "1")
     if started not in ("", "1"):
         raise OptionError(

@@ -64,7 +64,8 @@ def test_fix_that_is_refused(tmp_path):
     [
         ((MERGED,), "note: --fix OUT writes a correct copy"),
         ((str(FIXTURES / "bad" / "modalities" / "cut_in_an_entry.pbin"),), "note: --fix OUT writes the sequences that "
-         "are certain to be complete, if there are any"),
+         "are certain to be complete"),
+        ((str(FIXTURES / "bad" / "modalities" / "cut_in_the_data.pbin"),), ""),
         ((MERGED, FAULTY), ""),  # --fix takes one
         ((MERGED, "--quiet"), ""),
         ((MERGED, "--json"), ""),
@@ -74,7 +75,7 @@ def test_fix_that_is_refused(tmp_path):
     ],
 )  # fmt: skip
 def test_what_fix_would_write(words, note):
-    """A repair is offered where --fix would try it."""
+    """A repair is offered where --fix would write one."""
     assert [line for line in run(*words)[2].splitlines() if "--fix" in line] == ([note] if note else [])
 
 

@@ -1,10 +1,15 @@
 """`check`: every file in fixtures/ and every case gives the findings expected; every code has a case."""
 
+import gzip
 import json
 import os
 import re
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import registered
 from check_cases import CASES, converted, look
 from paths import CORPUS, FIXTURES, TOKENIZER, golden
 
@@ -23,7 +28,7 @@ def test_every_bad_file_has_findings():
     assert {f: FOUND[f].keys() for f in FORMATS} == {f: EXPECTED[f].keys() for f in FORMATS}
 
 
-AGE = {"TF113", "TF114", "TF115", "TF119", "TF120", "TF121", "TF124"}
+AGE = {"TF113", "TF114", "TF115", "TF119", "TF120", "TF121", "TF941"}
 GOLDENS = sorted(
     path
     for f in FORMATS
@@ -75,6 +80,10 @@ def test_case(code, tmp_path):
     assert code in look(path, **demands).counts
 
 
+BELOW = {"TF668", "TF688", "TF917", "TF942", "TF943"}
+"""Codes whose tests are at the end."""
+
+
 def produced_by_fixtures():
     listed = {
         c for f in FORMATS for found in FOUND[f].values() for c in (found if isinstance(found, list) else found["deep"])
@@ -83,7 +92,7 @@ def produced_by_fixtures():
 
 
 def test_every_code_has_a_test():
-    elsewhere = {"TF900", "TF902"}  # below
+    elsewhere = {"TF900", "TF902"} | BELOW
     assert all_codes().keys() - produced_by_fixtures() - CASES.keys() - elsewhere == set()
 
 
@@ -203,3 +212,165 @@ def test_a_file_has_the_separator_of_its_directory(tmp_path):
     (block,) = (tmp_path / "x").iterdir()
     for deep in (False, True):
         assert look(tmp_path / "x", deep=deep).counts == look(block, deep=deep).counts == {}
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("name", [name for name in registered.names() if not registered.get(name).read_only])
+def test_a_dataset_without_tokens(name, deep, tmp_path):
+    if registered.get(name).is_computed:
+        return
+    (tmp_path / "empty.jsonl").write_text("")
+    path = tmp_path / ("x_document.bin" if name == "megatron" else f"x{suffix_of(name)}")
+    tokfmt.convert(tmp_path / "empty.jsonl", path, to_format=name, eos=0)
+    verdict = look(path, format=name, deep=deep)
+    assert (verdict.counts["TF941"], verdict.exit_code) == (1, 0)
+
+
+def suffix_of(name):
+    (*suffixes,) = (one for one in registered.get(name).extensions if one.startswith("."))
+    return suffixes[0] if suffixes else ""
+
+
+def test_a_dataset_of_one_token_is_not_empty(tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"input_ids": [5]}\n')
+    tokfmt.convert(tmp_path / "x.jsonl", tmp_path / "x.parquet")
+    for path in ("x.jsonl", "x.parquet"):
+        assert "TF941" not in look(tmp_path / path, deep=True).counts
+
+
+NUMBERED = [
+    ("olmo", "part-0-{:05d}.npy", "part-0-00002.npy"),
+    ("olmo", "part-{}-00000.npy", "part-2-*.npy"),
+    ("datatrove", "{:05d}_00000_shuffled.ds", "00002_*_shuffled.ds"),
+    ("llmc", "edufineweb_train_{:06d}.bin", "edufineweb_train_000002.bin"),
+    ("jsonl", "shard{}.jsonl", "shard2.jsonl"),
+    ("parquet", "part-{:05d}.parquet", "part-00002.parquet"),
+    ("megatron", "web_{:03d}_text_document.bin", "web_002_text_document.bin"),
+]
+
+
+@pytest.mark.parametrize(("name", "pattern", "lost"), NUMBERED)
+def test_a_number_that_is_left_out(name, pattern, lost, tmp_path):
+    """Files of a folder that no index lists: the third of four is lost, then none is, then most are."""
+    (tmp_path / "x.jsonl").write_text('{"input_ids": [5, 6, 7]}\n' * 40)
+    home = tmp_path / "home"
+    home.mkdir()
+    tokfmt.convert(tmp_path / "x.jsonl", tmp_path / "one.pbin", eos=0)
+
+    def counts(*numbers):
+        for file in home.iterdir():
+            file.unlink()
+        for number in numbers:
+            tokfmt.convert(tmp_path / "one.pbin", home / pattern.format(number), to_format=name, manifest=False)
+        return look(home, format=name)
+
+    found = counts(0, 1, 3)
+    (finding,) = found.findings
+    assert (finding.code, finding.severity) == ("TF917", "warning")
+    assert f"lacks {lost}: " in finding.message
+    assert not counts(0, 1, 2, 3).counts
+    assert not counts(5, 6).counts, "the first files may have been left out"
+    assert not counts(3, 7, 8).counts, "numbers that do not count files"
+
+
+def test_names_that_are_hashes_are_not_numbered(tmp_path):
+    for name in ("3f2a", "5f2a", "7f2a", "a1b", "a3b", "a4b"):
+        (tmp_path / f"{name}.jsonl").write_text('{"input_ids": [5]}\n')
+    assert not look(tmp_path).counts
+
+
+def test_each_rank_has_numbers_of_its_own(tmp_path):
+    """Rank 1 wrote one file only: nothing shows that another is missing."""
+    for name in ("part-0-00000", "part-0-00001", "part-1-00000", "part-2-00000", "part-2-00001"):
+        (tmp_path / f"{name}.jsonl").write_text('{"input_ids": [5]}\n')
+    assert not look(tmp_path).counts
+    (tmp_path / "part-1-00000.jsonl").unlink()
+    (finding,) = look(tmp_path).findings
+    assert "lacks part-1-*.jsonl: " in finding.message
+
+
+def olmo(home, *files):
+    """Documents that end with 0 as OLMo stores them; each file is (name, dtype, documents, masks or None)."""
+    home.mkdir()
+    for name, dtype, sequences, masks in files:
+        ends = np.cumsum([len(one) for one in sequences]).tolist()
+        rows = "".join(f"{a},{b},d,s,1\n" for a, b in zip([0, *ends], ends, strict=False))
+        (home / f"{name}.npy").write_bytes(np.concatenate(sequences).astype(dtype).tobytes())
+        (home / f"{name}.csv.gz").write_bytes(gzip.compress(rows.encode()))
+        if masks is not None:
+            home.joinpath(name.replace("token_ids", "labels_mask") + ".npy").write_bytes(
+                np.concatenate(masks).astype("u1").tobytes()
+            )
+    return home
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_files_of_several_widths(deep, tmp_path):
+    one = [[5, 6, 0], [7, 0]]
+    mixed = olmo(tmp_path / "mixed", ("part-0-00000", "<u2", one, None), ("part-0-00001", "<u4", one, None))
+    (finding,) = (one for one in look(mixed, deep=deep).findings if one.code == "TF943")
+    assert "2 bytes in part-0-00000.npy, 4 bytes in part-0-00001.npy" in finding.message
+    same = olmo(tmp_path / "same", ("part-0-00000", "<u4", one, None), ("part-0-00001", "<u4", one, None))
+    assert "TF943" not in look(same, deep=deep).counts
+
+
+def silent(verdict):
+    """The numbers in the finding on sequences without a token that counts; None without one."""
+    found = [one for one in verdict.findings if one.code == "TF942"]
+    return [int(number) for number in re.findall(r"[\d]+", found[0].message)] if found else None
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_rows_without_a_label_that_counts(suffix, tmp_path):
+    ids = [[1, 2, 3], [4, 5], [6], [], [7, 8]]
+    none = [[-100] * len(one) for one in ids]
+    some = [none[0], [-100, 5], [6], [], none[4]]
+    for name, labels, expected in (("none", none, [4, 5, 0]), ("some", some, [2, 5, 0]), ("all", ids, None)):
+        path = tmp_path / f"{name}.{suffix}"
+        convert_table(pa.table({"input_ids": pa.array(ids, pa.list_(pa.int32())), "labels": labels}), path)
+        assert silent(look(path, deep=True)) == expected
+        assert "TF942" not in look(path).counts, "the quick check reads some rows only"
+
+
+def convert_table(table, path):
+    if path.suffix == ".parquet":
+        pq.write_table(table, path, row_group_size=2)
+    else:
+        with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=2)
+
+
+def test_packed_rows_without_a_label_that_counts(tmp_path):
+    table = pa.table({
+        "input_ids": pa.array([[1, 2, 3, 4], [5, 6, 7]], pa.list_(pa.int32())),
+        "loss_mask": pa.array([[0, 0, 1, 0], [0, 0, 0]], pa.list_(pa.uint8())),
+        "seq_start_id": pa.array([[0, 2], [0]], pa.list_(pa.int32())),
+    })  # fmt: skip
+    pq.write_table(table, tmp_path / "x.idx.parquet")
+    assert silent(look(tmp_path / "x.idx.parquet", deep=True, format="parquet")) == [2, 3, 0]
+
+
+def test_documents_of_which_only_the_separator_counts(tmp_path):
+    """A mask describes its own token in OLMo; the separator of the second document counts, and that of the others not."""
+    masks = [[0, 0, 0], [0, 1], [1, 0], [0, 0]]
+    files = ("token_ids_part_0000", "<u2", [[5, 6, 0], [7, 0], [8, 0], [9, 0]], masks)
+    assert silent(look(olmo(tmp_path / "x", files), deep=True)) == [2, 4, 0]
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_labels_that_are_moved_already(deep, tmp_path):
+    ids = [[1, 2, 3, 4], [5, 6, 7], [9, 9, 9], [1, 2]]
+    moved = [[2, 3, 4, -100], [-100, 7, -100], [9, 9, -100], [2, -100]]
+    for name, labels, expected in (
+        ("moved", moved, "labels of 3 of 4 rows are the next tokens (first: row 0)"),
+        ("other", [ids[0], [5, 60, 7], ids[2], ids[3]], "labels of 1 of 4 rows are other IDs than their tokens (first: row 1)"),
+        ("right", [[-100, 2, 3, 4], ids[1], ids[2], [-100, 2]], None),
+    ):  # fmt: skip
+        for suffix, code in (("parquet", "TF668"), ("arrow", "TF688")):
+            path = tmp_path / f"{name}.{suffix}"
+            convert_table(pa.table({"input_ids": pa.array(ids, pa.list_(pa.int32())), "labels": labels}), path)
+            verdict = look(path, deep=deep)
+            found = [one.message for one in verdict.findings if one.code == code]
+            assert bool(found) == (expected is not None)
+            assert not found or not deep or found == [expected]
+            assert verdict.exit_code == int(expected is not None)

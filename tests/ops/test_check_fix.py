@@ -10,11 +10,12 @@ import h5py
 import numpy as np
 import pytest
 import zarr
+from amount import FUZZ_ONLY
 from check_cases import CASES, asked, documents, flat, pack
-from paths import FIXTURES
+from paths import FIXTURES, TOKENIZER
 
-from tokfmt.core.errors import ConversionError, DestinationExistsError
-from tokfmt.ops.check import check, fix
+from tokfmt.core.errors import ConversionError, DestinationExistsError, TokfmtError
+from tokfmt.ops.check import check, fix, repairable
 
 BAD = FIXTURES / "bad"
 PACKS = json.loads((FIXTURES / "modalities/expected.json").read_bytes())
@@ -182,6 +183,68 @@ def test_a_part_is_saved(name, tmp_path):
     """Where it is not certain what is right, and some of it is certain all the same; see test_partial.py."""
     done = fixed(BAD / name, tmp_path / Path(name).name, format=name.partition("/")[0])
     assert (done.done, done.partial[:9]) == ({}, "partial: ")
+
+
+def saved_and_offered(path, out, **demands):
+    """What `--fix` saves of a dataset, and what `check` offers before; None if the dataset has no error."""
+    request = asked(path, **demands)
+    (verdict,) = check(request)
+    if not verdict.errors:
+        return None
+    offered = repairable(verdict, request)
+    try:
+        done = fix(verdict, out, request)
+    except TokfmtError:
+        return "", offered
+    return "part" if done.partial else "whole", offered
+
+
+def megatron(path, lengths, documents, tokens):
+    """A pair of Megatron-LM with uint16 tokens: the lengths and the document index that the index states."""
+    pointers = 2 * np.cumsum([0, *lengths])[:-1]
+    numbers = (
+        np.array(lengths, "<i4").tobytes() + pointers.astype("<i8").tobytes() + np.array(documents, "<i8").tobytes()
+    )
+    head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(lengths), len(documents))
+    path.with_suffix(".idx").write_bytes(head + numbers)
+    path.write_bytes(np.arange(tokens, dtype="<u2").tobytes())
+    return path
+
+
+@pytest.mark.parametrize(
+    ("documents", "tokens", "expected"),
+    [([0], 9, ""), ([0, 1], 9, ""), ([0, 1, 2, 3], 7, "part"), ([0, 1, 2, 3], 1, ""), ([0, 1, 2, 3], 12, "")],
+)
+def test_nothing_is_offered_that_is_refused_for_megatron(documents, tokens, expected, tmp_path):
+    """Three documents of 3 tokens: without a document index, with half of it, cut, cut in the first one, and longer."""
+    path = megatron(tmp_path / "x_document.bin", [3, 3, 3], documents, tokens)
+    assert saved_and_offered(path, tmp_path / "y_document.bin") == (expected, expected)
+
+
+OFFERED = [*(name for name, _ in REFUSED), "jsonl/cut.jsonl", "stage1/gap", "hdf5/examples_too_few.h5"]
+
+
+@pytest.mark.parametrize("name", OFFERED)
+def test_what_is_offered_is_written(name, tmp_path):
+    found = saved_and_offered(BAD / name, tmp_path / Path(name).name, format=name.partition("/")[0])
+    assert found is None or found[0] == found[1]
+
+
+def test_another_tokenizer_is_no_damage(tmp_path):
+    demands = {"tokenizer": str(TOKENIZER), "deep": True}
+    path = pack(tmp_path / "x.pbin", [[60000, 5, 6], [7, 60001]])
+    assert saved_and_offered(path, tmp_path / "y.pbin", **demands) == ("", "")
+
+
+@FUZZ_ONLY
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("name", sorted(one.name for one in BAD.iterdir() if one.is_dir() and one.name != "attacks"))
+def test_what_is_offered_is_written_of_every_bad_file(name, deep, tmp_path):
+    for number, path in enumerate(sorted(BAD.joinpath(name).iterdir())):
+        if path.name != "expected.json":
+            (tmp_path / str(number)).mkdir()
+            found = saved_and_offered(path, tmp_path / str(number) / path.name, format=name, deep=deep)
+            assert found is None or found[0] == found[1], path
 
 
 def test_contradicting_manifest_prevents_a_repair(tmp_path):

@@ -117,6 +117,22 @@ def test_a_label_of_another_id_is_not_plain(tmp_path):
             assert dataset.info.nonstandard_masks == odd
 
 
+@pytest.mark.parametrize(
+    ("ids", "labels", "place"),
+    [
+        ([[1, 2, 3]], [[2, 3, -100]], "token position 0 is 3, and the next token is 2"),  # moved by one already
+        ([[1], [5]], [[2], [5]], "token position 0, the first of its row"),
+        ([[7, 8], [1, 2, 3]], [[-100, 8], [9, 20, 3]], "token position 2 is 20, and the next token is 2"),
+    ],
+)
+def test_a_label_of_another_id_is_refused_with_its_place(ids, labels, place, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"input_ids": ids, "labels": labels}), tmp_path / "a.parquet")
+    with pytest.raises(ConversionError, match=place):
+        tokfmt.convert(tmp_path / "a.parquet", tmp_path / "b.parquet")
+
+
 def test_loss_of_masks_is_refused_before_any_work(tmp_path):
     source = datatrove(tmp_path / "a.ds", [[1, 2], [], [3]], [[0, 1, 1], [0], [1, 1]])
     with pytest.raises(LossyConversionError, match=r"loss masks of 1 file.*loss-mask"):

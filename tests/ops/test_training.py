@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from paths import ROOT, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import OptionError, SourceChangedError, TokenizerMismatchError
+from tokfmt.core.errors import OptionError, SourceChangedError, TokenizerMismatchError, TokenRangeError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: tests/system.sh brings it where it can")
 
@@ -82,6 +82,7 @@ segments = st.lists(
 )
 
 
+@pytest.mark.filterwarnings("ignore:.*this loop has no batch")
 @settings(max_examples=examples(150), deadline=None)
 @given(segments)
 def test_the_sequence_of_samples_is_the_same_however_a_run_is_cut(mix, cuts):
@@ -229,6 +230,155 @@ def test_states_of_other_recipes_are_refused(mix):
     with pytest.raises(OptionError, match=r"the recipe ends after [\d,]+\. Give it a budget"):
         loader.load_state_dict({**state, "samples": 10**9})
     assert loader.state_dict() == state
+
+
+@pytest.mark.parametrize(
+    ("words", "fact"),
+    [
+        ({"seed": 8}, "seed: expected 7, found 8"),
+        ({"shuffle": "documents"}, 'shuffle: expected "samples", found "documents"'),
+        ({"pad": 3}, "pad: expected 90, found 3"),
+        ({"web": ("web.pbin", 0.7)}, 'weight of source 1: expected "3/5", found "7/10"'),
+        ({"web": ("code.pbin", 0.6)}, "counts of source 1 differs, and sizes of source 1: expected"),
+        ({"code": None}, "more differ, and weight of source 2: expected "),
+    ],
+)
+def test_a_refused_state_names_the_fact_that_differs(words, fact, mix, tmp_path):
+    both = {"web": ("web.pbin", 0.6), "code": ("code.pbin", 0.4), "shuffle": "samples", "seed": 7}
+    other = recipe(mix.with_name("other.toml"), **{**both, **words})
+    state = json.loads(json.dumps(Loader(mix, 4).state_dict()))
+    with pytest.raises(SourceChangedError) as caught:
+        Loader(other, 4).load_state_dict(state)
+    assert fact in str(caught.value)
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """A pack of its own, which a test may change; the loader of it, and the data section."""
+    rng = np.random.default_rng(5)
+    lines = [json.dumps({"input_ids": rng.integers(0, EOS, 50).tolist()}) + "\n" for _ in range(60)]
+    (tmp_path / "x.jsonl").write_text("".join(lines))
+    tokfmt.convert(tmp_path / "x.jsonl", tmp_path / "x.pbin", eos=EOS)
+    return tmp_path / "x.pbin"
+
+
+def loader_of(path, **words):
+    return Loader(tokfmt.recipe([path], **{"seq_len": SEQ_LEN, "shuffle": "samples", **words}), 8)
+
+
+def overwrite(path):
+    """Set every ID but the separator to 1, in place."""
+    raw = np.fromfile(path, np.uint8)
+    length, width = int.from_bytes(raw[:8].tobytes(), "little"), int(raw[8])
+    ids = np.frombuffer(raw, f"<u{width}", length // width, 12).copy()
+    ids[ids != EOS] = 1
+    with open(path, "r+b") as file:
+        file.seek(12)
+        file.write(ids.tobytes())
+
+
+def test_a_manifest_that_is_missing_is_not_other_data(alone):
+    state = json.loads(json.dumps(loader_of(alone).state_dict()))
+    manifest = alone.with_name("x.pbin.tokfmt.json")
+    content = manifest.read_bytes()
+    manifest.unlink()
+    without = loader_of(alone)
+    without.load_state_dict({**state, "samples": 8})
+    assert np.array_equal(next(iter(without))["input_ids"], taken(without.recipe, 8, 16))
+    state = without.state_dict()
+    manifest.write_bytes(content)
+    loader_of(alone).load_state_dict(state)
+
+
+def test_a_manifest_that_states_other_data_is_refused(alone):
+    state = loader_of(alone).state_dict()
+    manifest = alone.with_name("x.pbin.tokfmt.json")
+    stated = json.loads(manifest.read_bytes())
+    stated["output"]["xxh3_128"] = "0" * 32
+    manifest.write_text(json.dumps(stated))
+    with pytest.raises(SourceChangedError, match=r'source 1 \("x"\) has another checksum.*found 0{32}'):
+        loader_of(alone).load_state_dict(state)
+
+
+@pytest.mark.parametrize("manifest", [True, False])
+def test_a_state_of_other_content_of_the_same_size_is_refused(manifest, alone):
+    if not manifest:
+        alone.with_name("x.pbin.tokfmt.json").unlink()
+    state = loader_of(alone).state_dict()
+    overwrite(alone)
+    with pytest.raises(SourceChangedError, match=r"the data changed: content of sample 0, from .*x\.pbin"):
+        loader_of(alone).load_state_dict(state)
+
+
+def test_content_that_changes_while_a_loop_runs_ends_it(alone):
+    loader = loader_of(alone)
+    batches = iter(loader)
+    whole = [next(batches)["input_ids"].clone() for _ in range(3)]
+    overwrite(alone)
+    seen = []
+    with pytest.raises(SourceChangedError, match=r"x\.pbin: changed while it was being read"):
+        seen += [batch["input_ids"] for batch in batches]
+    assert np.array_equal(np.concatenate([*whole, *seen])[0], whole[0][0])
+    assert not any((batch == 1).float().mean() > 0.5 for batch in seen), "read before the change"
+
+
+def test_a_loader_is_an_iterable_dataset(mix):
+    from torch.utils.data import DataLoader, IterableDataset
+
+    view, loader = tokfmt.open(mix), Loader(mix, 4)
+    assert isinstance(loader, IterableDataset)
+    batches = DataLoader(loader, batch_size=None)
+    assert len(batches) == len(view) // 4
+    got = np.concatenate([batch["input_ids"] for batch in batches])
+    assert np.array_equal(got, taken(view, 0, len(view) // 4 * 4))
+    assert loader.samples_seen == len(got)
+
+
+def test_ids_beyond_the_vocabulary_of_the_model_are_refused(mix):
+    view = tokfmt.open(mix)
+    assert len(list(Loader(view, 4, vocab_size=EOS + 1))) == len(view) // 4
+    with pytest.raises(
+        TokenRangeError, match=rf"token ID {EOS} at position .* outside 0..{EOS - 1}\. It is in .* of sample"
+    ):
+        list(Loader(view, 4, vocab_size=EOS))
+    with pytest.raises(TokenRangeError):
+        list(Loader(view, 4, vocab_size=EOS, fields=["labels"]))
+
+
+def test_tokens_that_take_long_to_decode_are_copied_before_the_first_batch(tmp_path, monkeypatch):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    ids = np.random.default_rng(3).integers(0, EOS, 4_200_000).astype(np.int32)
+    rows = pa.ListArray.from_arrays(np.arange(0, len(ids) + 1, 500, dtype=np.int32), ids)
+    parquet.write_table(pa.table({"input_ids": rows}), tmp_path / "x.parquet", row_group_size=4500)
+    loader = Loader(tokfmt.recipe([tmp_path / "x.parquet"], seq_len=500, shuffle="samples", eos="none"), 8)
+    with pytest.warns(LoaderWarning, match=r"copying 8\.\d MB of tokens of x \(parquet\) to the cache, once"):
+        batch = next(iter(loader))
+    (copy,) = (tmp_path / "cache/tokfmt/recipes").glob("*-tokens.u16")
+    assert np.array_equal(np.fromfile(copy, "<u2"), ids)
+    ((_, number, _, _),) = loader.recipe.spans(0)
+    assert np.array_equal(batch["input_ids"][0], ids[500 * number : 500 * number + 500])
+
+
+MASKED = {"input_ids": [[1, 2, 3, 4], [5, 6, 7, 8, 9]], "labels": [[-100, -100, 3, 4], [-100, 6, 7, 8, 9]]}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("pack", ["stored", "bestfit", "stream", "document"])
+def test_each_error_about_masks_names_the_way_that_works(pack, packed, tmp_path):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "x.parquet"
+    parquet.write_table(pa.table(MASKED), path)
+    if packed:
+        tokfmt.convert(path, tmp_path / "packed.parquet", to_options={"pack_size": 8}, eos="none")
+        path = tmp_path / "packed.parquet"
+    with pytest.raises(tokfmt.TokfmtError, match="tokfmt convert SRC DST --to hdf5 --seq-len N") as caught:
+        tokfmt.recipe([path], seq_len=8, pack=pack, eos=0)
+    assert 'pack = "bestfit"' not in str(caught.value)
+    tokfmt.convert(path, tmp_path / "samples", to_format="hdf5", seq_len=8, eos=0)
+    view = tokfmt.recipe([tmp_path / "samples"], seq_len=8, pack="stored")
+    labels = view.samples(range(len(view)), ["labels"])["labels"]
+    assert [label for label in labels.flatten().tolist() if label not in (-100, 0)] == [3, 4, 6, 7, 8, 9]
 
 
 def test_a_longer_budget_goes_on_from_the_state_of_a_shorter_one(mix):
@@ -494,17 +644,19 @@ def test_an_iterator_that_is_alive_at_exit_says_nothing(mix):
 
 
 RANK = """
-import sys, torch.distributed as distributed
+import sys, warnings, torch.distributed as distributed
 from datetime import timedelta
 from tokfmt.core.errors import OptionError
 from tokfmt.torch import Loader
-meeting, rank, *runs = sys.argv[1:]
+meeting, world, rank, *runs = sys.argv[1:]
 distributed.init_process_group(
-    "gloo", init_method="file://" + meeting, rank=int(rank), world_size=2, timeout=timedelta(seconds=60)
+    "gloo", init_method="file://" + meeting, rank=int(rank), world_size=int(world), timeout=timedelta(seconds=60)
 )
+warnings.showwarning = lambda message, *_: print(message)
 for run in runs:
     recipe, batch_size, samples, *part = run.split(",")
-    loader = Loader(recipe, int(batch_size), **dict(zip(("rank", "world_size"), map(int, part))))
+    group = {"process_group": distributed.group.WORLD} if part[2:] == ["all"] else {}
+    loader = Loader(recipe, int(batch_size), **dict(zip(("rank", "world_size"), map(int, part[:2]))), **group)
     loader.load_state_dict({**loader.state_dict(), "samples": int(samples)})
     try:
         for _, batch in zip(range(2), loader):
@@ -516,14 +668,14 @@ distributed.destroy_process_group()
 """
 
 
-def both_ranks(tmp_path, *runs):
-    """What two processes print, each given its word of every run."""
-    command = [sys.executable, "-c", RANK, str(tmp_path / "meeting")]
+def all_ranks(tmp_path, *runs):
+    """What processes print, each given its word of every run."""
+    command = [sys.executable, "-c", RANK, str(tmp_path / "meeting"), str(len(runs[0]))]
     started = [
         forkserver.Popen(
             [*command, str(rank), *(run[rank] for run in runs)], also=WITH_TORCH, stdout=subprocess.PIPE, text=True
         )
-        for rank in range(2)
+        for rank in range(len(runs[0]))
     ]
     return [process.communicate(timeout=60)[0].splitlines() for process in started]
 
@@ -533,7 +685,7 @@ def test_ranks_that_do_not_read_the_same_are_refused_at_the_first_batch(mix, tmp
         mix.with_name("rank1.toml"), web=("web.pbin", 0.6), code=("code.pbin", 0.4), shuffle="samples", seed=8
     )
     mine, theirs = (tokfmt.open(path).fingerprint for path in (mix, other))
-    found = both_ranks(
+    found = all_ranks(
         tmp_path,
         (f"{mix},4,0", f"{mix},4,0"),
         (f"{mix},4,0", f"{other},4,0"),
@@ -552,6 +704,30 @@ def test_ranks_that_do_not_read_the_same_are_refused_at_the_first_batch(mix, tmp
         assert lines[4] == f"{mix}: {one} position in samples, found 0 on rank 0; 40 on rank 1). {ends}"
         assert lines[5].startswith(f"{mix}: processes 0, 1 read the part of rank 0 (expected a rank for each process)")
         assert len(lines) == 8, "loaders of one rank each are not compared"
+
+
+def test_processes_of_several_ranks_are_compared_if_they_are_given(mix, tmp_path):
+    """Two ranks of two processes each, as under tensor parallelism; rank 1 has another seed."""
+    other = recipe(
+        mix.with_name("rank1.toml"), web=("web.pbin", 0.6), code=("code.pbin", 0.4), shuffle="samples", seed=8
+    )
+    found = all_ranks(
+        tmp_path,
+        [f"{mix},4,0,{process // 2},2,all" for process in range(4)],
+        [f"{other if process > 1 else mix},4,0,{process // 2},2,all" for process in range(4)],
+        [f"{mix},4,0,{max(0, process - 2)},2,all" for process in range(4)],
+        [f"{mix},4,0,{process // 2},2" for process in range(4)],
+    )
+    sums = [int(taken(tokfmt.open(mix), k, k + 2).sum()) for k in range(0, 8, 2)]
+    for process, lines in enumerate(found):
+        rank = process // 2
+        assert lines[:2] == [f"4 {sums[rank]}", f"8 {sums[rank + 2]}"]
+        assert "on rank 0, 1; " in lines[2] and "on rank 2, 3). " in lines[2] and "fingerprint" in lines[2]
+        assert "processes 0, 1, 2 read the part of rank 0 (expected 2 processes for each rank)" in lines[3]
+        assert "4 processes and 2 ranks" in lines[4] and "process_group=" in lines[4], (
+            "a warning: they are not compared"
+        )
+        assert lines[5:] == lines[:2]
 
 
 class Iterated(torch.utils.data.IterableDataset):  # type: ignore[name-defined]

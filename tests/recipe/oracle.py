@@ -56,7 +56,8 @@ def pieces_of(sequence, width, labels, long):
         rows = []
         for k in range(at, min(at + width, len(sequence))):
             follows = sequence[k + 1].id if k + 1 < len(sequence) else None
-            rows.append((sequence[k], follows if labels == "next" else sequence[k].id))
+            label = {"next": follows, "same": sequence[k].id if rows else None}.get(labels, sequence[k].id)
+            rows.append((sequence[k], label))
         if any(label is not None for _, label in rows):
             found.append(rows)
         if long == "truncate":

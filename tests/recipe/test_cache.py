@@ -4,15 +4,19 @@ import errno
 import json
 import os
 import pickle
+import re
 import shutil
 import subprocess
 import sys
+import time
 
 import forkserver
 import numpy as np
 import pytest
+from amount import FUZZ_ONLY
 
 import tokfmt
+from tokfmt.core.errors import LoaderWarning
 from tokfmt.recipes import cache
 
 FILES = 70
@@ -228,3 +232,94 @@ def test_an_array_of_somebody_else_is_not_read(shared_cache):
         os.chown(path, 65533, 65533)
     assert column() == [0, 1, 2, 3, 4]
     assert cache.recalled("1" * 40) is None
+
+
+TOKENS, WIDTH = 4_200_000, 2000
+
+
+def write(kind, home):
+    """Documents whose tokens take long to decode in another order, 8,400 of 500 tokens, as a dataset of a kind."""
+    ids = np.random.default_rng(3).integers(1, 60_000, TOKENS).astype(np.int32)
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = pa.ListArray.from_arrays(np.arange(0, TOKENS + 1, 500, dtype=np.int32), ids)
+    table = pa.table({"input_ids": rows})
+    if kind == "parquet":
+        parquet.write_table(table, home / "x.parquet", row_group_size=4500)
+    else:
+        with pa.OSFile(str(home / "x.arrow"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=4500)
+    return home / f"x.{kind}", ids
+
+
+def copies(home):
+    return sorted(path.suffix for path in (home / "cache/tokfmt/recipes").glob("*-tokens.*"))
+
+
+def until_copied(view, home, before=0):
+    """Read samples until their tokens are copied."""
+    while len(copies(home)) == before:
+        view.samples(range(3))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shuffle"), [("parquet", "samples"), pytest.param("arrow", "documents", marks=FUZZ_ONLY)]
+)
+def test_tokens_that_take_long_to_decode_are_copied_once(kind, shuffle, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path, ids = write(kind, tmp_path)
+
+    def opened():
+        return tokfmt.recipe([path], seq_len=WIDTH, shuffle=shuffle, eos=0)
+
+    view = opened()
+    (note,) = (note for note in view.notes if "take long" in note)
+    assert f"shuffled samples of {kind} take long to decode" in note and "MB" in note
+    some = range(3)
+    before = view.samples(some)
+    with pytest.warns(LoaderWarning, match=rf"copying .*MB of tokens of x \({kind}\) to the cache, once"):
+        until_copied(view, tmp_path)
+    after, again = view.samples(some), opened()
+    assert copies(tmp_path) == [".u16"]
+    assert not [note for note in again.notes if "take long" in note]
+    for found in (after, again.samples(some), pickle.loads(pickle.dumps(view)).samples(some)):
+        assert all(np.array_equal(found[name], before[name]) for name in before)
+    begun = time.thread_time()
+    again.samples(range(16))
+    assert 16 * WIDTH / (time.thread_time() - begun) > 1e6, "millions of tokens per second, also on a busy machine"
+    stream = np.concatenate([ids.reshape(-1, 500), np.zeros((len(ids) // 500, 1), np.int32)], 1).reshape(-1)
+    if shuffle == "samples":
+        for sample in range(0, len(again), 500):
+            ((_, first, at, _), *_) = again.spans(sample)
+            begin = first * 501 + at
+            found = again.samples([sample])["input_ids"][0]
+            assert np.array_equal(found[: len(stream) - begin], stream[begin : begin + WIDTH])
+
+
+def test_tokens_in_order_are_not_copied(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    path, _ = write("parquet", tmp_path)
+    view = tokfmt.recipe([path], seq_len=WIDTH, eos=0)
+    assert not view.notes
+    view.samples(range(len(view)))
+    assert not copies(tmp_path)
+
+
+def test_where_no_copy_fits_the_speed_is_stated(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    path, _ = write("parquet", tmp_path)
+    view = tokfmt.recipe([path], seq_len=WIDTH, shuffle="samples", eos=0)
+    (note,) = (note for note in view.notes if "shuffled samples" in note)
+    assert re.search(r"are read at about [\d.]+ million tokens per second, and a copy .* does not fit", note)
+    assert len(view.samples(range(3))["labels"]) == 3
+
+
+@FUZZ_ONLY
+def test_a_copy_is_of_the_files_that_are_there(tmp_path, monkeypatch):
+    """A file that was written again has a copy of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for number in range(2):
+        path, _ = write("parquet", tmp_path)
+        view = tokfmt.recipe([path], seq_len=WIDTH, shuffle="samples", eos=0)
+        with pytest.warns(LoaderWarning, match="copying"):
+            until_copied(view, tmp_path, number)

@@ -213,7 +213,7 @@ def test_a_source_that_changed_is_refused(packs):
         view[0]
     (packs / "a.pbin").write_bytes(content)
     (packs / "a.pbin.tokfmt.json").unlink()
-    assert tokfmt.recipe([packs / "a.pbin"], seq_len=4).fingerprint != before
+    assert tokfmt.recipe([packs / "a.pbin"], seq_len=4).fingerprint == before, "a manifest is not the data"
 
 
 def test_rows_of_another_length_are_refused(packs):

@@ -107,7 +107,7 @@ def test_every_token_but_the_first_is_a_target_exactly_once(found, width, pack, 
 def test_best_fit_never_splits_a_piece_and_never_exceeds(found, width):
     if not any(found):
         return
-    words = {"pack": "bestfit", "seq_len": width, "labels": "same", "eos": "none"}
+    words = {"pack": "bestfit", "seq_len": width, "labels": "starts", "eos": "none"}
     view = opened(found, **words)
     for k in range(len(view)):
         spans = view.spans(k)

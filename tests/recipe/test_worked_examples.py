@@ -44,6 +44,28 @@ def test_a_file_says_the_same_as_the_call(tiny):
     assert np.array_equal(view.samples(range(2))["input_ids"], other.samples(range(2))["input_ids"])
 
 
+@pytest.mark.parametrize("pack", ["bestfit", "document"])
+def test_a_model_that_shifts_labels_itself_learns_no_token_from_another_part(tmp_path, pack):
+    """The loss of Hugging Face compares logits[i] with labels[i + 1]. Its collators mask labels where positions are 0.
+
+    The third document has a part of one token, which no token predicts and which predicts none.
+    """
+    documents = [[1, 2, 3], [4, 5], [6, 7, 8, 9, 10, 11, 12, 13, 14], [15]]
+    (tmp_path / "x.jsonl").write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in documents))
+    view = tokfmt.recipe([tmp_path / "x.jsonl"], seq_len=8, pack=pack, labels="same", eos="none")
+    found = view.samples(range(len(view)), ["input_ids", "labels", "position_ids", "loss_mask"])
+    assert np.array_equal(found["labels"] == -100, found["loss_mask"] == 0)
+    assert (found["labels"][found["position_ids"] == 0] == -100).all()
+    ids, labels = found["input_ids"], found["labels"]
+    learned = {(int(a), int(b)) for a, b in zip(ids[:, :-1].flat, labels[:, 1:].flat, strict=True) if b != -100}
+    within = {
+        (a, b) for one in documents for k in range(0, len(one), 8) for a, b in zip(one[k : k + 8], one[k + 1 : k + 8])
+    }
+    assert learned == within
+    assert set(ids[found["loss_mask"] == 1].tolist()) == {b for _, b in within}
+    assert not {14, 15} & set(ids.flatten().tolist())
+
+
 @pytest.mark.parametrize("reuse", [True, False])
 @pytest.mark.parametrize("block", [7, 64, 333])
 @pytest.mark.parametrize("name", ["D_2byte_gpt2_shuffled_seed7", "D_2byte_gpt2_filtered_mod3", "D_4byte_wide"])

@@ -39,7 +39,11 @@ _EPILOG = examples(
 _COLORS = {"error": "red", "warning": "yellow", "info": "blue"}
 _LEVELS = {"error": "error", "warning": "warning", "info": "notice"}  # the levels of GitHub annotations
 _WIDTH = 100
-_SAVED = {"whole": "a correct copy", "part": "the sequences that are certain to be complete, if there are any"}
+_SAVED = {
+    "whole": "--fix OUT writes a correct copy",
+    "part": "--fix OUT writes the sequences that are certain to be complete",
+    "unknown": "--deep also reports whether --fix OUT can save a copy",
+}
 
 
 @click.command("check", cls=Command, epilog=_EPILOG, no_args_is_help=True)
@@ -135,7 +139,7 @@ def _check(request: CheckRequest, output: str, fix_to: str | None, *, overwrite:
     if output == "json":
         click.echo(json.dumps(_document(found, fixed), indent=2))
     silent = quiet or output == "json"
-    _offer_fix([] if silent or fix_to else found)
+    _offer_fix([] if silent or fix_to else found, request)
     for report in found:
         for text in () if silent else report.notes:
             note(text, f"{report.path}: " if len(found) > 1 else "")
@@ -147,12 +151,12 @@ def _check(request: CheckRequest, output: str, fix_to: str | None, *, overwrite:
     return max(report.exit_code for report in found)
 
 
-def _offer_fix(found: list[Any]) -> None:
+def _offer_fix(found: list[Any], request: CheckRequest) -> None:
     """Print what --fix would write. It repairs one dataset at a time."""
     from tokfmt.ops.check import repairable
 
-    if len(found) == 1 and (saved := repairable(found[0])):
-        note(f"--fix OUT writes {_SAVED[saved]}")
+    if len(found) == 1 and (saved := repairable(found[0], request)):
+        note(_SAVED[saved])
 
 
 def _lines(report: Any) -> None:

@@ -32,7 +32,7 @@ import click
 
 from tokfmt.cli import console, signals
 from tokfmt.cli.usage import usage_line
-from tokfmt.core.errors import PluginWarning, StoreWarning, TokfmtError, missing_package
+from tokfmt.core.errors import LoaderWarning, PluginWarning, StoreWarning, TokfmtError, missing_package
 from tokfmt.core.text_format import printable
 from tokfmt.core.version import __version__
 
@@ -174,8 +174,8 @@ def _show_warning(
 ) -> None:
     """Print a warning about a plug-in or a store as a note, and any other warning as Python does."""
     del file
-    if issubclass(category, PluginWarning | StoreWarning):
-        if not (quiet and issubclass(category, StoreWarning)):
+    if issubclass(category, PluginWarning | StoreWarning | LoaderWarning):
+        if not (quiet and not issubclass(category, PluginWarning)):
             console.note(message)
     else:
         click.echo(warnings.formatwarning(message, category, filename, lineno, line), err=True, nl=False)

@@ -217,6 +217,6 @@ def _left_out(whole: Row) -> list[str]:
     whys = {
         "tail": "tokens at the end of a pass are in no sample",
         "truncated": "tokens of a pass beyond seq_len are in no sample",
-        "targetless": "sequences of one token have no label and are in no sample",
+        "targetless": "sequences and parts of one token have no target and are in no sample",
     }
     return [f"{count:,} {whys[word]}" for word, count in whole.left_out.items()]

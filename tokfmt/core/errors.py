@@ -59,7 +59,7 @@ class StoreWarning(UserWarning):
 
 
 class LoaderWarning(UserWarning):
-    """A Loader waits long for a read, or has no batch left."""
+    """A Loader waits long for a read, does not compare its ranks, or has no batch left; or tokens are copied first."""
 
 
 class TokfmtError(Exception):

@@ -403,6 +403,8 @@ class Format(ABC):
         prefix: The suffix of the file that must exist if PREFIX alone stands for the dataset; "" if PREFIX alone does
             not.
         joins_files: Several files given together are one dataset, whose sequences may cross file boundaries.
+        numbers_files: Numbers in the names of its files count them, and no index lists them. `check` then reports a
+            number that is left out, as its file may be missing.
         can_stream: The concatenation of its files is a valid stream, so `-` can be the destination.
         is_computed: A dataset is computed from other datasets, to which its files refer.
         read_only: tokfmt does not write this format.
@@ -426,6 +428,7 @@ class Format(ABC):
     suffixes: ClassVar[tuple[str, ...]] = ()
     prefix: ClassVar[str] = ""
     joins_files: ClassVar[bool] = False
+    numbers_files: ClassVar[bool] = False
     can_stream: ClassVar[bool] = False
     is_computed: ClassVar[bool] = False
     read_only: ClassVar[bool] = False
@@ -579,8 +582,8 @@ class Format(ABC):
         """Return the codes that `patch` fixes in place, because writing again could change more than a few bytes."""
         return {}
 
-    def patch(self, copy: Path, options: Any) -> None:
-        """Fix a copy of a dataset in place.
+    def patch(self, copy: Path, options: Any, *, dry_run: bool = False) -> None:
+        """Fix a copy of a dataset in place; with `dry_run`, change nothing, and raise what a patch would raise.
 
         Raises:
             TokfmtError: If the correct content is not certain.

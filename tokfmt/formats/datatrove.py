@@ -93,6 +93,7 @@ class Datatrove(FlatFormat):
     name = "datatrove"
     title = "datatrove and nanotron: .ds with .index and .metadata"
     extensions = (".ds",)
+    numbers_files = True
     stores = "sequences in order, empty ones too; loss masks; IDs up to 2^32-1"
     cannot_store = "IDs above 2^32-1"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer

@@ -174,6 +174,7 @@ class Megatron(FlatFormat):
     name = "megatron"
     title = "Megatron-LM: .bin and .idx"
     extensions = ("*_document.bin", "*_document.idx")
+    numbers_files = True
     stores = "sequences in order, empty ones too; IDs up to 2^31-1"
     cannot_store = "IDs above 2^31-1; documents of 2^31 tokens and more"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer

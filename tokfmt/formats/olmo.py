@@ -117,7 +117,7 @@ class Olmo(FlatFormat):
     name = "olmo"
     title = "OLMo and dolma: raw tokens in .npy, documents in .csv.gz"
     extensions = ("part-*.npy", "token_ids_part_*.npy")
-    joins_files = True
+    joins_files = numbers_files = True
     stores = "sequences in order, empty ones too; label masks; IDs up to 2^63-1"
     cannot_store = "sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer

@@ -1,6 +1,7 @@
 """Compute arrays once per machine, keep them in the user's cache, and map them in all processes.
 
     $XDG_CACHE_HOME/tokfmt/recipes/KEY-NAME.i64     little-endian int64, without a header
+    $XDG_CACHE_HOME/tokfmt/recipes/KEY-tokens.u16   the tokens of a source that takes long to decode; or .u32
     $XDG_CACHE_HOME/tokfmt/recipes/KEY.json         facts of sources, and the byte offsets of their tokens
 
 KEY is a hash of all facts that the array depends on: files with their sizes, times and inodes, and how they are read.
@@ -18,6 +19,7 @@ import contextlib
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -48,16 +50,22 @@ SMALL = 1 << 20
 
 _UNUSED = 30 * 86400  # seconds
 _PATIENCE = 600.0  # seconds that a process waits for another that computes the same arrays
-_SUFFIX = ".i64"
+_DTYPES = {".i64": "<i8", ".u16": "<u2", ".u32": "<u4"}
+LARGEST_COPY = 1 << 34
+"""The largest copy of the tokens of a source in bytes. A copy takes at most half of the free space."""
+
 _NOTES: ContextVar[dict[str, None] | None] = ContextVar("what the cache does not keep", default=None)
 
 
 class Column:
-    """int64[n], in memory or mapped from the cache. It is picklable; a mapped array is mapped again on unpickling."""
+    """int64[n], in memory or mapped from the cache; mapped tokens are uint16 or uint32.
+
+    It is picklable; a mapped array is mapped again on unpickling.
+    """
 
     def __init__(self, array: Numbers | None = None, path: Path | None = None) -> None:
         self.path = path
-        self.array = _mapped(path) if path is not None else np.asarray(array, np.int64)
+        self.array: NDArray[Any] = _mapped(path) if path is not None else np.asarray(array, np.int64)
 
     def __len__(self) -> int:
         return len(self.array)
@@ -69,16 +77,16 @@ class Column:
         self.__init__(state["array"], state["path"])  # type: ignore[misc]
 
 
-def _mapped(path: Path) -> Numbers:
+def _mapped(path: Path) -> NDArray[Any]:
     # a plain array, because each operation on numpy's memmap class takes a microsecond more
     with own_file(path) as fd:
         if not os.fstat(fd).st_size:
-            return np.empty(0, np.int64)
+            return np.empty(0, _DTYPES[path.suffix])
         with open(fd, "rb", closefd=False) as file:
-            return np.asarray(np.memmap(file, "<i8", "r"))
+            return np.asarray(np.memmap(file, _DTYPES[path.suffix], "r"))
 
 
-Parts = Callable[[], Iterator[Sequence[Numbers]]]
+Parts = Callable[[], Iterator[Sequence[NDArray[Any]]]]
 """Yields the parts of arrays, in order: one array per name."""
 
 
@@ -146,10 +154,42 @@ def columns(key: str, size_bytes: int, names: Sequence[str], parts: Parts, *, ke
     """
     if size_bytes > SMALL or keep:
         try:
-            return [Column(path=path) for path in _kept(key, names, parts)]
+            return [Column(path=path) for path in _kept([f"{key}-{name}.i64" for name in names], parts)]
         except (ConversionError, OSError) as error:  # for example, the home directory is read-only or full
             _note(error)
     return [Column(array) for array in _joined(parts(), len(names))]
+
+
+def has_room(size_bytes: int) -> bool:
+    """Return True if a copy of tokens of this size fits into the cache."""
+    with contextlib.suppress(OSError, TokfmtError):
+        return size_bytes <= min(LARGEST_COPY, shutil.disk_usage(directory()).free // 2)
+    return False
+
+
+def copied_tokens(key: str, dtype: np.dtype[Any], parts: Parts | None) -> Column | None:
+    """Return a copy of tokens from the cache, or make it.
+
+    Args:
+        key: The key, from `key_of`.
+        dtype: uint16 or uint32.
+        parts: Yields the tokens in parts. None only looks for a copy.
+
+    Returns:
+        The mapped tokens; None if there is no copy, and `parts` is None or the cache cannot be written to.
+    """
+    name = f"{key}-tokens.u{8 * dtype.itemsize}"
+    try:
+        if parts is not None:
+            return Column(path=_kept([name], parts)[0])
+        path = _place() / name
+        if not path.is_file() or distrusted(path.parent):
+            return None
+        _use(path)
+        return Column(path=path)
+    except (ConversionError, OSError) as error:
+        _note(error)
+        return None
 
 
 def _use(*paths: Path) -> None:
@@ -180,12 +220,12 @@ def _remove_dead(place: Path, ours: str) -> None:
                 release(lock)
 
 
-def _kept(key: str, names: Sequence[str], parts: Parts) -> list[Path]:
+def _kept(names: Sequence[str], parts: Parts) -> list[Path]:
     place = directory()
-    paths = [place / f"{key}-{name}{_SUFFIX}" for name in names]
+    paths = [place / name for name in names]
     if not _exist(paths):
         with held(place) as home:
-            _make(key, [home / path.name for path in paths], parts)
+            _make(names[0].partition("-")[0], [home / name for name in names], parts)
     _use(*paths)
     return paths
 
@@ -213,7 +253,7 @@ def _exist(paths: Sequence[Path]) -> bool:
     return all(path.is_file() for path in paths)
 
 
-def _joined(parts: Iterator[Sequence[Numbers]], count: int) -> list[Numbers]:
+def _joined(parts: Iterator[Sequence[NDArray[Any]]], count: int) -> list[Numbers]:
     found: list[list[Numbers]] = [[np.empty(0, np.int64)] for _ in range(count)]
     for part in parts:
         for array, piece in zip(found, part, strict=True):
@@ -221,16 +261,16 @@ def _joined(parts: Iterator[Sequence[Numbers]], count: int) -> list[Numbers]:
     return [np.concatenate(array) for array in found]
 
 
-def _write(paths: Sequence[Path], parts: Iterator[Sequence[Numbers]]) -> None:
+def _write(paths: Sequence[Path], parts: Iterator[Sequence[NDArray[Any]]]) -> None:
     """Write arrays to hidden files, and rename them once all are complete."""
     files = [
-        tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False)  # noqa: SIM115
+        tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix, delete=False)  # noqa: SIM115
         for path in paths
     ]
     try:
         for part in parts:
             for file, piece in zip(files, part, strict=True):
-                file.write(np.ascontiguousarray(piece, "<i8").data)
+                file.write(np.ascontiguousarray(piece, _DTYPES[Path(file.name).suffix]).data)
         for file in files:
             file.flush()
             os.fsync(file.fileno())

@@ -11,7 +11,7 @@ import bisect
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -27,24 +27,27 @@ from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     INT32_MAX,
     U16,
+    U32,
     Info,
     Layout,
     Separators,
     TokenReader,
     check_interval,
     check_position,
+    largest_id,
     smallest,
     windows,
 )
 from tokfmt.core.seeds import DRAWN, draws
 from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
-from tokfmt.recipes.cache import Column, Numbers, columns, key_of, recalled, remember
+from tokfmt.recipes.cache import Column, Numbers, columns, copied_tokens, key_of, recalled, remember
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_DOCUMENTS, permutation
 from tokfmt.views.select import Chosen, Concat
 
 _AT_ONCE = 1 << 18  # sequences
+_LARGE = 1 << 22  # tokens; a smaller part of the axis is not copied, as readers hold it decoded
 
 
 class Vocabulary(NamedTuple):
@@ -81,12 +84,15 @@ class Source:
         reader: The sequences without separators; the stored samples if `pack` is "stored".
         eos_id: The separator that the source stores or states; None without one.
         state: Sizes, times and inodes of its files, and how they are read. Arrays in the cache depend on it.
-        facts: Format, options, sizes, counts, and the checksum of a manifest. The order of samples depends on it.
+        facts: Format, options, sizes and counts, by name. The order of samples depends on them.
         notes: Sentences on what tokfmt inferred, and on defects.
         kept: True if the source takes long to open, so that arrays of it are kept in the cache.
         drawn: The numbers in the source of the sequences of `reader`, if a quota chose them; else None.
         whole: The reader of all sequences of IDs, if a quota chose some of them; else None.
         files: The files of a source of text, in order.
+        checksums: The checksum that each of its manifests states; None for one that is missing.
+        seen: The identity of each of its files when it was opened.
+        decoded: True if tokens are decoded in blocks, so that reads in another order than that of the files take long.
     """
 
     name: str
@@ -95,12 +101,15 @@ class Source:
     reader: TokenReader
     eos_id: int | None
     state: Any
-    facts: Any
+    facts: Mapping[str, Any]
     notes: tuple[str, ...] = ()
     kept: bool = False
     drawn: Column | None = None
     whole: TokenReader | None = None
     files: tuple[TextPart, ...] = ()
+    checksums: tuple[str | None, ...] = ()
+    seen: Mapping[Place, Identity] = field(default_factory=dict)
+    decoded: bool = False
 
     @property
     def info(self) -> Info:
@@ -207,6 +216,39 @@ class _Stored(NamedTuple):
             out[:] = self.file.array(self.at + start * width, stop - start, self.dtype)
 
 
+class _Copied(NamedTuple):
+    """A part of the axis whose tokens are copied to the cache as the axis has them."""
+
+    tokens: Column
+
+    def read(self, start: int, stop: int, out: NDArray[Any]) -> None:
+        """Read positions `start <= p < stop` of the part into an array of that length."""
+        out[:] = self.tokens.array[start:stop]
+
+
+class Slow(NamedTuple):
+    """A part of the axis that takes long to read in another order, because its tokens are decoded in blocks.
+
+    Attributes:
+        source: The source.
+        place: The index of the part.
+        key: The cache key of a copy of its tokens.
+        dtype: The dtype of a copy.
+        tokens: The length of the part.
+    """
+
+    source: Source
+    place: int
+    key: str
+    dtype: np.dtype[Any]
+    tokens: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of a copy in bytes."""
+        return self.tokens * self.dtype.itemsize
+
+
 StoredParts = list[tuple["_Stored", int]]
 """Parts that are stored in files, each with its length in tokens."""
 
@@ -275,10 +317,18 @@ class Axis:
         sequences: The number of sequences on the axis.
         empty: The number of empty sequences, which are not on the axis.
         dtype: A dtype that holds every ID.
+        slow: The parts that take long to read in another order, if samples are shuffled.
     """
 
     def __init__(
-        self, sources: Sequence[Source], numbers: Sequence[int], eos_id: int | None, key: str, width: int = 0
+        self,
+        sources: Sequence[Source],
+        numbers: Sequence[int],
+        eos_id: int | None,
+        key: str,
+        width: int = 0,
+        *,
+        shuffled: bool = False,
     ) -> None:
         """Compute the starts of sequences from the indexes of the sources.
 
@@ -288,6 +338,7 @@ class Axis:
             eos_id: The separator to insert after every sequence; None for none.
             key: The cache key of arrays that depend on these sources.
             width: The length of stored samples; 0 for sequences.
+            shuffled: Samples are read in another order than that of the axis.
         """
         self.sources, self.numbers, self.eos_id, self.width = list(sources), list(numbers), eos_id, width
         counts = [source.info.sequences for source in self.sources]
@@ -304,6 +355,7 @@ class Axis:
             if top is not None and top > INT32_MAX:
                 raise TokenRangeError(str(source.paths[0]), top, INT32_MAX, 0)
         self._find_parts(key)
+        self.slow = self._slow_parts(key) if shuffled else []
 
     def _found(self, key: str) -> tuple[Column, Column, Column]:
         """Return the starts of sequences, their numbers in the list if some are empty, and the ends of sources."""
@@ -338,12 +390,12 @@ class Axis:
         laid = laid if laid is not None and known else [self._stored(k) for k in self._occupied()]
         if self.large and not known:
             remember(f"{key}-laid", [_to_json(parts) for parts in laid])
-        self._parts: list[_Stored | _Made] = []
+        self._parts: list[_Stored | _Made | _Copied] = []
         self._at: list[int] = []
         for k, parts in zip(self._occupied(), laid, strict=True):
             begin = self.begins[k]
             made = _Made(self.sources[k].reader, self.eos_id, self.starts, self.places[k], begin)
-            found: Sequence[tuple[_Stored | _Made, int]] = [(made, 0)] if parts is None else parts
+            found: Sequence[tuple[_Stored | _Made | _Copied, int]] = [(made, 0)] if parts is None else parts
             for part, length in found:
                 self._at.append(begin)
                 self._parts.append(part)
@@ -352,6 +404,44 @@ class Axis:
         kinds = {part.dtype for part in self._parts if isinstance(part, _Stored)}
         self.stored = kinds.pop() if len(kinds) == 1 else None
         """The dtype in which stored parts are read without a copy; None if they have several."""
+
+    def _slow_parts(self, key: str) -> list[Slow]:
+        """Return the parts whose tokens are decoded in blocks. Parts that are in the cache are read from there."""
+        found = []
+        for place, part in enumerate(self._parts):
+            tokens = self._at[place + 1] - self._at[place]
+            if not isinstance(part, _Made) or tokens < _LARGE:
+                continue
+            source = self.sources[bisect.bisect_right(self.begins, self._at[place]) - 1]
+            if not source.decoded:
+                continue
+            top = source.info.max_id
+            dtype = U32 if top is None else np.result_type(smallest(max(top, self.eos_id or 0)), U16)
+            one = Slow(source, place, key_of(key, "tokens", place), dtype, tokens)
+            copy = copied_tokens(one.key, one.dtype, None)
+            if copy is not None and len(copy) == tokens:
+                self._parts[place] = _Copied(copy)
+            else:
+                found.append(one)
+        return found
+
+    def copy(self, one: Slow) -> bool:
+        """Copy the tokens of a slow part to the cache, and read it from there. Return False if that is not possible."""
+        part = self._parts[one.place]
+
+        def parts() -> Iterator[Sequence[Tokens]]:
+            for a, b in windows(0, one.tokens):
+                out = np.empty(b - a, self.dtype)
+                part.read(a, b, out)
+                if (top := largest_id(out)) > np.iinfo(one.dtype).max:
+                    raise TokenRangeError(str(one.source.paths[0]), top, int(np.iinfo(one.dtype).max), a)
+                yield (out,)
+
+        copy = copied_tokens(one.key, one.dtype, parts)
+        if copy is None or len(copy) != one.tokens:
+            return False
+        self._parts[one.place] = _Copied(copy)
+        return True
 
     def _cached_parts(self, key: str) -> list[StoredParts | None] | None:
         try:
@@ -485,7 +575,7 @@ def drawn(file: RecipeFile, number: int, source: Source, quota: int) -> Source:
         drawn=Column(np.concatenate([*every, np.flatnonzero(chosen)])),
         whole=reader,
         state=[source.state, "quota", quota, file.seed],
-        facts=[source.facts, "quota", quota],
+        facts={**source.facts, "quota": quota},
         notes=(*source.notes, *notes),
     )
 
@@ -599,7 +689,7 @@ class Documents:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of all facts that the order of documents depends on, 32 hexadecimal digits."""
-        facts = [VERSION, self.file.shuffle, self.file.seed, self._members, self.eos_id]
+        facts: list[Any] = [VERSION, self.file.shuffle, self.file.seed, self._members, self.eos_id]
         facts += [source.facts for source in self.sources]
         return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:32]
 

@@ -133,6 +133,8 @@ class Grid:
             return self._stored_labels(dtype)
         if convention in ("starts", "same"):
             found = self.rows.astype(dtype)
+            if convention == "same" and not all(packing.inner for packing, _ in self.places):
+                found.reshape(-1)[self.begins()] = IGNORED  # the model shifts labels, and another part is before it
         else:
             found = self.tokens[:, 1:].astype(dtype)
             if self._ends:

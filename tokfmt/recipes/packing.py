@@ -210,7 +210,8 @@ def _with_label(runs: list[Run], length: int) -> list[Run]:
 class Planned:
     """The packings `document` (one part per sample) and `bestfit` (several parts per sample, by a plan).
 
-    A part (in the code: piece) is a sequence, or a part of a long one. Arrays in the cache hold:
+    A part (in the code: piece) is a sequence, or a part of a long one. A part without a target is left out: one token,
+    if labels are the next tokens, or the tokens themselves, which the model shifts. Arrays in the cache hold:
 
     - the start of each part on the axis,
     - its length · 2, plus 1 if it is cut, so that its last label is the next position,
@@ -225,7 +226,7 @@ class Planned:
         self.shuffled = recipe.shuffle == "documents"
         names = ("pieces", "lengths", "order", "samples", "totals")
         drawn = (recipe.seed, place) if self.shuffled else ()
-        key = key_of(key, recipe.pack, self.width, recipe.convention == "next", recipe.long, *drawn)
+        key = key_of(key, recipe.pack, self.width, recipe.convention, recipe.long, *drawn)
         size_bytes = 32 * (axis.sequences + axis.tokens // self.width + 2)
         self._starts, self._lengths, self._order, self._firsts, totals = columns(key, size_bytes, names, self._walk)
         self.tokens, self._truncated, self._targetless = map(int, totals.array)
@@ -260,12 +261,13 @@ class Planned:
 
     @property
     def _predicts(self) -> int:
-        """The number of last positions of a sequence without a label: 1 if labels are the next tokens."""
-        return int(self.recipe.convention == "next")
+        """The number of positions of a sequence that are no targets, because no token before them predicts them."""
+        return int(self.recipe.convention in ("next", "same"))
 
     def _pieces(self) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
         """Yield the starts of parts, length · 2 + cut, and the totals (tokens, truncated, targetless)."""
-        bounds, width, predicts = self.axis.starts.array, self.width, self._predicts
+        bounds, width = self.axis.starts.array, self.width
+        follows, truncates = self.recipe.convention == "next", self.recipe.long == "truncate"
         for places, pieces in self._counted():
             begins, whole = bounds[places], bounds[places + 1] - bounds[places]
             first = offsets_of(pieces)
@@ -273,10 +275,11 @@ class Planned:
             inside = (np.arange(first[-1]) - first[which]) * width
             lengths = np.minimum(whole[which] - inside, width)
             ends = inside + lengths
-            cut = (ends < whole[which]) & bool(predicts)
-            beyond = np.where(pieces > 0, whole - pieces * width - predicts, 0)
-            truncated = np.maximum(beyond, 0) if self.recipe.long == "truncate" else np.zeros(1, np.int64)
-            totals = [int(lengths.sum()), int(truncated.sum()), int(np.count_nonzero(pieces == 0))]
+            cut = (ends < whole[which]) & follows
+            rest = np.maximum(whole - pieces * width, 0)
+            rest -= (pieces > 0) & (rest > 0) & follows  # the label of the last position is used
+            truncated = int(rest[pieces > 0].sum()) if truncates else 0
+            totals = [int(lengths.sum()), truncated, int(rest.sum()) - truncated]
             yield begins[which] + inside, lengths * 2 + cut, np.array(totals, np.int64)
 
     def held(self, some: Some) -> Iterator[Held]:

@@ -11,6 +11,8 @@ import bisect
 import hashlib
 import itertools
 import json
+import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -20,15 +22,22 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import ConversionError, FormatError, OptionError, ShortfallError, TokenizerMismatchError
+from tokfmt.core.errors import (
+    ConversionError,
+    FormatError,
+    LoaderWarning,
+    OptionError,
+    ShortfallError,
+    TokenizerMismatchError,
+)
 from tokfmt.core.loss_mask import BEGINS, IGNORED, TARGET, beside_samples, other_label
 from tokfmt.core.messages import allowing, marked
 from tokfmt.core.protocols import HasLabels, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import Info, Layout, TokenReader, check_interval, check_position, smallest, windows
-from tokfmt.core.text_format import counted, printable
-from tokfmt.recipes.cache import key_of
-from tokfmt.recipes.documents import Axis, Source, Span, SpanTable, Vocabulary
+from tokfmt.core.text_format import counted, human_bytes, printable
+from tokfmt.recipes.cache import has_room, key_of
+from tokfmt.recipes.documents import Axis, Slow, Source, Span, SpanTable, Vocabulary
 from tokfmt.recipes.fields import Grid, Ids, PackedSample, arrays, check_fields, sampled_beneath
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_SAMPLES, EvenTree, Permutation, numbers, permutation
@@ -36,7 +45,12 @@ from tokfmt.recipes.packing import Packing, Some, packed
 
 _WINDOW = 1 << 18  # tokens read at once
 _TOKENS, _MARKS = 1, 2
+_FEW = 0.5  # seconds of slow reads after which tokens are copied, however few there are
+_COPIED_PER_SECOND = 2e8  # tokens of a source per second of slow reads, at most, before they are copied
+_TRIED = 3  # intervals that are read to measure a source
 DEFAULT = ("input_ids", "labels")
+WITH_MASKS = 'tokfmt convert SRC DST --to hdf5 --seq-len N stores samples with masks, which pack = "stored" takes'
+"""The remedy for masks in sources that are not samples of HDF5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +127,7 @@ class Samples:
         made_by: See `protocols.HasMaker`.
         count: The number of samples.
         info: The facts of the samples.
+        content: Hashes of some samples, once they are known; see `recipes.state`.
     """
 
     def __init__(
@@ -133,8 +148,12 @@ class Samples:
         self.eos_id = separator_of(file, self.sources)
         self.pad_id = file.pad if file.pad is not None else self.eos_id or 0
         self.after = None if file.convention == "starts" or file.pack == "stored" else self.eos_id
+        self.content: list[list[Any]] | None = None
+        self._seconds = 0.0
         self._tree: EvenTree | None = None
         self._turns = self._pack_lists()
+        axes = dict.fromkeys(turn.packing.axis for turn in self._turns)
+        self._slow = [(axis, one) for axis in axes for one in axis.slow]
         if file.weighted:
             self._tree = EvenTree([self._samples_of(turn, k) for k, turn in enumerate(self._turns)])
         self._bounds = [0, *itertools.accumulate(turn.packing.samples * turn.passes for turn in self._turns)]
@@ -164,7 +183,9 @@ class Samples:
         if file.pack == "stored":
             for source in sources:
                 _check_rows(source, self.seq_len, file.labels)
-        axis = Axis(sources, members, self.after, key, self.seq_len if file.pack == "stored" else 0)
+        own = file.pack == "stored" and any(map(_has_labels, sources))  # labels are read from the source anyway
+        width = self.seq_len if file.pack == "stored" else 0
+        axis = Axis(sources, members, self.after, key, width, shuffled=file.shuffle != "none" and not own)
         packing = packed(axis, file, place, key)
         if not packing.samples:
             named = f'source "{printable(sources[0].name)}"' if len(sources) == 1 else "the sources"
@@ -231,6 +252,7 @@ class Samples:
         notes += [
             f"{printable(source.name)}: {marked(note)}" for source in self.sources for note in self._as_stored(source)
         ]
+        notes += [self._slowly(one) for _, one in self._slow]
         stored = [source.info for source in self.sources if file.pack == "stored"]
         return Info(
             layout=Layout.SAMPLES,
@@ -248,11 +270,27 @@ class Samples:
             extras={"pack": file.pack or "stream", "labels": file.labels_from},
         )
 
+    def _slowly(self, one: Slow) -> str:
+        """Return the note on a source that takes long to read in another order."""
+        what = f"{printable(one.source.name)}: shuffled samples of {one.source.format}"
+        if has_room(one.size_bytes):
+            copy = human_bytes(one.size_bytes)
+            return f"{what} take long to decode. Training first copies its tokens to the cache, once: {copy}"
+        reader, tokens = one.source.reader, one.source.info.tokens
+        begun, read, length = time.thread_time(), 0, min(self.seq_len, tokens)
+        for start in np.linspace(0, tokens - length, _TRIED).astype(np.int64).tolist():
+            read += len(reader.tokens(start, start + length))
+        speed = read / max(time.thread_time() - begun, 1e-6) / 1e6
+        return (
+            f"{what} are read at about {speed:,.2g} million tokens per second, and a copy of its tokens "
+            f"({human_bytes(one.size_bytes)}) does not fit into the cache. Convert it to a .pbin, which is read fast"
+        )
+
     def _as_stored(self, source: Source) -> Iterator[str]:
         """Yield notes on a source whose sequences are samples that are stored without labels."""
         count, tokens = source.info.sequences, source.info.tokens
         if self.file.pack == "stored":
-            if tokens and not isinstance(sampled_beneath(source.reader, 0)[0], HasLabels):
+            if tokens and not _has_labels(source):
                 yield (
                     "stores no masks, so that padding counts"
                     if self.file.labels
@@ -285,14 +323,14 @@ class Samples:
         return "stored" if self.info.loss_masks or self.info.nonstandard_masks else "recipe"
 
     @cached_property
-    def fingerprint(self) -> str:
-        """A hash of all facts that the order of samples depends on, 32 hexadecimal digits.
+    def facts(self) -> dict[str, Any]:
+        """All facts that the order of samples depends on, by name; "sources" has those of each source.
 
-        It does not depend on the budget, the maximum passes of weighted sources, names and paths.
+        They do not depend on the budget, the maximum passes of weighted sources, names, paths and manifests.
         """
         file, sources = self.file, self.file.sources
         passes = [file.passes(k) for k in self._every]
-        facts = {
+        return {
             "tokfmt": VERSION,
             "seq_len": file.seq_len,
             "pack": file.pack or "stream",
@@ -306,11 +344,21 @@ class Samples:
             "bos": file.bos,
             "passes": None if file.weighted or len(set(passes)) == 1 else passes,
             "sources": [
-                [str(entry.weight), entry.tokens, entry.select, entry.split, source.facts]
+                {
+                    "weight": str(entry.weight),
+                    "quota": entry.tokens,
+                    "select": entry.select,
+                    "split": entry.split,
+                    **source.facts,
+                }
                 for entry, source in zip(sources, self.sources, strict=True)
             ],
         }
-        return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()[:32]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of `facts`, 32 hexadecimal digits."""
+        return hashlib.sha256(json.dumps(self.facts, sort_keys=True, default=str).encode()).hexdigest()[:32]
 
     def __len__(self) -> int:
         return self.count
@@ -455,6 +503,23 @@ class Samples:
             self._refuse_beyond(self.vocabulary, grid, wanted)
         return dict(arrays(grid, names, dtype))
 
+    def copy_slow_sources(self) -> None:
+        """Copy the tokens of sources that take long to decode in another order to the cache, once per machine.
+
+        Sources whose copy does not fit are left as they are. A warning lists what is copied.
+        """
+        slow, self._slow = self._slow, []
+        for axis, one in slow:
+            if not has_room(one.size_bytes):
+                continue
+            where, name = printable(self.file.where), printable(one.source.name)
+            what = (
+                f"{where}: copying {human_bytes(one.size_bytes)} of tokens of {name} ({one.source.format}) to the cache"
+            )
+            warnings.warn(f"{what}, once, as shuffled samples take long to decode", LoaderWarning, stacklevel=3)
+            if not axis.copy(one):
+                warnings.warn(f"{what} failed; shuffled samples are decoded one by one", LoaderWarning, stacklevel=3)
+
     def _refuse_beyond(self, vocabulary: Vocabulary, grid: Grid, samples: Sequence[int]) -> None:
         """Raise TokenizerMismatchError for IDs without a token, except the separator and the padding."""
         wrong = vocabulary.ids.lacks(grid.tokens)
@@ -471,8 +536,13 @@ class Samples:
             )
 
     def grid(self, samples: Iterable[int]) -> Grid:
-        """Read some samples."""
-        return Grid(self._packings(samples), self.file, self.pad_id, self._dtype)
+        """Read some samples. If reads of slow sources have taken long by then, copy their tokens first."""
+        if self._slow and self._seconds > max(_FEW, sum(one.tokens for _, one in self._slow) / _COPIED_PER_SECOND):
+            self.copy_slow_sources()
+        begun = time.thread_time()
+        found = Grid(self._packings(samples), self.file, self.pad_id, self._dtype)
+        self._seconds += time.thread_time() - begun
+        return found
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.info.tokens)
@@ -680,6 +750,19 @@ def separator_of(file: RecipeFile, sources: Sequence[Ending]) -> int | None:
     return next(iter(known), None)
 
 
+_WITHOUT = f"{allowing('loss-mask')} leaves them out"
+
+
+def _has_labels(source: Source) -> bool:
+    """Return True if a source stores samples with labels and masks."""
+    return bool(source.info.tokens) and isinstance(sampled_beneath(source.reader, 0)[0], HasLabels)
+
+
+def _masked(source: Source) -> bool:
+    """Return True if a source has loss masks or labels that a cut of its sequences would lose."""
+    return bool(source.info.loss_masks or source.info.nonstandard_masks)
+
+
 def _check_rows(source: Source, width: int, labels: str | None) -> None:
     """Check that the sequences of a source are samples of one length that can be taken as they are stored.
 
@@ -691,9 +774,9 @@ def _check_rows(source: Source, width: int, labels: str | None) -> None:
         raise FormatError(
             path,
             "its rows are packed documents, each of which ends with a token that is only a label",
-            remedy='pack = "bestfit" packs its documents again; samples in HDF5 are taken as they are',
+            remedy=WITH_MASKS if _masked(source) else 'pack = "bestfit" packs its documents again',
         )
-    own = bool(info.tokens) and isinstance(sampled_beneath(source.reader, 0)[0], HasLabels)
+    own = _has_labels(source)
     if own and labels is not None:
         raise FormatError(path, "its samples have labels of their own", remedy="Leave labels out of the recipe")
     if info.layout is Layout.SAMPLES and info.sample_length not in (None, width):
@@ -702,8 +785,8 @@ def _check_rows(source: Source, width: int, labels: str | None) -> None:
             remedy = f'Set options = {{ seq_len = "{width}" }} for the source, if its blocks have that length'
         what, found = "its samples have another length", info.sample_length
         raise FormatError(path, what, expected=width, found=found, remedy=remedy)
-    if not own and (info.loss_masks or info.nonstandard_masks or marks_of(source.reader) is not None):
-        what, remedy = 'pack = "stored" takes masks only from HDF5', f"{allowing('loss-mask')} leaves them out"
+    if not own and (_masked(source) or marks_of(source.reader) is not None):
+        what, remedy = 'pack = "stored" takes masks only from HDF5', f"{WITH_MASKS}; {_WITHOUT}"
         raise FormatError(path, f"has loss masks, and {what}", remedy=remedy)
     for a, b in () if info.sample_length == width else windows(0, info.sequences, _WINDOW):
         lengths = np.diff(source.reader.offsets(a, b))
@@ -713,5 +796,5 @@ def _check_rows(source: Source, width: int, labels: str | None) -> None:
                 f"its sequences are not samples of one length: sequence {a + int(other[0]):,} has another",
                 expected=width,
                 found=int(lengths[other[0]]),
-                remedy='pack = "stream" cuts its sequences into samples',
+                remedy=WITH_MASKS if _masked(source) else 'pack = "stream" cuts its sequences into samples',
             )

@@ -64,12 +64,12 @@ def test_pytorchs_own_loader_goes_on_with_other_ranks_and_workers(mix):
 
 def test_ranks_are_those_of_torch_distributed(mix, monkeypatch):
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.distributed, "get_rank", lambda: 1)
-    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda group: 1)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda group: 2)
     monkeypatch.setattr(
         torch.distributed,
         "all_gather_object",
-        lambda out, mine: out.__setitem__(slice(0, 2), [mine, {**mine, "rank": 0}]),
+        lambda out, mine, group: out.__setitem__(slice(0, 2), [mine, {**mine, "rank": 0}]),
     )
     assert np.array_equal(next(iter(Loader(mix, 4)))["input_ids"], taken(tokfmt.open(mix), 2, 4))
 

@@ -32,7 +32,7 @@ def small_windows():
 
 
 def source_of(name, reader):
-    return Source(name, (Path(name),), "held", reader, None, [name, id(reader)], [name])
+    return Source(name, (Path(name),), "held", reader, None, [name, id(reader)], {"name": name})
 
 
 def nested(found, words):

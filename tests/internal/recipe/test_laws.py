@@ -48,7 +48,8 @@ def opened(found, **words):
     ]
     file = parse_recipe({**words, "source": entries}, Path("mix.toml"))
     held = [
-        Source(f"s{k}", (Path(f"s{k}"),), "held", Held(sequences), None, [k], [k]) for k, sequences in enumerate(found)
+        Source(f"s{k}", (Path(f"s{k}"),), "held", Held(sequences), None, [k], {"name": k})
+        for k, sequences in enumerate(found)
     ]
     if file.seq_len is None:
         return Documents(file, held, None)

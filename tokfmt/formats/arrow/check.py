@@ -16,6 +16,7 @@ from tokfmt.core.format import Hints
 from tokfmt.core.place import Place
 from tokfmt.formats.arrow.container import (
     ArrowContainer,
+    Column,
     Container,
     Group,
     ParquetContainer,
@@ -24,7 +25,15 @@ from tokfmt.formats.arrow.container import (
     open_containers,
     worded,
 )
-from tokfmt.formats.arrow.reader import NotTextError, NullRowError, Rows, TextReader, open_reader
+from tokfmt.formats.arrow.reader import (
+    NotTextError,
+    NullRowError,
+    OtherLabels,
+    Rows,
+    TextReader,
+    open_reader,
+    other_labels,
+)
 
 if TYPE_CHECKING:
     from tokfmt.formats.arrow.options import ReadOptions, Variant
@@ -65,11 +74,18 @@ _MEANINGS = {
         "The file claims more values than its bytes can hold (a bomb), or lists files outside of its folder.",
         unsafe=True,
     ),
+    8: Code(
+        "labels that are not the tokens",
+        "Labels of Hugging Face are the IDs of their own tokens, or -100: the model moves them by one. If they are the "
+        "next tokens already, the model moves them again, and learns to predict the token after the next. Other labels "
+        "come from another tokenizer or another text. A conversion refuses such rows, as no loss mask can express the "
+        "labels. Write labels that are the tokens; --allow-loss loss-mask leaves labels out.",
+    ),
 }
 
 
 def codes() -> Mapping[str, Code]:
-    """Return the meaning of each finding of both formats: TF661 to TF667, and TF681 to TF687."""
+    """Return the meaning of each finding of both formats: TF661 to TF668, and TF681 to TF688."""
     return {f"TF{hundred + number}": code for hundred in (660, 680) for number, code in _MEANINGS.items()}
 
 
@@ -93,29 +109,47 @@ def findings(format_: Variant, path: Place, options: ReadOptions, how: Audit) ->
     except FormatError as error:
         yield _finding(format_, error)
         return
+    yield from _rows(format_, containers, column, how)
+
+
+def _rows(format_: Variant, containers: Sequence[Container], column: Column, how: Audit) -> Iterator[Finding]:
+    """Yield the findings of the decoded rows of IDs."""
     rows, seen = Rows(format_.hundred, column, samples=False), set[tuple[str, str]]()
+    labels = dict[Place, OtherLabels]()
     groups = [(one, group) for one in containers for group in (one.groups if how.deep else one.groups[:1])]
 
-    def look(item: tuple[Container, Group]) -> tuple[int, list[Problem | FormatError]]:
-        found, tokens = list[Problem | FormatError](), 0
+    def look(item: tuple[Container, Group]) -> tuple[int, OtherLabels, list[Problem | FormatError]]:
+        found, tokens, others = list[Problem | FormatError](), 0, OtherLabels()
         try:
             for decoded, problems in rows.decode(*item):
                 found, tokens = [*found, *problems], tokens + len(decoded.tokens)
+                others = others.joined(other_labels(decoded))
             stated = item[0].facts(item[1], column.name).values
             if stated is not None and not found and tokens != stated:
                 what = f"IDs of {item[0].unit} {item[1].number:,}"
                 found.append(FormatError(item[0].path, what, expected=stated, found=tokens))
         except FormatError as error:
             found.append(error)
-        return tokens, found
+        return tokens, others, found
 
-    for tokens, found in how.spread(look, groups):
+    for (container, _), (tokens, others, found) in zip(groups, how.spread(look, groups), strict=True):
         how.advance(tokens)
+        labels[container.path] = labels.get(container.path, OtherLabels()).joined(others)
         for one in found:
             finding = one.finding() if isinstance(one, Problem) else _finding(format_, one)
             if (finding.code, finding.path) not in seen:
                 seen.add((finding.code, finding.path))
                 yield finding
+    yield from (_of_labels(format_, file, one, deep=how.deep) for file, one in labels.items() if one.unlike)
+
+
+def _of_labels(format_: Variant, path: Place, others: OtherLabels, *, deep: bool) -> Finding:
+    """Return the finding of labels that are other IDs than their tokens."""
+    of = f"of {others.rows:,} rows" if deep else f"of the first {others.rows:,} rows"
+    what = "the next tokens" if others.shifted == others.unlike else "other IDs than their tokens"
+    message = f"labels of {others.unlike:,} {of} are {what} (first: row {others.first:,})"
+    remedy = "Write labels that are the tokens or -100: models of Hugging Face move labels by one themselves"
+    return Finding(f"TF{format_.hundred + 8}", "error", str(path), message, remedy)
 
 
 def _texts(format_: Variant, path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:

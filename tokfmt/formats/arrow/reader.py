@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError
+from tokfmt.core.errors import ConversionError, CorruptError
 from tokfmt.core.findings import Problem, fatal, raise_fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.loss_mask import BEGINS, IGNORED, TARGET, other_label
@@ -103,6 +103,43 @@ class Decoded(NamedTuple):
         if rows:
             return self.first, self.first + len(self.offsets) - 1
         return self.start, self.start + len(self.tokens)
+
+
+class OtherLabels(NamedTuple):
+    """Rows with a label that is neither the ID of its token nor -100.
+
+    Attributes:
+        rows: The number of rows that were read.
+        unlike: The number of those with such a label.
+        shifted: The number of those in which each label is the next token.
+        first: The first row with such a label; -1 without one.
+    """
+
+    rows: int = 0
+    unlike: int = 0
+    shifted: int = 0
+    first: int = -1
+
+    def joined(self, later: OtherLabels) -> OtherLabels:
+        """Return the sum of these rows and the rows that follow them."""
+        first = self.first if self.unlike or not later.unlike else self.rows + later.first
+        return OtherLabels(self.rows + later.rows, self.unlike + later.unlike, self.shifted + later.shifted, first)
+
+
+def other_labels(rows: Decoded) -> OtherLabels:
+    """Count the rows whose labels are not their tokens."""
+    count = len(rows.offsets) - 1
+    if rows.marks is None or rows.labels is None or not (rows.marks & _OTHER).any():
+        return OtherLabels(count)
+    own = np.append(IGNORED, rows.labels[:-1])  # `labels` are those of the tokens after
+    following = np.append(rows.tokens[1:].astype(np.int64), 0)
+    there = rows.offsets[:-1][np.diff(rows.offsets) > 0]
+    edges = np.zeros(len(own), np.bool_)
+    edges[there] = edges[np.append(there[1:], len(own)) - 1] = True  # not known, and not followed
+    unlike = (own != IGNORED) & (own != following) & ~edges
+    other = np.diff(offsets_of(rows.marks & _OTHER != 0)[rows.offsets]) > 0
+    shifted = other & (np.diff(offsets_of(unlike)[rows.offsets]) == 0)
+    return OtherLabels(count, int(other.sum()), int(shifted.sum()), int(np.argmax(other)))
 
 
 def open_reader(
@@ -643,11 +680,21 @@ class MaskedReader(ColumnReader):
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
         """See `protocols.HasMarks`."""
         found = np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "marks")])
-        if (other := found & _OTHER).any():
-            at = start + int(np.argmax(other))
-            before = max(at - 1, 0)
-            raise other_label(before, int(self.tokens(at, at + 1)[0]), int(self.labels(before, at)[0]))
+        places = np.flatnonzero(found & _OTHER) + start
+        if len(places):
+            raise self._other_label(places)
         return found
+
+    def _other_label(self, places: NDArray[np.int64]) -> ConversionError:
+        """Return the error for tokens whose labels are other IDs: of the first that is not the first of its row."""
+        low = max(int(places[0]) - 1, 0)
+        labels = np.append(IGNORED, self.labels(low, int(places[-1])))[places - low]
+        known = np.flatnonzero(labels != IGNORED)
+        if not len(known):
+            what = f"the label at token position {places[0]}, the first of its row, is not its token"
+            return ConversionError(f"{what}: a loss mask cannot express that. {allowing('loss-mask')} drops labels")
+        at = int(places[known[0]])
+        return other_label(at - 1, int(self.tokens(at, at + 1)[0]), int(labels[known[0]]))
 
 
 class PackedReader(MaskedReader):

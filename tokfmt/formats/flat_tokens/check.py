@@ -410,8 +410,10 @@ def _of_bound(path: str, top: int, bound: int | None, total: int) -> Iterator[Fi
 _CODECS: dict[tuple[str, ...], Codec] = {("blosc",): "blosc", ("zstd",): "zstd", ("gzip",): "gzip", (): "none"}
 
 
-def patch(copy: Path, options: ReadOptions) -> None:
+def patch(copy: Path, options: ReadOptions, *, dry_run: bool = False) -> None:
     """Repair start bits and `max_token_id` of each split, or of the given one, in a copy of the store.
+
+    With `dry_run`, change nothing.
 
     Raises:
         FormatError: The right values are not certain: `seq_starts` is damaged, IDs are not encoded, or other parts are
@@ -422,10 +424,10 @@ def patch(copy: Path, options: ReadOptions) -> None:
         raise UnsupportedError(copy, "a zip is not repaired in place", remedy="Unpack it first")
     for group in groups_of(store):
         if options.split in (None, group.split):
-            _patch(store, group)
+            _patch(store, group, dry_run=dry_run)
 
 
-def _patch(store: Store, group: Group) -> None:
+def _patch(store: Store, group: Group, *, dry_run: bool) -> None:
     """Repair one group: set its start bits from `seq_starts`, and its bound to the largest ID."""
     tokens = Array(store, group.key(TOKENS), 4, group.zarr_format, fill=False)
     starts = Array(store, group.key(STARTS), 8, group.zarr_format, fill=False)
@@ -444,8 +446,8 @@ def _patch(store: Store, group: Group) -> None:
                 found=top,
                 remedy="Write the store again from its source",
             )
-        _set_bits(tokens, offsets)
-    if bound is None or top < bound:
+        _set_bits(tokens, offsets, dry_run=dry_run)
+    if not dry_run and (bound is None or top < bound):
         _set_bound(store, group, max(top, 0))
 
 
@@ -472,7 +474,7 @@ def _set_bound(store: Store, group: Group, top: int) -> None:
     local_path(path, "a store to repair").write_bytes(json.dumps(content, indent=4, sort_keys=True).encode())
 
 
-def _set_bits(tokens: Array, offsets: Offsets) -> None:
+def _set_bits(tokens: Array, offsets: Offsets, *, dry_run: bool) -> None:
     """Set the start bits of every chunk that has a wrong one, and store it again in place."""
     layout = tokens.layout
     codec = _CODECS.get(layout.codecs)
@@ -494,6 +496,8 @@ def _set_bits(tokens: Array, offsets: Offsets) -> None:
                 f"chunk {number:,} is absent, and its start bits are wrong",
                 remedy="Write the store again from its source",
             )
+        if dry_run:
+            continue
         items = tokens.decoded(blob).astype(np.uint32)
         part = items[: stop - start]
         part &= ~np.uint32(1)

@@ -135,11 +135,6 @@ _LAYOUT = {
         "Trainers sort names as text and read -1, -10, -11, -2. This cuts a document that continues in the next file. "
         "tokfmt reads in the order of the numbers (order=writer); order=trainer reads in the order of trainers.",
     ),
-    "TF326": Code(
-        "no sample in any file",
-        "All files of the directory are empty; iterable trainers stop with OverflowError. Usually every document was "
-        "filtered out, or none was found. Read the log of the preprocessing.",
-    ),
     "TF327": Code(
         "one file for several tasks",
         "HDF5IterableDataset distributes whole files to tasks (files[rank::tasks]): with one file, all tasks but one "
@@ -635,8 +630,6 @@ def _together(path: Place, opened: Sequence[Stored]) -> Iterator[Finding]:
         text = "numbers in file names are not padded with zeros: trainers read -10 before -2"
         yield Finding("TF325", "warning", str(path), text, "order=writer (the default) reads them in order")
     samples = [stored for stored in opened if stored.rank == 3]
-    if samples and not any(len(stored.table) for stored in samples):
-        yield Finding("TF326", "warning", str(path), "holds no sample: iterable trainers stop with OverflowError")
     if listing.is_dir(path) and len(samples) == 1 and len(samples[0].table) >= _SOME:
         yield Finding(
             "TF327",
@@ -647,8 +640,8 @@ def _together(path: Place, opened: Sequence[Stored]) -> Iterator[Finding]:
         )
 
 
-def set_examples(copy: Place, options: ReadOptions) -> None:  # noqa: ARG001 - the samples alone decide
-    """Set `n_examples` of each file to the number of its samples.
+def set_examples(copy: Place, options: ReadOptions, *, dry_run: bool = False) -> None:  # noqa: ARG001 - samples decide
+    """Set `n_examples` of each file to the number of its samples; with `dry_run`, change nothing.
 
     Raises:
         FormatError: A file is unsafe, damaged or of an unknown kind.
@@ -657,7 +650,7 @@ def set_examples(copy: Place, options: ReadOptions) -> None:  # noqa: ARG001 - t
         stored = open_stored(file)
         count = len(stored.table)
         stored.table.close()
-        if stored.rank != 3 or stored.n_examples == count:
+        if dry_run or stored.rank != 3 or stored.n_examples == count:
             continue
         import h5py  # `open_stored` turned its plug-ins off
 

@@ -1,4 +1,4 @@
-"""Findings on packs (TF101 to TF124), their meanings and repairs, and the sections of a pack for `show --raw`.
+"""Findings on packs (TF101 to TF123), their meanings and repairs, and the sections of a pack for `show --raw`.
 
 A check compares header, index and sizes, and then the ends and the lengths of documents; with `--deep` also the tokens
 inside them. The sections are the header, the tokens, the index and the end; of a damaged pack, those that exist.
@@ -168,11 +168,6 @@ CODES: Mapping[str, Code] = {
         "Many documents hold a run of one ID before their separator. In v0.2.0 the default of the tokenizer was "
         'padding="max_length", so short documents were filled with the padding ID, which training then '
         "learns. Pack the text again with padding=False.",
-    ),
-    "TF124": Code(
-        "no documents",
-        "A well-formed pack without documents. This may be intended; but packers whose child process fails (layouts A "
-        "to C) leave the same and exit with code 0. Compare with the source.",
     ),
 }
 
@@ -403,9 +398,6 @@ def findings(path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]
         yield problem.finding()
     if anatomy.index is None or any(problem.is_fatal for problem in anatomy.problems):
         return
-    if not anatomy.index.documents:
-        remedy = "Make sure that this is intended: a packer that fails leaves the same, with exit code 0"
-        yield Finding("TF124", "warning", str(path), "holds no documents", remedy)
     reader = FlatReader(anatomy.file_layout())
     yield from length_findings(reader)
     yield from (deep_findings(reader, how) if how.deep else _endings(reader))

@@ -52,15 +52,19 @@ from tokfmt.ops.check.codes import meanings
 from tokfmt.ops.check.cross_checks import (
     Beyond,
     Corpus,
+    Counted,
     Vocabulary,
     corpus_findings,
     count_findings,
+    empty_findings,
     file_findings,
     ledger_findings,
     metadata_findings,
+    number_findings,
     other_findings,
     stored_count_findings,
     tokenizer_findings,
+    width_findings,
 )
 from tokfmt.ops.convert.convert import carry_out
 from tokfmt.ops.convert.manifests import manifests
@@ -68,7 +72,7 @@ from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, find_sources, format_of, found_at, snapshot
 from tokfmt.ops.source.ingest import ingested, some_ids
-from tokfmt.ops.source.manifest import found_as_written, manifest_of, manifest_path
+from tokfmt.ops.source.manifest import extent, found_as_written, manifest_of, manifest_path, written_files
 from tokfmt.ops.source.open import open_found, open_one, open_stored
 from tokfmt.ops.source.request import (
     EosChoice,
@@ -275,6 +279,7 @@ class _Checking:
         self.found.add(file_findings(one, self.deep, self.jobs, self.progress), known)
         if not self.found.errors:
             self.found.add(other_findings(one), known)
+            self.found.add(number_findings(one), known)
         if not self.found.errors:
             self.found.add(ledger_findings(one, self.request, deep=self.deep), known)
         if not self.found.unsafe and (self.deep or self.handle or self.corpus):
@@ -298,10 +303,11 @@ class _Checking:
             if one.format.is_computed:  # for other formats, --deep reports the refusal
                 yield _refusal_of_recipe(self.path, error)
             return
-        source.reader.close()
         self.found.remark(source.remarks)
         yield from metadata_findings(source)
         yield from stored_count_findings(self.path, source)
+        yield from self._content(source.reader)
+        source.reader.close()
 
     def _own(self, one: SourceFiles, options: Any) -> Iterator[Finding]:
         """Run the audit of the format."""
@@ -363,9 +369,16 @@ class _Checking:
             return opened(None, handle)
         return source
 
+    def _content(self, reader: TokenReader | RecordReader) -> Iterator[Finding]:
+        """Report what the facts of a reader show of its content."""
+        yield from empty_findings(self.path, reader)
+        if not isinstance(reader, RecordReader):
+            yield from width_findings(self.path, reader)
+
     def _of_source(self, source: Source) -> Iterator[Finding]:
         reader, max_id = source.reader, None
         self.found.remark(() if self.found.errors else source.remarks)
+        yield from self._content(reader)
         if isinstance(reader, RecordReader):
             if self.deep:
                 try:
@@ -380,9 +393,10 @@ class _Checking:
             yield from metadata_findings(source)
             self.found.sequences, self.found.tokens = info.sequences, info.tokens
             vocabulary = None if self.handle is None else Vocabulary(reader, self.handle, self.jobs)
+            counted = Counted.of(reader) if self.deep and "TF338" not in self.found.counts else None
             # `SplitAt` reads every token when it is opened
-            if self.deep and (vocabulary is not None or not isinstance(reader, SplitAt)):
-                max_id = yield from self._walked(reader, vocabulary)
+            if self.deep and (vocabulary is not None or counted is not None or not isinstance(reader, SplitAt)):
+                max_id = yield from self._walked(reader, vocabulary, counted)
             if self.handle is not None and vocabulary is not None:
                 yield from tokenizer_findings(source, reader, self.handle, vocabulary)
         if self.deep:
@@ -405,12 +419,15 @@ class _Checking:
         finally:
             axis.close()
 
-    def _walked(self, reader: TokenReader, vocabulary: Vocabulary | None) -> Generator[Finding, None, int | None]:
+    def _walked(
+        self, reader: TokenReader, vocabulary: Vocabulary | None, counted: Counted | None
+    ) -> Generator[Finding, None, int | None]:
         """Read every token once, and return the largest ID; None if a region cannot be read.
 
         Args:
             reader: The dataset.
             vocabulary: Receives every window, if a tokenizer is given.
+            counted: Receives every window, if the dataset has masks.
         """
         self.progress.phase(f"reading {self.path.name}", reader.info.tokens, "tokens")
 
@@ -422,6 +439,8 @@ class _Checking:
                     top = max(top, largest_id(tokens))
                     if vocabulary is not None:
                         beyond.append(vocabulary.look(a, tokens))
+                    if counted is not None:
+                        counted.look(a, b)
             except TokfmtError as error:
                 return error, beyond, top
             return None, beyond, top
@@ -437,6 +456,8 @@ class _Checking:
                 max_id = None if error is not None or max_id is None else max(max_id, top)
                 if error is not None:
                     yield _refusal(str(self.path), error)
+        if counted is not None and max_id is not None:
+            yield from counted.findings(self.path)
         return max_id
 
 
@@ -526,75 +547,148 @@ def fix(
     """
     if report.format is None:
         raise ConversionError(f"{printable(report.path)}: not repaired: it cannot be opened")
-    format_ = registry.get(report.format)
-    repairs = format_.patches() or format_.repairs()
-    hopeless = _hopeless(report, repairs)
-    chosen = {code: repairs[code] for code in sorted(report.counts) if code in repairs and not hopeless}
-    if not hopeless and not chosen:
+    plan = _plan(report, request)
+    if not plan.hopeless and not plan.chosen:
         return FixReport("", {})
-    path = local_path(report.path, "a dataset to repair")
-    source, _ = found_as_written(found_at(path, format_, request.source), request.source)  # the copy has no manifest
-    written = {name: value for name, value in source.options.items() if name not in request.source.options}
-    request = replace(request, source=source)
-    job = _Job(
-        path, destination_of(destination), format_, request, written, chosen, progress or NullProgress(), overwrite
-    )
+    job = _Job(plan, destination_of(destination), progress or NullProgress(), overwrite)
     partial = ""
-    if hopeless:
-        after, partial = job.saved(hopeless)
-    elif format_.patches():
-        after = job.patched(format_)
+    if plan.hopeless:
+        after, partial = job.saved()
+    elif plan.format.patches():
+        after = job.patched()
     else:
-        after = job.rewritten(format_)
-    return FixReport(str(destination), {code: repair.how for code, repair in chosen.items()}, after, partial)
+        after = job.rewritten()
+    return FixReport(str(destination), {code: repair.how for code, repair in plan.chosen.items()}, after, partial)
 
 
-def repairable(report: CheckReport) -> Literal["", "whole", "part"]:
-    """Return what `fix` would try to save of a dataset with errors: all of it, the sequences that are complete, or "".
+Saved = Literal["", "whole", "part", "unknown"]
+_ASKED_BYTES = 1 << 30  # a dataset of at most this size is read to answer what can be saved of it
 
-    Whether any sequence is certain to be complete is only known after an attempt.
+
+def repairable(report: CheckReport, request: CheckRequest) -> Saved:
+    """Return what `fix` writes of a dataset with errors: all of it, the sequences that are complete, or "" for nothing.
+
+    It opens the dataset as `fix` does, which may read all of it. Of a large dataset that was not checked deeply, the
+    result is "unknown".
     """
     if report.format is None or report.unsafe or not report.severities.get("error"):
         return ""
     format_ = registry.get(report.format)
     if format_.read_only or format_.is_computed or isinstance(place_of(report.path), Url):
         return ""
-    return "part" if _hopeless(report, format_.patches() or format_.repairs()) else "whole"
+    try:
+        plan = _plan(report, request)
+        one = found_at(plan.path, plan.format, plan.request.source)
+        if not request.deep and extent(written_files(one.format, one.path, one.files))["bytes"] > _ASKED_BYTES:
+            return "unknown"
+        plan.prove()
+    except (TokfmtError, OSError):
+        return ""
+    return "part" if plan.hopeless else "whole"
 
 
-def _hopeless(report: CheckReport, repairs: Mapping[str, Repair]) -> list[str]:
-    """Return the codes of errors that have no certain repair."""
-    return sorted({finding.code for finding in report.findings if finding.severity == "error"} - repairs.keys())
+def _plan(report: CheckReport, request: CheckRequest) -> _Plan:
+    """Return how a checked dataset with a format is repaired."""
+    format_ = registry.get(str(report.format))
+    repairs = format_.patches() or format_.repairs()
+    errors = {finding.code for finding in report.findings if finding.severity == "error"}
+    hopeless = sorted(errors - repairs.keys())
+    chosen = {code: repairs[code] for code in sorted(report.counts) if code in repairs and not hopeless}
+    path = local_path(report.path, "a dataset to repair")
+    source, _ = found_as_written(found_at(path, format_, request.source), request.source)  # the copy has no manifest
+    written = {name: value for name, value in source.options.items() if name not in request.source.options}
+    return _Plan(path, format_, replace(request, source=source), written, chosen, hopeless)
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
-    """A repair. The copy is written with the options that the manifest lists for the dataset."""
+class _Plan:
+    """How a dataset is repaired.
+
+    Attributes:
+        path: The dataset.
+        format: Its format.
+        request: The request of the check, with the read options that the manifest lists.
+        written: The options with which the copy is written, as the manifest lists them for the dataset.
+        chosen: The repairs, by the codes of their findings.
+        hopeless: The codes of errors that have no certain repair. With one, only complete sequences are saved.
+    """
 
     path: Path
-    destination: Place
     format: Format
     request: CheckRequest
     written: Mapping[str, object]
     chosen: Mapping[str, Repair]
-    progress: Progress
-    overwrite: bool
+    hopeless: Sequence[str]
 
-    def _source(self, path: Path, eos: EosChoice, allow_loss: frozenset[str] = frozenset()) -> SourceRequest:
+    def source(self, path: Path, eos: EosChoice, allow_loss: frozenset[str] = frozenset()) -> SourceRequest:
         """Return a request for the dataset or its copy, with the read options that the repairs need."""
         given = given_to(self.format, self.request.source)
         for repair in self.chosen.values():
             given |= repair.options
         return SourceRequest((path,), self.format.name, eos, given, allow_loss=allow_loss)
 
-    def rewritten(self, format_: Format) -> CheckReport:
+    def patch_source(self) -> SourceRequest:
+        """Return the request with which the files of the dataset are copied and patched."""
+        return self.source(self.path, self.request.source.eos, frozenset({"other-files"}))
+
+    def prove(self) -> None:
+        """Open the dataset as the repair does, and write nothing.
+
+        Raises:
+            TokfmtError: If the repair would be refused.
+        """
+        if self.hopeless:
+            self.part()
+        elif self.format.patches():
+            self.format.patch(self.path, read_options(self.format, self.patch_source()), dry_run=True)
+        else:
+            open_one(self.source(self.path, "none")).reader.close()
+
+    def part(self) -> tuple[SourceRequest, Source]:
+        """Return the request that reads the complete sequences of a damaged dataset, and the source, which is closed.
+
+        Raises:
+            ConversionError: If no sequence is certain to be complete, or a part cannot be saved from such damage.
+            SeparatorUnknownError: If only the separator shows which sequences are complete.
+        """
+        asked = self.request.source
+        request = replace(self.source(self.path, asked.eos, asked.allow_loss | {"other-files"}), allow_partial=True)
+        try:
+            opened = open_one(request)
+            opened.reader.close()
+        except SeparatorUnknownError:
+            raise
+        except FormatError as error:
+            raise self._uncertain(f" ({error.sentence})") from error
+        if opened.partial is None:
+            raise self._uncertain()
+        return request, opened
+
+    def _uncertain(self, why: str = "") -> ConversionError:
+        return ConversionError(
+            f"{printable(self.path)}: not repaired: the right content is not certain where it has "
+            f"{', '.join(self.hopeless)}{why}. tokfmt check --explain {self.hopeless[0]} has the remedy"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A repair that is carried out."""
+
+    plan: _Plan
+    destination: Place
+    progress: Progress
+    overwrite: bool
+
+    def rewritten(self) -> CheckReport:
         """Convert the dataset to its own format. The read options of the repairs correct the content."""
-        source = self._source(self.path, "none")
-        options = read_options(self.format, source)
-        index = bool(self.chosen.keys() & _INDEX_CODES)
+        plan = self.plan
+        source = plan.source(plan.path, "none")
+        index = bool(plan.chosen.keys() & _INDEX_CODES)
         if index:
             staging_for(index_path(self.destination), overwrite=self.overwrite).check_replaceable()
-        return self._converted(source, {**self.written, **format_.repaired_with(self.path, options)}, index=index)
+        kept = plan.format.repaired_with(plan.path, read_options(plan.format, source))
+        return self._converted(source, {**plan.written, **kept}, index=index)
 
     def _converted(self, source: SourceRequest, written: Mapping[str, object], *, index: bool = False) -> CheckReport:
         """Convert a source to its own format, and check the result before it is published.
@@ -620,51 +714,35 @@ class _Job:
         request = Request(
             source,
             self.destination,
-            to=self.format.name,
+            to=self.plan.format.name,
             to_options=written,
             overwrite=self.overwrite,
             verify=True,
-            jobs=worker_count(self.request.jobs),
+            jobs=worker_count(self.plan.request.jobs),
         )
         carry_out(request, self.progress, prove=prove)
         return reports[0]
 
-    def saved(self, codes: Sequence[str]) -> tuple[CheckReport, str]:
+    def saved(self) -> tuple[CheckReport, str]:
         """Convert the complete sequences of a damaged dataset to its own format.
 
         Returns:
             The report of the copy, and a sentence on what was saved.
 
         Raises:
-            ConversionError: If no sequence is certain to be complete, or a part cannot be saved from such damage.
+            TokfmtError: As in `_Plan.part`.
         """
-        asked = self.request.source
-        source = replace(self._source(self.path, asked.eos, asked.allow_loss | {"other-files"}), allow_partial=True)
-        try:
-            opened = open_one(source)
-            opened.reader.close()
-            if opened.partial is None:
-                raise self._uncertain(codes)
-        except SeparatorUnknownError:
-            raise
-        except FormatError as error:
-            raise self._uncertain(codes, f" ({error.sentence})") from error
-        written = dict(self.written)
+        request, opened = self.plan.part()
+        written = dict(self.plan.written)
         if opened.separator.eos_id is None:
-            written |= {"eos": "none"} if "eos" in option_names(self.format.write_options) else {}
-        return self._converted(source, written), opened.partial.sentence()
+            written |= {"eos": "none"} if "eos" in option_names(self.plan.format.write_options) else {}
+        return self._converted(request, written), opened.partial.sentence() if opened.partial else ""
 
-    def _uncertain(self, codes: Sequence[str], why: str = "") -> ConversionError:
-        return ConversionError(
-            f"{printable(self.path)}: not repaired: the right content is not certain where it has "
-            f"{', '.join(codes)}{why}. tokfmt check --explain {codes[0]} has the remedy"
-        )
-
-    def patched(self, format_: Format) -> CheckReport:
+    def patched(self) -> CheckReport:
         """Copy the files byte by byte, patch the copy in place, check it, and publish it."""
-        source = self._source(self.path, self.request.source.eos, frozenset({"other-files"}))
+        source = self.plan.patch_source()
         found = find_sources(source)
-        guard(self.destination, [self.path], found)
+        guard(self.destination, [self.plan.path], found)
         if isinstance(self.destination, Url):
             raise OptionError(
                 f"{printable(self.destination)}: a copy that is changed in place is written to a local path only. "
@@ -677,12 +755,12 @@ class _Job:
             self.destination, overwrite=self.overwrite, objection=objection, readable=readable_by(before)
         ) as staging:
             with writing(self.destination):
-                _copy(self.format, self.path, staging.path)
+                _copy(self.plan.format, self.plan.path, staging.path)
             try:
-                format_.patch(staging.path, read_options(self.format, source))
+                self.plan.format.patch(staging.path, read_options(self.plan.format, source))
             except TokfmtError as error:
-                why = str(error).replace(str(staging.path), str(self.path))
-                raise ConversionError(f"{printable(self.path)}: not repaired: {why}") from error
+                why = str(error).replace(str(staging.path), str(self.plan.path))
+                raise ConversionError(f"{printable(self.plan.path)}: not repaired: {why}") from error
             report = self._checked(staging.path)
             manifest = self._manifest(staging)
             check_unchanged(before, found)
@@ -695,13 +773,13 @@ class _Job:
         Raises:
             VerificationError: If the copy still has errors.
         """
-        source = replace(self.request.source, paths=(path,), format=self.format.name)
-        wanted = replace(self.request, source=source, deep=True, tokenizer=None, against=None)
+        source = replace(self.plan.request.source, paths=(path,), format=self.plan.format.name)
+        wanted = replace(self.plan.request, source=source, deep=True, tokenizer=None, against=None)
         (report,) = check(wanted, self.progress)
         if report.errors:
             first = next(f for f in report.findings if f.severity == "error")
             raise VerificationError(
-                f"{printable(self.path)}: not repaired: the copy would still have {first.code} ({first.message})"
+                f"{printable(self.plan.path)}: not repaired: the copy would still have {first.code} ({first.message})"
             )
         findings = [
             replace(found, path=found.path.replace(str(path), str(self.destination))) for found in report.findings
@@ -710,7 +788,7 @@ class _Job:
 
     def _manifest(self, staging: Staging) -> bytes | None:
         """Return the manifest of the copy; None if no reader can count it (shuffled samples)."""
-        request = self._source(staging.path, self.request.source.eos)
+        request = self.plan.source(staging.path, self.plan.request.source.eos)
         try:
             source = open_one(request)
         except SeparatorUnknownError:
@@ -723,18 +801,18 @@ class _Job:
         reader.close()
         done = Conversion(
             destination=str(self.destination),
-            format=self.format.name,
-            sources=[{"path": str(self.path), "format": self.format.name}],
+            format=self.plan.format.name,
+            sources=[{"path": str(self.plan.path), "format": self.plan.format.name}],
             sequences=info.sequences if info else None,
             tokens=info.tokens if info else None,
             max_id=info.max_id if info else None,
             separator=separator,
             losses={},
-            notes=[repair.how for repair in self.chosen.values()],
+            notes=[repair.how for repair in self.plan.chosen.values()],
             plan={},
         )
-        origin = SourceFiles(self.path, self.format, ())
-        options = {"from": words_of(request.options), "to": words_of(self.written)}
+        origin = SourceFiles(self.plan.path, self.plan.format, ())
+        options = {"from": words_of(request.options), "to": words_of(self.plan.written)}
         given = {"options": options, "select": None, "split": None}
         return manifests(done, [origin], {self.destination: staging}, given, self.progress, 1)[self.destination]
 

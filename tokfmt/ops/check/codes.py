@@ -10,10 +10,10 @@
     TF62x   llmc              formats/llmc.py                  TF91x   any dataset  its manifest and its directory
     TF64x   nanogpt           formats/nanogpt.py               TF92x   any dataset  --tokenizer
     TF66x   parquet           formats/arrow/check.py           TF93x   any dataset  --against
-    TF68x   arrow, parquet    formats/arrow/check.py
+    TF68x   arrow, parquet    formats/arrow/check.py           TF94x   any dataset  its content
 
 `Format.codes` returns the codes of a format. Each entry has the text that `check --explain` prints; `Format.audit`
-yields the findings. The findings TF91x to TF93x are made in `ops/check/cross_checks.py`. Plug-ins have codes of their
+yields the findings. The findings TF91x to TF94x are made in `ops/check/cross_checks.py`. Plug-ins have codes of their
 own, without TF.
 """
 
@@ -87,6 +87,12 @@ _MANIFEST = {
         "The directory has directories below it, or files of another kind or spelling, that are not read as part of "
         "the dataset. Other commands refuse such a directory. --recursive also reads the directories below; "
         "--allow-loss other-files leaves out files that do not belong to the dataset.",
+    ),
+    "TF917": Code(
+        "numbers of files that are left out",
+        "The numbers in the names of the files of a directory count them, and a number between the first and the last "
+        "has no file: a copy was interrupted, or the file was removed. No index lists the files, so nothing else shows "
+        "that it is missing. If files were left out on purpose, nothing is wrong.",
     ),
 }
 
@@ -173,7 +179,28 @@ _AGAINST = {
     ),
 }
 
-CODES: Mapping[str, Code] = {**_OPENING, **_MANIFEST, **_TOKENIZER, **_AGAINST}
+_CONTENT = {
+    "TF941": Code(
+        "no tokens",
+        "The dataset is well-formed and holds no tokens, or no records. This may be intended. But a packer whose child "
+        "process failed leaves the same, and exits with code 0. Many trainers cannot read an empty dataset: they stop "
+        "with an error on opening it, or wait for a sample. Compare it with its source.",
+    ),
+    "TF942": Code(
+        "sequences without a token that counts",
+        "The dataset stores a loss mask or labels, and these leave out every token of some sequences: a model learns "
+        "nothing from them, and a batch of such sequences alone has the loss NaN. Often the prompt filled the row, so "
+        "that the answer was cut off. Remove the sequences, or raise the length at which rows are cut.",
+    ),
+    "TF943": Code(
+        "files with tokens of several widths",
+        "The files of the dataset store tokens with different numbers of bytes, for example uint16 and uint32. tokfmt "
+        "reads each file in its own width. Most trainers take one width for all files, and read wrong IDs. The files "
+        "may come from two tokenizers. Find out which tokenizer made each file; a conversion writes one width.",
+    ),
+}
+
+CODES: Mapping[str, Code] = {**_OPENING, **_MANIFEST, **_TOKENIZER, **_AGAINST, **_CONTENT}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,7 @@
 """Compare a dataset with its manifest, its ledger, a tokenizer, and the corpus that it was made from.
 
+Files      numbers in their names, widths of their tokens
+Content    tokens at all, and sequences without a token that counts in the loss
 Manifest   size, checksum and counts of what was written
 Ledger     number of rows, and with --deep every row
 Tokenizer  IDs, end of text, and the text that IDs decode to
@@ -13,6 +15,7 @@ holds 16 bytes per document of either side, and 96 bytes while it aligns them.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -25,11 +28,13 @@ from numpy.typing import NDArray
 from tokfmt.core import listing
 from tokfmt.core.errors import FormatError, OptionError, TokfmtError
 from tokfmt.core.findings import Finding
+from tokfmt.core.loss_mask import MASKED_END, TARGET
 from tokfmt.core.messages import Option, allowing
 from tokfmt.core.place import Place, Url
+from tokfmt.core.protocols import MappedView, Restorable, marks_of, pieces_of
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader, largest_id, sequence_at, windows
-from tokfmt.core.records import RecordReader
+from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.text_format import grouped, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
@@ -179,6 +184,105 @@ def other_findings(one: SourceFiles) -> Iterator[Finding]:
         yield Finding(
             "TF915", "warning", str(one.path), what, "Other commands refuse it; see `tokfmt check --explain TF915`"
         )
+
+
+_NUMBER = re.compile(r"(\d+)(?![0-9A-Za-z])")
+"""A number in the name of a file; the digits of a hash have letters behind them."""
+
+
+def number_findings(one: SourceFiles) -> Iterator[Finding]:
+    """Report numbers that are left out in the names of the files of a directory.
+
+    Numbers are compared among names that are equal before them. If most of them are left out, they do not count files.
+    """
+    if not one.format.numbers_files or not listing.is_dir(one.path):
+        return
+    counted: dict[tuple[object, ...], dict[int, str]] = {}
+    for file in one.files:
+        parts = _NUMBER.split(file.name)
+        for k in range(1, len(parts), 2):
+            key = file.parent, "".join(parts[:k]), parts[k + 1], parts[-1], k + 2 == len(parts)
+            counted.setdefault(key, {})[int(parts[k])] = parts[k]
+    told = set[tuple[object, int]]()  # a file may have others of its number beside it
+    for (home, before, behind, end, last), found in counted.items():
+        low, high = min(found), max(found)
+        if not 0 < (missing := high - low + 1 - len(found)) < len(found):
+            continue
+        first = next(number for number in range(low, high) if number not in found)
+        if ((home, before), first) in told:
+            continue
+        told.add(((home, before), first))
+        width = len(found[low]) if len(found[low]) == len(found[high]) else 0
+        name = printable(f"{before}{first:0{width}}{behind}{'' if last else f'*{end}'}")
+        more = f" and {missing - 1:,} more" if missing > 1 else ""
+        what = f"lacks {name}{more}: the others are numbered from {low:,} to {high:,}"
+        yield Finding("TF917", "warning", str(one.path), what, "Find it, unless it was left out on purpose")
+
+
+def empty_findings(path: Place, reader: TokenReader | RecordReader) -> Iterator[Finding]:
+    """Report a dataset that holds no tokens, or no records."""
+    try:
+        if has_records(reader) if isinstance(reader, RecordReader) else reader.info.tokens:
+            return
+    except TokfmtError:  # reported where records are read
+        return
+    what = "holds no records" if isinstance(reader, RecordReader) else "holds no tokens"
+    remedy = "Make sure that this is intended: a packer that fails leaves the same, with exit code 0"
+    yield Finding("TF941", "warning", str(path), what, remedy)
+
+
+def width_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
+    """Report files whose tokens have another number of bytes than those of the first file."""
+    stored: TokenReader = reader
+    while isinstance(stored, MappedView) and len(below := stored.readers()) == 1:
+        (stored,) = below
+    pieces = pieces_of(stored, 0, stored.info.tokens) if stored.info.tokens else None
+    files = {piece.dtype.itemsize: piece.file.path.name for piece in reversed(pieces or ())}
+    if len(files) > 1:
+        found = ", ".join(f"{width} bytes in {printable(name)}" for width, name in sorted(files.items()))
+        what = f"its files have tokens of several widths ({found})"
+        yield Finding("TF943", "warning", str(path), what, "Find out which tokenizer made each file, and convert them")
+
+
+class Counted:
+    """A search for sequences without a token that counts in the loss, in windows that a caller reads.
+
+    It holds 1 byte per sequence.
+    """
+
+    def __init__(self, reader: TokenReader) -> None:
+        self.reader = reader
+        self.counts = np.zeros(reader.info.sequences, np.bool_)
+        self.separated = isinstance(reader, Restorable)
+        """True if the marks of removed separators are those of the tokens before them."""
+
+    @staticmethod
+    def of(reader: TokenReader) -> Counted | None:
+        """Return a search; None if the dataset has no masks."""
+        return None if marks_of(reader) is None else Counted(reader)
+
+    def look(self, start: int, stop: int) -> None:
+        """Look at the tokens `start <= p < stop`. Threads may call this."""
+        marks = marks_of(self.reader, start, stop)
+        if marks is None or start == stop:
+            return
+        first = sequence_at(self.reader, start)
+        bounds = self.reader.offsets(first, sequence_at(self.reader, stop - 1) + 1)
+        counted = marks & TARGET != 0
+        if self.separated:
+            ends = bounds[1:][(bounds[1:] > start) & (bounds[1:] <= stop)] - 1 - start
+            counted[ends] |= marks[ends] & MASKED_END == 0
+        at = np.flatnonzero(counted) + start
+        self.counts[first + np.unique(np.searchsorted(bounds, at, side="right")) - 1] = True
+
+    def findings(self, path: Place) -> Iterator[Finding]:
+        """Report the sequences without a token that counts, once every token was looked at."""
+        lengths = np.diff(self.reader.offsets(0, len(self.counts)))
+        silent = np.flatnonzero(~self.counts & (lengths > 0))
+        if len(silent):
+            what = f"{len(silent):,} of {len(self.counts):,} sequences have no token that counts in the loss"
+            remedy = "Remove them: they add nothing to training"
+            yield Finding("TF942", "warning", str(path), f"{what} (first: sequence {silent[0]:,})", remedy)
 
 
 def count_findings(

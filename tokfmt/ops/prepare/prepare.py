@@ -480,7 +480,7 @@ class Preparation:
                 reader=reader,
                 drawn=column,
                 state=[source.state, "drawn", file.seed],
-                facts=[source.facts, file.dedup, quota],
+                facts={**source.facts, "dedup": file.dedup, "quota": quota},
                 whole=source.reader,
             )
         return Source(
@@ -490,7 +490,7 @@ class Preparation:
             reader,
             source.eos_id,
             source.state,
-            source.facts,
+            {"text": source.facts},
             drawn=column,
             files=read.files,
         )

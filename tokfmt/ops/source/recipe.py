@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -24,8 +24,8 @@ from tokfmt.core.format import Hints
 from tokfmt.core.messages import Message, allowing, marked, recipe_words, reword
 from tokfmt.core.named import place_named
 from tokfmt.core.options import given_options
-from tokfmt.core.place import Place, Url, absolute, place_of, text_of
-from tokfmt.core.protocols import Piece, pieces_of, restored
+from tokfmt.core.place import Identity, Place, Url, absolute, place_of, text_of
+from tokfmt.core.protocols import MappedView, Piece, pieces_of, restored
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader
 from tokfmt.core.records import RecordReader
@@ -48,7 +48,7 @@ from tokfmt.ops.source.stored import Source as Opened
 from tokfmt.recipes.cache import key_of, recalled, remember, unkept
 from tokfmt.recipes.documents import Documents, Source, Vocabulary, quotas
 from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, read_recipe
-from tokfmt.recipes.samples import Samples, separator_of
+from tokfmt.recipes.samples import WITH_MASKS, Samples, separator_of
 from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
@@ -337,7 +337,8 @@ def _opened(
     reader = _joined(readers, entry.select)
     inner = [_inner_state(one) for one in readers]
     stats = snapshot(places)
-    facts = [[part.format.name, [read_manifest(path).output.get("xxh3_128") for path in part.paths]] for part in parts]
+    checksums = tuple(read_manifest(path).output.get("xxh3_128") for part in parts for path in part.paths)
+    checksums += tuple(one for reader in readers for source in _inner(reader) for one in source.checksums)
     sizes = (
         [one.fingerprint if isinstance(one, (Samples, Documents)) else None for one in readers]
         if any(inner)
@@ -351,8 +352,12 @@ def _opened(
         reader,
         next(iter(separators)),
         [str(absolute(file.where.parent)), _on_disk(places), read, inner],
-        [facts, sizes, counts, read[1]],
+        {"format": [part.format.name for part in parts], "sizes": sizes, "counts": counts, "options": read[1]},
         _notes(entry, parts, readers, reader, handle),
+        checksums=checksums,
+        decoded=any(map(_is_decoded, readers)),
+        seen=dict(stats)
+        | {file: seen for one in readers for source in _inner(one) for file, seen in source.seen.items()},
     )
     if plain and kinds == {"ids"} and not any(inner) and not any(isinstance(p.reader, RecordReader) for p in parts):
         found = _kept(key, found, parts, stats)
@@ -476,15 +481,27 @@ def _refuse_masks(readers: Sequence[TokenReader], parts: Sequence[Opened], allow
             raise FormatError(
                 part.paths[0],
                 f"has {what}",
-                remedy=f'Only pack = "stored" keeps them; {allowing("loss-mask")} does without',
+                remedy=f"{WITH_MASKS}; {allowing('loss-mask')} does without them",
             )
 
 
 def _inner_state(reader: TokenReader) -> Any:
     """Return the states of the sources of a nested recipe; None for any other reader."""
+    return [source.state for source in _inner(reader)] or None
+
+
+def _is_decoded(reader: TokenReader) -> bool:
+    """Return True if a reader decodes tokens in blocks: if the file of its first token does not have it as it is."""
     if isinstance(reader, (Samples, Documents)):
-        return [source.state for source in reader.sources]
-    return None
+        return any(source.decoded for source in reader.sources)
+    if isinstance(reader, MappedView):
+        return any(map(_is_decoded, reader.readers()))
+    return bool(reader.info.tokens) and pieces_of(reader, 0, 1) is None
+
+
+def _inner(reader: TokenReader) -> Sequence[Source]:
+    """Return the sources of a nested recipe; nothing for any other reader."""
+    return reader.sources if isinstance(reader, (Samples, Documents)) else ()
 
 
 class Deferred:
@@ -580,7 +597,18 @@ def _recalled(
         separator, notes = Separator(*known["separator"]), tuple(known["notes"])
         paths, reader = tuple(map(place_of, request.paths)), Deferred(info, request, select, opener)
         source = Source(
-            name, paths, known["format"], reader, separator.eos_id, known["state"], known["facts"], notes, kept=True
+            name,
+            paths,
+            known["format"],
+            reader,
+            separator.eos_id,
+            known["state"],
+            known["facts"],
+            notes,
+            kept=True,
+            checksums=tuple(known["checksums"]),
+            decoded=bool(known["decoded"]),
+            seen={place_of(path): Identity(*identity) for path, identity in known["seen"][: known["files"]]},
         )
         made, format_ = tuple(known["tokenizers"]), registry.get(known["format"])
     except (KeyError, TypeError, ValueError):  # the entry is damaged, or another version wrote it
@@ -593,7 +621,7 @@ def _on_disk(places: Sequence[SourceFiles]) -> list[list[Any]]:
     return _seen([*(path for one in places for path in one.files), *(manifest_path(one.path) for one in places)])
 
 
-def _kept(key: str, source: Source, parts: Sequence[Opened], files: Iterable[Place]) -> Source:
+def _kept(key: str, source: Source, parts: Sequence[Opened], files: Collection[Place]) -> Source:
     """Store the facts on a source in the cache if opening it takes long; return the source, marked as cached."""
     kinds = {(part.format.name, part.separator) for part in parts}
     if len(kinds) > 1 or (len(parts) < _FILES and source.info.sequences < _SEQUENCES):
@@ -614,10 +642,13 @@ def _kept(key: str, source: Source, parts: Sequence[Opened], files: Iterable[Pla
         key,
         {
             "seen": _seen([*files, *manifests]),
+            "files": len(files),
             "format": source.format,
             "separator": list(parts[0].separator),
             "state": source.state,
             "facts": source.facts,
+            "checksums": list(source.checksums),
+            "decoded": source.decoded,
             "notes": source.notes,
             "tokenizers": [made and dict(made) for part in parts for made in part.tokenizers],
             "info": {
