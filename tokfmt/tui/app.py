@@ -250,7 +250,12 @@ class Browser(TypeAhead):
         ]:
             del self.sessions[other]  # it is opened again when it is shown again
             self.loadings.pop(other).cancel()
-        self.show_dataset(number)
+
+        def shown() -> None:
+            self._show_tab(TABS[0])
+            self._show(number)
+
+        self._want(number, shown)
 
     def _arrive(self) -> None:
         """Go to the place that is wanted in the dataset on the screen, as soon as its view is there."""
@@ -281,7 +286,6 @@ class Browser(TypeAhead):
             self.notify(why, severity="warning", timeout=_LONG, markup=False)
             return
         session.where = landing.row, landing.unit
-        self._show_tab(TABS[0])
         self.sequences.loader.forget()  # the place that another view would go to
         self.sequences.go(session.where)
 

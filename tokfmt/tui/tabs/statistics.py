@@ -277,6 +277,7 @@ class StatisticsTab(Working):
     _as_stored = False
     _called_off = False
     _last: Widget | None = None  # the list that had the focus
+    _hidden: Widget | None = None  # the list that had the focus before the rows were counted again
     _finding: SearchJob | None = None  # the search for the members of the open group
 
     def compose(self) -> ComposeResult:
@@ -333,7 +334,19 @@ class StatisticsTab(Working):
         self.query_one(Facts).show([] if found is None else facts_of(found, session))
         for name, ranked in rankings_of(session.statistics, session.lists, session).items():
             self.query_one(f"#{name}", Ranking).show(ranked)
+        self._keep_focus()
         self.call_after_refresh(self._fit)
+
+    def _keep_focus(self) -> None:
+        """Let the bars hold the focus for a list that is not shown before its rows are counted again."""
+        bars, last, hidden = self.query_one(Bars), self._last, self._hidden
+        if last is not None and last.has_focus and not last.display:
+            self._hidden = last
+            bars.focus(scroll_visible=False)
+        elif hidden is not None and hidden.display:
+            self._hidden = None
+            if bars.has_focus:
+                hidden.focus()
 
     def on_resize(self) -> None:
         self.set_class(self.size.width >= WIDE, "wide")
