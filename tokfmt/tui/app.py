@@ -665,7 +665,7 @@ class Browser(TypeAhead):
         session, sequences = self.session, self.sequences
         words = sequences.filtered.words if sequences.filtered is not None else ""
         return Spot(
-            self.entry.name, self.current, session.split, session.shown, sequences.where, words, self.tab.spot()
+            self.entry.name, self.current, session.split, session.shown, sequences.bound_for, words, self.tab.spot()
         )
 
     def action_travel(self, step: int) -> None:
