@@ -307,8 +307,8 @@ class SequencesTab(Tab):
         reader, where = self.reader, self.where
         port, token_style = reader.port, reader.token_style
         self._title_row()
-        shown = port is self.port and not reader.opening  # else another view or row is coming
-        if shown and port.count and self._behind is None:
+        listed = self._behind is None
+        if port is self.port and port.count and not reader.opening and listed:  # else another view or row is coming
             self.session.where = where
             if has_parts(port.reader):
                 self.strip.show(port, token_style, *where)
