@@ -169,3 +169,34 @@ def test_the_answer_of_a_stale_worker_is_dropped():
         assert called == []
 
     browse([PACK], steps)
+
+
+def test_a_filter_that_finds_nothing_shows_nothing_until_it_is_removed():
+    async def steps(app, press):
+        tab = tab_of(app)
+
+        def shown():
+            return reader_text(app), tab.strip.display, str(tab.query_one("#detail").render()).strip()
+
+        await press("v", "down", "down", "enter", "right")
+        where = tab.where
+        assert all(shown())
+        await press("f", *"len", "greater_than_sign", *"99999", "enter")
+        assert tab.list.count == 0
+        assert shown() == ("", False, "")
+        for key in ("w", "m", "T", "escape", "right_square_bracket", "right"):  # white space, IDs, tokenizers
+            await press(key)
+            assert shown() == ("", False, ""), key
+        await press("m", "m", "w")
+        for size in ((80, 24), (120, 36)):
+            await press.pilot.resize_terminal(*size)
+            await press()
+            assert shown() == ("", False, ""), size
+        app.use_tokenizer(str(TOKENIZER))
+        await press()
+        assert shown() == ("", False, "")
+        await press("F")
+        assert all(shown())
+        assert tab.where == where
+
+    browse([FIXTURES / "hdf5" / "padded_eos"], steps)

@@ -83,3 +83,37 @@ def test_records_have_an_order_of_lengths(tokenizer):
         assert [tab.list.row_of(k) for k in range(tab.list.count)] == falling(lengths)
 
     browse([CORPUS], steps, tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize("tokenizer", [None, str(TOKENIZER)])
+def test_a_damaged_line_takes_nothing_but_itself(tokenizer, tmp_path):
+    """Columns, orders, searches and statistics have every other line; the line itself is listed with its error."""
+    texts = [f"word{row} and {'so on, ' * (row % 13)}" for row in range(40)]
+    lines = [json.dumps({"text": text, "rank": (row * 7) % 40}) for row, text in enumerate(texts)]
+    bad = {1: "no JSON", 2: lines[2][:-9], 17: '{"rank": 3}', 39: lines[39][:-9]}
+    path = tmp_path / "half.jsonl"
+    path.write_text("\n".join(bad.get(row, one) for row, one in enumerate(lines)))
+    good = [row for row in range(40) if row not in bad]
+
+    async def steps(app, press):
+        tab = tab_of(app)
+        assert "unexpected" not in app.export_screenshot()
+        assert [one.name for one in tab.list.others] == []
+        await press("vertical_line", "end", "space", "enter")
+        assert [one.name for one in tab.list.others] == ["rank"]
+        rows = [tab.list.row_of(k) for k in range(tab.list.count)]
+        ranks = [row * 7 % 40 for row in range(40)]
+        assert rows == [*sorted(good, key=lambda row: -ranks[row]), *bad]
+        assert f" {ranks[good[5]]} " in line(tab.list, 1 + rows.index(good[5]) - tab.list.top)
+        await press("vertical_line", "down", "enter")
+        assert {tab.list.row_of(k) for k in range(36)} == set(good)
+        await press("vertical_line", "enter", "f", *"word", "enter")
+        assert [tab.list.row_of(k) for k in range(tab.list.count)] == good
+        assert tab.filtered.failure.startswith("4 records")
+        await press("F", "4")
+        facts = {fact.name: fact.value for fact in app.tab.query_one("#facts").facts}
+        assert facts["sequences"] == "36"
+        assert facts["left out"].startswith("4 records")
+        assert not app.tab.query_one("#groups").display
+
+    browse([path], steps, tokenizer=tokenizer)

@@ -41,6 +41,44 @@ async def to(app, press, name):
     await press()
 
 
+# the way there and back
+
+
+@pytest.mark.parametrize("name", ["most", "groups", "bars"])
+def test_one_key_leads_back_from_a_list(repeated, name):
+    async def steps(app, press):
+        await press("down", "down", "down", "down")
+        await to(app, press, name)
+        await press("enter" if name == "bars" else "down", "enter")
+        filtered = listed(app)
+        assert len(filtered) < len(DOCUMENTS)
+        assert tab_of(app).where[0] in filtered
+        await press("backspace")
+        assert app.entry.name == "statistics"
+        assert tab_of(app).filtered is None
+        await press("alt+right")
+        assert listed(app) == filtered
+        await press("backspace", "1")
+        assert listed(app) == [*range(len(DOCUMENTS))]
+        assert tab_of(app).where == (4, 0)
+
+    browse([repeated], steps)
+
+
+def test_one_key_leads_back_from_a_bookmark_in_another_view():
+    async def steps(app, press):
+        await press("down", "down", "b", "v")
+        assert app.session.shown == "samples"
+        await press("g", "1", "enter")
+        samples = tab_of(app).where
+        await press("B", "enter")
+        assert (app.session.shown, tab_of(app).where[0]) == ("documents", 2)
+        await press("backspace")
+        assert (app.session.shown, tab_of(app).where) == ("samples", samples)
+
+    browse([FIXTURES / "hdf5" / "padded_eos"], steps)
+
+
 # exports
 
 

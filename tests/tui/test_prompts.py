@@ -31,6 +31,42 @@ def test_the_word_of_the_column_is_a_query():
     browse([CORPUS], steps)
 
 
+@pytest.mark.parametrize("height", [1, 4])
+@pytest.mark.parametrize("keys", ["ctrl+p s", "T", "vertical_line", "b B"])
+def test_pages_of_a_menu_without_room_for_a_line(keys, height):
+    async def steps(app, press):
+        await press(*keys.split())
+        assert len(app.screen_stack) == 2
+        await press("pageup", "pagedown", "down", "pageup", "end", "pageup", "home", "pagedown")
+        await press("escape")
+        assert len(app.screen_stack) == 1
+        await press("down")
+        assert tab_of(app).where == (1, 0)
+
+    browse([PACK], steps, size=(80, height))
+
+
+@pytest.mark.parametrize("action", ["command_list('page_down')", "command_list('last')", "cursor_down"])
+def test_keys_that_come_before_the_list_of_commands(action):
+    async def steps(app, press):
+        app.action_command_palette()
+        for _ in range(2):
+            await app.run_action(action, app.screen)
+            await press.pilot.pause()
+        await press("escape", "down")
+        assert tab_of(app).where == (1, 0)
+
+    browse([PACK], steps)
+
+
+def test_a_browser_that_ends_below_its_list_of_commands():
+    async def steps(app, press):
+        app.action_command_palette()
+        app.exit()
+
+    browse([PACK], steps)
+
+
 @FUZZ_ONLY
 @pytest.mark.parametrize("name", ["a\0b.svg", "\ud800.svg", "x" * 5000, "nowhere/x.svg", "~nobody/x.svg"])
 def test_names_that_no_file_can_have(name):

@@ -1,5 +1,7 @@
 """The dataset opened again at the same place, a file that is still written, the badge of the tab of findings, the map."""
 
+import json
+
 import pytest
 from amount import FUZZ_ONLY
 from browsing import PACK, browse, line, tab_of
@@ -25,6 +27,33 @@ def test_the_place_is_kept_with_a_tokenizer_and_a_view():
         assert app.session.vocabulary is not None
 
     browse([FIXTURES / "hdf5" / "padded_eos"], steps, tokenizer=str(TOKENIZER))
+
+
+@pytest.mark.parametrize(("keys", "tab", "widget", "place"), [
+    ("2 tab o 1 0 0 enter", "index", "hex", lambda app: str(app.focused.border_subtitle)),
+    ("2 down down down", "index", "parts", lambda app: app.focused.row),
+    ("3 down", "findings", "findings-list", lambda app: app.focused.finding.offset),
+    ("4 tab", "statistics", "groups", lambda app: app.focused.display),
+])  # fmt: skip
+def test_each_tab_keeps_its_place(tmp_path, keys, tab, widget, place):
+    file = tmp_path / "grows.jsonl"
+    lines = [json.dumps({"text": f"line {number % 7}"}) for number in range(30)] + ["{}"] * 3 * (tab == "findings")
+    file.write_text("".join(f"{one}\n" for one in lines))
+
+    async def steps(app, press):
+        await press("down", *keys.split())
+        before = app.entry.name, app.focused.id, place(app)
+        assert before[:2] == (tab, widget)
+        with file.open("a") as opened:
+            opened.write(f"{lines[0]}\n")
+        await press("R")
+        assert app.session.port.count == len(lines) + 1
+        assert (app.entry.name, app.focused.id, place(app))[:2] == before[:2]
+        assert str(place(app)).split(" of ")[0] == str(before[2]).split(" of ")[0]
+        await press("1")
+        assert tab_of(app).where[0] == 1
+
+    browse([file], steps)
 
 
 # the badge

@@ -18,6 +18,7 @@ from textual.events import CursorPosition, Event, MouseDown, Resize
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys
 from textual.message import Message
 from textual.screen import ModalScreen, Screen
+from textual.theme import ThemeProvider
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
@@ -26,7 +27,7 @@ from tokfmt.core.place import Place, Url, absolute
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.clipboard import given_to_programs
-from tokfmt.tui.dialogs import OneOf, Page, Question, about, help_blocks
+from tokfmt.tui.dialogs import OneOf, Page, Palette, Question, about, help_blocks
 from tokfmt.tui.health import badge, checked, is_cheap
 from tokfmt.tui.history import History, Spot
 from tokfmt.tui.keys import Press, bindings_of, offered, words_of
@@ -250,7 +251,12 @@ class Browser(TypeAhead):
         ]:
             del self.sessions[other]  # it is opened again when it is shown again
             self.loadings.pop(other).cancel()
-        self.show_dataset(number)
+
+        def shown() -> None:
+            self._show_tab(TABS[0])
+            self._show(number)
+
+        self._want(number, shown)
 
     def _arrive(self) -> None:
         """Go to the place that is wanted in the dataset on the screen, as soon as its view is there."""
@@ -281,7 +287,6 @@ class Browser(TypeAhead):
             self.notify(why, severity="warning", timeout=_LONG, markup=False)
             return
         session.where = landing.row, landing.unit
-        self._show_tab(TABS[0])
         self.sequences.loader.forget()  # the place that another view would go to
         self.sequences.go(session.where)
 
@@ -661,7 +666,7 @@ class Browser(TypeAhead):
         session, sequences = self.session, self.sequences
         words = sequences.filtered.words if sequences.filtered is not None else ""
         return Spot(
-            self.entry.name, self.current, session.split, session.shown, sequences.where, words, self.tab.spot()
+            self.entry.name, self.current, session.split, session.shown, sequences.bound_for, words, self.tab.spot()
         )
 
     def action_travel(self, step: int) -> None:
@@ -923,6 +928,15 @@ class Browser(TypeAhead):
 
         name = free_name(f"tokfmt-{Path(self.session.path.name).stem}", ".svg")
         await self.ask_line("Save a picture of the screen as", save, name, refusal, "Not saved")
+
+    def action_command_palette(self) -> None:
+        """Show the list of commands."""
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette())
+
+    def search_themes(self) -> None:
+        """Show the list of themes."""
+        self.push_screen(Palette([ThemeProvider], placeholder="Search for themes…"))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Yield the commands of the palette: what the keys do here and now, each once, and the themes."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import TokfmtError
+from tokfmt.core.errors import CorruptError, TokfmtError
 from tokfmt.core.loss_mask import IGNORED, TARGET
 from tokfmt.core.protocols import HasLabels, Tabular, marks_of
 from tokfmt.core.reader import TokenReader
@@ -60,7 +60,7 @@ class RowColumn:
         read: Returns the values of the rows `first <= i < last`.
         numeric: Values are numbers, which are aligned to the right.
         show: Returns a value in characters.
-        every: Yields the values of all rows, for a reader that is slow to find a row.
+        every: Yields the values of all rows, given their number, for a reader that is slow to find a row.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class RowColumn:
         *,
         numeric: bool,
         show: Callable[[Value], str] | None = None,
-        every: Callable[[], Iterator[Values]] | None = None,
+        every: Callable[[int], Iterator[Values]] | None = None,
     ) -> None:
         self.name, self.read, self.numeric = name, read, numeric
         self._show, self._every = show or shown, every
@@ -94,7 +94,7 @@ class RowColumn:
     def all(self, count: int) -> Iterator[Values]:
         """Yield the values of all rows, in windows."""
         if self._every is not None:
-            yield from self._every()
+            yield from self._every(count)
             return
         for first in range(0, count, _AT_ONCE):
             yield self.read(first, min(first + _AT_ONCE, count))
@@ -119,7 +119,7 @@ def columns_of(session: Session) -> list[RowColumn]:
     """Return the columns that the format of a dataset has. Reads the first records."""
     reader = session.view.reader
     if isinstance(reader, RecordReader):
-        return _of_records(reader)
+        return _of_records(reader, session.port.count)
     found = []
     recipe = recipe_of(reader)
     if recipe is not None:
@@ -159,13 +159,16 @@ def masked(reader: TokenReader, first: int, last: int) -> list[float | None]:
 # fields of records
 
 
-def _of_records(reader: RecordReader) -> list[RowColumn]:
+def _of_records(reader: RecordReader, count: int) -> list[RowColumn]:
     """Return a column for each field of the first records, other than the one that is shown."""
     if not (reader.info.json_lines or isinstance(reader, Tabular)):
         return []
-    first = fields_of(reader, 0, _FIRST, partly=True)
-    names = dict.fromkeys(name for record in first for name in record)
     held = FieldRows(reader)
+    try:
+        first = next(_fields(reader, 0, None, _FIRST), [])
+    except CorruptError:
+        first = fields_of(reader, 0, min(_FIRST, count))
+    names = dict.fromkeys(name for record in first for name in record)
     return [
         RowColumn(
             name, partial(held.read, name), numeric=_are_numbers(first, name), every=partial(_every, reader, name)
@@ -174,11 +177,9 @@ def _of_records(reader: RecordReader) -> list[RowColumn]:
     ]
 
 
-def _every(reader: RecordReader, name: str) -> Iterator[Values]:
-    for block in reader.blocks(_BLOCK):
-        records = _records(reader, block)
-        while some := list(islice(records, _AT_ONCE)):
-            yield [record.get(name) for record in some]
+def _every(reader: RecordReader, name: str, count: int) -> Iterator[Values]:
+    for records in readable(partial(_fields, reader), 0, count):
+        yield [None if record is None else record.get(name) for record in records]
 
 
 def _are_numbers(records: Iterable[Mapping[str, Value]], name: str) -> bool:
@@ -202,23 +203,41 @@ class FieldRows:
         return [(record or {}).get(name) for record in found]
 
 
-def fields_of(reader: RecordReader, first: int, last: int, *, partly: bool = False) -> list[Mapping[str, Value]]:
-    """Return the fields of the records `first <= i < last`, without the one that is shown.
+def fields_of(reader: RecordReader, first: int, last: int) -> list[Mapping[str, Value]]:
+    """Return the fields of the records `first <= i < last`, without the one that is shown; none if it is damaged."""
+    found = [record or {} for records in readable(partial(_fields, reader), first, last) for record in records]
+    return found + [{}] * (last - first - len(found))
+
+
+def _fields(
+    reader: RecordReader, first: int, last: int | None, most: int = _AT_ONCE
+) -> Iterator[list[Mapping[str, Value]]]:
+    """Yield the fields of records, at most `most` at once; with `last` None up to the end, which is not counted."""
+    for block in reader.blocks(_BLOCK) if last is None else reader.blocks(_BLOCK, first, last):
+        records = _records(reader, block)
+        while some := list(islice(records, most)):
+            yield some
+
+
+def readable(read: Callable[[int, int], Iterator[Any]], first: int, last: int) -> Iterator[Any]:
+    """Yield what is read for rows, and None for each damaged row, whose error its line in the list shows.
 
     Args:
-        reader: The records: JSON lines, or rows of a table.
-        first: The first record.
-        last: The end; with `partly`, there may be fewer records, which are not counted.
-        partly: The records are the first ones of the dataset.
+        read: Yields what it reads for the rows `first <= i < last`, in order, some rows at once.
+        first: The first row.
+        last: The end.
     """
-    found = list[Mapping[str, Value]]()
-    blocks: Sequence[Block] = reader.blocks(_BLOCK) if partly else reader.blocks(_BLOCK, first, last)
-    for block in blocks:
-        for record in _records(reader, block):
-            found.append(record)
-            if len(found) == last - first:
-                return found
-    return found + [{}] * (0 if partly else last - first - len(found))
+    try:
+        for found in read(first, last):
+            yield found
+            first += len(found)
+    except CorruptError:
+        if last - first > 1:
+            middle = (first + last) // 2
+            yield from readable(read, first, middle)
+            yield from readable(read, middle, last)
+        else:
+            yield [None] * (last - first)
 
 
 def _records(reader: RecordReader, block: Block) -> Iterator[Mapping[str, Value]]:
@@ -283,7 +302,7 @@ def order_of(session: Session, column: RowColumn | None, rows: Rows | None, job:
     job.phase("sorting", port.count, "rows")
     best = _Best(numeric=column is None or column.numeric, falling=falling)
     first = 0
-    for values in _lengths(port) if column is None else column.all(port.count):
+    for values in readable(partial(_lengths, port), 0, port.count) if column is None else column.all(port.count):
         last = first + len(values)
         numbers = np.arange(first, last)
         if rows is not None:
@@ -304,15 +323,15 @@ def _number(value: Value) -> float:
     return np.nan if value is None or isinstance(value, str) else value
 
 
-def _lengths(port: RowSource) -> Iterator[Rows | Values]:
-    """Yield the lengths of all rows in order, in windows."""
+def _lengths(port: RowSource, first: int, last: int) -> Iterator[Rows | Values]:
+    """Yield the lengths of the rows `first <= i < last`, in windows."""
     reader = port.reader
     if not isinstance(reader, RecordReader):
-        for first in range(0, port.count, _AT_ONCE):
-            yield np.diff(reader.offsets(first, min(first + _AT_ONCE, port.count)))
+        for begin in range(first, last, _AT_ONCE):
+            yield np.diff(reader.offsets(begin, min(begin + _AT_ONCE, last)))
         return
     encoder: Encoder | None = port.encoder if isinstance(port, RecordSource) else None
-    for block in reader.blocks(_BLOCK << 2):
+    for block in reader.blocks(_BLOCK << 2, first, last):
         if reader.info.kind == "text" and encoder is None:
             for batch in reader.texts(block):
                 yield [len(text) for text in batch.texts]

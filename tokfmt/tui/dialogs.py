@@ -11,6 +11,7 @@ from textual import events, on
 from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
+from textual.command import CommandList, CommandPalette
 from textual.containers import ItemGrid, Vertical, VerticalScroll
 from textual.content import Content
 from textual.geometry import Size
@@ -71,6 +72,11 @@ def _moves(*keys: tuple[str, str]) -> list[BindingType]:
     return [Binding(key, action, show=False) for key, action in keys]
 
 
+def has_lines(rows: OptionList) -> bool:
+    """Return whether a list has laid out its lines. Before that, Textual's moves by a page end in a KeyError."""
+    return bool(rows.scrollable_content_region)
+
+
 class Choices(OptionList):
     """A list to choose from, which keys of vim move through as through any list of the browser."""
 
@@ -82,6 +88,25 @@ class Choices(OptionList):
         ("ctrl+d,ctrl+f", "page_down"),
         ("ctrl+u,ctrl+b", "page_up"),
     )
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action applies; a move by a page does on a list that is laid out."""
+        return super().check_action(action, parameters) if has_lines(self) or not action.startswith("page_") else False
+
+
+class Palette(CommandPalette):
+    """Textual's list of commands or themes; keys that come before its lines are laid out do nothing."""
+
+    def on_mount(self, event: events.Mount) -> None:
+        """Leave the commands alone in an app that is ending, which has made no list for them."""
+        if not self.children:
+            event.prevent_default()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action applies; a move in the list does when it is there and laid out."""
+        moves = action in ("command_list", "cursor_down")
+        rows = self.query(CommandList)
+        return False if moves and not (rows and has_lines(rows.first())) else super().check_action(action, parameters)
 
 
 class Scroll(VerticalScroll):

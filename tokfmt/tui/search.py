@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt import registry
-from tokfmt.core.errors import OptionError, TokfmtError
+from tokfmt.core.errors import CorruptError, OptionError, TokfmtError
 from tokfmt.core.format import Encoder
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import Block, RecordReader
@@ -433,7 +433,7 @@ class SearchJob:
 
     Attributes:
         results: The hits.
-        failure: The error that ended the search early; "" without one.
+        failure: The error that ended the search early, or about the rows that it left out; "" without one.
         running: The search is running.
         cancelled: The search was stopped.
         busy: The last call of `progressed` has not returned.
@@ -444,7 +444,7 @@ class SearchJob:
         self, words: str, query: Query, scope: SearchScope, begin: int, progressed: Callable[[SearchJob], object]
     ) -> None:
         self.words, self.query, self.scope, self.begin = words, query, scope, begin
-        self.results, self.failure = SearchResults(), ""
+        self.results, self.failure, self._left_out = SearchResults(), "", 0
         self.cancelled, self.took, self.running, self.busy = False, 0.0, True, True
         self._progressed = progressed
         self.job = Job(self._look, self._end, lambda: progressed(self))
@@ -462,13 +462,26 @@ class SearchJob:
             self._search(0, self.begin, search)
 
     def _search(self, first: int, last: int, search: Search) -> None:
-        for hits in hits_of(self.scope, self.query, first, last, search):
-            before = self.results.hits
-            self.results.add(hits)
-            if not before:
-                self._progressed(self)
-            if self.cancelled:
-                return
+        """Search rows. Damaged records are left out and counted; a record that is looked for may not be damaged."""
+        try:
+            for hits in hits_of(self.scope, self.query, first, last, search):
+                before = self.results.hits
+                self.results.add(hits)
+                if not before:
+                    self._progressed(self)
+                if self.cancelled:
+                    return
+                first = int(hits.sequences[-1]) + 1 if len(hits) else first
+        except CorruptError as error:
+            if isinstance(self.query, SameQuery) or not isinstance(self.scope.reader, RecordReader):
+                raise
+            if last - first > 1:
+                middle = (first + last) // 2
+                self._search(first, middle, search)
+                self._search(middle, last, search)
+            else:
+                self._left_out += 1
+                self.failure = f"{counted(self._left_out, 'record')} cannot be read: {' '.join(str(error).split())}"
 
     def _end(self, outcome: object) -> None:
         self.took = time.monotonic() - self.job.began

@@ -122,11 +122,11 @@ class FindingTable(DataTable[Text]):
             if event.chain > 1:
                 self.action_select_cursor()
 
-    def show(self, findings: Sequence[Finding]) -> None:
-        """List findings."""
+    def show(self, findings: Sequence[Finding], chosen: Finding | None = None) -> None:
+        """List findings, with the cursor on `chosen` if it is one of them, and else on the first one."""
         self.findings = findings
         self._fill()
-        self.move_cursor(row=0)
+        self.move_cursor(row=findings.index(chosen) if chosen in findings else 0)
 
     def _fill(self) -> None:
         """Fill the rows for the current theme and width, without moving the cursor."""
@@ -184,6 +184,7 @@ class FindingsTab(Working):
 
     _vocabulary: Vocabulary | None = None  # the tokenizer of the last check
     _holds: Finding | None = None  # a finding with a byte that holds a token
+    _before: Finding | None = None  # the one under the cursor before the same dataset was opened again
     list = getters.query_one(FindingTable)
     """The list of findings."""
 
@@ -196,6 +197,8 @@ class FindingsTab(Working):
         if same and (session.of_text or session.vocabulary is self._vocabulary):
             return
         self.stop()
+        again = hasattr(self, "session") and session.path == self.session.path
+        self._before = (self.list.finding or self._before) if again else None
         self.session = session
         self.list.show(())
         if session.verdict is None or session.vocabulary is not self._vocabulary:
@@ -225,7 +228,8 @@ class FindingsTab(Working):
     def _list(self) -> None:
         verdict = self.session.verdict
         if verdict is not None:
-            self.list.show(sorted(verdict.findings, key=lambda finding: ORDER.get(finding.severity, 2)))
+            found = sorted(verdict.findings, key=lambda finding: ORDER.get(finding.severity, 2))
+            self.list.show(found, self.list.finding or self._before)
         self.say()
 
     def say(self) -> None:

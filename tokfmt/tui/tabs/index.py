@@ -324,6 +324,7 @@ class IndexTab(Tab):
     _counting = 0
     _left: Row | None = None  # the line of the cursor when a jump showed other bytes
     _about: Row | None = None  # the line that describes the byte under the cursor
+    _before: Row | None = None  # the line of the cursor before the same dataset was opened again
 
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id)
@@ -342,6 +343,12 @@ class IndexTab(Tab):
     def show(self, session: Session) -> None:
         if hasattr(self, "session") and session is self.session:
             return
+        if not hasattr(self, "session") or session.path != self.session.path:
+            self._before = None
+        else:
+            self._before = self.parts.row or self._before
+            if self.hex.has_focus and self.hex.path is not None:
+                self._wish = self.hex.path, self.hex.at, 0, False
         self.session, self.bytes, self._counting, self._left = session, None, 0, None
         self.loader.forget()
         self.hex.clear()
@@ -360,7 +367,7 @@ class IndexTab(Tab):
         self.parts.border_title = f"{counted(len(raw.sections), 'part')} of {printable(raw.path.name)}"
         self.parts.border_subtitle = " · ".join(map(printable, raw.notes))
         self.bytes = Bytes(raw)
-        self.parts.show(outline)
+        self.parts.show(outline, self._before)
         self.reveal_wanted()
 
     @property

@@ -159,27 +159,33 @@ class SequencesTab(Tab):
         """Return the row in the reader and the token under the cursor."""
         return self.reader.row, self.reader.cursor
 
+    @property
+    def bound_for(self) -> Where:
+        """Return the row and the token that the reader shows, or will show when the row is loaded and listed."""
+        return self._behind or self.reader.bound_for
+
     # the session
 
     def show(self, session: Session) -> None:
         other = not hasattr(self, "session") or session is not self.session
         elsewhere = not hasattr(self, "session") or session.path != self.session.path
-        self.session, self._behind = session, None
+        self.session = session
         self._refuse(session)
-        before, self._view, where = self._view, session.view, self.reader.bound_for
+        before, self._view, where = self._view, session.view, self.bound_for
+        self._behind = None
         port = getattr(self, "port", None)
         searched, self.scope = getattr(self, "scope", None), search_scope(session)
         self.port, self.token_style = session.port, session.token_style
         self.loader.forget()
         self._jumps.forget()
         if other or before is None:
-            self.go(session.where)
+            self._go_again(session.where)
         elif before is self._view:
-            self.go(where)
+            self._go_again(where)
         elif not before.port.count:
-            self.go((0, 0))
+            self._go_again((0, 0))
         else:
-            self.loader.ask(lambda: carried(before, where, session.view), self.go)
+            self.loader.ask(lambda: carried(before, where, session.view), self._go_again)
         if before is not self._view:
             self.strip.clear()
             self.order.forget()
@@ -245,11 +251,20 @@ class SequencesTab(Tab):
         if port.count:
             self.reader.show(port, token_style, row, where[1])
         else:
-            self.reader.clear(port)
-            self.strip.clear()
-            self.minimap.clear()
-            self._detail(None)
+            self._clear()
         self.retitle()
+
+    def _clear(self) -> None:
+        """Show no row in the reader and in what describes it."""
+        self.reader.clear(self.port)
+        self.strip.clear()
+        self.minimap.clear()
+        self._detail(None)
+
+    def _go_again(self, where: Where) -> None:
+        """Show a row after the dataset or its view has changed, unless the filter lists nothing."""
+        self.go(where)
+        self._match_reader(self.filtered)
 
     def ask_where(self, find: Callable[[], Where | None]) -> None:
         self.loader.ask(find, lambda where: None if where is None else self.go(where))
@@ -284,7 +299,7 @@ class SequencesTab(Tab):
 
     @on(SequenceList.Chosen)
     def _chosen(self, message: SequenceList.Chosen) -> None:
-        if self.list.port is not None:
+        if self.list.port is not None and self._behind is None:
             self.reader.show(self.list.port, self.list.token_style, message.row)
 
     @on(Reader.Moved)
@@ -292,7 +307,8 @@ class SequencesTab(Tab):
         reader, where = self.reader, self.where
         port, token_style = reader.port, reader.token_style
         self._title_row()
-        if port is self.port and port.count and not reader.opening:  # else another view or row is coming
+        listed = self._behind is None
+        if port is self.port and port.count and not reader.opening and listed:  # else another view or row is coming
             self.session.where = where
             if has_parts(port.reader):
                 self.strip.show(port, token_style, *where)
@@ -307,6 +323,7 @@ class SequencesTab(Tab):
         self._mark()
 
     def _detail(self, facts: TokenFacts | Damage | None) -> None:
+        facts = facts if self._behind is None else None  # they were asked for before the reader was cleared
         self._facts, parts, more = facts, self.strip.parts, MoreFacts(singular=self.session.view.singular)
         if isinstance(facts, TokenFacts) and parts is not None and parts.row == facts.row:
             part = parts.at(facts.unit)
@@ -471,7 +488,6 @@ class SequencesTab(Tab):
         session, where = self.session, (self.where[0], unit)
         if not session.port.count:
             return
-        self.host.leave()
         if session.view.name == "samples" and self._has_documents:
             self.host.leave()
             self.host.show_view("documents")
@@ -534,7 +550,7 @@ class SequencesTab(Tab):
 
     def find(self, words: str) -> None:
         """Search from the cursor on, and go to the first hit."""
-        here = self.where if self.reader.port is self.port else (0, 0)
+        here = self.bound_for if self.reader.port is self.port else (0, 0)
         begun = self._begun(words, here[0], self.find)
         if begun is not None:
             self.origin = self._from = here
@@ -557,9 +573,9 @@ class SequencesTab(Tab):
             self._aim = row
             self.go((row, 0))
         elif self.filtered is not None and self.filtered.marks:
-            self.origin, self._from = self.where, (0, 0)
+            self.origin, self._from = self.bound_for, (0, 0)
         elif self.filtered is not None:
-            self._left = self.where
+            self._left = self.bound_for
 
     def filter_later(self, words: str) -> None:
         """List only the rows that a query finds as soon as the documents are known."""
@@ -641,14 +657,14 @@ class SequencesTab(Tab):
     def _list_found(self, filtered: SearchJob) -> None:
         if self.list.port is not filtered.scope.port or self.reader.port is not self.list.port:
             return  # another view is coming
-        rows, (row, _) = filtered.results.rows(), self._behind or self.where
+        rows, (row, _) = filtered.results.rows(), self.bound_for
         self.relist()
         self._match_reader(filtered)
         self.list.point_at_row(row)
-        if self.origin is not None or (self._aim is not None and self._aim != self.where[0]):
+        if self.origin is not None or (self._aim is not None and self._aim != row):
             return  # the move to the first hit, or to a row, is coming
         self._aim = None
-        if self._left == self.where and len(rows):
+        if self._left == self.bound_for and len(rows):
             self.list.choose(0)
             return
         if len(rows) and not filtered.results.has(row) and (row < int(rows[-1]) or not filtered.running):
@@ -658,9 +674,8 @@ class SequencesTab(Tab):
         """Clear the reader if the filter found nothing, as its row is not listed; else show the row again."""
         nothing = filtered is not None and not filtered.running and not filtered.results.sequences
         if nothing and self._behind is None:
-            self._behind = self.where
-            self.reader.clear(self.port)
-            self._detail(None)
+            self._behind = self.bound_for
+            self._clear()
             self._title_row()
         elif not nothing and self._behind is not None:
             where, self._behind = self._behind, None
@@ -729,7 +744,6 @@ class SequencesTab(Tab):
 
     def _arrive(self, jump: Jump) -> None:
         """Go to the target of a jump."""
-        self.host.leave()
         self._targets.append(jump.where)
         bar = self.query_one(FindBar)
         bar.number, bar.wrapped = jump.found.number, jump.found.wrapped
@@ -738,7 +752,7 @@ class SequencesTab(Tab):
 
     def _jump_first(self, search: SearchJob, origin: Where) -> None:
         """Go to the first hit after the start of the search, unless the cursor moved."""
-        if self.where != origin or (not search.running and not search.results.hits):
+        if self.bound_for != origin or (not search.running and not search.results.hits):
             self.origin = None  # the cursor moved, or the search found nothing
             return
         moves = self._moves
@@ -757,6 +771,8 @@ class SequencesTab(Tab):
         def then(jump: Jump | None) -> None:
             if jump is not None and self.origin is not None:
                 self.origin = None
+                if search is not self.filtered:  # else the move to its list has kept the way back
+                    self.host.leave()
                 self._arrive(jump)
 
         if search.results.hits:
@@ -789,6 +805,7 @@ class SequencesTab(Tab):
             if jump is None:
                 self.notify("No hit is in the listed rows. F lists all.")
             else:
+                self.host.leave()
                 self._arrive(jump)
 
         self._jumps.ask(stepped, then)
@@ -867,6 +884,7 @@ class SequencesTab(Tab):
         await self.app.push_screen(BookmarkList(self.bookmarks), chosen)
 
     def _go_to(self, one: Bookmark) -> None:
+        self.host.leave()
         if one.split in self.session.splits:
             self.host.show_split(one.split, then=lambda: self._go_in_split(one))
         else:
@@ -882,7 +900,6 @@ class SequencesTab(Tab):
         if one.row >= session.port.count:
             self.notify(f"There is no {one.view.removesuffix('s')} {one.row:,} any more.", severity="warning")
             return
-        self.host.leave()
         self.ask_where(lambda: (one.row, one.unit))
 
     # the way back

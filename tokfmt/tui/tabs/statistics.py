@@ -58,7 +58,7 @@ def _opened(session: Session) -> Source:
     if session.refused is not None or format_ is None:
         raise TokfmtError(session.failure)
     session.check_unchanged()
-    wanted = replace(request, allow_loss=request.allow_loss | LOOKING, ignore_manifest=True)
+    wanted = replace(request, allow_loss=request.allow_loss | LOOKING | {"invalid-lines"}, ignore_manifest=True)
     if session.view.as_stored:
         wanted = viewed(replace(wanted, allow_loss=wanted.allow_loss | {"tail"}), format_, "samples")
     elif request.eos is None:
@@ -141,10 +141,18 @@ def row_name(session: Session) -> str:
     return "sample" if session.view.name == "samples" else "sequence"
 
 
+def left_out(found: Statistics, session: Session) -> int:
+    """Return the number of listed records that a pass left out, as they cannot be read."""
+    of_records = isinstance(session.view.reader, RecordReader)
+    return session.port.count - found.sequences if of_records and session.port.whole else 0
+
+
 def facts_of(found: Statistics, session: Session) -> list[Fact]:
     """Return the facts, with the actions of the tab that lead on from them."""
     rows = f"{found.sequences:,}" if found.sequences or found.lengths else "not split yet"
     facts = [Fact(f"{row_name(session)}s", rows, _lists(""))]
+    if lost := left_out(found, session):
+        facts.append(Fact("left out", f"{counted(lost, 'record')} that cannot be read", "app.tab('findings')"))
     facts += [fact for fact in _counts(found) if fact.value]
     lengths = found.lengths
     if lengths is not None and lengths.mean is not None:
@@ -156,7 +164,7 @@ def facts_of(found: Statistics, session: Session) -> list[Fact]:
             Fact("median length", f"{lengths.p50:,}", _lists(f"len=={lengths.p50}")),
             Fact("longest 5 %", f"from {lengths.p95:,}", _lists(f"len>={lengths.p95}")),
         ]
-    facts += _shares(found, of_samples=row_name(session) == "sample")
+    facts += _shares(found, session)
     if found.ids is not None:
         facts += _ids(found.ids)
     if session.verdict is not None:
@@ -188,7 +196,8 @@ def _counts(found: Statistics) -> list[Fact]:
     ]
 
 
-def _shares(found: Statistics, *, of_samples: bool) -> list[Fact]:
+def _shares(found: Statistics, session: Session) -> list[Fact]:
+    of_samples = row_name(session) == "sample"
     shares: list[tuple[str, Share | None, str]] = [
         ("empty", found.empty, "len==0"),
         ("separators", found.separators, f"token:{found.eos_id}"),
@@ -203,7 +212,8 @@ def _shares(found: Statistics, *, of_samples: bool) -> list[Fact]:
     again = found.duplicates
     if again is not None:
         words = f"{again.sequences:,} ({again.share:.2%}, tokens {again.token_share:.2%})"
-        facts.append(Fact("duplicates", words, "ranking('groups')" if again.groups else ""))
+        leads = again.groups and not left_out(found, session)
+        facts.append(Fact("duplicates", words, "ranking('groups')" if leads else ""))
     elif found.lengths is not None and (found.ids is not None or found.text is not None):
         facts.append(Fact("duplicates", f"not counted above {short(MOST_COMPARED)}"))
     return facts
@@ -234,7 +244,7 @@ def rankings_of(found: Statistics | None, lists: Lists | None, session: Session)
     for name, ends in (("first", lists.first), ("last", lists.last)):
         if ends is not None:
             ranked[name] = TokenLines(f"{name} tokens of {row}s", ends, filled, style, name)
-    if lists.groups is not None:
+    if lists.groups is not None and not left_out(found, session):  # else its numbers are not those of the list
         ranked["groups"] = GroupLines(
             f"repeated {row}s",
             lists.groups,
@@ -277,6 +287,7 @@ class StatisticsTab(Working):
     _as_stored = False
     _called_off = False
     _last: Widget | None = None  # the list that had the focus
+    _hidden: Widget | None = None  # the list that had the focus before the rows were counted again
     _finding: SearchJob | None = None  # the search for the members of the open group
 
     def compose(self) -> ComposeResult:
@@ -333,7 +344,19 @@ class StatisticsTab(Working):
         self.query_one(Facts).show([] if found is None else facts_of(found, session))
         for name, ranked in rankings_of(session.statistics, session.lists, session).items():
             self.query_one(f"#{name}", Ranking).show(ranked)
+        self._keep_focus()
         self.call_after_refresh(self._fit)
+
+    def _keep_focus(self) -> None:
+        """Let the bars hold the focus for a list that is not shown before its rows are counted again."""
+        bars, last, hidden = self.query_one(Bars), self._last, self._hidden
+        if last is not None and last.has_focus and not last.display:
+            self._hidden = last
+            bars.focus(scroll_visible=False)
+        elif hidden is not None and hidden.display:
+            self._hidden = None
+            if bars.has_focus:
+                hidden.focus()
 
     def on_resize(self) -> None:
         self.set_class(self.size.width >= WIDE, "wide")

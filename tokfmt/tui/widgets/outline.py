@@ -1,8 +1,7 @@
 """The parts of a dataset's files as lines: sections, and the fields of open sections below them.
 
 The number of fields is unbounded: lines are addressed by number, and fields are decoded in blocks when they are shown.
-    As
-in `rows`, `peek` returns cached fields, and `load` reads in a worker.
+As in `rows`, `peek` returns cached fields, and `load` reads in a worker.
 """
 
 from __future__ import annotations
@@ -268,12 +267,13 @@ class Parts(RowView):
         """Return the field under the cursor, if it is a loaded field."""
         return None if self.row is None else self.outline.peek(self.row)
 
-    def show(self, outline: Outline) -> None:
-        """Show the lines of an outline."""
+    def show(self, outline: Outline, row: Row | None = None) -> None:
+        """Show the lines of an outline, with the cursor on `row` if it is there, and else on the first field."""
         self.loader.forget()
         self.outline, self.opening, self.widths = outline, set(), Widths()
         self.scroll_to(y=0, animate=False, force=True)
-        self.point_at(1)
+        there = row is not None and row.section < len(outline.sections)
+        self.point_at(outline.line(row) if row is not None and there else 1)
         self.moved()
 
     def changed(self, row: Row | None) -> None:

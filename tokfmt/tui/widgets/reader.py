@@ -110,7 +110,7 @@ class Reader(WithLoader, can_focus=True):
         self.lines: list[Line] = []
         self.left, self._opening, self._asked = 0, False, (0, 0)
         self._steps: deque[tuple[Step, bool]] = deque()  # moves that wait for a chunk
-        self._loading = False
+        self._loading, self._empty = False, True
 
     @property
     def options(self) -> LayoutOptions:
@@ -136,7 +136,7 @@ class Reader(WithLoader, can_focus=True):
         """Show a row with the cursor on one of its units. The old row stays until the new one is loaded."""
         self._forget()
         self.port, self.token_style, options = port, token_style, self.options
-        self._opening, self._asked = True, (row, unit)
+        self._opening, self._asked, self._empty = True, (row, unit), False
         if not self.size.width:
             return  # `on_resize` lays it out
 
@@ -162,15 +162,15 @@ class Reader(WithLoader, can_focus=True):
         self._loading = False
 
     def clear(self, port: RowSource) -> None:
-        """Show nothing, for a port without rows."""
+        """Show nothing, for a port without rows, or a list without any, until a row is shown."""
         self._forget()
-        self.port, self.scroll, self.damage, self._opening = port, None, None, False
+        self.port, self.scroll, self.damage, self._opening, self._empty = port, None, None, False, True
         self.row, self.hits, self.mark_from, self.lines = 0, [], None, []
         self._settle()
 
     def lay_out(self) -> None:
         """Lay out the row again."""
-        if self.port is not None and self.port.count and self.size.width:
+        if self.port is not None and not self._empty and self.size.width:
             self.show(self.port, self.token_style, *self.bound_for)
 
     def watch_mode(self) -> None:
