@@ -541,6 +541,7 @@ class StoredIds:
         width = extent.dtype.itemsize
         at = extent.begin + start * width
         try:
+            begin, length = _stored(extent.file, at, count * width, width)
             ids, wrong = extent.file.ids(at, count, extent.dtype), False
         except FormatError as error:
             try:
@@ -548,5 +549,16 @@ class StoredIds:
             except FormatError:
                 return broken(error)
         value = " ".join(map(str, ids.tolist()))
-        begin, length = (at, count * width) if extent.file.is_plain else (None, 0)
         return Field(f"token {start:,}", begin, length, value, "a negative ID" if wrong else "", wrong)
+
+
+def _stored(file: File, offset: int, length: int, width: int) -> tuple[int | None, int]:
+    """Return the byte offset in the file of the bytes that `read` returns for an offset, and their length there.
+
+    Returns:
+        (None, 0) if the file is compressed. The length is 0 if the bytes are not at one place.
+    """
+    begin, last = file.to_stored_offset(offset), file.to_stored_offset(offset + length - width)
+    if begin is None or last is None:
+        return None, 0
+    return begin, length if last - begin == length - width else 0
