@@ -90,6 +90,7 @@ _BLOCK, _BLOCKS = 1 << 13, 128  # entries per block of a lazily read column, and
 _LOOK, _LOOKS = 64, 64  # entries per look at a long index, and looks that show whether its pointers are in order
 _TOGETHER = 1 << 20  # pointers that are sorted at a time
 LARGEST_LIST = 1 << 24  # bytes of a blend list: three times what 100,000 prefixes take
+_DIGITS = 15  # digits of a whole number that a float holds exactly
 _WORDS = 8  # words that are looked at in the beginning of a possible blend list
 SPLITS = ("train", "valid", "test")
 LISTED, SIZES = "data_args.txt", "sequences.json"
@@ -302,7 +303,8 @@ class Megatron(FlatFormat):
             if not _is_indexed(prefix):
                 raise _no_index(paths[0], one.prefix)
         file_layout = super().examine(prefixes, options, self._few_if_long(prefixes, hints))
-        note = f"weights are not applied: each of {len(blend):,} prefixes is read once; tokfmt recipe mixes by weight"
+        note = f"weights are not applied: each of {len(blend):,} prefixes is read once. "
+        note += f"The recipe that tokfmt recipe {printable(paths[0].name)} writes applies them"
         return replace(file_layout, notes=(*file_layout.notes, note)) if blend[0].weight is not None else file_layout
 
     def _few_if_long(self, paths: Sequence[Place], hints: Hints) -> Hints:
@@ -1024,17 +1026,23 @@ def likely_prefixes(head: bytes) -> list[str]:
 def located(path: Place, prefix: str) -> Place:
     """Return the path of a prefix of a list: in the directory of the list, or in the working directory.
 
-    Upstream resolves prefixes in the working directory. tokfmt does so if only that directory holds the index, and the
-    list is a local file.
+    Upstream resolves prefixes in the working directory. tokfmt does so if only that directory holds the index, or a
+    file of that name that recipes read, and the list is a local file.
 
     Raises:
         UnsafeError: If the list is in a store, and the prefix leads out of it.
     """
     if isinstance(path, Url):
         return place_named(path, prefix)
-    beside = path.parent / prefix
-    here = Path(prefix)
-    return beside if _is_indexed(beside) or not _is_indexed(here) else here
+    beside, here = path.parent / prefix, Path(prefix)
+    tested = ((place, there) for there in (_is_indexed, _is_there) for place in (beside, here))
+    return next((place for place, there in tested if there(place)), beside)
+
+
+def _is_there(place: Place) -> bool:
+    with suppress(OSError, ValueError):
+        return listing.exists(place)
+    return False
 
 
 def _is_indexed(prefix: Place) -> bool:
@@ -1061,7 +1069,7 @@ def _of_split(path: Place, listed: Mapping[str, Any], split: str) -> list[str]:
 
 def _number(word: str) -> float | None:
     try:
-        return float(word)
+        return int(word) if word.isdecimal() and len(word) <= _DIGITS else float(word)
     except ValueError:
         return None
 
