@@ -485,7 +485,8 @@ def _tokens(
     if other is not None:
         return Extent(data, 0, 0, dtype), [_contradicted(data, index, stated, other, pointed=view is not None)]
     if options.dtype and dtype.itemsize != stated.itemsize:
-        error = CorruptError(index.path, "the dtype code", offset=_CODE_AT, expected=dtype.name, found=stated.name)
+        what, remedy = "the dtype code", "Convert it with this option: the copy has the right code"
+        error = CorruptError(index.path, what, offset=_CODE_AT, expected=dtype.name, found=stated.name, remedy=remedy)
         problems.append(noted("TF609", error, f"{index.path.name} states {stated}; read as {dtype}, as given"))
     if view is not None:
         problems.append(view.problem(data, index, columns))
@@ -763,7 +764,8 @@ class View(NamedTuple):
         if self.repeated or self.unused:
             what = "is a view of the tokens"
         beside = f" ({'; '.join(more)})" if more else ""
-        error = CorruptError(index.path, what + beside, offset=columns.at("pointers"))
+        remedy = "Nothing needs to be done: each is read at its pointer, as upstream reads it"
+        error = CorruptError(index.path, what + beside, offset=columns.at("pointers"), remedy=remedy)
         note = f"{index.path.name} {what}{beside}; sequences were read at their pointers"
         return Problem("TF610", "info", error, note=note)
 
