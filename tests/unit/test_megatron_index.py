@@ -17,6 +17,7 @@ from peak import peak_of
 import tokfmt
 from tokfmt.cli.main import cli
 from tokfmt.core.errors import FormatError
+from tokfmt.plugin import HasByteOffsets
 
 CODES = {"uint8": 1, "uint16": 8, "int32": 4, "int64": 5}
 EOS = 999
@@ -120,6 +121,7 @@ def test_byte_offsets_follow_the_pointers(tmp_path):
     path = write(tmp_path / "x_document", tokens, lengths[chosen], pointers[chosen], code="uint16")
     with tokfmt.open(path, eos="none") as dataset:
         reader, bounds = dataset.reader, np.cumsum(np.append(0, lengths[chosen]))
+        assert isinstance(reader, HasByteOffsets)
         for number in (0, 7, 24):
             for more in (0, int(lengths[chosen][number]) - 1):
                 place = reader.byte_offset(int(bounds[number]) + more)

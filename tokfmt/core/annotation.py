@@ -22,7 +22,7 @@ from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.messages import allowing
 from tokfmt.core.place import Place, place_of
 from tokfmt.core.ragged import Offsets
-from tokfmt.core.reader import U8, U16, U32, U64, Damage, Separators
+from tokfmt.core.reader import U8, U16, U32, U64, Damage, Inner, Separators
 from tokfmt.core.text_format import counted, printable, shortened
 
 SHOWN = 96
@@ -286,7 +286,7 @@ class FileLayout:
         eos_from: The origin of `eos_id`, in words.
         problems: In the order in which they were found.
         sections: The bytes other than tokens, for `--raw`. The tokens get their own section.
-        inferred, notes, pad_id, split, other_splits, loss_masks, extras, damage, beginning_of: As in `Info`.
+        inferred, notes, pad_id, split, other_splits, loss_masks, inner, extras, damage, beginning_of: As in `Info`.
     """
 
     extents: Sequence[Extent]
@@ -305,6 +305,7 @@ class FileLayout:
     split: str | None = None
     other_splits: tuple[str, ...] = ()
     loss_masks: str = ""
+    inner: tuple[Inner, ...] = ()
     extras: Mapping[str, object] = field(default_factory=dict)
     damage: tuple[Damage, ...] = ()
     beginning_of: int | None = None

@@ -167,6 +167,7 @@ def joined(parts: Sequence[FileLayout]) -> FileLayout:
         inferred=tuple(dict.fromkeys(fact for part in parts for fact in part.inferred)),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         extras={key: value for key, value in parts[0].extras.items() if all(p.extras.get(key) == value for p in parts)},
+        inner=tuple(one for part in parts for one in part.inner),
         damage=tuple(lost for part in parts for lost in part.damage),
     )
 
@@ -253,6 +254,7 @@ class FlatReader:
             split=file_layout.split,
             other_splits=file_layout.other_splits,
             loss_masks=file_layout.loss_masks,
+            inner=file_layout.inner,
             extras=file_layout.extras,
             damage=file_layout.damage,
             beginning=file_layout.beginning_of is not None,

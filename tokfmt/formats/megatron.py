@@ -58,7 +58,7 @@ from tokfmt.core.named import place_named
 from tokfmt.core.options import option
 from tokfmt.core.place import AnyPlace, Place, Url
 from tokfmt.core.ragged import Offsets, offsets_of
-from tokfmt.core.reader import INT32_MAX, Damage, Separators, TokenReader, windows
+from tokfmt.core.reader import INT32_MAX, Damage, Inner, Separators, TokenReader, windows
 from tokfmt.core.resources import Recent
 from tokfmt.core.scattered import Scattered
 from tokfmt.core.text_format import counted, printable
@@ -185,9 +185,9 @@ class Megatron(FlatFormat):
 
     name = "megatron"
     title = "Megatron-LM: .bin and .idx"
-    extensions = ("*_document.bin", "*_document.idx")
+    extensions = ("*_document.bin", "*_sentence.bin", "*_document.idx", "*_sentence.idx")
     stores = "sequences in order, empty ones too; IDs up to 2^31-1"
-    cannot_store = "IDs above 2^31-1; documents of 2^31 tokens and more"
+    cannot_store = "IDs above 2^31-1; documents of 2^31 tokens and more; where sentences begin"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     suffixes, prefix, counted, runs_on = (".bin", ".idx"), ".idx", "prefixes", False
     entries = ("*.idx",)
@@ -449,8 +449,9 @@ def pair_layout(data: File, index: File, options: ReadOptions, *, partial: bool 
         error = CorruptError(path, "holds modes of multimodal data", offset=columns.end, remedy=remedy)
         problems.append(fatal("TF606", error, "modes"))
     extent, sizes = _tokens(data, index, columns, begins, pointers, options, stated)
-    starts, marked = _marked(index, columns, begins, by_document=by_document)
-    return _documents(extent, starts, [*(negative or sizes), *problems, *marked], header, *columns.sections(index))
+    starts, inner, marked = _marked(index, columns, begins, by_document=by_document)
+    problems = [*(negative or sizes), *problems, *marked]
+    return replace(_documents(extent, starts, problems, header, *columns.sections(index)), inner=inner)
 
 
 def _tokens(
@@ -558,7 +559,9 @@ def lazy_layout(data: File, index: File, *, by_document: bool) -> FileLayout | N
         Extent(data, 0, data.size // dtype.itemsize, dtype), offsets_of([]), [], *columns.sections(index)
     )
     entries = LazyEntries(index, columns, dtype.itemsize, data.size, by_document=by_document)
-    return replace(file_layout, starts=None, entries=entries, notes=(note,))
+    several = by_document and count > marks - 1
+    inner = (Inner(index.path, columns.at("document_indices"), count, marks - 1),) if several else ()
+    return replace(file_layout, starts=None, entries=entries, notes=(note,), inner=inner)
 
 
 def _in_order(index: File, columns: Columns, width: int) -> bool:
@@ -883,23 +886,31 @@ class ByPointer(Scattered):
         self._index.close()
 
 
-def _marked(index: File, columns: Columns, begins: Offsets, *, by_document: bool) -> tuple[Offsets, list[Problem]]:
+def _marked(
+    index: File, columns: Columns, begins: Offsets, *, by_document: bool
+) -> tuple[Offsets, tuple[Inner, ...], list[Problem]]:
     """Return the starts of documents, from those of sequences, and the problems of the document indices.
 
     If the document indices are invalid, or `by_document` is False, the starts of sequences are returned.
+
+    Returns:
+        The starts; the sequences of documents that hold several, such as sentences; and the problems.
     """
     count, cuts = len(begins) - 1, list(windows(0, columns.count("document_indices"), _AT_ONCE))
     if columns.count("document_indices") == len(begins) and all(
         np.array_equal(columns.read(index, "document_indices", a, b), np.arange(a, b)) for a, b in cuts
     ):
-        return begins, []  # The usual case, each sequence is a document, takes half the memory.
+        return begins, (), []  # The usual case, each sequence is a document, takes half the memory.
     marks = columns.read(index, "document_indices")
     if len(marks) and marks[0] == 0 and marks[-1] == count and bool((marks[:-1] <= marks[1:]).all()):
         if not by_document:
-            return begins, []
+            return begins, (), []
+        several = (np.flatnonzero(marks[a : b + 1][1:] - marks[a : b + 1][:-1] > 1) + a for a, b in cuts)
+        first = next((int(numbers[0]) for numbers in several if len(numbers)), -1)
         for a, b in cuts:
             marks[a:b] = begins[marks[a:b]]
-        return marks, []
+        held = Inner(index.path, columns.at("document_indices", first), count, len(marks) - 1)
+        return marks, (held,) if first >= 0 else (), []
     remedy = f"{from_option('unit', 'sequences')} reads each sequence by itself"
     what, k, expected, found = "document indices", 0, f"0 up to {count:,}", f"{marks[:1]} to {marks[-1:]}"
     if len(falls := np.flatnonzero(np.diff(marks) < 0)):
@@ -908,7 +919,7 @@ def _marked(index: File, columns: Columns, begins: Offsets, *, by_document: bool
     at = columns.at("document_indices", k)
     error = CorruptError(index.path, what, offset=at, expected=expected, found=found, remedy=remedy)
     note = f"{index.path.name}: lists no document; each of its {count:,} sequences was read as one"
-    return begins, [fatal("TF605", error) if len(marks) > 1 and by_document else noted("TF605", error, note)]
+    return begins, (), [fatal("TF605", error) if len(marks) > 1 and by_document else noted("TF605", error, note)]
 
 
 def _documents(extent: Extent, starts: Offsets, problems: list[Problem], *sections: Section) -> FileLayout:
@@ -958,8 +969,9 @@ def _legacy(data: File, index: File, options: ReadOptions) -> FileLayout:
     elif head["sizes"] != count or (columns.read(index, "sizes") != np.diff(begins)).any():
         error = CorruptError(index.path, "the sizes are not those of its items", offset=columns.at("sizes", 0))
         sizes = [fatal("TF604", error)]
-    starts, marked = _marked(index, columns, begins, by_document=options.unit == "documents")
-    return _documents(extent, starts, [*sizes, *marked], OLD.part(f"header of {index.path.name}", index))
+    starts, inner, marked = _marked(index, columns, begins, by_document=options.unit == "documents")
+    header = OLD.part(f"header of {index.path.name}", index)
+    return replace(_documents(extent, starts, [*sizes, *marked], header), inner=inner)
 
 
 class Blended(NamedTuple):
