@@ -466,6 +466,17 @@ def index_of_another(name, cut):
     return make
 
 
+def backwards(path):
+    """List the sequences of a pair of Megatron's in the reverse order."""
+    index = path.with_suffix(".idx")
+    raw = bytearray(index.read_bytes())
+    count = int.from_bytes(raw[18:26], "little")
+    for at, dtype in ((34, "<i4"), (34 + 4 * count, "<i8")):
+        column = np.frombuffer(raw, dtype, count, at)
+        raw[at : at + column.nbytes] = column[::-1].tobytes()
+    index.write_bytes(raw)
+
+
 def prefixes_miscounted(tmp):
     """A folder of Megatron's with a sequences file of other counts."""
     upstream(PAIR, lambda path: None)(tmp)
@@ -605,6 +616,8 @@ CASES = {
     "TF605": upstream(PAIR, patched(34 + 12 * 30, b"\1", ".idx")),
     "TF606": upstream("megatron/multimodal_document.bin", lambda path: None), "TF607": prefixes_miscounted,
     "TF608": index_of_another("x_document.bin", ".idx"), "TF707": index_of_another("part-0.npy", ".csv.gz"),
+    "TF609": upstream(PAIR, patched(17, b"\4", ".idx")), "TF610": upstream(PAIR, backwards),
+    "TF903": upstream("mds/bytes_int64", lambda path: None, options=("dtype=uint16",)),
     "TF726": index_of_another("x.ds", ".ds.index"),
     "TF621": upstream(LLMC, patched(4, b"\7"), format="llmc"), "TF622": upstream(LLMC, patched(8, b"\7")),
     "TF641": lambda tmp: (tmp, {"format": "nanogpt"}),

@@ -231,13 +231,13 @@ def test_damage_of_llmc(name, code, words):
     [
         ("bin_truncated", ["TF604"]), ("bin_trailing", ["TF604"]), ("bin_odd", ["TF604"]), ("idx_truncated", ["TF602"]),
         ("idx_empty", ["TF601"]), ("ptr_overflow", ["TF603"]), ("ptr_inclusive", ["TF603"]), ("bad_magic", ["TF601"]),
-        ("docidx_not_merged", ["TF605"]), ("len_without_eos", ["TF604"]), ("dtype_wrong", ["TF604", "TF603"]),
+        ("docidx_not_merged", ["TF605"]), ("len_without_eos", ["TF604"]), ("dtype_wrong", ["TF609"]),
     ],
 )  # fmt: skip
 def test_damage_of_megatron(name, codes):
     path, format_ = FIXTURES / "bad" / "megatron" / f"meg_{name}.idx", registered.get("megatron")
     assert [finding.code for finding in format_.check(path, format_.read_options())] == codes
-    if {"TF601", "TF602", "TF604"} & set(codes):
+    if {"TF601", "TF602", "TF604", "TF609"} & set(codes):
         with pytest.raises(FormatError):
             tokfmt.open(path, format="megatron")
     else:  # the documents are whole, and it says how they were read

@@ -95,8 +95,7 @@ LISTS = {
 def test_a_list_of_which_no_prefix_is_there_is_named(tmp_path, words, name):
     path = tmp_path / name
     path.write_text(words)
-    both = words[0] == "{" and name == "list.json"
-    with pytest.raises(TokfmtError, match="could be jsonl or megatron" if both else LISTS[words]):
+    with pytest.raises(TokfmtError, match=LISTS[words]):
         tokfmt.open(path)
 
 

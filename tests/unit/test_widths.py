@@ -1,6 +1,7 @@
 """A width that follows from the size of a file: a cut file is refused, and a complete one is read."""
 
 import gzip
+import json
 
 import numpy as np
 import pytest
@@ -136,3 +137,76 @@ def test_nanogpt_of_four_bytes_that_is_cut_inside_a_token(tmp_path):
     (tmp_path / "train.bin").write_bytes(content[:-2])
     with pytest.raises(FormatError, match="uint32 tokens, but the file ends inside one"):
         tokfmt.open(tmp_path / "train.bin", format="nanogpt", eos="none")
+
+
+# Widths that are given
+
+
+def stored(folder, kind, docs, dtype):
+    """Tokens whose width the files do not state, written by hand; the datasets take the option `width` or `dtype`."""
+    rows = [np.asarray(one, dtype) for one in docs]
+    if kind != "mds":
+        path = folder / {"olmo": "part-0.npy", "nanogpt": "train.bin", "datatrove": "x.ds"}[kind]
+        path.write_bytes(np.concatenate(rows).tobytes())
+        return path
+    cells = [len(row.tobytes()).to_bytes(4, "little") + row.tobytes() for row in rows]
+    begins = 4 * (len(cells) + 2) + np.cumsum([0, *map(len, cells)])
+    shard = np.array([len(cells), *begins], "<u4").tobytes() + b"".join(cells)
+    columns = {"column_names": ["tokens"], "column_encodings": ["bytes"], "column_sizes": [None]}
+    raw = {"basename": "shard.00000.mds", "bytes": len(shard), "hashes": {}}
+    one = {"format": "mds", "version": 2, "samples": len(cells), "raw_data": raw, "zip_data": None, **columns}
+    (folder / "shard.00000.mds").write_bytes(shard)
+    (folder / "index.json").write_text(json.dumps({"version": 2, "shards": [one]}))
+    return folder
+
+
+def rows_of_64(vocabulary):
+    ids = [one for document in documents(40, vocabulary, eos=vocabulary - 1) for one in document]
+    return [ids[at : at + 64] for at in range(0, len(ids) // 64 * 64, 64)]
+
+
+@pytest.mark.parametrize("vocabulary", [2_000, 50_000, 262_144])
+@pytest.mark.parametrize("dtype", ["uint16", "int32", "int64"])
+def test_the_dtype_of_a_column_of_bytes_is_guessed_from_upper_halves(dtype, vocabulary, tmp_path):
+    if vocabulary > 1 << 16 and dtype == "uint16":
+        return
+    path = stored(tmp_path, "mds", rows_of_64(vocabulary), dtype)
+    with pytest.raises(FormatError, match=rf"dtype.* \({dtype}, probably\)"):
+        tokfmt.open(path)
+
+
+GIVEN = [
+    ("mds", "<i4", {"dtype": "uint16"}, {"dtype": "int32"}),
+    ("mds", "<i8", {"dtype": "uint16"}, {"dtype": "int64"}),
+    ("mds", "<i8", {"dtype": "int32"}, {"dtype": "int64"}),
+    ("mds", "<i4", {"dtype": "int64"}, {"dtype": "int32"}),
+    ("mds", "<u2", {"dtype": "uint32"}, {"dtype": "uint16"}),
+    ("olmo", "<u4", {"width": 2}, {"width": 4}),
+    ("olmo", "<u8", {"width": 4}, {"width": 8}),
+    ("olmo", "<u4", {"width": 8}, {"width": 4}),
+    ("olmo", "<u2", {"width": 4}, {"width": 2}),
+    ("nanogpt", "<u4", {"width": 2}, {"width": 4}),
+    ("nanogpt", "<u2", {"width": 4}, {"width": 2}),
+    ("datatrove", "<u4", {"width": 2}, {"width": 4}),
+    ("datatrove", "<u2", {"width": 4}, {"width": 2}),
+]
+
+
+@pytest.mark.parametrize(("kind", "dtype", "wrong", "right"), GIVEN)
+@pytest.mark.parametrize("deep", [False, True])
+def test_check_finds_a_width_that_is_given_wrong(kind, dtype, wrong, right, deep, tmp_path):
+    path = stored(tmp_path, kind, rows_of_64(50_000), dtype)
+    (verdict,) = tokfmt.check(path, options=wrong, format=kind, deep=deep, eos="none")
+    assert [(one.code, one.severity) for one in verdict.findings if one.code == "TF903"] == [("TF903", "error")]
+    (found,) = [one for one in verdict.findings if one.code == "TF903"]
+    ((name, value),) = right.items()
+    assert f'"{name}": {json.dumps(value)}' in found.remedy
+    (verdict,) = tokfmt.check(path, options=right, format=kind, deep=deep, eos="none")
+    assert not [one for one in verdict.findings if one.code == "TF903"]
+
+
+@pytest.mark.parametrize("rows", [[[5, 0] * 3], [[7, 0, 9]] * 40, [[0] * 64] * 4, [[1, 2, 3, 0] * 16] * 4])
+def test_ids_that_are_zero_for_another_reason_are_no_finding(rows, tmp_path):
+    path = stored(tmp_path, "mds", rows, "<u2")
+    (verdict,) = tokfmt.check(path, options={"dtype": "uint16"}, eos="none")
+    assert verdict.findings == []

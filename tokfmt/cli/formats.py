@@ -50,9 +50,13 @@ def _facts(format_: Any) -> dict[str, Any]:
 
 
 def _destinations(facts: dict[str, Any]) -> str:
-    """Return the file names that imply the format; without any, "read only" or the option --to."""
+    """Return the file names that imply the format; without any, "read only" or the option --to.
+
+    Of names that differ only in their suffix, as those of a pair, the first is returned.
+    """
     named = "read only" if facts["read_only"] else f"--to {facts['name']}"
-    return ", ".join(facts["destinations"]) or named
+    names = {name if name.startswith(".") else name.partition(".")[0]: name for name in facts["destinations"][::-1]}
+    return ", ".join([*names.values()][::-1]) or named
 
 
 def _table(formats: list[dict[str, Any]]) -> None:

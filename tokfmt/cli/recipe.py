@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from tokfmt.cli.console import document, note
 from tokfmt.cli.parameters import PLACE, Command, Count, Eos, Words, allow_loss, common, examples, stores
 
 if TYPE_CHECKING:
+    from tokfmt.core.place import Place
     from tokfmt.ops.source.draft import TextRecipe
     from tokfmt.recipes.language import RecipeFile
     from tokfmt.recipes.tree import Row
@@ -63,6 +65,11 @@ _WRITTEN = (
 @click.option("--pad", type=Count(0), help="Padding ID (default: the separator).")
 @click.option("--bos", type=Count(0), help="ID before each document, with --labels starts (default: 0).")
 @click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Tokenizer of texts and IDs, compared with manifests.")
+@click.option(
+    "--split",
+    type=Words(["train", "valid", "test"]),
+    help="Split of a blend list of Megatron-LM with splits (default: train).",
+)
 @allow_loss("Loss to accept with --explain, of those below; repeatable.")
 @stores
 @common
@@ -72,6 +79,7 @@ def command(
     *,
     explain: bool,
     overwrite: bool,
+    split: str | None,
     allow_loss: tuple[str, ...],
     as_json: bool,
     quiet: bool,
@@ -87,7 +95,7 @@ def command(
     from tokfmt.recipes.language import written
 
     keys = {key: given_keys[key] for key in _WRITTEN if given_keys[key] is not None}
-    file, given = _file(words, output, keys)
+    file, given = _file(words, output, split, keys)
     if given and keys:
         option = next(iter(keys)).replace("_", "-")
         raise OptionError(f"--{option} has no effect on the recipe {words[0]}. Edit the file instead")
@@ -107,16 +115,18 @@ def command(
         click.echo(written(file), nl=False)
 
 
-def _file(words: Sequence[str], output: str | None, keys: dict[str, Any]) -> tuple[RecipeFile, bool]:
+def _file(words: Sequence[str], output: str | None, split: str | None, keys: dict[str, Any]) -> tuple[RecipeFile, bool]:
     """Return the recipe that the arguments describe, and whether they name an existing recipe."""
     from tokfmt.core import listing
+    from tokfmt.core.errors import OptionError
     from tokfmt.core.files import open_file
     from tokfmt.core.place import destination_of, place_of
-    from tokfmt.recipes.language import entries_of, is_recipe, parse_recipe, read_blend, read_recipe
+    from tokfmt.core.text_format import printable
+    from tokfmt.recipes.language import entries_of, entries_of_blend, is_recipe, parse_recipe, read_recipe
 
     where = destination_of(output or "recipe")
-    path = place_of(words[0]) if len(words) == 1 else None
-    if path is not None and path.suffix in (".toml", ".txt", ".blend", "") and listing.is_file(path):
+    path, listed = place_of(words[0]) if len(words) == 1 else None, None
+    if path is not None and path.suffix in (".toml", ".txt", ".blend", ".json", "") and listing.is_file(path):
         file = open_file(path)
         try:
             head = file.read(0, min(file.size, 1 << 16))
@@ -124,8 +134,38 @@ def _file(words: Sequence[str], output: str | None, keys: dict[str, Any]) -> tup
             file.close()
         if path.suffix == ".toml" or is_recipe(head, toml=False):
             return read_recipe(path), True
-        words = read_blend(path)
-    return parse_recipe({**keys, "source": entries_of(words, where.parent)}, where), False
+        listed = _listed(path, split or "train")
+        if listed is not None and split is None and head.lstrip().startswith(b"{"):
+            note(f"{printable(path.name)}: split train; --split valid or --split test reads another")
+    if split is not None and listed is None:
+        raise OptionError("--split has no effect without a blend list with splits. Leave it out")
+    entries = entries_of(words, where.parent) if listed is None else entries_of_blend(listed, where.parent)
+    return parse_recipe({**keys, "source": entries}, where), False
+
+
+def _listed(path: Place, split: str) -> list[tuple[float | None, str]] | None:
+    """Return the weights and places of the prefixes of a blend list; None if a JSON file is not such a list.
+
+    Raises:
+        FormatError: The file is neither a recipe nor a blend list.
+    """
+    from tokfmt import registry
+    from tokfmt.core.errors import FormatError, TokfmtError
+    from tokfmt.formats.megatron import located, read_blend
+
+    recognized = False
+    with suppress(TokfmtError):
+        recognized = registry.detect(path).name == "megatron"
+    if path.suffix == ".json" and not recognized:
+        return None
+    listed = read_blend(path, split)
+    if not recognized and any(one.weight is None for one in listed):
+        remedy = "tokfmt recipe NAME=PATH:WEIGHT ... writes a recipe"
+        what, expected = "is neither a recipe nor a blend list", "weights and prefixes in turn"
+        raise FormatError(path, what, expected=expected, remedy=remedy)
+    if not listed:
+        raise FormatError(path, "is a blend list without a prefix", found=f"split {split}")
+    return [(one.weight, str(located(path, one.prefix))) for one in listed]
 
 
 def _explain(file: RecipeFile, allow_loss: Sequence[str], *, as_json: bool) -> None:

@@ -22,7 +22,7 @@ from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.messages import allowing
 from tokfmt.core.place import Place, place_of
 from tokfmt.core.ragged import Offsets
-from tokfmt.core.reader import U8, U16, U32, U64, Damage, Separators
+from tokfmt.core.reader import U8, U16, U32, U64, Damage, Inner, Separators
 from tokfmt.core.text_format import counted, printable, shortened
 
 SHOWN = 96
@@ -286,7 +286,7 @@ class FileLayout:
         eos_from: The origin of `eos_id`, in words.
         problems: In the order in which they were found.
         sections: The bytes other than tokens, for `--raw`. The tokens get their own section.
-        inferred, notes, pad_id, split, other_splits, loss_masks, extras, damage, beginning_of, tokenizers: As in
+        inferred, notes, pad_id, split, other_splits, loss_masks, inner, extras, damage, beginning_of, tokenizers: As in
             `Info`.
     """
 
@@ -306,6 +306,7 @@ class FileLayout:
     split: str | None = None
     other_splits: tuple[str, ...] = ()
     loss_masks: str = ""
+    inner: tuple[Inner, ...] = ()
     extras: Mapping[str, object] = field(default_factory=dict)
     damage: tuple[Damage, ...] = ()
     beginning_of: int | None = None
@@ -543,6 +544,7 @@ class StoredIds:
         width = extent.dtype.itemsize
         at = extent.begin + start * width
         try:
+            begin, length = _stored(extent.file, at, count * width, width)
             ids, wrong = extent.file.ids(at, count, extent.dtype), False
         except FormatError as error:
             try:
@@ -550,5 +552,16 @@ class StoredIds:
             except FormatError:
                 return broken(error)
         value = " ".join(map(str, ids.tolist()))
-        begin, length = (at, count * width) if extent.file.is_plain else (None, 0)
         return Field(f"token {start:,}", begin, length, value, "a negative ID" if wrong else "", wrong)
+
+
+def _stored(file: File, offset: int, length: int, width: int) -> tuple[int | None, int]:
+    """Return the byte offset in the file of the bytes that `read` returns for an offset, and their length there.
+
+    Returns:
+        (None, 0) if the file is compressed. The length is 0 if the bytes are not at one place.
+    """
+    begin, last = file.to_stored_offset(offset), file.to_stored_offset(offset + length - width)
+    if begin is None or last is None:
+        return None, 0
+    return begin, length if last - begin == length - width else 0

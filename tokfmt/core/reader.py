@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import TokenRangeError
 from tokfmt.core.messages import Message
+from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 
 
@@ -90,6 +91,22 @@ class Damage(NamedTuple):
         return self._replace(tokens=max(0, self.tokens - self.sequences))
 
 
+class Inner(NamedTuple):
+    """The sequences of an index that states documents of several sequences, such as sentences.
+
+    Attributes:
+        path: The index.
+        offset: Byte offset of the entry of the first document with several sequences.
+        sequences: Number of sequences of the index.
+        documents: Number of documents, which are the sequences of the reader.
+    """
+
+    path: Place
+    offset: int
+    sequences: int
+    documents: int
+
+
 @dataclass(frozen=True, slots=True)
 class Info:
     """Facts about a dataset that are known without a read of its tokens.
@@ -115,6 +132,7 @@ class Info:
         first_nonstandard: Number of the first of these samples; -1 without one.
         loss_masks: Description of loss masks beside the tokens, which few formats can store; "" without any.
         segmented: Rows hold several documents, and the dataset states where each begins, without separators.
+        inner: For each index whose documents hold several sequences, such as sentences: where it states them.
         extras: Facts specific to the format (variant, byte order, width ...), for display.
         damage: The parts that `Hints.allow_partial` left out.
         beginning: The axis holds only the first `Hints.max_sequences` sequences of the dataset.
@@ -142,6 +160,7 @@ class Info:
     first_nonstandard: int = -1
     loss_masks: str = ""
     segmented: bool = False
+    inner: tuple[Inner, ...] = ()
     extras: Mapping[str, object] = field(default_factory=dict)
     damage: tuple[Damage, ...] = ()
     beginning: bool = False
@@ -164,6 +183,7 @@ class Info:
             **({"loss_masks": self.loss_masks.removeprefix("loss masks ")} if self.loss_masks else {}),
             **({"tokenizer": ", ".join(self.tokenizers)} if self.tokenizers else {}),
             **self.extras,
+            **({"index_sequences": sum(one.sequences for one in self.inner)} if self.inner else {}),
             **({"pad_id": self.pad_id} if self.pad_id is not None else {}),
         }
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from tokfmt.core.annotation import Extent
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.messages import Option, from_option
-from tokfmt.core.ragged import Offsets
+from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.raw_ids import LARGEST
 
 _ENOUGH = 8  # Smallest number of sequences with the same end that is evidence.
 _LOOKED_AT = 1 << 17  # Bytes at the beginning that are examined.
@@ -24,6 +25,7 @@ _ALIKE = 0.9  # Smallest share of these documents. Others may end differently, a
 _SMALL = 16  # The upper half of a 4-byte token is below it, because no tokenizer has an ID of 2^20.
 _FEW_VALUES = 4  # Smallest number of lower parts that are not 0, if all upper parts are 0.
 _LARGE, _RARE = 16, 0.05  # Smallest number of lower parts that are not small, and largest share of such upper parts.
+_PAIRS_OF_IDS = 16  # IDs that are needed to question a width.
 _PAIRS = 4096  # Pairs of bytes that are needed to compare low and high bytes, as in `core.raw_ids`.
 _APART = 0.36  # Distance of low and high bytes. IDs of text have at least 0.46.
 
@@ -100,6 +102,39 @@ def width_of_size(extent: Extent, starts: Offsets, wider: Sequence[int], index: 
     )
     remedy += f"file; {from_option('width', width)} reads {width}-byte tokens anyway"
     raise CorruptError(file.path, what + reason.format(looks[-1]), remedy=remedy)
+
+
+def likely_width(head: Numbers, wider: Sequence[int] = (8, 4), width: int = 2) -> int:
+    """Return the bytes per token that the beginning of a file shows: the widest whose upper parts are small.
+
+    Args:
+        head: uint8[n], whole tokens of each width.
+        wider: Larger widths to consider, the widest first.
+        width: The width if the bytes show none of them.
+    """
+    return next((other for other in wider if other > width and _looks_wide(head, width, other)), width)
+
+
+def contradicted_width(ids: Tokens) -> tuple[str, int] | None:
+    """Return what shows that token IDs were read in a wrong width, and the likely width; None without such a sign.
+
+    Every second ID is 0 if wider IDs were read in halves. IDs of 2^32 and more, or many of 2^22 and more, are two
+    narrower ones that were read as one.
+
+    Args:
+        ids: The first IDs of a file, in the width that is questioned.
+    """
+    width = ids.dtype.itemsize
+    if width == 8 and len(high := np.flatnonzero(ids >> np.uint64(32))):
+        return f"has the ID {int(ids[high[0]]):,}, which no tokenizer has", 4
+    above = int(np.count_nonzero(ids >= LARGEST)) if width == 4 else 0
+    if above >= _PAIRS_OF_IDS and above > _RARE * len(ids):
+        return f"{above:,} of its first {len(ids):,} IDs are above {LARGEST:,}, which no tokenizer has", 2
+    pairs = ids[: len(ids) // 8 * 8]
+    if width in (2, 4) and len(pairs) >= _PAIRS_OF_IDS and not pairs[1::2].any():
+        likely = likely_width(pairs.view(np.uint8), [other for other in (8, 4) if other > width], width)
+        return ("every second ID is 0", likely) if likely != width else None
+    return None
 
 
 def _alike(head: Numbers, width: int, ends: Offsets) -> bool:

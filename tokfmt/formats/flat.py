@@ -46,7 +46,7 @@ from tokfmt.core.annotation import (
     whole_tokens,
     written_tokens,
 )
-from tokfmt.core.errors import NO_DAMAGE, ConversionError, FormatError
+from tokfmt.core.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError
 from tokfmt.core.fields import Section
 from tokfmt.core.files import File, names_in, natural_key, open_file
 from tokfmt.core.findings import Audit, Code, Finding, raise_fatal
@@ -63,7 +63,7 @@ from tokfmt.core.format import (
     everything_in,
     lost_nothing,
 )
-from tokfmt.core.messages import to_option
+from tokfmt.core.messages import from_option, to_option
 from tokfmt.core.output import Output, copy_region, preallocate
 from tokfmt.core.place import AnyPlace, Place, Url
 from tokfmt.core.protocols import ByteOffset, Piece, marks_of
@@ -84,6 +84,7 @@ from tokfmt.core.reader import (
     windows,
 )
 from tokfmt.core.text_format import counted, printable
+from tokfmt.core.widths import contradicted_width
 from tokfmt.formats.files_ahead import FILES_AT_ONCE, FilesAhead, parts_of
 from tokfmt.formats.index_ends import indexes_of_others
 from tokfmt.views.select import lost_empties
@@ -110,6 +111,8 @@ __all__ = [
     "whole_tokens",
     "written_tokens",
 ]
+
+_FILES, _IDS = 64, 1 << 12  # Files, and IDs at their beginning, that show a wrong width.
 
 Pieces = Iterator[tuple[Place, int, bytes | NDArray[Any]]]
 """Pieces of files to write: (path, byte offset, content)."""
@@ -164,6 +167,7 @@ def joined(parts: Sequence[FileLayout]) -> FileLayout:
         inferred=tuple(dict.fromkeys(fact for part in parts for fact in part.inferred)),
         notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
         extras={key: value for key, value in parts[0].extras.items() if all(p.extras.get(key) == value for p in parts)},
+        inner=tuple(one for part in parts for one in part.inner),
         damage=tuple(lost for part in parts for lost in part.damage),
         tokenizers=tuple(dict.fromkeys(name for part in parts for name in part.tokenizers)),
     )
@@ -251,6 +255,7 @@ class FlatReader:
             split=file_layout.split,
             other_splits=file_layout.other_splits,
             loss_masks=file_layout.loss_masks,
+            inner=file_layout.inner,
             extras=file_layout.extras,
             damage=file_layout.damage,
             beginning=file_layout.beginning_of is not None,
@@ -684,6 +689,13 @@ def files_named(directory: Place, pattern: re.Pattern[str]) -> list[Place]:
     return [directory / match[0] for match in found]
 
 
+def _in_width(options: Any, width: int) -> str:
+    """Return the remedy for IDs that seem to have another width: the read option of the format, if it has one."""
+    names = {"width": width, "dtype": {2: "uint16", 4: "int32", 8: "int64"}[width]}
+    known = [from_option(name, value) for name, value in names.items() if hasattr(options, name)]
+    return f"{known[0]} reads {width}-byte IDs" if known else f"Write them again; {width}-byte IDs are likely"
+
+
 def _size_of(path: Place) -> int:
     return listing.status(path).size if listing.is_file(path) else 0
 
@@ -923,6 +935,8 @@ class FlatFormat(Format):
             return
         for problem in file_layout.problems:
             yield problem.finding()
+        if not any(problem.is_fatal for problem in file_layout.problems):
+            yield from self._of_widths(file_layout, options)
         if not how.deep or any(problem.is_fatal for problem in file_layout.problems):
             return
         reader, readable = FlatReader(file_layout), True
@@ -935,6 +949,16 @@ class FlatFormat(Format):
             found = indexes_of_others(reader, how.spread)
             yield from (Finding.of(self.other_index, error, "warning") for error in found)
         reader.close()
+
+    def _of_widths(self, file_layout: FileLayout, options: Any) -> Iterator[Finding]:
+        """Yield a finding for the first file whose first IDs show that its tokens have another width."""
+        for extent in file_layout.extents[:_FILES]:
+            with suppress(FormatError):  # The deep check, or the reader, reports what cannot be read.
+                ids = extent.file.ids(extent.begin, min(extent.tokens, _IDS), extent.dtype)
+                if (found := contradicted_width(ids)) is not None:
+                    what, width = found
+                    yield Finding.of("TF903", CorruptError(extent.file.path, what, remedy=_in_width(options, width)))
+                    return
 
     def _unreadable(self, reader: FlatReader, start: int, stop: int) -> Iterator[Finding]:
         for code, read in ((self.unreadable, reader.tokens), (self.masked, reader.marks)):

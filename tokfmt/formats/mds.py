@@ -42,6 +42,7 @@ from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets
+from tokfmt.core.widths import likely_width
 from tokfmt.formats.flat import FlatOptions
 from tokfmt.formats.folders import begin_of, json_object, whole_number
 from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat, ShardWriter, Written, gathered
@@ -50,6 +51,8 @@ CODES = {8: "<u1", 9: "<i1", 16: "<u2", 17: "<i2", 32: "<u4", 33: "<i4", 64: "<u
 KINDS = {np.dtype(kind).name: np.dtype(kind) for kind in CODES.values()}
 _SHARD = r"shard\.\d+\.mds(\.\w+)?"
 _HEAD = 16  # Bytes of a sample that hold the sizes of a few columns, the dtype and the shape.
+_LIKELY = {2: "uint16", 4: "int32", 8: "int64"}
+_LOOKED_AT = 32  # Samples whose bytes show their dtype.
 _TOGETHER = 1 << 18  # Samples whose heads are taken at a time.
 
 
@@ -361,10 +364,8 @@ def _ids(heads: _Heads, byte_offsets: Offsets, lengths: Offsets, column: Column)
         dtype = np.dtype(CODES[int(codes[0])] if len(codes) else "<u2")
         byte_offsets, lengths = byte_offsets + 1, lengths - 1
     if dtype is None:
-        some = min(int(lengths[:1].sum()), 1 << 12) // 8 * 8
-        odd = np.frombuffer(file.read(int(byte_offsets[:1].sum()), some), "<u4")[1::2]
-        wide = not odd.any() and not (lengths % 8).any()
-        remedy = f"Give it with {from_option('dtype', 'NAME')} ({('int64' if wide else 'uint16')}, probably)"
+        likely = _LIKELY[likely_width(_beginnings(file, byte_offsets, lengths), _divisors(lengths))]
+        remedy = f"Give it with {from_option('dtype', 'NAME')} ({likely}, probably)"
         what = f"the dtype of column {column.name}, of bytes, is not stored"
         raise UnsupportedError(file.path, what, remedy=remedy)
     if column.shaped:
@@ -379,6 +380,19 @@ def _ids(heads: _Heads, byte_offsets: Offsets, lengths: Offsets, column: Column)
             at = int(byte_offsets[np.argmax(wrong)])
             raise CorruptError(file.path, "an array has another length than its shape, of one dimension", offset=at)
     return Ids(byte_offsets, lengths, dtype)
+
+
+def _divisors(lengths: Offsets) -> list[int]:
+    """Return the widths of more than 2 bytes that divide the bytes of all samples, the widest first."""
+    return [width for width in (8, 4) if not (lengths % width).any()]
+
+
+def _beginnings(file: File, byte_offsets: Offsets, lengths: Offsets) -> NDArray[np.uint8]:
+    """Return the beginnings of some columns of bytes, each of whole IDs of 8 bytes."""
+    found = [np.empty(0, np.uint8)]
+    for at, length in zip(byte_offsets[:_LOOKED_AT].tolist(), lengths[:_LOOKED_AT].tolist(), strict=True):
+        found.append(file.array(at, min(length, 1 << 12) // 8 * 8, "u1"))
+    return np.concatenate(found)
 
 
 def _front(

@@ -12,6 +12,8 @@
 - .bin has no header. A document is usually one sequence. An empty document is a repeated document index (Megatron), or
   a sequence without tokens (datatrove).
 - A separator (EOD) may follow each document. The files do not state whether it does, or which ID it is.
+- Pointers may be in any order, leave out tokens or repeat a sequence: readers take each sequence at its pointer. If
+  pointers are impossible, tokfmt reads sequences by length.
 - tokfmt also reads blend lists as one dataset: each prefix once, in the order of the list.
 - tokfmt also reads TNTIDX, the older index of fairseq and GPT-NeoX.
 - With several prefixes, tokfmt writes a blend list of them, data_args.txt, and their counts, sequences.json. Both use
@@ -27,11 +29,11 @@ import json
 import math
 import os
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,14 +53,15 @@ from tokfmt.core.fields import Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal, noted, raise_fatal
 from tokfmt.core.format import MOST_AT_ONCE, Confidence, Hints, Probe
-from tokfmt.core.messages import allowing, from_option
+from tokfmt.core.messages import Option, allowing, from_option
 from tokfmt.core.named import place_named
 from tokfmt.core.options import option
 from tokfmt.core.place import AnyPlace, Place, Url
 from tokfmt.core.ragged import Offsets, offsets_of
-from tokfmt.core.reader import INT32_MAX, Damage, Separators, TokenReader, windows
+from tokfmt.core.reader import INT32_MAX, Damage, Inner, Separators, TokenReader, windows
 from tokfmt.core.resources import Recent
-from tokfmt.core.text_format import printable
+from tokfmt.core.scattered import Scattered
+from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.flat import (
     Columns,
     Cut,
@@ -74,14 +77,20 @@ from tokfmt.formats.flat import (
 from tokfmt.formats.folders import json_object, parsed_object
 from tokfmt.formats.index_ends import OTHER_INDEX
 
+_CODE_AT = 17  # byte offset of the dtype code
 MAGIC, LEGACY = b"MMIDIDX\0\0", b"TNTIDX\0\0"
 HEADER = Struct(magic="V9", version="<u8", dtype_code="u1", sequences="<u8", document_indices="<u8")
 OLD = Struct(magic="V8", version="<u8", dtype_code="<u8", item_size="<u8", items="<u8", sizes="<u8", documents="<u8")
 DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
+NAMES = {1: "uint8", 2: "uint16", 4: "int32", 8: "int64"}
+"""The dtype of tokens of each width that the read option `dtype` accepts."""
 _AT_ONCE = 1 << 17  # index entries per read: they fit the processor's cache, and 10^8 entries have 2 GB
 _LONG = 1 << 26  # bytes above which an index is read lazily, if few sequences are needed
 _BLOCK, _BLOCKS = 1 << 13, 128  # entries per block of a lazily read column, and blocks kept in memory
+_LOOK, _LOOKS = 64, 64  # entries per look at a long index, and looks that show whether its pointers are in order
+_TOGETHER = 1 << 20  # pointers that are sorted at a time
 LARGEST_LIST = 1 << 24  # bytes of a blend list: three times what 100,000 prefixes take
+_DIGITS = 15  # digits of a whole number that a float holds exactly
 _WORDS = 8  # words that are looked at in the beginning of a possible blend list
 SPLITS = ("train", "valid", "test")
 LISTED, SIZES = "data_args.txt", "sequences.json"
@@ -91,7 +100,7 @@ data_args.txt (`--data-args-path`) lists the prefixes. sequences.json (`--per-da
 of sequences and of document indices of each.
 """
 _NAMED = re.compile(r".+_(document|sentence)")
-_WHOLE = "Convert it: tokfmt then compares the whole index, and reads documents by length"
+_WHOLE = "Convert it: tokfmt then compares the whole index"
 _KILLED = "Without it .bin has no documents: copy it, or write the dataset again if its writer was killed"
 
 _Indexed = Generator[tuple[Place, int, Any], None, int]  # yields pieces, and returns the number of sequences
@@ -105,6 +114,9 @@ class ReadOptions:
         "documents", "unit to read as a sequence: a document, or a sequence of the index"
     )
     split: Literal["train", "valid", "test"] = option("train", "split to read of a blend list with splits")
+    dtype: Literal["uint8", "uint16", "int32", "int64"] | None = option(
+        None, "dtype of the tokens, if the index states a wrong one"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +185,10 @@ class Megatron(FlatFormat):
 
     name = "megatron"
     title = "Megatron-LM: .bin and .idx"
-    extensions = ("*_document.bin", "*_document.idx")
+    extensions = ("*_document.bin", "*_sentence.bin", "*_document.idx", "*_sentence.idx")
     numbers_files = True
     stores = "sequences in order, empty ones too; IDs up to 2^31-1"
-    cannot_store = "IDs above 2^31-1; documents of 2^31 tokens and more"
+    cannot_store = "IDs above 2^31-1; documents of 2^31 tokens and more; where sentences begin"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     suffixes, prefix, counted, runs_on = (".bin", ".idx"), ".idx", "prefixes", False
     entries = ("*.idx",)
@@ -194,13 +206,14 @@ class Megatron(FlatFormat):
         ),
         "TF603": Code(
             "pointers contradict lengths",
-            "An int32 overflowed in a merge (Megatron-LM#1672), or a sum was inclusive (Megatron-DeepSpeed#68). The "
-            "tokens have the size that follows from the lengths, so tokfmt reads documents by length.",
+            "Pointers are negative, leave the tokens, or overlap in part: an int32 overflowed in a merge "
+            "(Megatron-LM#1672), or a sum was inclusive (Megatron-DeepSpeed#68). If the tokens have the size that "
+            "follows from the lengths, tokfmt reads documents by length.",
         ),
         "TF604": Code(
             "tokens and lengths differ in size",
-            "If .bin is shorter, it was cut. If it is longer, a writer was killed, separators were written but not "
-            "counted (#431), or the dtype code is wrong. Write it again.",
+            "If .bin is shorter, it was cut. If it is longer, a writer was killed, or separators were written but not "
+            "counted (#431). Write it again.",
         ),
         "TF605": Code(
             "document indices do not end at the sequences",
@@ -219,6 +232,16 @@ class Megatron(FlatFormat):
             "tools/build_sequences_per_dataset.py.",
         ),
         "TF608": OTHER_INDEX,
+        "TF609": Code(
+            "the dtype code contradicts the size",
+            "The lengths give exactly twice or half the bytes of .bin: the index states another dtype than that of the "
+            "tokens, or .bin was cut to half. --from-opt dtype=NAME reads one of both; nothing is saved without it.",
+        ),
+        "TF610": Code(
+            "pointers in another order than the tokens",
+            "The index is a view: it lists sequences in another order than .bin, more than once, or not all of them. "
+            "Megatron-LM reads each sequence at its pointer, and so does tokfmt. Nothing needs to be done.",
+        ),
     }
 
     def recognize(self, probe: Probe) -> Confidence | None:
@@ -281,7 +304,8 @@ class Megatron(FlatFormat):
             if not _is_indexed(prefix):
                 raise _no_index(paths[0], one.prefix)
         file_layout = super().examine(prefixes, options, self._few_if_long(prefixes, hints))
-        note = f"weights are not applied: each of {len(blend):,} prefixes is read once; tokfmt recipe mixes by weight"
+        note = f"weights are not applied: each of {len(blend):,} prefixes is read once. "
+        note += f"The recipe that tokfmt recipe {printable(paths[0].name)} writes applies them"
         return replace(file_layout, notes=(*file_layout.notes, note)) if blend[0].weight is not None else file_layout
 
     def _few_if_long(self, paths: Sequence[Place], hints: Hints) -> Hints:
@@ -302,12 +326,13 @@ class Megatron(FlatFormat):
         if not listing.exists(path):
             raise FormatError(path, "no such file", remedy=_KILLED)
         index, by_document = open_file(path), options.unit == "documents"
-        if hints.few_sequences and (file_layout := lazy_layout(file, index, by_document=by_document)):
+        lazy = hints.few_sequences and options.dtype is None
+        if lazy and (file_layout := lazy_layout(file, index, by_document=by_document)):
             return file_layout
         if index.size <= MOST_AT_ONCE:
             index.prefetch([(0, index.size)], keep=True)
         try:
-            return pair_layout(file, index, by_document=by_document, partial=hints.allow_partial)
+            return pair_layout(file, index, options, partial=hints.allow_partial)
         finally:
             index.close()  # A dataset may have thousands of indexes.
 
@@ -383,21 +408,21 @@ def columns_of(sequences: int, document_indices: int) -> Columns:
     )
 
 
-def pair_layout(data: File, index: File, *, by_document: bool, partial: bool = False) -> FileLayout:
+def pair_layout(data: File, index: File, options: ReadOptions, *, partial: bool = False) -> FileLayout:
     """Return the layout of a pair of files, from its whole index.
 
     Args:
         data: PREFIX.bin.
         index: PREFIX.idx.
-        by_document: A sequence of the layout is a document; else it is a sequence of the index.
+        options: The read options.
         partial: If the index is cut, return the sequences that are certain.
 
     Raises:
         FormatError: The index is not an index of tokens, or is of an unsupported kind.
     """
-    begin, path = index.read(0, min(HEADER.size, index.size)), index.path
+    begin, path, by_document = index.read(0, min(HEADER.size, index.size)), index.path, options.unit == "documents"
     if begin.startswith(LEGACY):
-        return _legacy(data, index, by_document=by_document)
+        return _legacy(data, index, options)
     if (more := HEADER.size - index.size) > 0:
         what, expected = f"the file {ENDS_EARLY}", f"{more:,} more bytes"
         raise TruncatedError(path, what, offset=index.size, expected=expected, remedy=_KILLED)
@@ -408,29 +433,109 @@ def pair_layout(data: File, index: File, *, by_document: bool, partial: bool = F
         found = f"{magic}, version {head['version']}, dtype {head['dtype_code']}"
         expected, remedy = "MMIDIDX, version 1, integers", "Copy it again, or write the dataset again"
         raise UnsupportedError(path, "is not an index of tokens", expected=expected, found=found, remedy=remedy)
-    columns, dtype, header = columns_of(count, marks), np.dtype(kind), HEADER.part(f"header of {path.name}", index)
+    columns, header = columns_of(count, marks), HEADER.part(f"header of {path.name}", index)
+    stated, dtype = np.dtype(kind), np.dtype(options.dtype or kind)
     if index.size not in (columns.end, columns.end + count):
         cut = TruncatedError(
             path, "the size of the index", offset=18, expected=columns.end, found=index.size, remedy="Copy it again"
         )
         if partial and HEADER.size < index.size < columns.end:
-            return _cut_layout(data, index, columns, dtype, cut, by_document=by_document)
+            return _cut_layout(data, index, columns, options, cut)
         return _documents(Extent(data, 0, 0, dtype), offsets_of([]), [fatal("TF602", cut)], header)
     bounded_entries(path, max(count, marks), data)
-    begins, negative, problems = _begins(index, columns, dtype.itemsize)
+    begins, negative, pointers = _begins(index, columns, dict.fromkeys([dtype.itemsize, stated.itemsize]))
+    problems = list[Problem]()
     if index.size != columns.end:
         remedy = f"{allowing('modes')} reads the tokens without them"
         error = CorruptError(path, "holds modes of multimodal data", offset=columns.end, remedy=remedy)
         problems.append(fatal("TF606", error, "modes"))
-    extent, sizes = stated_tokens(data, dtype, int(begins[-1]), "TF604")
-    if sizes and data.size == (int(begins[-1]) + count) * dtype.itemsize:
+    extent, sizes = _tokens(data, index, columns, begins, pointers, options, stated)
+    starts, inner, marked = _marked(index, columns, begins, by_document=by_document)
+    problems = [*(negative or sizes), *problems, *marked]
+    return replace(_documents(extent, starts, problems, header, *columns.sections(index)), inner=inner)
+
+
+def _tokens(
+    data: File,
+    index: File,
+    columns: Columns,
+    begins: Offsets,
+    pointers: Pointers,
+    options: ReadOptions,
+    stated: np.dtype[Any],
+) -> tuple[Extent, list[Problem]]:
+    """Return the tokens of the sequences of an index, in its order, and the problems of pointers, size and dtype.
+
+    Sequences are read at their pointers, as upstream reads them. If these are impossible, but the tokens have the size
+    that follows from the lengths, they are read by length.
+
+    Args:
+        data: PREFIX.bin.
+        index: PREFIX.idx.
+        columns: Its columns.
+        begins: int64[sequences + 1], token positions, from the lengths.
+        pointers: The comparison of pointers with the lengths.
+        options: The read options.
+        stated: The dtype that the index states.
+    """
+    dtype, total, problems = np.dtype(options.dtype or stated), int(begins[-1]), list[Problem]()
+    other, view = None if options.dtype else _other_width(data, total, stated.itemsize), None
+    if pointers.error is not None and not pointers.wrapped:
+        view = _view(index, columns, dtype.itemsize, data.size)
+        if other is not None and view is not None and _view(index, columns, other, data.size) is None:
+            other = None
+    if other is not None:
+        return Extent(data, 0, 0, dtype), [_contradicted(data, index, stated, other, pointed=view is not None)]
+    if options.dtype and dtype.itemsize != stated.itemsize:
+        what, remedy = "the dtype code", "Convert it with this option: the copy has the right code"
+        error = CorruptError(index.path, what, offset=_CODE_AT, expected=dtype.name, found=stated.name, remedy=remedy)
+        problems.append(noted("TF609", error, f"{index.path.name} states {stated}; read as {dtype}, as given"))
+    if view is not None:
+        problems.append(view.problem(data, index, columns))
+        return Extent(ByPointer(data, index, columns, dtype.itemsize, begins), 0, total, dtype), problems
+    extent, sizes = stated_tokens(data, dtype, total, "TF604")
+    count = len(begins) - 1
+    if pointers.error is not None:
+        if sizes and not pointers.wrapped:
+            expected, again = total * dtype.itemsize, "Copy or write it again"  # Neither shows where a sequence is.
+            short = CorruptError(data.path, "bytes of tokens", expected=expected, found=data.size, remedy=again)
+            return extent, [fatal("TF604", short), fatal("TF603", pointers.error), *problems]
+        pointers.error.advise("Documents can be read by length")
+        note = f"{index.path.name}: pointers contradict the lengths; documents were read by length"
+        problems.append(noted("TF603", pointers.error, note))
+    elif sizes and data.size == (total + count) * dtype.itemsize:
         remedy = f"Each of {count:,} sequences has one token more: separators were written and not counted "
         remedy += "(Megatron-LM#431), so documents are shifted. Write it again"
         what, expected = "bytes of tokens", data.size - count * dtype.itemsize
         uncounted = CorruptError(data.path, what, expected=expected, found=data.size, remedy=remedy)
         sizes = [fatal("TF604", uncounted, "tail")]
-    starts, marked = _marked(index, columns, begins, by_document=by_document)
-    return _documents(extent, starts, [*(negative or sizes), *problems, *marked], header, *columns.sections(index))
+    return extent, [*sizes, *problems]
+
+
+def _other_width(data: File, total: int, width: int) -> int | None:
+    """Return twice or half the width of a token if `total` tokens of it have exactly the size of .bin, else None."""
+    return next((w for w in (2 * width, width // 2) if w in NAMES and total and total * w == data.size), None)
+
+
+def _contradicted(data: File, index: File, stated: np.dtype[Any], other: int, *, pointed: bool = False) -> Problem:
+    """Return the problem of a dtype code that contradicts the size of .bin by exactly 2 or 1/2.
+
+    Args:
+        data: PREFIX.bin.
+        index: PREFIX.idx.
+        stated: The dtype that the index states.
+        other: The bytes per token that fit the size.
+        pointed: The pointers are possible for the stated dtype as well.
+    """
+    size, own = data.size * stated.itemsize // other, from_option("dtype", NAMES[stated.itemsize])
+    remedy = f"{from_option('dtype', NAMES[other])} reads {other}-byte tokens, which fit the lengths"
+    if stated.itemsize > other:
+        remedy += f"; {own} with {Option('allow-partial')} saves the complete documents of a cut file"
+    elif pointed:
+        remedy += f"; {own} reads each sequence at its pointer, as stated"
+    expected = f"{size:,}, as {index.path.name} states {stated}"
+    error = CorruptError(data.path, "bytes of tokens", expected=expected, found=f"{data.size:,}", remedy=remedy)
+    return fatal("TF609", error)
 
 
 def lazy_layout(data: File, index: File, *, by_document: bool) -> FileLayout | None:
@@ -448,14 +553,27 @@ def lazy_layout(data: File, index: File, *, by_document: bool) -> FileLayout | N
     first, end = (columns.read(index, "pointers", k, k + 1).item() for k in (0, last))
     end += columns.read(index, "lengths", last, count).item() * dtype.itemsize
     documents = [columns.read(index, "document_indices", k, k + 1).item() for k in (0, marks - 1)] if marks > 1 else []
-    if first or end != data.size or documents != [0, count]:
+    if first or end != data.size or documents != [0, count] or not _in_order(index, columns, dtype.itemsize):
         return None
     note = f"{index.path.name}: only the entries that were needed were read; tokfmt check compares all {count:,}"
     file_layout = _documents(
         Extent(data, 0, data.size // dtype.itemsize, dtype), offsets_of([]), [], *columns.sections(index)
     )
     entries = LazyEntries(index, columns, dtype.itemsize, data.size, by_document=by_document)
-    return replace(file_layout, starts=None, entries=entries, notes=(note,))
+    several = by_document and count > marks - 1
+    inner = (Inner(index.path, columns.at("document_indices"), count, marks - 1),) if several else ()
+    return replace(file_layout, starts=None, entries=entries, notes=(note,), inner=inner)
+
+
+def _in_order(index: File, columns: Columns, width: int) -> bool:
+    """Return whether pointers follow from the lengths in some blocks of a long index."""
+    count = columns.count("lengths")
+    for first in dict.fromkeys(np.linspace(0, max(0, count - _LOOK), _LOOKS).astype(np.int64).tolist()):
+        last = min(first + _LOOK, count)
+        lengths = columns.read(index, "lengths", first, last).astype(np.int64)
+        if (np.diff(columns.read(index, "pointers", first, last)) != lengths[:-1] * width).any():
+            return False
+    return True
 
 
 class LazyEntries:
@@ -529,21 +647,24 @@ class LazyEntries:
         self._index.close()
 
 
-def _cut_layout(
-    data: File, index: File, columns: Columns, dtype: np.dtype[Any], cut: FormatError, *, by_document: bool
-) -> FileLayout:
+def _cut_layout(data: File, index: File, columns: Columns, options: ReadOptions, cut: FormatError) -> FileLayout:
     """Return the layout of a cut index: the sequences whose length, pointer and document index are complete.
 
     Raises:
-        FormatError: The entries before the cut contradict each other.
+        FormatError: The entries before the cut contradict each other or the size of the tokens.
     """
-    count = _entries(index, columns, "pointers")
-    begins, negative, wrong = _begins(index, columns, dtype.itemsize, count)
-    raise_fatal([*negative, *wrong], frozenset())
-    if wrong:
-        raise wrong[0].error
+    count, stated = _entries(index, columns, "pointers"), np.dtype(DTYPES[HEADER.read(index)["dtype_code"]])
+    dtype = np.dtype(options.dtype or stated)
+    begins, negative, pointers = _begins(index, columns, dict.fromkeys([dtype.itemsize, stated.itemsize]), count)
+    raise_fatal(negative, frozenset())
+    if pointers.error is not None:
+        raise pointers.error
+    if count and options.dtype is None:
+        other = _other_width(data, _sum(index, columns), dtype.itemsize)
+        if other is not None:
+            raise _contradicted(data, index, dtype, other).error
     starts, total = begins, columns.count("lengths")
-    if by_document:
+    if options.unit == "documents":
         marks = columns.read(index, "document_indices", 0, _entries(index, columns, "document_indices"))
         marks = marks[marks <= count]
         if not len(marks) or marks[0] != 0 or (np.diff(marks) < 0).any():
@@ -569,61 +690,228 @@ def _entries(index: File, columns: Columns, name: str) -> int:
     return min(columns.count(name), max(0, index.size - columns.at(name)) // width)
 
 
+def _sum(index: File, columns: Columns) -> int:
+    """Return the sum of all lengths of an index whose lengths are complete."""
+    cuts = windows(0, columns.count("lengths"), _AT_ONCE)
+    return sum(int(columns.read(index, "lengths", a, b).sum(dtype=np.int64)) for a, b in cuts)
+
+
+class Pointers(NamedTuple):
+    """The pointers of an index, compared with its lengths.
+
+    Attributes:
+        error: The error of the first pointer that does not follow from the lengths before it; None without one.
+        wrapped: Each pointer follows from the lengths modulo 2^32: an int32 overflowed.
+    """
+
+    error: CorruptError | None
+    wrapped: bool
+
+
 def _begins(
-    index: File, columns: Columns, width: int, entries: int | None = None
-) -> tuple[Offsets, list[Problem], list[Problem]]:
-    """Return the starts of sequences from their lengths, and the problems of lengths and of pointers.
+    index: File, columns: Columns, widths: Collection[int], entries: int | None = None
+) -> tuple[Offsets, list[Problem], Pointers]:
+    """Return the starts of sequences from their lengths, and compare the lengths with the pointers.
+
+    Args:
+        index: PREFIX.idx.
+        columns: Its columns.
+        widths: Bytes per token of which pointers may be multiples. Errors are about the first.
+        entries: The number of sequences, from the first (default: all).
 
     Returns:
-        int64[entries + 1] of token positions; at most one problem of a negative length; at most one of a pointer that
-        contradicts the lengths.
+        int64[entries + 1] of token positions; at most one problem of a negative length; and the pointers.
     """
     count = columns.count("lengths") if entries is None else entries
-    negative, problems = list[Problem](), list[Problem]()
-    begins = np.zeros(count + 1, np.int64)
+    negative, error, wrapped, (width, *_) = list[Problem](), cast("CorruptError | None", None), True, widths
+    begins, fitting = np.zeros(count + 1, np.int64), list(widths)
     for a, b in windows(0, count, _AT_ONCE):
         lengths = columns.read(index, "lengths", a, b).astype(np.int64)
         if int(lengths.min()) < 0:
             k = int(np.argmax(lengths < 0))
             what, at, found = f"length {a + k:,}", columns.at("lengths", a + k), int(lengths[k])
-            error = CorruptError(index.path, what, offset=at, expected="0 or more", found=found)
-            negative.append(fatal("TF604", error))
+            below = CorruptError(index.path, what, offset=at, expected="0 or more", found=found)
+            negative.append(fatal("TF604", below))
             lengths = np.maximum(lengths, 0)
         lengths[0] += begins[a]
         np.cumsum(lengths, out=begins[a + 1 : b + 1])
         pointers, expected = columns.read(index, "pointers", a, b), begins[a:b] * width
-        if not problems and not np.array_equal(pointers, expected):
+        fitting = [one for one in fitting if np.array_equal(pointers, begins[a:b] * one)]
+        if error is None and not np.array_equal(pointers, expected):
             k = int(np.argmax(pointers != expected))
-            error = CorruptError(
-                index.path,
-                f"pointer {a + k:,}",
-                offset=columns.at("pointers", a + k),
-                expected=int(expected[k]),
-                found=int(pointers[k]),
-                remedy="Documents can be read by length",
-            )
-            note = f"{index.path.name}: pointers contradict the lengths; documents were read by length"
-            problems.append(noted("TF603", error, note))
-    return begins, negative[:1], problems
+            at = columns.at("pointers", a + k)
+            what, found = f"pointer {a + k:,}", int(pointers[k])
+            error = CorruptError(index.path, what, offset=at, expected=int(expected[k]), found=found)
+        wrapped = wrapped and not ((pointers - expected) & 0xFFFFFFFF).any()
+    return begins, negative[:1], Pointers(None if fitting else error, wrapped)
 
 
-def _marked(index: File, columns: Columns, begins: Offsets, *, by_document: bool) -> tuple[Offsets, list[Problem]]:
+class View(NamedTuple):
+    """The facts on an index that lists sequences in another order than .bin, more than once, or not all of them.
+
+    Attributes:
+        repeated: Number of sequences that another one before them repeats.
+        unused: Bytes of .bin that no sequence holds.
+    """
+
+    repeated: int
+    unused: int
+
+    def problem(self, data: File, index: File, columns: Columns) -> Problem:
+        """Return the note on the view, which is not an error: upstream reads it in the same way."""
+        count, more = columns.count("lengths"), list[str]()
+        if self.repeated:
+            more.append(f"{self.repeated:,} of {counted(count, 'sequence')} repeat another")
+        if self.unused:
+            more.append(f"{counted(self.unused, 'byte')} of {data.path.name} belong to no sequence")
+        what = "lists the sequences in another order than that of the tokens"
+        if self.repeated or self.unused:
+            what = "is a view of the tokens"
+        beside = f" ({'; '.join(more)})" if more else ""
+        remedy = "Nothing needs to be done: each is read at its pointer, as upstream reads it"
+        error = CorruptError(index.path, what + beside, offset=columns.at("pointers"), remedy=remedy)
+        note = f"{index.path.name} {what}{beside}; sequences were read at their pointers"
+        return Problem("TF610", "info", error, note=note)
+
+
+def _view(index: File, columns: Columns, width: int, size: int) -> View | None:
+    """Return the facts on pointers that are possible; None if they are not.
+
+    Each sequence lies within the tokens, and two sequences are the same interval or do not overlap.
+
+    Args:
+        index: PREFIX.idx.
+        columns: Its columns.
+        width: Bytes per token.
+        size: Bytes of .bin.
+    """
+    count, held, end, ascending = 0, 0, 0, True
+    for starts, ends in _spans(index, columns, width):
+        if (starts < 0).any() or (starts > size).any() or (ends > size).any() or (starts % width).any():
+            return None
+        begins, stops = starts[starts < ends], ends[starts < ends]
+        if len(begins):
+            ascending = ascending and int(begins[0]) >= end and bool((begins[1:] >= stops[:-1]).all())
+            count, held, end = count + len(begins), held + int((stops - begins).sum()), int(stops[-1])
+    if ascending:
+        return View(0, size - held)
+    distinct, held, end = 0, 0, 0
+    step = -(-size // max(1, count // _TOGETHER))
+    for low in range(0, size, step):  # Each pass sorts the pointers to one part of .bin, so memory stays flat.
+        starts, ends = _spans_in(index, columns, width, low, low + step)
+        if len(starts):
+            if int(starts[0]) < end or (starts[1:] < ends[:-1]).any():
+                return None
+            distinct, held, end = distinct + len(starts), held + int((ends - starts).sum()), int(ends[-1])
+    return View(count - distinct, size - held)
+
+
+def _spans(index: File, columns: Columns, width: int) -> Iterator[tuple[Offsets, Offsets]]:
+    """Yield the byte offsets at which sequences begin and end by their pointers, in the order of the index."""
+    for a, b in windows(0, columns.count("lengths"), _AT_ONCE):
+        starts = columns.read(index, "pointers", a, b).astype(np.int64)
+        yield starts, starts + columns.read(index, "lengths", a, b).astype(np.int64) * width
+
+
+def _spans_in(index: File, columns: Columns, width: int, low: int, high: int) -> tuple[Offsets, Offsets]:
+    """Return the distinct intervals of sequences with tokens that begin at `low <= byte < high` of .bin, sorted."""
+    found = [np.empty((0, 2), np.int64)]
+    for starts, ends in _spans(index, columns, width):
+        chosen = (starts >= low) & (starts < high) & (starts < ends)
+        found.append(np.stack((starts[chosen], ends[chosen]), axis=1))
+        if sum(map(len, found)) > 2 * _TOGETHER:
+            found = [_distinct(np.concatenate(found))]
+    spans = _distinct(np.concatenate(found))
+    return spans[:, 0], spans[:, 1]
+
+
+def _distinct(spans: Offsets) -> Offsets:
+    """Return intervals int64[n, 2] in the order of their starts, each once."""
+    spans = spans[np.argsort(spans[:, 0])]  # Of equal starts, other ends overlap, so their order does not matter.
+    return spans[np.append(True, (spans[1:] != spans[:-1]).any(axis=1))] if len(spans) else spans
+
+
+class ByPointer(Scattered):
+    """The tokens of all sequences of an index, in its order, each read at its pointer.
+
+    Pointers and lengths are read when they are needed. In memory are 8 bytes per 8,192 sequences.
+    """
+
+    def __init__(self, data: File, index: File, columns: Columns, width: int, begins: Offsets) -> None:
+        """Make a file of the tokens of `data`; `begins` is int64[sequences + 1], the token position of each."""
+        super().__init__(data)
+        self._index, self._columns, self._width = index, columns, width
+        self._marks = np.append(begins[:-1:_BLOCK], begins[-1:]) * width
+        self._recent: tuple[int, int, Offsets] = (0, 0, np.zeros(1, np.int64))
+
+    @property
+    def size(self) -> int:
+        return int(self._marks[-1])
+
+    def intervals(self, start: int, stop: int) -> tuple[Offsets, Offsets]:
+        first, begins = self._begins(
+            int(np.searchsorted(self._marks, start, side="right")) - 1, int(np.searchsorted(self._marks, stop))
+        )
+        low, high = int(np.searchsorted(begins, start, side="right")) - 1, int(np.searchsorted(begins, stop))
+        bounds = np.clip(begins[low : high + 1], start, stop)
+        starts = self._columns.read(self._index, "pointers", first + low, first + high).astype(np.int64)
+        starts += bounds[:-1] - begins[low:high]
+        ends = starts + np.diff(bounds)
+        return starts[starts < ends], ends[starts < ends]
+
+    def _begins(self, first: int, last: int) -> tuple[int, Offsets]:
+        """Return the first sequence of blocks `first <= k < last`, and the byte at which each of theirs begins here."""
+        known = self._recent
+        if known[:2] == (first, last):
+            return first * _BLOCK, known[2]
+        count = self._columns.count("lengths")
+        lengths = self._columns.read(self._index, "lengths", first * _BLOCK, min(last * _BLOCK, count))
+        begins = offsets_of(lengths) * self._width + self._marks[first]
+        self._recent = (first, last, begins)
+        return first * _BLOCK, begins
+
+    def from_stored_offset(self, offset: int) -> int | None:
+        """See `File.from_stored_offset`. If several sequences hold the byte, it is that of the first."""
+        first = 0
+        for starts, ends in _spans(self._index, self._columns, self._width):
+            held = np.flatnonzero((starts <= offset) & (offset < ends))
+            if len(held):
+                number = first + int(held[0])
+                base, begins = self._begins(number // _BLOCK, number // _BLOCK + 1)
+                return int(begins[number - base]) + offset - int(starts[held[0]])
+            first += len(starts)
+        return None
+
+    def close(self) -> None:
+        super().close()
+        self._index.close()
+
+
+def _marked(
+    index: File, columns: Columns, begins: Offsets, *, by_document: bool
+) -> tuple[Offsets, tuple[Inner, ...], list[Problem]]:
     """Return the starts of documents, from those of sequences, and the problems of the document indices.
 
     If the document indices are invalid, or `by_document` is False, the starts of sequences are returned.
+
+    Returns:
+        The starts; the sequences of documents that hold several, such as sentences; and the problems.
     """
     count, cuts = len(begins) - 1, list(windows(0, columns.count("document_indices"), _AT_ONCE))
     if columns.count("document_indices") == len(begins) and all(
         np.array_equal(columns.read(index, "document_indices", a, b), np.arange(a, b)) for a, b in cuts
     ):
-        return begins, []  # The usual case, each sequence is a document, takes half the memory.
+        return begins, (), []  # The usual case, each sequence is a document, takes half the memory.
     marks = columns.read(index, "document_indices")
     if len(marks) and marks[0] == 0 and marks[-1] == count and bool((marks[:-1] <= marks[1:]).all()):
         if not by_document:
-            return begins, []
+            return begins, (), []
+        several = (np.flatnonzero(marks[a : b + 1][1:] - marks[a : b + 1][:-1] > 1) + a for a, b in cuts)
+        first = next((int(numbers[0]) for numbers in several if len(numbers)), -1)
         for a, b in cuts:
             marks[a:b] = begins[marks[a:b]]
-        return marks, []
+        held = Inner(index.path, columns.at("document_indices", first), count, len(marks) - 1)
+        return marks, (held,) if first >= 0 else (), []
     remedy = f"{from_option('unit', 'sequences')} reads each sequence by itself"
     what, k, expected, found = "document indices", 0, f"0 up to {count:,}", f"{marks[:1]} to {marks[-1:]}"
     if len(falls := np.flatnonzero(np.diff(marks) < 0)):
@@ -632,7 +920,7 @@ def _marked(index: File, columns: Columns, begins: Offsets, *, by_document: bool
     at = columns.at("document_indices", k)
     error = CorruptError(index.path, what, offset=at, expected=expected, found=found, remedy=remedy)
     note = f"{index.path.name}: lists no document; each of its {count:,} sequences was read as one"
-    return begins, [fatal("TF605", error) if len(marks) > 1 and by_document else noted("TF605", error, note)]
+    return begins, (), [fatal("TF605", error) if len(marks) > 1 and by_document else noted("TF605", error, note)]
 
 
 def _documents(extent: Extent, starts: Offsets, problems: list[Problem], *sections: Section) -> FileLayout:
@@ -646,7 +934,7 @@ def _documents(extent: Extent, starts: Offsets, problems: list[Problem], *sectio
     )
 
 
-def _legacy(data: File, index: File, *, by_document: bool) -> FileLayout:
+def _legacy(data: File, index: File, options: ReadOptions) -> FileLayout:
     """Return the layout of a pair with a TNTIDX index.
 
     magic, version, dtype code             54 4E 54 49 44 58 00 00; u64 1; u64 as in MMIDIDX
@@ -671,7 +959,10 @@ def _legacy(data: File, index: File, *, by_document: bool) -> FileLayout:
         raise TruncatedError(index.path, "the size of the index", expected=columns.end, found=index.size)
     bounded_entries(index.path, max(count, head["sizes"], head["documents"]), data)
     begins = columns.read(index, "begins")
-    extent, sizes = stated_tokens(data, np.dtype(kind), int(begins[-1]), "TF604")
+    dtype = np.dtype(kind)
+    extent, sizes = stated_tokens(data, np.dtype(options.dtype or dtype), int(begins[-1]), "TF604")
+    if options.dtype is None and (other := _other_width(data, int(begins[-1]), dtype.itemsize)) is not None:
+        sizes = [_contradicted(data, index, dtype, other)]
     if len(wrong := np.flatnonzero(np.diff(begins, prepend=0) < 0)) or begins[0]:
         k = int(wrong[0]) if len(wrong) else 0
         what, at, found = f"the start of item {k:,}", columns.at("begins", k), int(begins[k])
@@ -679,8 +970,9 @@ def _legacy(data: File, index: File, *, by_document: bool) -> FileLayout:
     elif head["sizes"] != count or (columns.read(index, "sizes") != np.diff(begins)).any():
         error = CorruptError(index.path, "the sizes are not those of its items", offset=columns.at("sizes", 0))
         sizes = [fatal("TF604", error)]
-    starts, marked = _marked(index, columns, begins, by_document=by_document)
-    return _documents(extent, starts, [*sizes, *marked], OLD.part(f"header of {index.path.name}", index))
+    starts, inner, marked = _marked(index, columns, begins, by_document=options.unit == "documents")
+    header = OLD.part(f"header of {index.path.name}", index)
+    return replace(_documents(extent, starts, [*sizes, *marked], header), inner=inner)
 
 
 class Blended(NamedTuple):
@@ -749,17 +1041,23 @@ def likely_prefixes(head: bytes) -> list[str]:
 def located(path: Place, prefix: str) -> Place:
     """Return the path of a prefix of a list: in the directory of the list, or in the working directory.
 
-    Upstream resolves prefixes in the working directory. tokfmt does so if only that directory holds the index, and the
-    list is a local file.
+    Upstream resolves prefixes in the working directory. tokfmt does so if only that directory holds the index, or a
+    file of that name that recipes read, and the list is a local file.
 
     Raises:
         UnsafeError: If the list is in a store, and the prefix leads out of it.
     """
     if isinstance(path, Url):
         return place_named(path, prefix)
-    beside = path.parent / prefix
-    here = Path(prefix)
-    return beside if _is_indexed(beside) or not _is_indexed(here) else here
+    beside, here = path.parent / prefix, Path(prefix)
+    tested = ((place, there) for there in (_is_indexed, _is_there) for place in (beside, here))
+    return next((place for place, there in tested if there(place)), beside)
+
+
+def _is_there(place: Place) -> bool:
+    with suppress(OSError, ValueError):
+        return listing.exists(place)
+    return False
 
 
 def _is_indexed(prefix: Place) -> bool:
@@ -786,7 +1084,7 @@ def _of_split(path: Place, listed: Mapping[str, Any], split: str) -> list[str]:
 
 def _number(word: str) -> float | None:
     try:
-        return float(word)
+        return int(word) if word.isdecimal() and len(word) <= _DIGITS else float(word)
     except ValueError:
         return None
 

@@ -47,7 +47,7 @@ from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Layout, Separators, TokenReader, windows
 from tokfmt.core.text_format import counted, printable
-from tokfmt.core.widths import ends_alike, width_of_size
+from tokfmt.core.widths import ends_alike, likely_width, width_of_size
 from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatOptions, FlatReader, FlatWriter, joined, loss_mask
 from tokfmt.formats.index_ends import OTHER_INDEX
 
@@ -243,8 +243,7 @@ def _look(file: File, mask: Place | None, width: int | None, *, rows: bool) -> F
     spans = _rows(rows_of(file.path), file.size) if rows else None
     end = int(spans[-1, 1]) if spans is not None and len(spans) else 0
     if width is None and spans is None:
-        odd = file.array(0, min(file.size // 2, _LOOKED_AT), "<u2")[1::2]
-        likely = 4 if len(odd) and float(np.mean(odd < 4)) > 0.95 else 2
+        likely = likely_width(file.array(0, min(file.size, _LOOKED_AT) // 8 * 8, "u1"))
         remedy = f"Give the bytes per token with {from_option('width', 'N')} ({likely}, probably)"
         raise UnsupportedError(file.path, "raw tokens without a .csv.gz, which states their width", remedy=remedy)
     given = width is not None

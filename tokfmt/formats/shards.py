@@ -37,6 +37,7 @@ from tokfmt.core.output import Output
 from tokfmt.core.place import Place, relative
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, sequence_at, windows
+from tokfmt.core.scattered import Scattered
 from tokfmt.formats.flat import Column, Cut, Extent, FileLayout, FlatFormat, FlatWriter, Pieces
 from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, decoding_limit, digest, inside
 from tokfmt.views.select import lost_empties
@@ -45,7 +46,6 @@ INDEX = "index.json"
 _ITEMS = 1 << 20  # byte offsets of items per write
 _HASHED = 1 << 28  # bytes of shards up to which `check` compares hashes without --deep
 _SPAN, _FAR = 1 << 23, 1 << 12  # bytes per read; bytes between items above which each item is read alone
-_NEAR = 1 << 20  # bytes that a read may take in addition to the IDs that are needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ Looked = tuple[Extent, NDArray[np.uint32], list[Section]]
 """The IDs of a shard, the number of IDs of each item, and the sections for `show --raw`."""
 
 
-class Values(File):
+class Values(Scattered):
     """A virtual file of the IDs of one shard, item after item. Reads fetch the bytes from the shard.
 
     Args:
@@ -118,15 +118,10 @@ class Values(File):
         hashes: The hashes of the file, which the first read compares.
     """
 
-    is_plain = False  # Byte offsets here are not those in the shard.
-
     def __init__(self, shard: File, ids: Ids, find: Callable[[File], Ids], hashes: Mapping[str, str]) -> None:
-        self.path, self.identity, self._fd = shard.path, shard.identity, None
-        self.shard, self.find, self.hashes, self._byte_offsets = shard, find, hashes, ids.byte_offsets
+        super().__init__(shard)
+        self.find, self.hashes, self._byte_offsets = find, hashes, ids.byte_offsets
         self.bounds = offsets_of(ids.lengths)
-
-    def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in vars(self).items() if key != "_fd"}
 
     @property
     def size(self) -> int:
@@ -140,36 +135,29 @@ class Values(File):
             CorruptError: The lengths in the shard differ from those in the index.
         """
         if self._byte_offsets is None:
-            found = self.find(self.shard)
+            found = self.find(self.below)
             if found.byte_offsets is None or not np.array_equal(offsets_of(found.lengths), self.bounds):
                 raise CorruptError(self.path, "the lengths of items differ from the index or the heads of the items")
             self._byte_offsets = found.byte_offsets
         return self._byte_offsets
 
-    def to_stored_offset(self, offset: int) -> int | None:
-        k = int(np.searchsorted(self.bounds, offset, side="right")) - 1
-        return self.shard.to_stored_offset(int(self.byte_offsets[k]) + offset - int(self.bounds[k]))
+    def intervals(self, start: int, stop: int) -> tuple[Offsets, Offsets]:
+        first = int(np.searchsorted(self.bounds, start, side="right")) - 1
+        last = int(np.searchsorted(self.bounds, stop))
+        bounds = np.clip(self.bounds[first : last + 1], start, stop)
+        starts = self.byte_offsets[first:last] + bounds[:-1] - self.bounds[first:last]
+        return starts, starts + np.diff(bounds)
 
     def from_stored_offset(self, offset: int) -> int | None:
         k = int(np.searchsorted(self.byte_offsets, offset, side="right")) - 1
-        if not self.shard.is_plain or k < 0:
+        if not self.below.is_plain or k < 0:
             return None
         at = int(self.bounds[k]) + offset - int(self.byte_offsets[k])
         return at if at < int(self.bounds[k + 1]) else None
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
         self.verify()
-        out, stop = np.frombuffer(buffer, np.uint8), offset + buffer.nbytes
-        first = int(np.searchsorted(self.bounds, offset, side="right")) - 1
-        last = int(np.searchsorted(self.bounds, stop))
-        bounds = np.clip(self.bounds[first : last + 1], offset, stop)
-        starts = self.byte_offsets[first:last] + bounds[:-1] - self.bounds[first:last]
-        ends = starts + np.diff(bounds)
-        begin, span = int(starts[0]), int(ends[-1] - starts[0])
-        dense = self.shard.array(begin, span, "u1") if span <= 2 * len(out) + _NEAR else None
-        for start, end, at in zip(starts.tolist(), ends.tolist(), (bounds[:-1] - offset).tolist(), strict=True):
-            part = self.shard.array(start, end - start, "u1") if dense is None else dense[start - begin : end - begin]
-            out[at : at + end - start] = part
+        super().read_into(offset, buffer)
 
     def verify(self) -> None:
         """Compare the file with its hashes, once.
@@ -183,9 +171,6 @@ class Values(File):
                 remedy = f"Copy it again; {from_option('hashes', 'ignore')} reads it as it is"
                 raise CorruptError(self.path, f"does not fit its {kind}", expected=stated, found=found, remedy=remedy)
         self.hashes = {}
-
-    def close(self) -> None:
-        self.shard.close()
 
 
 class ShardFormat(FlatFormat):

@@ -19,7 +19,7 @@ SIGNATURES = {
         ),
     ),
     "mds": Signature(),
-    "megatron": Signature(("_document.", ".idx"), beside=".idx", text=True),
+    "megatron": Signature(("_document.", "_sentence.", ".idx"), beside=".idx", text=True),
     "nanogpt": Signature(("train.bin", "val.bin")),
     "olmo": Signature((".npy",)),
     "parquet": Signature((".parquet", ".pq"), (b"PAR1",)),

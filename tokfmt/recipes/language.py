@@ -511,10 +511,9 @@ def _escaped(letter: str) -> str:
 def entries_of(words: Sequence[str], directory: Place) -> list[dict[str, Any]]:
     """Return the `[[source]]` tables of the words of a command line, with paths relative to a directory.
 
-    A blend list alternates weights and prefixes, as Megatron-LM reads them from `--data-path`, or from the file of
-    `--data-args-path`: `0.7 web_text_document 0.3 code_text_document`. Source: NVIDIA/Megatron-LM,
-    megatron/training/arguments.py and core/datasets/utils.py (`get_blend_from_list`). Prefixes without weights are
-    sources without weights.
+    A blend list alternates weights and prefixes, as Megatron-LM reads them from `--data-path`:
+    `0.7 web_text_document 0.3 code_text_document`. Source: NVIDIA/Megatron-LM, megatron/training/arguments.py and
+    core/datasets/utils.py (`get_blend_from_list`). Prefixes without weights are sources without weights.
 
     Args:
         words: Words `NAME=PATH:WEIGHT`, whose name and weight are optional, or a blend list.
@@ -528,40 +527,27 @@ def entries_of(words: Sequence[str], directory: Place) -> list[dict[str, Any]]:
     return [_typed_entry(word, directory) for word in words]
 
 
-def read_blend(path: Place) -> list[str]:
-    """Return the words of a file with a blend list.
-
-    Raises:
-        FormatError: If the file cannot be read, or is not a blend list.
-    """
-    file = open_file(path)
-    try:
-        words = file.read(0, min(file.size, LARGEST_FILE)).decode("utf-8", "replace").split()
-    finally:
-        file.close()
-    if len(words) < 2 or _number(words[0]) is None or "\0" in words[0]:
-        raise FormatError(
-            path,
-            "is neither a recipe nor a blend list",
-            expected="weights and prefixes in turn",
-            remedy="tokfmt recipe NAME=PATH:WEIGHT ... writes a recipe",
-        )
-    return words
-
-
 def _blend(words: Sequence[str], directory: Place, first: str) -> list[dict[str, Any]]:
     if len(words) % 2:
         raise OptionError(
             f"{printable(first)} ...: a blend list alternates weights and prefixes (expected an even number of words, "
             f"found {len(words):,})"
         )
-    found = []
     for weight, path in zip(words[::2], words[1::2], strict=True):
-        number = _number(weight)
-        if number is None:
+        if _number(weight) is None:
             raise OptionError(f"{printable(weight)}: a weight is expected here, before {printable(path)}")
-        found.append({"path": _seen_from(directory, path), "weight": number})
-    return found
+    return entries_of_blend(list(zip(map(_number, words[::2]), words[1::2], strict=True)), directory)
+
+
+def entries_of_blend(listed: Sequence[tuple[float | None, str]], directory: Place) -> list[dict[str, Any]]:
+    """Return the `[[source]]` tables of weights and paths, with paths relative to a directory.
+
+    Args:
+        listed: The weight of each source, or None, and its path.
+        directory: The directory of the recipe.
+    """
+    found = [{"path": _seen_from(directory, path), "weight": weight} for weight, path in listed]
+    return [{key: value for key, value in entry.items() if value is not None} for entry in found]
 
 
 def _typed_entry(word: str, directory: Place) -> dict[str, Any]:

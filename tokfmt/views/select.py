@@ -358,6 +358,7 @@ class Concat:
             sample_length=infos[0].sample_length if len(lengths) == 1 else None,
             free_of=infos[0].free_of if len(free_of) == 1 else None,
             segmented=any(info.segmented for info in infos),
+            inner=tuple(one for info in infos for one in info.inner),
             inferred=tuple(fact for info in infos for fact in info.inferred),
             notes=tuple(note for info in infos for note in info.notes),
             **_agreed(infos),

@@ -44,7 +44,6 @@ from tokfmt.formats.jsonl.lines import BOM, FILE_NAME, TextFile, compression_of
 from tokfmt.formats.jsonl.options import ReadOptions, WriteOptions
 
 _LINES = re.compile(r".*\.(jsonl|ndjson)(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
-_JSON = re.compile(r".*\.json(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
 _BEGINS = re.compile(rb'\{\s*"')
 
 
@@ -78,8 +77,7 @@ class Jsonl(Format):
             return Confidence.STRUCTURE if named else None
         line, whole = _first_line(probe)
         if whole and _is_object(line):
-            sure = named or _JSON.fullmatch(probe.path.name) is not None
-            return Confidence.CERTAIN if sure else Confidence.STRUCTURE
+            return Confidence.CERTAIN if named else Confidence.STRUCTURE
         if not whole and _BEGINS.match(line):
             return Confidence.STRUCTURE if named else Confidence.PLAUSIBLE
         return Confidence.NAME if named else None

@@ -46,6 +46,12 @@ _OPENING = {
         "where the dataset comes from.",
         unsafe=True,
     ),
+    "TF903": Code(
+        "token IDs of another width",
+        "The first IDs of a file show that it was read with a wrong number of bytes per token. Every second ID is 0 if "
+        "wider IDs are read in halves; IDs that no tokenizer has are narrower ones read as one. Give the right dtype "
+        "or width; if a file states the wrong one, write it again.",
+    ),
 }
 
 _MANIFEST = {

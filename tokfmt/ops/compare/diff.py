@@ -6,14 +6,14 @@ is needed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Encoder, Format
 from tokfmt.core.locks import Scratch
-from tokfmt.core.messages import Option, allowing
+from tokfmt.core.messages import Message, Option, allowing
 from tokfmt.core.place import place_of
 from tokfmt.core.protocols import HasLabels, HasMarks
 from tokfmt.core.reader import Info, Layout, TokenReader
@@ -26,7 +26,7 @@ from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.draft import TextRecipe
 from tokfmt.ops.source.open import open_one
 from tokfmt.ops.source.request import WRITTEN, SourceRequest, option_names, viewed
-from tokfmt.ops.source.stored import Source, tokenizer_of
+from tokfmt.ops.source.stored import Source, boundaries_of, tokenizer_of
 from tokfmt.recipes.language import read_recipe
 from tokfmt.run.execute import NullProgress, Progress, worker_count
 from tokfmt.run.plan import Workers
@@ -328,10 +328,19 @@ def _asked(one: SourceRequest, mine: Format, formats: list[Format], *, samples: 
 
 def _datasets(both: OpenedPair) -> tuple[ComparedDataset, ComparedDataset]:
     found = [
-        ComparedDataset(str(source.paths[0]), source.format.name, side.count, side.tokens, tuple(source.notes))
+        ComparedDataset(
+            str(source.paths[0]), source.format.name, side.count, side.tokens, (*source.notes, *_not_compared(source))
+        )
         for source, side in ((both.source_a, both.a), (both.source_b, both.b))
     ]
     return found[0], found[1]
+
+
+def _not_compared(source: Source) -> Iterator[str]:
+    """Yield notes on what a dataset states and `diff` does not compare."""
+    info = source.reader.info
+    for inner in info.inner if isinstance(info, Info) else ():
+        yield Message(f"not compared: {boundaries_of(inner)}")
 
 
 def _ordered(both: OpenedPair, limit: int, workers: Workers, progress: Progress) -> DiffReport:

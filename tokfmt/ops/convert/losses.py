@@ -19,7 +19,7 @@ from tokfmt.core.reader import Info, Layout, Separators, TokenReader, sequence_a
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords, Spot
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.ops.source.stored import Source
+from tokfmt.ops.source.stored import Source, boundaries_of
 from tokfmt.run.plan import Scan, Workers, scan
 from tokfmt.views.select import Known, NonEmpty
 
@@ -146,7 +146,8 @@ def known_losses(
     """
     allow_loss = request.allow_loss
     masks = traits.keeps_masks and "loss-mask" not in allow_loss and marks_of(axis) is not None
-    kept = {"loss-mask": masks, "inner-boundaries": traits.keeps_boundaries and "inner-boundaries" not in allow_loss}
+    rows = traits.keeps_boundaries and axis.info.segmented and not axis.info.inner
+    kept = {"loss-mask": masks, "inner-boundaries": rows and "inner-boundaries" not in allow_loss}
     found = _of_sources(sources, masks=traits.keeps_masks, split_chosen=request.one_split)
     lost = [loss for loss in found if not kept.get(loss.name)]
     unmarked = _unmarked(axis, sources, traits) if masks and not traits.keeps_labels else ()
@@ -351,7 +352,8 @@ def _masks(info: Info) -> list[Loss]:
     masked, first = info.nonstandard_masks, info.first_nonstandard
     what = f"loss masks or labels that are not the plain ones in {masked or 0:,} samples (first: sample {first})"
     lost = [Loss("loss-mask", words) for words in (what if masked else "", info.loss_masks) if words]
-    return [*lost, Loss("inner-boundaries", _BORDERS)] if info.segmented else lost
+    inner = [_BORDERS] if info.segmented else [boundaries_of(one) for one in info.inner]
+    return [*lost, *(Loss("inner-boundaries", words) for words in inner)]
 
 
 def scanned(

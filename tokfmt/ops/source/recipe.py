@@ -43,7 +43,7 @@ from tokfmt.ops.source.request import (
     parse_selection,
     viewed,
 )
-from tokfmt.ops.source.stored import Separator, agreed_tokenizer, unknown_id
+from tokfmt.ops.source.stored import Separator, agreed_tokenizer, boundaries_of, unknown_id
 from tokfmt.ops.source.stored import Source as Opened
 from tokfmt.recipes.cache import key_of, recalled, remember, unkept
 from tokfmt.recipes.documents import Documents, Source, Vocabulary, quotas
@@ -472,6 +472,9 @@ def _refuse_masks(readers: Sequence[TokenReader], parts: Sequence[Opened], allow
                 remedy='Without options = { view = "samples" } each is a sequence; '
                 f"{allowing('inner-boundaries')} joins them",
             )
+        if info.inner and "inner-boundaries" not in allow_loss:
+            what = f"states {boundaries_of(info.inner[0])}, and a recipe has no place for that"
+            raise FormatError(part.paths[0], what, remedy=f"{allowing('inner-boundaries')} joins them")
         if "loss-mask" in allow_loss:
             continue
         what = info.loss_masks

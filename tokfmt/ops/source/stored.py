@@ -21,12 +21,12 @@ from tokfmt.core.errors import (
     TokfmtError,
 )
 from tokfmt.core.format import Format
-from tokfmt.core.messages import Message, Option, marked
+from tokfmt.core.messages import Message, Option, from_option, marked
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import Damage, Info, Separators, TokenReader
+from tokfmt.core.reader import Damage, Info, Inner, Separators, TokenReader
 from tokfmt.core.records import RecordReader
-from tokfmt.core.text_format import printable
+from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.ops.source.endings import SequenceEnds
 from tokfmt.ops.source.manifest import (
@@ -405,3 +405,12 @@ def without_separators(
             remedy=f"{Option('eos', 'none')} reads the sequences as they are stored, with the IDs that end them",
         )
     return WithoutTrailing(stored, eos_id, str(path)), []
+
+
+def boundaries_of(inner: Inner) -> str:
+    """Return in words where sequences of an index begin inside of documents."""
+    where = f"{printable(inner.path.name)} from byte {inner.offset:,} on"
+    return (
+        f"where {counted(inner.sequences, 'sequence')} of {counted(inner.documents, 'document')} begin ({where}; "
+        f"{from_option('unit', 'sequences')} reads each by itself)"
+    )
