@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tokfmt.core import listing
+from tokfmt.core.files import PAGE, is_page
 from tokfmt.core.format import Probe
 from tokfmt.core.messages import Option, from_option
 from tokfmt.core.ragged import Tokens
@@ -105,6 +106,8 @@ def _tfrecord(probe: Probe) -> bool:
 
 
 _FILES: list[tuple[Sign, Callable[[Probe], bool]]] = [
+    (Sign(PAGE, f"Download it again; if it is a document, {Option('from', 'text')} reads it", certain=False),
+     lambda probe: is_page(probe.head)),
     (Sign("an encrypted Parquet file", "Write it without encryption"), _magic(b"PARE")),
     (Sign("an index of Megatron-LM, which belongs to a .bin", "Name it as the .bin, with .idx at the end"),
      _magic(b"MMIDIDX\0", b"TNTIDX\0")),

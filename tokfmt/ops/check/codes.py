@@ -82,6 +82,11 @@ _MANIFEST = {
         "also compared with the sequences of the dataset. The dataset itself may be fine, but --origin would report "
         "wrong places. Convert the recipe again with --ledger, or remove the ledger.",
     ),
+    "TF917": Code(
+        "an empty file",
+        "A file of the dataset has no bytes. Its copy or its writer failed, or it was created before its content came. "
+        "Its tokens are missing, and no header states how many there were. numpy cannot map an empty file either.",
+    ),
     "TF915": Code(
         "a directory holds more than its dataset",
         "The directory has directories below it, or files of another kind or spelling, that are not read as part of "

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core import listing
 from tokfmt.core.errors import FormatError, OptionError, TokfmtError
+from tokfmt.core.files import EMPTY, is_empty
 from tokfmt.core.findings import Finding
 from tokfmt.core.messages import Option
 from tokfmt.core.place import Place, Url
@@ -31,6 +32,7 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import grouped, printable
+from tokfmt.formats.flat import FlatFormat
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_fingerprint, hands, read_records
 from tokfmt.ops.source.manifest import (
@@ -172,7 +174,11 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
 
 
 def other_findings(one: SourceFiles) -> Iterator[Finding]:
-    """Report files in the directory of a dataset that do not belong to it."""
+    """Report empty files of a dataset, and files in its directory that do not belong to it."""
+    bare = isinstance(one.format, FlatFormat) and not read_manifest(one.path).output
+    for file in one.files if bare else ():  # An empty file of JSON lines is a corpus without a document.
+        if is_empty(file):
+            yield Finding("TF917", "warning", str(file), EMPTY, "Copy it again, or remove it")
     if one.left_out:
         what = f"is read as {one.format.name}, which leaves out {one.left_out}"
         yield Finding(

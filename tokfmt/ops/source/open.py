@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tokfmt.core import listing
-from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, SeparatorUnknownError, TokfmtError
+from tokfmt.core.errors import (
+    NO_DAMAGE,
+    CorruptError,
+    FormatError,
+    OptionError,
+    SeparatorUnknownError,
+    TokfmtError,
+    TruncatedError,
+)
+from tokfmt.core.files import EMPTY, is_empty
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.messages import Option, allowing
 from tokfmt.core.options import given_options
@@ -405,7 +414,13 @@ def open_stored(
         few_sequences,
         max_sequences,
     )
-    stored, damage = format_.open(places, options, hints), tuple[Damage, ...]()
+    try:
+        stored, damage = format_.open(places, options, hints), tuple[Damage, ...]()
+    except FormatError as error:
+        path = place_of(error.place)
+        if places == (path,) and is_empty(path):  # Whatever the format misses in it, the cause is the same.
+            raise TruncatedError(path, EMPTY, remedy="Copy it again") from error
+        raise
     if request.allow_partial and checked:
         stored, damage = _readable(stored, found, manifests)
     for one in found:
