@@ -225,7 +225,7 @@ def _refuse_foreign(path: PlaceLike, probe: Probe, *, claimed: bool) -> None:
     sign = foreign(probe) if probe.is_directory or probe.size else None
     if sign is not None and (sign.certain or not claimed):
         why = "and does not state its format" if sign.readable else "which tokfmt does not read"
-        raise UnknownFormatError(path, f"is {sign.name}, {why}", sign.step)
+        raise UnknownFormatError(path, f"{sign.verb} {sign.name}, {why}", sign.step)
     if not claimed and not probe.is_directory and not probe.size:
         raise UnknownFormatError(path, EMPTY, "Copy it again")
     if not claimed:
