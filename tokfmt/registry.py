@@ -186,8 +186,10 @@ def detect(path: PlaceLike) -> Format:
             remedy += f", with {Option('from', whole)}"
         raise UnknownFormatError(path, what, remedy)
     bare = probe.path.suffix == "" and not probe.is_directory and list(claims) == ["jsonl"]
-    if best <= Confidence.NAME or bare or probe.path.suffix == ".json":
-        _refuse_foreign(path, probe, claimed=bool(claims))
+    plausible = best == Confidence.PLAUSIBLE and not probe.is_directory
+    plausible = plausible and "text" not in claims  # A document may begin like a magic number.
+    if best <= Confidence.NAME or plausible or bare or probe.path.suffix == ".json":
+        _refuse_foreign(path, probe, claimed=bool(claims), head_only=plausible)
     winners = [name for name, confidence in claims.items() if confidence == best]
     if len(winners) > 1:
         raise AmbiguousFormatError(path, winners)
@@ -218,11 +220,18 @@ def _whole(probe: Probe, claims: Mapping[str, int]) -> str:
     return "" if whole in dict(_named(probe.path.name)) else whole
 
 
-def _refuse_foreign(path: PlaceLike, probe: Probe, *, claimed: bool) -> None:
-    """Raise UnknownFormatError if no format claims the path, or only its name does and its magic number contradicts."""
+def _refuse_foreign(path: PlaceLike, probe: Probe, *, claimed: bool, head_only: bool) -> None:
+    """Raise UnknownFormatError if no format claims the path, or none by a magic number and that of another kind fits.
+
+    Args:
+        path: The path, as given.
+        probe: A look at it.
+        claimed: True if a format claims it.
+        head_only: Look at no more of the file than at the head that was read already.
+    """
     from tokfmt.unsupported import foreign
 
-    sign = foreign(probe) if probe.is_directory or probe.size else None
+    sign = foreign(probe, head_only=head_only) if probe.is_directory or probe.size else None
     if sign is not None and (sign.certain or not claimed):
         why = "and does not state its format" if sign.readable else "which tokfmt does not read"
         raise UnknownFormatError(path, f"{sign.verb} {sign.name}, {why}", sign.step)

@@ -56,12 +56,21 @@ class Sign(NamedTuple):
     verb: str = "is"
 
 
-def foreign(probe: Probe) -> Sign | None:
-    """Return the kind of a path that no format reads; None if it is unknown."""
+def foreign(probe: Probe, *, head_only: bool = False) -> Sign | None:
+    """Return the kind of a path that no format reads; None if it is unknown.
+
+    Args:
+        probe: A look at the path.
+        head_only: Conclude what numbers are from the head of the file, without more reads.
+    """
     for sign, matches in _DIRECTORIES if probe.is_directory else _FILES:
         if matches(probe):
             return sign
-    return None if probe.is_directory else _compressed(probe) or _text(probe) or _raw(probe)
+    return (
+        None
+        if probe.is_directory
+        else _compressed(probe) or _text(probe) or _raw(probe, [probe.head] if head_only else places(probe))
+    )
 
 
 def _magic(*magics: bytes, at: int = 0) -> Callable[[Probe], bool]:
@@ -276,8 +285,7 @@ _RAW = {
 """Kinds of files without a magic number, by what `raw_ids.kind_of` concludes from the numbers in them."""
 
 
-def _raw(probe: Probe) -> Sign | None:
-    pieces = places(probe)
+def _raw(probe: Probe, pieces: Sequence[bytes]) -> Sign | None:
     kind = kind_of(pieces, _GPT2_EOS)
     index = probe.path.with_suffix(".idx")
     paired = probe.path.suffix == ".bin" and listing.exists(index) and index != probe.path
