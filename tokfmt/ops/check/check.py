@@ -58,6 +58,7 @@ from tokfmt.ops.check.cross_checks import (
     file_findings,
     ledger_findings,
     other_findings,
+    shard_findings,
     stored_count_findings,
     tokenizer_findings,
 )
@@ -268,6 +269,7 @@ class _Checking:
         self.found.add(self._own(one, read_options(format_, self.request)), known)
         self.found.add(file_findings(one, self.deep, self.jobs, self.progress), known)
         if not self.found.errors:
+            self.found.add(shard_findings(one), known)
             self.found.add(other_findings(one), known)
         if not self.found.errors:
             self.found.add(ledger_findings(one, self.request, deep=self.deep), known)

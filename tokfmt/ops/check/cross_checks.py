@@ -31,6 +31,7 @@ from tokfmt.core.place import Place, Url
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.records import RecordReader
+from tokfmt.core.shard_names import shard_problem
 from tokfmt.core.text_format import grouped, printable
 from tokfmt.formats.flat import FlatFormat
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
@@ -184,6 +185,13 @@ def other_findings(one: SourceFiles) -> Iterator[Finding]:
         yield Finding(
             "TF915", "warning", str(one.path), what, "Other commands refuse it; see `tokfmt check --explain TF915`"
         )
+
+
+def shard_findings(one: SourceFiles) -> Iterator[Finding]:
+    """Report a directory whose names of files state that one is missing, or that there are two sets of them."""
+    problem = shard_problem(file.name for file in one.files) if listing.is_dir(one.path) else ""
+    if problem:
+        yield Finding("TF918", "error", str(one.path), problem, "Find the files, or keep those of one upload")
 
 
 def count_findings(

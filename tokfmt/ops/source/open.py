@@ -33,6 +33,7 @@ from tokfmt.core.place import Place, PlaceLike, Url, notes_of, place_of
 from tokfmt.core.protocols import MappedView, MayContinue, SkipsDamaged
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
+from tokfmt.core.shard_names import notes_on_shards, refuse_incomplete
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.endings import SequenceEnds
@@ -125,6 +126,9 @@ def open_sources(
     ]
     for before, after in pairwise(sources):
         _check_apart(before, after)
+    if len(sources) > 1:
+        noted = notes_on_shards([path for source in sources for path in source.paths])
+        sources[0] = sources[0]._replace(notes=(*sources[0].notes, *noted))
     return sources
 
 
@@ -414,6 +418,10 @@ def open_stored(
         few_sequences,
         max_sequences,
     )
+    folders = [one for one in found if listing.is_dir(one.path)]
+    named = [
+        refuse_incomplete(one.path, (file.name for file in one.files), partial=request.allow_partial) for one in folders
+    ]
     try:
         stored, damage = format_.open(places, options, hints), tuple[Damage, ...]()
     except FormatError as error:
@@ -423,10 +431,12 @@ def open_stored(
         raise
     if request.allow_partial and checked:
         stored, damage = _readable(stored, found, manifests)
+        damage += tuple(Damage(holes) for holes in named if holes)
     for one in found:
         _refuse_others(one, allow_loss)
     info, left_out = stored.info, tuple(one.left_out for one in found if one.left_out)
-    notes = (*ignored, *written, *info.inferred, *info.notes, *(f"left out: {what}" for what in left_out))
+    notes = (*ignored, *written, *info.inferred, *info.notes, *notes_on_shards(places))
+    notes += tuple(f"left out: {what}" for what in left_out)
     stored_files = (file for one in found for file in one.files or (one.path,) if isinstance(file, Url))
     notes += tuple(note for file in stored_files for note in notes_of(file))
     tokenizers = tuple(manifest.tokenizer for manifest in manifests)
