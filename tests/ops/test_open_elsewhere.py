@@ -89,6 +89,8 @@ def test_number_of_samples_of_a_cut_file(tmp_path, stated):
             file.attrs["n_examples"] = 50
         file["data"] = rows
     os.truncate(path, path.stat().st_size - 3 * 16 * 4 * 5)
-    done = tokfmt.convert(path, tmp_path / "x.jsonl", allow_partial=True, options={"view": "samples"}, allow_loss="loss-mask")
+    done = tokfmt.convert(
+        path, tmp_path / "x.jsonl", allow_partial=True, options={"view": "samples"}, allow_loss="loss-mask"
+    )
     assert 40 <= done.sequences < 50
     assert any("n_examples is missing" in note for note in done.notes) is not stated
