@@ -324,6 +324,11 @@ def a_ledger_of_another(tmp):
     return tmp / "b.pbin", {"deep": True}
 
 
+def a_file_of_two(home):
+    (home / "x-00001-of-00002.jsonl").write_text('{"input_ids": [1]}\n')
+    return home, {}
+
+
 def more_than_a_dataset(tmp):
     stage1 = tmp / "blocks"
     shutil.copytree(FIXTURES / "stage1" / "blocks", stage1)
@@ -633,7 +638,7 @@ CASES = {
     "TF333": beyond_vocabulary, "TF334": mask_of_two, "TF335": counted_padding, "TF343": masks_of_both_kinds, "TF344": a_file_lost,
     "TF411": stale_metadata, "TF413": no_group_file, "TF415": wrapped_ids, "TF515": lengths_of_no_version,
     "TF910": no_manifest, "TF911": other_size, "TF912": other_checksum, "TF913": other_counts, "TF914": changed_source,
-    "TF915": more_than_a_dataset, "TF916": a_ledger_of_another,
+    "TF915": more_than_a_dataset, "TF916": a_ledger_of_another, "TF918": a_file_of_two,
     "TF921": beyond_tokenizer, "TF922": other_end_of_text, "TF927": wrapped_in_16_bits, "TF928": two_runs_in_one_folder, "TF923": noise, "TF924": read_as_latin1,
     "TF925": without_merges, "TF926": manifest_of_another, "TF931": truncated, "TF932": packed_twice,
     "TF933": one_token_differs, "TF934": shifted_by_a_merge,

@@ -21,7 +21,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from tokfmt.core import listing
 from tokfmt.core.errors import AmbiguousFormatError, FormatError, OptionError, PluginWarning, UnknownFormatError
-from tokfmt.core.files import reading_error
+from tokfmt.core.files import EMPTY, is_page, page_error, reading_error
 from tokfmt.core.format import Confidence, Format, Probe, Signature, look
 from tokfmt.core.messages import Option
 from tokfmt.core.options import nearest
@@ -176,6 +176,8 @@ def detect(path: PlaceLike) -> Format:
     """
     probe = look(path)
     claims = candidates(probe)
+    if claims and "text" not in claims and is_page(probe.head):  # `_refuse_foreign` reports one that nothing claims.
+        raise page_error(path)
     best = max(claims.values(), default=0)
     if whole := _whole(probe, claims):
         what = f"is a file of the {whole} dataset {printable(probe.path.parent)}, not a dataset by itself"
@@ -184,8 +186,10 @@ def detect(path: PlaceLike) -> Format:
             remedy += f", with {Option('from', whole)}"
         raise UnknownFormatError(path, what, remedy)
     bare = probe.path.suffix == "" and not probe.is_directory and list(claims) == ["jsonl"]
-    if best <= Confidence.NAME or bare or probe.path.suffix == ".json":
-        _refuse_foreign(path, probe, claimed=bool(claims))
+    plausible = best == Confidence.PLAUSIBLE and not probe.is_directory
+    plausible = plausible and "text" not in claims  # A document may begin like a magic number.
+    if best <= Confidence.NAME or plausible or bare or probe.path.suffix == ".json":
+        _refuse_foreign(path, probe, claimed=bool(claims), head_only=plausible)
     winners = [name for name, confidence in claims.items() if confidence == best]
     if len(winners) > 1:
         raise AmbiguousFormatError(path, winners)
@@ -216,17 +220,26 @@ def _whole(probe: Probe, claims: Mapping[str, int]) -> str:
     return "" if whole in dict(_named(probe.path.name)) else whole
 
 
-def _refuse_foreign(path: PlaceLike, probe: Probe, *, claimed: bool) -> None:
-    """Raise UnknownFormatError if no format claims the path, or only its name does and its magic number contradicts."""
+def _refuse_foreign(path: PlaceLike, probe: Probe, *, claimed: bool, head_only: bool) -> None:
+    """Raise UnknownFormatError if no format claims the path, or none by a magic number and that of another kind fits.
+
+    Args:
+        path: The path, as given.
+        probe: A look at it.
+        claimed: True if a format claims it.
+        head_only: Look at no more of the file than at the head that was read already.
+    """
     from tokfmt.unsupported import foreign
 
-    sign = foreign(probe) if probe.is_directory or probe.size else None
+    sign = foreign(probe, head_only=head_only) if probe.is_directory or probe.size else None
     if sign is not None and (sign.certain or not claimed):
         why = "and does not state its format" if sign.readable else "which tokfmt does not read"
-        raise UnknownFormatError(path, f"is {sign.name}, {why}", sign.step)
+        raise UnknownFormatError(path, f"{sign.verb} {sign.name}, {why}", sign.step)
+    if not claimed and not probe.is_directory and not probe.size:
+        raise UnknownFormatError(path, EMPTY, "Copy it again")
     if not claimed:
         known = f"tokfmt reads {', '.join(names())}. If it is one of these, add {Option('from', 'NAME')}"
-        if not probe.is_directory and probe.size and (fitting := _named(probe.path.name)):
+        if not probe.is_directory and (fitting := _named(probe.path.name)):
             name = max(fitting, key=lambda one: one[1])[0]
             known = f"Its name implies {name}. Use {Option('from', name)} to see what is wrong with it"
         if inside := _datasets_in(probe):
@@ -308,7 +321,7 @@ def _claim(format_: Format, probe: Probe) -> Confidence | None:
 def _describe(probe: Probe) -> str:
     if probe.is_directory:
         return "an empty directory" if not probe.entries else "a directory that no format recognizes"
-    return "an empty file" if not probe.size else "no format recognizes its content"
+    return "no format recognizes its content"
 
 
 def for_destination(path: PlaceLike) -> Format:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tokfmt.core import listing
+from tokfmt.core.files import PAGE, is_page
 from tokfmt.core.format import Probe
 from tokfmt.core.messages import Option, from_option
 from tokfmt.core.ragged import Tokens
@@ -30,6 +31,9 @@ _GPT2_BARE = (
 )
 _PAIR = "tokfmt check --from megatron PATH reports how"
 _INDEX = "Copy index.json into its folder, and name the folder"
+_OTHER = "Name the file that holds the token IDs"
+_MAGIC = re.compile(rb"[A-Za-z0-9]{4,8}(?![A-Za-z0-9])")
+"""A magic number of four letters or digits. One in some hundred streams of 2-byte IDs begins so by chance."""
 _COLUMNS = "pyarrow.parquet.write_table writes them as Parquet, which tokfmt reads"
 _PANDAS = "pandas.{}(PATH).to_json('x.jsonl', orient='records', lines=True) writes JSON lines, which tokfmt reads"
 
@@ -38,24 +42,35 @@ class Sign(NamedTuple):
     """A kind of file that no format claims.
 
     Attributes:
-        name: What it is, in words that follow "is".
+        name: What it is, in words that follow `verb`.
         step: What to do, a sentence without its full stop.
         certain: True if its magic number overrules a format that claims the file by name only.
         readable: True if the step reads it, because only its content does not state which format it is of.
+        verb: "is"; "looks like" if no magic number but the numbers in it show what it is.
     """
 
     name: str
     step: str
     certain: bool = True
     readable: bool = False
+    verb: str = "is"
 
 
-def foreign(probe: Probe) -> Sign | None:
-    """Return the kind of a path that no format reads; None if it is unknown."""
+def foreign(probe: Probe, *, head_only: bool = False) -> Sign | None:
+    """Return the kind of a path that no format reads; None if it is unknown.
+
+    Args:
+        probe: A look at the path.
+        head_only: Conclude what numbers are from the head of the file, without more reads.
+    """
     for sign, matches in _DIRECTORIES if probe.is_directory else _FILES:
         if matches(probe):
             return sign
-    return None if probe.is_directory else _compressed(probe) or _text(probe) or _raw(probe)
+    return (
+        None
+        if probe.is_directory
+        else _compressed(probe) or _text(probe) or _raw(probe, [probe.head] if head_only else places(probe))
+    )
 
 
 def _magic(*magics: bytes, at: int = 0) -> Callable[[Probe], bool]:
@@ -105,6 +120,8 @@ def _tfrecord(probe: Probe) -> bool:
 
 
 _FILES: list[tuple[Sign, Callable[[Probe], bool]]] = [
+    (Sign(PAGE, f"Download it again; if it is a document, {Option('from', 'text')} reads it", certain=False),
+     lambda probe: is_page(probe.head)),
     (Sign("an encrypted Parquet file", "Write it without encryption"), _magic(b"PARE")),
     (Sign("an index of Megatron-LM, which belongs to a .bin", "Name it as the .bin, with .idx at the end"),
      _magic(b"MMIDIDX\0", b"TNTIDX\0")),
@@ -143,7 +160,11 @@ _FILES: list[tuple[Sign, Callable[[Probe], bool]]] = [
     (Sign("an Avro file", _NEXT), _magic(b"Obj\1")),
     (Sign("an ORC file", "pyarrow.orc.read_table(PATH) reads it; " + _COLUMNS), _magic(b"ORC")),
     (Sign("a Feather file of version 1", "pyarrow.feather.read_table(PATH) reads it; " + _COLUMNS), _magic(b"FEA1")),
-    (Sign("a model (GGUF)", "Name the file that holds the token IDs"), _magic(b"GGUF")),
+    (Sign("a model (GGUF)", _OTHER), _magic(b"GGUF")),
+    *((Sign(f"{what}, not token IDs", _OTHER), _magic(mark)) for mark, what in (
+        (b"\x89PNG\r\n", "an image (PNG)"), (b"\xff\xd8\xff", "an image (JPEG)"), (b"GIF8", "an image (GIF)"),
+        (b"\x7fELF", "a program (ELF)"), (b"%PDF-", "a document (PDF)"), (b"fLaC", "sound (FLAC)"),
+    )),
     (Sign("a DuckDB database", "COPY t TO 'x.parquet' (FORMAT parquet) writes a table as Parquet, which tokfmt reads"),
      _magic(b"DUCK", at=8)),
     (Sign("a 7-Zip archive", "Unpack it, and name what is in it"), _magic(b"7z\xbc\xaf\x27\x1c")),
@@ -254,22 +275,20 @@ _RAW = {
         f"{Option('from', 'stage1')} reads it as one block",
         readable=True,
     ),
+    "floats": Sign("floating-point numbers, not token IDs", _OTHER, verb="looks like"),
     "zeros": Sign("nothing but zeros: a sparse or failed copy", "Copy it again"),
     "constant": Sign("one number repeated, not token IDs", "Copy or write it again"),
-    "arange": Sign("numbers that count up, not token IDs", "Name the file that holds the token IDs"),
-    "labels": Sign(
-        "a few distinct numbers (labels, flags or bytes), not token IDs", "Name the file that holds the token IDs"
-    ),
+    "arange": Sign("numbers that count up, not token IDs", _OTHER),
+    "labels": Sign("a few distinct numbers (labels, flags or bytes), not token IDs", _OTHER),
     "random": Sign(
         "numbers without frequent ones, like random numbers, not token IDs of a text",
-        "Name the file that holds the token IDs",
+        _OTHER,
     ),
 }
 """Kinds of files without a magic number, by what `raw_ids.kind_of` concludes from the numbers in them."""
 
 
-def _raw(probe: Probe) -> Sign | None:
-    pieces = places(probe)
+def _raw(probe: Probe, pieces: Sequence[bytes]) -> Sign | None:
     kind = kind_of(pieces, _GPT2_EOS)
     index = probe.path.with_suffix(".idx")
     paired = probe.path.suffix == ".bin" and listing.exists(index) and index != probe.path
@@ -278,7 +297,12 @@ def _raw(probe: Probe) -> Sign | None:
         if kind == "uint16":
             step = _GPT2_BARE if _separators(pieces) else sign.step
             sign = sign._replace(name=f"{sign.name} ({_as_uint16(pieces)})", step=step)
-        return sign._replace(step=sign.step + beside, certain=kind == "zeros")
+        certain = kind in ("zeros", "floats")
+        verb = "is" if kind == "zeros" else "looks like"
+        if not certain and (magic := _MAGIC.match(probe.head)):
+            name = f"a file of another format, whose magic number is {magic[0].decode()}"
+            return Sign(name, f"If it is {_RAW[kind].name} all the same, {sign.step}", certain=False, verb=verb)
+        return sign._replace(step=sign.step + beside, certain=certain, verb=verb)
     if probe.path.suffix != ".bin" or probe.size % 2 or not probe.size:
         return None
     high = np.frombuffer(b"".join(piece[: len(piece) // 4 * 4] for piece in pieces), "<u2")[1::2]

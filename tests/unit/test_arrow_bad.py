@@ -238,7 +238,7 @@ def test_two_columns_of_one_name(tmp_path):
 def test_a_shard_that_is_missing(tmp_path):
     for k in (0, 2):
         parquet(tmp_path / f"train-{k:05d}-of-00003.parquet")
-    with pytest.raises(FormatError, match="lacks file 1 of 3 of train"):
+    with pytest.raises(FormatError, match="lacks train-00001-of-00003.parquet of 3 files"):
         everything(tmp_path)
 
 

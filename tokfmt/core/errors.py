@@ -7,6 +7,7 @@
     │    │    └─ ContradictionError  its tokens contradict what it states about them
     │    ├─ UnsupportedError    a known layout that cannot be read as requested
     │    ├─ UnsafeError         reading could run code, leave the dataset or exhaust memory
+    │    ├─ StandInError        a placeholder or an error page is in the place of the data
     │    ├─ UnreachableError    a server does not answer: run again
     │    └─ SourceChangedError  the file changed while it was being read
     ├─ DetectionError                                                exit code 3
@@ -214,6 +215,10 @@ class UnsafeError(FormatError):
     """Reading could run code, leave the dataset, or exhaust memory."""
 
 
+class StandInError(FormatError):
+    """A placeholder of Git LFS, or an error page of a server, is in the place of the data."""
+
+
 class UnreachableError(FormatError):
     """A server does not answer, or its answer is not valid. The data may be intact: run the command again later."""
 
@@ -232,7 +237,7 @@ class ContradictionError(CorruptError):
     """The tokens of a file contradict what the file states about them, so it is unknown which tokens are right."""
 
 
-NO_DAMAGE = (UnsupportedError, UnsafeError, UnreachableError, SourceChangedError, ContradictionError)
+NO_DAMAGE = (UnsupportedError, UnsafeError, StandInError, UnreachableError, SourceChangedError, ContradictionError)
 """Errors after which no part of a dataset is certain, so that `--allow-partial` cannot save any."""
 
 

@@ -32,9 +32,11 @@ from tokfmt.core.errors import (
     FormatError,
     OutageError,
     SourceChangedError,
+    StandInError,
     TruncatedError,
     UnsafeError,
 )
+from tokfmt.core.messages import Option
 from tokfmt.core.once import open_to_read
 from tokfmt.core.place import AnyPlace, Identity, Kind, Place, PlaceLike, Url, refuse_address, status_of, store_of
 from tokfmt.core.reader import Passed
@@ -48,6 +50,14 @@ _SAVE = "Only tokfmt convert reads pipes. Save it to a file first"
 _SMALL = 1 << 20  # Bytes that one call reads completely, except after signals and at the end of a file.
 _GAP = 1 << 15  # Bytes between two ranges that take less time to read than another call or request.
 _TOGETHER = 1 << 23  # Bytes of ranges that one call reads.
+_LFS = b"version https://git-lfs.github.com/spec/v1\n"
+_LARGEST_PLACEHOLDER = 1023  # Git LFS: a placeholder is smaller than 1,024 bytes.
+_PAGE = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype\s|html|head|body|\?xml\s|error>)", re.IGNORECASE)
+PAGE = "a page of HTML or XML, such as the error page of a server"
+_PAGE_HEAD = 64  # Bytes at the beginning of a file that tell a page of HTML or XML.
+_LARGEST_PAGE = 1 << 16  # Detection looks at the head of any file. To open a larger one reads nothing.
+_DATA = set[tuple[Place, Identity]]()  # Files whose heads were looked at: a command opens a file several times.
+_REMEMBERED = 1 << 12
 _ALLOWED = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 _MOST_OPEN = 256 if _ALLOWED == resource.RLIM_INFINITY else min(256, _ALLOWED // 2)  # Some systems allow 256 in all.
 """Descriptors kept open at once. The files of a larger dataset are opened again for each read."""
@@ -435,14 +445,78 @@ class StoredFile(File):
         raise io.UnsupportedOperation("an address has no descriptor")
 
 
-def open_file(place: PlaceLike) -> File:
+def open_file(place: PlaceLike, *, may_be_page: bool = False) -> File:
     """Open a regular file at a place to read it by byte offset.
+
+    Every reader of a format opens its files here, so that no format takes a placeholder for data. A raw stream of token
+    IDs, for example, has no header that shows the difference.
+
+    Args:
+        place: The file.
+        may_be_page: A page of HTML or XML is not refused, because the file may be a document.
 
     Raises:
         FormatError: If it does not exist, cannot be read, or is not a regular file.
+        StandInError: If it is a placeholder of Git LFS, or a page of HTML or XML.
         OptionError: If it is an address of a scheme that is not registered.
     """
+    file = unchecked_file(place)
+    most = _LARGEST_PLACEHOLDER if may_be_page or isinstance(place, Url) else _LARGEST_PAGE
+    if 0 < file.size <= most and (file.path, file.identity) not in _DATA:
+        try:
+            length = min(file.size, _LARGEST_PLACEHOLDER)
+            file.prefetch([(0, length)], keep=True)
+            refuse_stand_in(file, file.read(0, length), may_be_page=may_be_page)
+        except FormatError:
+            file.close()
+            raise
+    return file
+
+
+def unchecked_file(place: PlaceLike) -> File:
+    """Open a file whose head the caller passes to `refuse_stand_in`; see `open_file`."""
     return StoredFile(place) if isinstance(place, Url) else File(place)
+
+
+def refuse_stand_in(file: File, head: bytes, *, may_be_page: bool = False) -> None:
+    """Raise StandInError if a file is a placeholder of Git LFS, or a page of HTML or XML.
+
+    Args:
+        file: The file.
+        head: At least its first 1,023 bytes, or all of them.
+        may_be_page: As for `open_file`.
+    """
+    path = file.path
+    if head.startswith(_LFS) and (size := re.search(rb"^size (\d+)$", head, re.MULTILINE)):
+        what = f"is a placeholder of Git LFS ({int(size[1]):,} bytes are not here)"
+        raise StandInError(path, what, remedy="Run git lfs pull in its clone")
+    if not may_be_page and is_page(head):
+        raise page_error(path)
+    if not is_page(head):
+        if len(_DATA) >= _REMEMBERED:
+            _DATA.clear()
+        _DATA.add((path, file.identity))
+
+
+def page_error(path: PlaceLike) -> StandInError:
+    """Return the error of a page of HTML or XML in the place of data."""
+    remedy = f"Download it again; if it is a document, {Option('from', 'text')} reads it"
+    return StandInError(path, f"is {PAGE}", remedy=remedy)
+
+
+EMPTY = "is an empty file: a failed copy, perhaps"
+
+
+def is_empty(place: Place) -> bool:
+    """Return whether a place is a file of no bytes."""
+    with suppress(OSError):
+        return listing.is_file(place) and listing.status(place).size == 0
+    return False
+
+
+def is_page(head: bytes) -> bool:
+    """Return whether a file that begins with `head` is a page of HTML or XML."""
+    return _PAGE.match(head[:_PAGE_HEAD]) is not None
 
 
 def known_file(place: Place, identity: Identity) -> File:
@@ -467,15 +541,18 @@ def read_whole(place: PlaceLike, limit_bytes: int) -> bytes:
 
     Raises:
         FormatError: If it does not exist, cannot be read, or is not a regular file.
+        StandInError: If it is a placeholder of Git LFS, or a page of HTML or XML.
         UnsafeError: If it is larger.
     """
-    file = open_file(place)
+    file = unchecked_file(place)
     try:
         if file.size > limit_bytes:
             raise UnsafeError(
                 place, "is too large to be read whole", expected=f"at most {limit_bytes:,}", found=file.size
             )
-        return file.read(0, file.size)
+        content = file.read(0, file.size)
+        refuse_stand_in(file, content)
+        return content
     finally:
         file.close()
 

@@ -294,7 +294,7 @@ def begins_with(kind: str, *beginnings: bytes) -> Objection:
     def objection(path: Place) -> str:
         if listing.is_dir(path):
             return no_directory(path)
-        file = open_file(path)
+        file = open_file(path, may_be_page=True)
         head = file.read(0, min(64, file.size)).lstrip()
         file.close()
         return "" if not head or head.startswith(beginnings) else f"it is not a {kind}"

@@ -27,6 +27,9 @@ _RISE = 10  # Smallest ratio of the highest frequency to the median one. Random 
 _SHARE = 0.004  # Smallest share of the most frequent ID.
 _DISTINCT = 512  # Distinct IDs that show their byte order: random low bytes stay below 240 once in 10^14.
 _LIMITED = 240  # Bound of the high bytes of 2-byte IDs: below 125 for Llama 2, below 197 for GPT-2.
+_LEAST, _HALF, _MOST = 1e-9, 6e-5, 1e9  # Sizes of usual numbers: at least, at least of 2 bytes, at most.
+_NEARLY = 0.99  # Share of the numbers that are of a usual size.
+_SIGNED = 0.1  # Smallest share of the rarer sign.
 _ABSURD = 0.25  # Largest plausible share of separators.
 
 Numbers = NDArray[Any]
@@ -41,8 +44,8 @@ def kind_of(pieces: Sequence[bytes], eos_id: int) -> str:
 
     Returns:
         "int32 tokens" (int32 IDs with a plausible share of separators), "int32", "uint16", "int64", "big-endian int32"
-        ... (IDs without such separators, or of another dtype), "zeros", "constant", "arange", "labels", "random". "" if
-        it is none of these, or the pieces are too short.
+        ... (IDs without such separators, or of another dtype), "zeros", "constant", "arange", "labels", "random",
+        "floats". "" if it is none of these, or the pieces are too short.
     """
     data = b"".join(piece[: len(piece) // 8 * 8] for piece in pieces)
     if len(data) < 8 * _ENOUGH:
@@ -57,6 +60,8 @@ def kind_of(pieces: Sequence[bytes], eos_id: int) -> str:
                 return what or name
             share = float(np.mean(ids == eos_id))
             return "int32 tokens" if 0 < share <= _ABSURD else "int32"
+    if _floats(data):
+        return "floats"
     halves = np.frombuffer(data, "<u2")
     even, odd = (not _not_tokens(part, eos_id) for part in (halves[::2], halves[1::2]))
     low, high = (np.bincount(np.frombuffer(data, "u1")[k::2], minlength=_BYTES) for k in (0, 1))
@@ -95,6 +100,28 @@ def _not_tokens(ids: Numbers, eos_id: int) -> str:
         return "labels"
     top = int(counts.max())
     return "random" if len(ids) >= _MANY and (top < _RISE * float(np.median(counts)) or top < _SHARE * len(ids)) else ""
+
+
+def _floats(data: bytes) -> bool:
+    """Return whether bytes are floating-point numbers of a usual size: weights, vectors or sound.
+
+    Token IDs that are read as such are next to 0, except for the most frequent ones of 2 bytes. Numbers of 2 bytes have
+    both signs besides, and few token IDs are beyond 32,767.
+    """
+    upper = np.frombuffer(data, "<u2").astype("<u4") << 16  # bfloat16
+    wide = [np.frombuffer(data, dtype) for dtype in ("<f4", "<f8", ">f4", ">f8")]
+    narrow = [upper.view("<f4"), np.frombuffer(data, "<f2").astype(np.float32)]
+    with np.errstate(invalid="ignore", over="ignore"):
+        return any(_usual(numbers) for numbers in wide) or any(
+            _usual(numbers, _HALF) and _SIGNED < float(np.mean(numbers < 0)) < 1 - _SIGNED for numbers in narrow
+        )
+
+
+def _usual(numbers: Numbers, least: float = _LEAST) -> bool:
+    """Return whether nearly all numbers are 0, or neither tiny nor huge, and they are not all the same."""
+    sizes = np.abs(numbers)
+    share = float(np.mean((sizes == 0) | ((sizes > least) & (sizes < _MOST))))
+    return share >= _NEARLY and float(np.mean(sizes == 0)) < 0.5 and bool((numbers != numbers[0]).any())
 
 
 def places(probe: Probe) -> list[bytes]:

@@ -125,7 +125,7 @@ class TextReader(TextRecords):
         if self._mark or not self.files:
             return
         yield f"each text file is read as one document; {from_option('separator', 'LINE')} splits at a line"
-        if found := _USUAL.search(next(TextFile(self.files[0]).pieces(), b"")):
+        if found := _USUAL.search(next(TextFile(self.files[0], may_be_page=True).pieces(), b"")):
             line = printable(found[1].decode())
             splits = f"{from_option('separator', repr(line))} splits there"
             yield f"{self.files[0].name} has lines {line}, which stay in its text; {splits}"
@@ -184,7 +184,7 @@ class TextReader(TextRecords):
         Raises:
             SourceChangedError: Its size has changed since blocks were cut.
         """
-        text = TextFile(self.files[number])
+        text = TextFile(self.files[number], may_be_page=True)
         text.limit = self._limits.get(text.path)
         if text.size != self._sizes[number]:
             raise SourceChangedError.while_read(text.path)
@@ -339,7 +339,11 @@ class TextReader(TextRecords):
             return None
         number = list(self.files).index(path)
         starts = self._starts[number]
-        if TextFile(path).compression is not None or len(starts) < 2 or not starts[0] <= offset < starts[-1]:
+        if (
+            TextFile(path, may_be_page=True).compression is not None
+            or len(starts) < 2
+            or not starts[0] <= offset < starts[-1]
+        ):
             return None
         return int(self.firsts[number] + np.searchsorted(starts, offset, side="right")) - 1
 

@@ -187,7 +187,7 @@ def _beginning_of_object(path: Url) -> str:
     """Return the first 4 KiB of an object as text; "" without one."""
     if writable_store(path).identity(path.key) is None:
         return ""
-    file = open_file(path)
+    file = open_file(path, may_be_page=True)
     return file.read(0, min(file.size, 1 << 12)).decode("utf-8", "replace") or " "
 
 

@@ -88,8 +88,8 @@ def test_content_wins_over_a_name(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
-        ("x", b"", "an empty file"),
-        ("x.bin", b"", "an empty file"),
+        ("x", b"", "is an empty file"),
+        ("x.bin", b"", "is an empty file"),
         ("x.log", b"some words\nand more\n", "is plain text, .* --from text .* jq -cR"),
         ("x.bin", bytes(range(256)) * 3, "is a .bin without a known header"),
         ("x.idx", b"\x80\x04]\x94.", "is the index of a text file"),

@@ -48,6 +48,7 @@ from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import Confidence, Format, Hints, Probe, Target, WriterTraits
 from tokfmt.core.options import LazyAttribute
 from tokfmt.core.place import Place
+from tokfmt.core.shard_names import refuse_incomplete
 from tokfmt.core.text_format import printable
 from tokfmt.formats.arrow.container import begins_old
 from tokfmt.formats.arrow.options import Found, ReadOptions, WriteOptions
@@ -144,11 +145,7 @@ class Parquet(Columnar):
             if shard is not None:
                 splits.setdefault(shard[1], []).append(shard)
         chosen = _chosen(path, split, list(splits))
-        wanted, there = int(splits[chosen][0][3]), {int(shard[2]) for shard in splits[chosen]}
-        if there != set(range(wanted)):
-            missing = next((k for k in range(wanted) if k not in there), wanted)
-            remedy = "Find it, or give the files one by one"
-            raise CorruptError(path, f"lacks file {missing} of {wanted} of {chosen}", remedy=remedy)
+        refuse_incomplete(path, (shard[0] for shard in splits[chosen]))
         others = tuple(name for name in splits if name != chosen)
         return Found([home / shard[0] for shard in splits[chosen]], chosen if others else None, others)
 

@@ -28,7 +28,7 @@ import io
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -66,6 +66,7 @@ from tokfmt.formats.hdf5.table import (
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _USER_BLOCKS = [512 << k for k in range(16)]
 _LIBRARY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError, SystemError)
+_WRITING = 5  # consistency flags: open for writing, open for writing by one process and reading by others (SWMR)
 FILTER_NAMES = {4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf", 32001: "blosc", 32004: "lz4", 32015: "zstd"}
 _REPACK = "Make a readable file with h5repack -f GZIP=4 OLD.h5 NEW.h5"
 
@@ -211,6 +212,8 @@ def check_superblock(file: File) -> None:
             found=version,
             remedy="Copy the file again",
         )
+    if version == 3 and head[11] & _WRITING:
+        raise _being_written(file)
     if head[width] != 8:  # no writer uses offsets of another width; the library reports the error
         return
     end = stated_end(file)
@@ -236,9 +239,48 @@ def open_library(file: File | io.RawIOBase) -> Any:
     os.environ["HDF5_PLUGIN_PRELOAD"] = "::"  # turns filter plug-ins off for every value of HDF5_PLUGIN_PATH
     import h5py
 
-    if isinstance(file, File) and isinstance(file.path, Path):
-        return h5py.File(file.path, "r", locking=False, rdcc_nbytes=0)
-    return h5py.File(Exact(file) if isinstance(file, File) else file, "r", rdcc_nbytes=0)
+    if not isinstance(file, File) or not isinstance(file.path, Path):
+        return h5py.File(Exact(file) if isinstance(file, File) else file, "r", rdcc_nbytes=0)
+    for locking in (False, None, True):  # Where this process has the file open, the library asks for the same choice.
+        try:
+            handle = h5py.File(file.path, "r", locking=locking, rdcc_nbytes=0)
+        except OSError as error:
+            if locking or "flag values don't match" not in str(error):
+                raise
+        else:
+            break
+    if handle.id.get_intent() & h5py.h5f.ACC_RDWR:  # What the library holds in memory is not in the file yet.
+        handle.close()
+        raise _being_written(file, os.getpid())
+    return handle
+
+
+def _being_written(file: File, process: int | None = None) -> UnsupportedError:
+    """Return the error of a file that a process has open for writing, or had when it was killed.
+
+    Args:
+        file: The file.
+        process: The process that has it open; None to look for it.
+    """
+    process = process or _locked_by(file)
+    if process is None:
+        what = "is marked as open for writing: its writer was killed, or still has it open"
+        return UnsupportedError(file.path, what, remedy="If no process writes it, run h5clear -s FILE")
+    who = "this process" if process == os.getpid() else f"process {process}"
+    return UnsupportedError(file.path, f"is open for writing in {who}", remedy="Close it there first")
+
+
+def _locked_by(file: File) -> int | None:
+    """Return the process that holds a lock to write a local file; None if there is none, or the system lists none."""
+    if not isinstance(file.path, Path):
+        return None
+    with suppress(OSError, ValueError), open("/proc/locks", encoding="ascii") as lines:
+        inode = os.stat(file.path).st_ino
+        for line in lines:  # 1: FLOCK  ADVISORY  WRITE 4242 fe:00:2164807 0 EOF
+            words = line.split()
+            if words[1] != "->" and words[3] == "WRITE" and int(words[5].rpartition(":")[2]) == inode:
+                return int(words[4])
+    return None
 
 
 class Exact(Stream):

@@ -99,7 +99,8 @@ def _first_rows(file: File, handle: Any) -> Stored:
     else:
         rows = min(rows, max(0, file.size - where) // max(1, math.prod(others) * kind.itemsize))
     stored = header_of(file, handle, dataset, Table(file, (rows, others[0], others[1]), kind, where), chunk, filters)
-    return replace(stored, shape=(rows, *shape[1:]), n_examples=None)
+    count = None if stored.n_examples is None else rows  # the attribute counts the rows that are lost as well
+    return replace(stored, shape=(rows, *shape[1:]), n_examples=count)
 
 
 def _first_chunks(file: File, chunks: ChunkMap) -> ChunkMap:

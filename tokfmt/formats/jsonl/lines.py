@@ -71,6 +71,10 @@ def compression_of_name(name: str) -> Compression | None:
 class TextFile:
     """A file of lines. Picklable; it has no open handle of its own.
 
+    Args:
+        path: The file.
+        may_be_page: The lines may be those of a document in HTML or XML; see `open_file`.
+
     Attributes:
         file: The file.
         compression: None for plain text. Otherwise byte offsets count decompressed bytes.
@@ -79,8 +83,8 @@ class TextFile:
 
     limit: int | None = None
 
-    def __init__(self, path: Place) -> None:
-        self.file = open_file(path)
+    def __init__(self, path: Place, *, may_be_page: bool = False) -> None:
+        self.file = open_file(path, may_be_page=may_be_page)
         self.path = self.file.path
         head = self.file.read(0, min(4, self.file.size))
         self.compression = compression_of(head)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tokfmt.core import listing
-from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
+from tokfmt.core.errors import CorruptError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.core.findings import Problem, noted
 from tokfmt.core.messages import Option, from_option
@@ -38,9 +38,7 @@ def blocks_at(path: Place) -> list[Place]:
 
 def problems_of(file: File, seq_len: int) -> Iterator[Problem]:
     """Yield the problems that the size of a block shows."""
-    if not file.size:
-        yield Problem("TF205", "warning", FormatError(file.path, "is empty", remedy="Remove it, or copy it again"))
-    elif file.size % 4:
+    if file.size % 4:
         yield from whole_tokens(file, TOKEN, "TF206", "a block")[1]
     elif rest := file.size // 4 % seq_len:
         what, at = f"ends with a partial sample of {rest:,} of {seq_len:,} tokens", file.size - 4 * rest

@@ -328,11 +328,6 @@ CODES: Mapping[str, Code] = {
         "stream is broken there. A block above 0 without the blocks before it may begin with a fragment of a "
         "document. Fetch the missing block, or accept the gap with --from-opt gaps=accept.",
     ),
-    "TF205": Code(
-        "an empty block",
-        "A block has 0 bytes: a copy was interrupted, or a packer had nothing more to write. Copy it again, or remove "
-        "it if it is the last one.",
-    ),
     "TF206": Code(
         "a block ends inside a token",
         "A block is whole int32 tokens, but the size is not a multiple of 4: a copy was cut. A block does not state "

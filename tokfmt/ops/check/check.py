@@ -62,6 +62,7 @@ from tokfmt.ops.check.cross_checks import (
     metadata_findings,
     number_findings,
     other_findings,
+    shard_findings,
     stored_count_findings,
     tokenizer_findings,
     width_findings,
@@ -278,6 +279,7 @@ class _Checking:
         self.found.add(self._own(one, read_options(format_, self.request)), known)
         self.found.add(file_findings(one, self.deep, self.jobs, self.progress), known)
         if not self.found.errors:
+            self.found.add(shard_findings(one), known)
             self.found.add(other_findings(one), known)
             self.found.add(number_findings(one), known)
         if not self.found.errors:
@@ -371,7 +373,8 @@ class _Checking:
 
     def _content(self, reader: TokenReader | RecordReader) -> Iterator[Finding]:
         """Report what the facts of a reader show of its content."""
-        yield from empty_findings(self.path, reader)
+        if "TF919" not in self.found.counts:  # an empty file says more
+            yield from empty_findings(self.path, reader)
         if not isinstance(reader, RecordReader):
             yield from width_findings(self.path, reader)
 

@@ -88,6 +88,17 @@ _MANIFEST = {
         "also compared with the sequences of the dataset. The dataset itself may be fine, but --origin would report "
         "wrong places. Convert the recipe again with --ledger, or remove the ledger.",
     ),
+    "TF919": Code(
+        "an empty file",
+        "A file of the dataset has no bytes. Its copy or its writer failed, or it was created before its content came. "
+        "Its tokens are missing, and no header states how many there were. numpy cannot map an empty file either.",
+    ),
+    "TF918": Code(
+        "files are missing, or there are two sets of them",
+        "Names such as train-00001-of-00003.parquet state how many files there are. One of them is missing, or the "
+        "directory also holds files of another number, as a second upload leaves them. Keep the files of one upload: "
+        "otherwise each document would be read twice.",
+    ),
     "TF915": Code(
         "a directory holds more than its dataset",
         "The directory has directories below it, or files of another kind or spelling, that are not read as part of "

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core import listing
 from tokfmt.core.errors import FormatError, OptionError, TokfmtError
+from tokfmt.core.files import EMPTY, is_empty
 from tokfmt.core.findings import Finding
 from tokfmt.core.loss_mask import MASKED_END, TARGET
 from tokfmt.core.messages import Option, allowing
@@ -35,8 +36,10 @@ from tokfmt.core.protocols import MappedView, Restorable, marks_of, pieces_of
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader, largest_id, sequence_at, windows
 from tokfmt.core.records import RecordReader, has_records
+from tokfmt.core.shard_names import shard_problem
 from tokfmt.core.text_format import grouped, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
+from tokfmt.formats.flat import FlatFormat
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_fingerprint, hands, read_records
 from tokfmt.ops.source.manifest import (
@@ -178,7 +181,11 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
 
 
 def other_findings(one: SourceFiles) -> Iterator[Finding]:
-    """Report files in the directory of a dataset that do not belong to it."""
+    """Report empty files of a dataset, and files in its directory that do not belong to it."""
+    bare = isinstance(one.format, FlatFormat) and not read_manifest(one.path).output
+    for file in one.files if bare else ():  # An empty file of JSON lines is a corpus without a document.
+        if is_empty(file):
+            yield Finding("TF919", "warning", str(file), EMPTY, "Copy it again, or remove it")
     if one.left_out:
         what = f"is read as {one.format.name}, which leaves out {one.left_out}"
         yield Finding(
@@ -283,6 +290,13 @@ class Counted:
             what = f"{len(silent):,} of {len(self.counts):,} sequences have no token that counts in the loss"
             remedy = "Remove them: they add nothing to training"
             yield Finding("TF942", "warning", str(path), f"{what} (first: sequence {silent[0]:,})", remedy)
+
+
+def shard_findings(one: SourceFiles) -> Iterator[Finding]:
+    """Report a directory whose names of files state that one is missing, or that there are two sets of them."""
+    problem = shard_problem(file.name for file in one.files) if listing.is_dir(one.path) else ""
+    if problem:
+        yield Finding("TF918", "error", str(one.path), problem, "Find the files, or keep those of one upload")
 
 
 def count_findings(

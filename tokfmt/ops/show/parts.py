@@ -145,4 +145,4 @@ def _inside(path: Place, dataset: Place) -> File:
         if relative(real(path), home) is None:
             remedy = "Give the path that it points to"
             raise UnsafeError(path, "is a symbolic link that leaves the dataset", remedy=remedy)
-    return open_file(path)
+    return open_file(path, may_be_page=True)

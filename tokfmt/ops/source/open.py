@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tokfmt.core import listing
-from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, SeparatorUnknownError, TokfmtError
+from tokfmt.core.errors import (
+    NO_DAMAGE,
+    CorruptError,
+    FormatError,
+    OptionError,
+    SeparatorUnknownError,
+    TokfmtError,
+    TruncatedError,
+)
+from tokfmt.core.files import EMPTY, is_empty
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.messages import Option, allowing
 from tokfmt.core.options import given_options
@@ -24,6 +33,7 @@ from tokfmt.core.place import Place, PlaceLike, Url, notes_of, place_of
 from tokfmt.core.protocols import HasMaker, MappedView, MayContinue, SkipsDamaged
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
+from tokfmt.core.shard_names import notes_on_shards, refuse_incomplete
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.endings import SequenceEnds
@@ -116,6 +126,9 @@ def open_sources(
     ]
     for before, after in pairwise(sources):
         _check_apart(before, after)
+    if len(sources) > 1:
+        noted = notes_on_shards([path for source in sources for path in source.paths])
+        sources[0] = sources[0]._replace(notes=(*sources[0].notes, *noted))
     return sources
 
 
@@ -405,13 +418,25 @@ def open_stored(
         few_sequences,
         max_sequences,
     )
-    stored, damage = format_.open(places, options, hints), tuple[Damage, ...]()
+    folders = [one for one in found if listing.is_dir(one.path)]
+    named = [
+        refuse_incomplete(one.path, (file.name for file in one.files), partial=request.allow_partial) for one in folders
+    ]
+    try:
+        stored, damage = format_.open(places, options, hints), tuple[Damage, ...]()
+    except FormatError as error:
+        path = place_of(error.place)
+        if places == (path,) and is_empty(path):  # Whatever the format misses in it, the cause is the same.
+            raise TruncatedError(path, EMPTY, remedy="Copy it again") from error
+        raise
     if request.allow_partial and checked:
         stored, damage = _readable(stored, found, manifests)
+        damage += tuple(Damage(holes) for holes in named if holes)
     for one in found:
         _refuse_others(one, allow_loss)
     info, left_out = stored.info, tuple(one.left_out for one in found if one.left_out)
-    notes = (*ignored, *written, *info.inferred, *info.notes, *(f"left out: {what}" for what in left_out))
+    notes = (*ignored, *written, *info.inferred, *info.notes, *notes_on_shards(places))
+    notes += tuple(f"left out: {what}" for what in left_out)
     if request.split is not None and "split" not in option_names(format_.read_options):
         notes += (f"--split is not used: {format_.name} has no splits",)
     stored_files = (file for one in found for file in one.files or (one.path,) if isinstance(file, Url))

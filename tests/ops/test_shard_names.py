@@ -1,0 +1,157 @@
+"""Names such as `train-00001-of-00003.parquet`: two sets in one folder, holes, and the same in patterns, in every format."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import tokfmt
+from tokfmt.core.errors import CorruptError
+
+
+def parquet(path, ids):
+    pa.parquet.write_table(pa.table({"input_ids": [ids]}), path)
+
+
+def arrow(path, ids):
+    table = pa.table({"input_ids": [ids]})
+    with pa.ipc.new_stream(path, table.schema) as out:
+        out.write_table(table)
+
+
+def lines(path, ids):
+    path.write_text(json.dumps({"input_ids": ids}) + "\n")
+
+
+def bare(path, ids):
+    np.array([*ids, 0], "<u2").tofile(path)
+
+
+FORMATS = {
+    "parquet": (parquet, ".parquet", {}),
+    "arrow": (arrow, ".arrow", {}),
+    "jsonl": (lines, ".jsonl", {}),
+    "olmo": (bare, ".npy", {"format": "olmo", "options": {"width": 2}}),
+}
+
+
+@pytest.fixture(params=FORMATS)
+def kind(request):
+    """A function that writes files by their numbers, and the arguments that read them."""
+    write, suffix, how = FORMATS[request.param]
+
+    def made(folder, *counts, name="train-{:05d}-of-{:05d}"):
+        folder.mkdir(exist_ok=True)
+        for number, count in counts:
+            write(folder / f"{name.format(number, count)}{suffix}", [100 + number, 7])
+        return folder
+
+    return made, suffix, {"eos": 0, **how}
+
+
+TWO = [(0, 2), (1, 2), (0, 3), (1, 3), (2, 3)]
+
+
+def test_two_sets(tmp_path, kind):
+    made, suffix, how = kind
+    folder = made(tmp_path / "in", *TWO)
+    for verb in (tokfmt.info, tokfmt.stats):
+        with pytest.raises(CorruptError) as raised:
+            verb(folder, **{key: value for key, value in how.items() if verb is tokfmt.stats or key != "eos"})
+        words = str(raised.value)
+        assert f"2 files of train-*-of-00002{suffix}" in words and f"3 files of train-*-of-00003{suffix}" in words
+    (report,) = tokfmt.check(folder, **how)
+    assert report.errors == 1 and "2 sets of train" in report.findings[0].message
+
+
+@pytest.mark.parametrize("there", [[0, 2], [0], [1, 2]], ids=str)
+def test_hole(tmp_path, kind, there):
+    """The files are named by their names, since the second one has the number 1."""
+    made, suffix, how = kind
+    folder = made(tmp_path / "in", *((number, 3) for number in there))
+    with pytest.raises(CorruptError, match="lacks ") as raised:
+        tokfmt.stats(folder, **how)
+    for number in {0, 1, 2} - set(there):
+        assert f"train-{number:05d}-of-00003{suffix}" in str(raised.value)
+    (report,) = tokfmt.check(folder, **how)
+    assert report.errors == 1
+
+
+def test_hole_that_is_accepted(tmp_path, kind):
+    """The files that are there are saved, and what is missing is reported. A second set is not saved."""
+    made, suffix, how = kind
+    folder = made(tmp_path / "in", (0, 3), (2, 3))
+    if suffix == ".parquet":  # The names also state which files are a split.
+        with pytest.raises(CorruptError, match="lacks"):
+            tokfmt.convert(folder, tmp_path / "x.pbin", allow_partial=True, **how)
+        return
+    done = tokfmt.convert(folder, tmp_path / "x.pbin", allow_partial=True, **how)
+    assert done.sequences in (1, 2)  # a document may run on from one file of raw tokens to the next
+    assert any(f"lacks train-00001-of-00003{suffix}" in note for note in done.notes)
+    with pytest.raises(CorruptError, match="2 sets of train"):
+        tokfmt.convert(made(tmp_path / "in", *TWO), tmp_path / "y.pbin", allow_partial=True, **how)
+
+
+def test_pattern(tmp_path, kind):
+    """Who names the files gets them, and a note."""
+    made, suffix, how = kind
+    folder = made(tmp_path / "in", *TWO)
+    for pattern, files, words in [
+        (f"*{suffix}", 5, "2 sets of train"),
+        (f"*-0000[02]-of-00003{suffix}", 2, f"lacks train-00001-of-00003{suffix}"),
+        (f"*-of-00003{suffix}", 3, ""),
+        (f"*-00001-of-00003{suffix}", 1, ""),
+    ]:
+        done = tokfmt.convert(folder / pattern, tmp_path / "x.pbin", overwrite=True, **how)
+        assert done.sequences == files
+        noted = [note for note in done.notes if "as far as its files are read" in note]
+        assert (words in noted[0] and len(noted) == 1) if words else not noted
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("train-{:05d}-of-{:05d}", [(0, 3), (1, 3), (2, 3)]),
+        ("train-{:05d}-of-{:05d}", [(1, 3), (2, 3), (3, 3)]),
+        ("c4-train.{:05d}-of-{:05d}", [(0, 2), (1, 2)]),
+        ("{:05d}_of_{:05d}", [(0, 2), (1, 2)]),
+        ("part-{:05d}-{}", [(0, 7), (4, 7)]),
+    ],
+    ids=["from 0", "from 1", "c4", "underscores", "no count"],
+)
+def test_complete_sets(tmp_path, kind, name, counts):
+    made, _, how = kind
+    folder = made(tmp_path / "in", *counts, name=name)
+    with tokfmt.open(folder, **how) as dataset:
+        assert len(dataset) == len(counts)
+    (report,) = tokfmt.check(folder, **how)
+    assert not report.errors
+
+
+def test_splits_are_sets_of_their_own(tmp_path):
+    for name, count in (("train", 2), ("test", 1)):
+        for number in range(count):
+            parquet(tmp_path / f"{name}-{number:05d}-of-{count:05d}.parquet", [number])
+    assert tokfmt.info(tmp_path).sequences == 2
+
+
+def test_names_with_a_hash(tmp_path):
+    """Older names of the Hub: two uploads with as many files have the same numbers."""
+    for number, word in ((0, "aa11"), (1, "bb22")):
+        parquet(tmp_path / f"train-{number:05d}-of-00002-{word}.parquet", [number])
+    assert tokfmt.info(tmp_path).sequences == 2
+    parquet(tmp_path / "train-00001-of-00002-cc33.parquet", [1])
+    with pytest.raises(CorruptError, match="two files of one number: .*bb22.*cc33"):
+        tokfmt.info(tmp_path)
+    (tmp_path / "train-00001-of-00002-cc33.parquet").unlink()
+    (tmp_path / "train-00001-of-00002-bb22.parquet").unlink()
+    with pytest.raises(CorruptError, match=r"lacks train-00001-of-00002-\*.parquet"):
+        tokfmt.info(tmp_path)
+
+
+def test_a_count_that_no_folder_has(tmp_path):
+    parquet(tmp_path / "train-00000-of-99999999999.parquet", [1])
+    with pytest.raises(CorruptError, match="and 99,999,999,995 more"):
+        tokfmt.stats(tmp_path, format="parquet", eos=0)
