@@ -40,8 +40,8 @@ from tokfmt.formats.jsonl.lines import BOM, Lines, line_number
 
 LARGEST_ID = (1 << 32) - 1
 DROP = f"{allowing('invalid-lines')} leaves such lines out"
-_RECORDS = "The file is JSON over several lines: jq -c . PATH > x.jsonl writes one line per record"
-_ITEMS = "The file is a JSON array: jq -c '.[]' PATH > x.jsonl writes one line per item"
+_RECORDS = f"If the file is JSON over several lines, jq -c . PATH > x.jsonl writes one line per record; {DROP}"
+_ITEMS = f"If the file is a JSON array, jq -c '.[]' PATH > x.jsonl writes one line per item; {DROP}"
 
 
 @dataclass(frozen=True, slots=True)
