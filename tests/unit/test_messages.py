@@ -1,12 +1,14 @@
 """Messages name options by value; each interface words them."""
 
 import ast
+import dataclasses
 import pickle
 import re
 from pathlib import Path
 
 import pytest
 from amount import FUZZ_ONLY
+from paths import ROOT
 
 import tokfmt
 from tokfmt.core.errors import DestinationExistsError, FormatError, Loss, LossyConversionError, OptionError
@@ -115,3 +117,30 @@ def test_the_library_writes_no_syntax_of_the_command_line():
         if _OPTION.search(_COMMAND.sub("", text))
     ]
     assert not found, "name options by values, as tokfmt.core.messages describes:\n" + "\n".join(found)
+
+
+def remedies(path):
+    """Yield each option of a format that the messages of a module name: its kind, its name, and the line."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("to_option", "from_option"):
+            if isinstance(node.args[0], ast.Constant):
+                yield ast.unparse(node.func)[:-7], node.args[0].value, node.lineno
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for kind, name in re.findall(r"--(to|from)-opt (\w+)=", node.value):
+                yield kind, name, node.lineno
+
+
+def test_formats_have_the_options_that_their_remedies_name():
+    owned, every = {}, set()
+    for one in tokfmt.formats():
+        options = ("to", one.write_options), ("from", one.read_options)
+        known = {(kind, field.name) for kind, kept in options for field in dataclasses.fields(kept)}
+        owned.setdefault(type(one).__module__.split(".")[2], set()).update(known)
+        every |= known
+    named = 0
+    for path in sorted((ROOT / "tokfmt/formats").rglob("*.py")):
+        known = owned.get(path.relative_to(ROOT).parts[2].removesuffix(".py"), every)
+        for kind, name, line in remedies(path):
+            named += 1
+            assert (kind, name) in known, f"{path}:{line}"
+    assert named > 40

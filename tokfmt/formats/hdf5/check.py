@@ -636,7 +636,7 @@ def _together(path: Place, opened: Sequence[Stored]) -> Iterator[Finding]:
             "info",
             str(path),
             "is one file: iterable trainers distribute whole files, so only one task gets samples",
-            f"Write at least as many files as tasks, with {to_option('samples', 'N')}",
+            f"Write at least as many files as tasks, with {to_option('shard_size', 'N')}",
         )
 
 
