@@ -298,7 +298,11 @@ def record_losses(found: Sequence[tuple[Source, SkippedRecords]], target: Format
 
 
 def _invalid_lines(count: int, faults: Sequence[TokfmtError]) -> str:
-    words = [_sentence(fault) for fault in faults]
+    words, before = list[str](), ""
+    for fault in faults:
+        name = printable(place_of(fault.place).name) if isinstance(fault, FormatError) else ""
+        words.append(_sentence(fault) if name == before else f"{name}: {_sentence(fault)}")
+        before = name
     more = "; tokfmt check lists them" if count > len(words) else ""
     return f"{counted(count, 'invalid line')} ({'; '.join(words)}{more})"
 
@@ -307,7 +311,7 @@ def _sentence(fault: TokfmtError) -> str:
     if not isinstance(fault, FormatError):
         return str(fault)
     at = "" if fault.offset is None else f" at byte {fault.offset:,}"
-    return f"{printable(place_of(fault.place).name)}: {fault.what}{at}"
+    return f"{fault.what}{at}"
 
 
 def _fields(source: Source, skipped: SkippedRecords, *, located: bool) -> str:
