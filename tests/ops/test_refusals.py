@@ -47,7 +47,7 @@ def test_losses_found_while_reading_are_reported_together(damaged, tmp_path, job
     with pytest.raises(CorruptError, match="line 4 has a field") as caught:
         tokfmt.convert(damaged, tmp_path / "o", **how)
     notes = " ".join(caught.value.__notes__)
-    assert "2 invalid lines (line 4 has a field" in notes
+    assert "2 invalid lines (damaged.jsonl: line 4 has a field" in notes
     assert "line 8 is not valid JSON" in notes
     assert "1 empty sequence (first: sequence 7)" in notes
     assert "empty-sequences" in notes

@@ -132,7 +132,7 @@ def test_lines_stay_as_they_are(tmp_path):
     )  # fmt: skip
     plain = (tmp_path / "plain.jsonl").read_bytes().split(b"\n")[:-1]
     assert (tmp_path / "out.jsonl").read_bytes().split(b"\n")[:-1] == shuffled(plain, 3)
-    invalid = "1 invalid line (a.jsonl: line 3 is not valid JSON (expecting property name enclosed in double quotes))"
+    invalid = "1 invalid line (a.jsonl: line 3 is not valid JSON (expecting property name enclosed in double quotes) at byte 44)"
     assert (done.sequences, done.tokens, done.losses) == (4, None, {"invalid-lines": invalid})
 
 

@@ -180,7 +180,8 @@ def _explain(file: RecipeFile, allow_loss: Sequence[str], *, as_json: bool) -> N
     if isinstance(reader, TextRecipe):
         _explain_draft(reader, as_json=as_json)
         return
-    rows, notes = explain(reader), [*reader.info.inferred, *reader.info.notes]
+    lost = [loss.note for loss in reader.info.lost]
+    rows, notes = explain(reader), [*reader.info.inferred, *reader.info.notes, *lost]
     if as_json:
         facts: dict[str, Any] = {"recipe": str(file.where), "seq_len": file.seq_len}
         facts["fingerprint"] = reader.fingerprint

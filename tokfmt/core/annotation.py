@@ -384,7 +384,8 @@ def whole_tokens(file: File, dtype: np.dtype[Any], code: str, what: str = "a str
             f"{allowing('tail')} reads up to the last whole token",
         )
         error = TruncatedError(file.path, what, offset=file.size - rest, expected=size, found=file.size, remedy=remedy)
-        problems.append(fatal(code, error, "tail", is_truncated=True))
+        lost = f"the last {counted(rest, 'byte')}, from byte {file.size - rest:,} on"
+        problems.append(fatal(code, error, "tail", is_truncated=True, lost=lost))
     return Extent(file, 0, count, dtype), problems
 
 
@@ -410,7 +411,10 @@ def stated_tokens(
         if stored > size:
             remedy = f"{allowing('tail')} leaves out the last {counted(stored - size, 'byte')}"
         error = CorruptError(file.path, "bytes of tokens", expected=size, found=stored, remedy=remedy)
-        problems.append(fatal(code, error, accepted, is_truncated=stored < size))
+        lost = f"the last {counted(stored - size, 'byte')}, from byte {begin + size:,} on"
+        if stored < size:
+            lost = f"{counted(size - stored, 'byte')} that are missing, from byte {file.size:,} on"
+        problems.append(fatal(code, error, accepted, is_truncated=stored < size, lost=lost))
     return Extent(file, begin, max(0, min(stated, stored // dtype.itemsize)), dtype), problems
 
 
@@ -436,7 +440,11 @@ def written_tokens(extent: Extent, code: str) -> tuple[Extent, list[Problem]]:
     remedy = (
         f"{allowing('tail')} leaves them out" if seen else "Write it again, or remove the zeros: truncate -s BYTES PATH"
     )
-    return kept, [fatal(code, TruncatedError(extent.file.path, what, offset=at, remedy=remedy), "tail" if seen else "")]
+    error, lost = (
+        TruncatedError(extent.file.path, what, offset=at, remedy=remedy),
+        f"{zeros:,} zeros from byte {at:,} on",
+    )
+    return kept, [fatal(code, error, "tail" if seen else "", lost=lost)]
 
 
 def numpy_extent(file: File) -> Extent:

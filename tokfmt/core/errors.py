@@ -279,6 +279,11 @@ class Loss(NamedTuple):
     name: str
     what: str
 
+    @property
+    def note(self) -> Message:
+        """The note of a command that reads a dataset without it."""
+        return Message(f"left out ({allowing(self.name)}): {marked(self.what)}")
+
 
 class LossyConversionError(ConversionError):
     """The destination cannot store everything that the source holds, and the user did not accept the loss."""

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
-from tokfmt.core.errors import FormatError
-from tokfmt.core.messages import Message
+from tokfmt.core.errors import FormatError, Loss
+from tokfmt.core.messages import Message, marked
+from tokfmt.core.place import PlaceLike, place_of
+from tokfmt.core.text_format import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,7 @@ class Problem(NamedTuple):
         note: Note of a reader that continues; "" for none.
         accepted_by: The word of `--allow-loss` with which the dataset can be read anyway; "" without one.
         is_truncated: A file is truncated. What it holds of the dataset is unchanged and complete up to its end.
+        lost: What is left out with the word `accepted_by`, with its number and byte offset; "" says the error.
     """
 
     code: str
@@ -72,13 +75,16 @@ class Problem(NamedTuple):
     note: str = ""
     accepted_by: str = ""
     is_truncated: bool = False
+    lost: str = ""
 
     def finding(self) -> Finding:
         """Return the problem as a finding."""
         return Finding.of(self.code, self.error, self.severity)
 
 
-def fatal(code: str, error: FormatError, accepted_by: str = "", *, is_truncated: bool = False) -> Problem:
+def fatal(
+    code: str, error: FormatError, accepted_by: str = "", *, is_truncated: bool = False, lost: str = ""
+) -> Problem:
     """Return a problem that prevents reading.
 
     Args:
@@ -86,8 +92,9 @@ def fatal(code: str, error: FormatError, accepted_by: str = "", *, is_truncated:
         error: The error that the reader raises.
         accepted_by: The word of `--allow-loss` with which the dataset is read anyway; "" for none.
         is_truncated: The file ends too early, and its content is valid up to its end.
+        lost: What is left out if the loss is accepted, with its number and byte offset.
     """
-    return Problem(code, "error", error, is_fatal=True, accepted_by=accepted_by, is_truncated=is_truncated)
+    return Problem(code, "error", error, True, "", accepted_by, is_truncated, lost)
 
 
 def noted(code: str, error: FormatError, note: str) -> Problem:
@@ -101,19 +108,31 @@ def noted(code: str, error: FormatError, note: str) -> Problem:
     return Problem(code, "error", error, note=note)
 
 
-def raise_fatal(problems: Iterable[Problem], accepted: frozenset[str]) -> None:
-    """Raise the error of the first problem that prevents reading.
+def raise_fatal(problems: Iterable[Problem], accepted: frozenset[str]) -> tuple[Loss, ...]:
+    """Raise the error of the first problem that prevents reading, and return the losses of those that are accepted.
 
     Args:
         problems: In the order in which they were found.
         accepted: Words of `--allow-loss` that the user gave.
 
+    Returns:
+        A loss for each fatal problem that a word accepts, for `Info.lost`.
+
     Raises:
         FormatError: Of the first fatal problem that no word accepts.
     """
+    losses = list[Loss]()
     for problem in problems:
         if problem.is_fatal and problem.accepted_by not in accepted:
             raise problem.error
+        if problem.is_fatal:
+            losses.append(loss_in(problem.error.place, problem.accepted_by, problem.lost or problem.error.statement))
+    return tuple(losses)
+
+
+def loss_in(place: PlaceLike, word: str, what: str) -> Loss:
+    """Return a loss in a file: the word of `--allow-loss`, the name of the file, and what is left out of it."""
+    return Loss(word, Message(f"{printable(place_of(place).name)}: {marked(what)}"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,6 +213,7 @@ class Target(NamedTuple):
         keep_parts: `commit` may be interrupted and called again, so it keeps the parts of regions. The caller removes
             them.
         jobs: Threads that `commit` may use.
+        strict: Decodes as `decoder` and raises where that replaces what is not text; None if `decoder` raises itself.
     """
 
     eos_id: int | None = None
@@ -220,6 +221,7 @@ class Target(NamedTuple):
     allow_loss: frozenset[str] = frozenset()
     keep_parts: bool = False
     jobs: int = 1
+    strict: Decoder | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +331,10 @@ class TokenWriter(ABC):
 
         With `Target.keep_parts`, it may be interrupted at any point and called again.
         """
+
+    def lost(self, receipts: Sequence[Receipt]) -> Sequence[Loss]:
+        """Return what the regions lost because the user accepted it, from the details of their receipts."""
+        return ()
 
     def join_parts(self, source: TokenReader, receipt: Receipt) -> None:  # noqa: B027 - `commit` can do it all
         """Join the parts of the next region while other regions are written. By default, do nothing.

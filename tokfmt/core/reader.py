@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import TokenRangeError
+from tokfmt.core.errors import Loss, TokenRangeError
 from tokfmt.core.messages import Message
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
@@ -135,6 +135,7 @@ class Info:
         inner: For each index whose documents hold several sequences, such as sentences: where it states them.
         extras: Facts specific to the format (variant, byte order, width ...), for display.
         damage: The parts that `Hints.allow_partial` left out.
+        lost: The parts that are left out because the user accepted their loss (`Hints.allow_loss`).
         beginning: The axis holds only the first `Hints.max_sequences` sequences of the dataset.
         beginning_of: Of such an axis, the number of stored tokens of the dataset, if it states that number.
         length_given: The read option `seq_len` gives `sample_length`, as the dataset does not state it.
@@ -163,6 +164,7 @@ class Info:
     inner: tuple[Inner, ...] = ()
     extras: Mapping[str, object] = field(default_factory=dict)
     damage: tuple[Damage, ...] = ()
+    lost: tuple[Loss, ...] = ()
     beginning: bool = False
     beginning_of: int | None = None
     length_given: bool = False

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 
+from tokfmt.core.errors import Loss
 from tokfmt.core.messages import Message
 from tokfmt.core.ragged import Offsets, Ragged
 from tokfmt.core.reader import CachedProtocolMeta, Damage
@@ -143,7 +144,7 @@ class RecordInfo:
             (`JsonLines.lines`). If False, jsonl gets what `texts` or `ids` return.
         field: Dotted path of the text or the IDs in a record.
         eos_id: The separator, if the records state it.
-        inferred, notes, split, other_splits, extras, facts, damage: As in `reader.Info`.
+        inferred, notes, split, other_splits, extras, facts, damage, lost: As in `reader.Info`.
     """
 
     kind: str
@@ -159,6 +160,7 @@ class RecordInfo:
     other_splits: tuple[str, ...] = ()
     extras: Mapping[str, object] = dataclasses.field(default_factory=dict)
     damage: tuple[Damage, ...] = ()
+    lost: tuple[Loss, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inferred", tuple(map(Message, self.inferred)))

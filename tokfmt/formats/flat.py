@@ -225,8 +225,7 @@ class FlatReader:
         Raises:
             FormatError: A problem is fatal, and no word accepts it.
         """
-        if file_layout.problems:
-            raise_fatal(file_layout.problems, accepted)
+        lost = raise_fatal(file_layout.problems, accepted) if file_layout.problems else ()
         self.extents, self._masks = file_layout.extents, file_layout.masks
         # A list: to bisect an array takes as long as all the rest of a short read.
         self._begins = [0, *itertools.accumulate(extent.tokens for extent in file_layout.extents)]
@@ -258,6 +257,7 @@ class FlatReader:
             inner=file_layout.inner,
             extras=file_layout.extras,
             damage=file_layout.damage,
+            lost=lost,
             beginning=file_layout.beginning_of is not None,
             beginning_of=file_layout.beginning_of,
             tokenizers=file_layout.tokenizers,

@@ -448,7 +448,8 @@ def pair_layout(data: File, index: File, options: ReadOptions, *, partial: bool 
     if index.size != columns.end:
         remedy = f"{allowing('modes')} reads the tokens without them"
         error = CorruptError(path, "holds modes of multimodal data", offset=columns.end, remedy=remedy)
-        problems.append(fatal("TF606", error, "modes"))
+        lost = f"the modes of {counted(count, 'sequence')}, from byte {columns.end:,} on"
+        problems.append(fatal("TF606", error, "modes", lost=lost))
     extent, sizes = _tokens(data, index, columns, begins, pointers, options, stated)
     starts, inner, marked = _marked(index, columns, begins, by_document=by_document)
     problems = [*(negative or sizes), *problems, *marked]
@@ -508,13 +509,16 @@ def _tokens(
         remedy += "(Megatron-LM#431), so documents are shifted. Write it again"
         what, expected = "bytes of tokens", data.size - count * dtype.itemsize
         uncounted = CorruptError(data.path, what, expected=expected, found=data.size, remedy=remedy)
-        sizes = [fatal("TF604", uncounted, "tail")]
+        sizes = [fatal("TF604", uncounted, "tail", lost=sizes[0].lost)]
     return extent, [*sizes, *problems]
 
 
 def _other_width(data: File, total: int, width: int) -> int | None:
-    """Return twice or half the width of a token if `total` tokens of it have exactly the size of .bin, else None."""
-    return next((w for w in (2 * width, width // 2) if w in NAMES and total and total * w == data.size), None)
+    """Return twice or half the width of a token if `total` tokens of it have exactly the size of .bin, else None.
+
+    Tokens of 1 byte are not considered, because no writer uses them: half of a file of 2 bytes was cut.
+    """
+    return next((w for w in (2 * width, width // 2) if w in (2, 4, 8) and total and total * w == data.size), None)
 
 
 def _contradicted(data: File, index: File, stated: np.dtype[Any], other: int, *, pointed: bool = False) -> Problem:

@@ -272,7 +272,9 @@ def _look(file: File, mask: Place | None, width: int | None, *, rows: bool) -> F
             found=int(spans[k, 0]),
             remedy=f"{allowing('gaps')} leaves out tokens outside of documents",
         )
-        problems.append(fatal("TF703", error, "gaps"))
+        tokens = int((spans[gaps, 0] - before[gaps]).sum())
+        lost = f"{counted(tokens, 'token')} between rows, from byte {before[k] * width:,} of {file.path.name} on"
+        problems.append(fatal("TF703", error, "gaps", lost=lost))
     if left := file.size - end * width if rows else 0:
         zeros = _zeros(file, end * width)
         what = "zeros after the last row" if zeros else "tokens after the last row"
@@ -280,7 +282,7 @@ def _look(file: File, mask: Place | None, width: int | None, *, rows: bool) -> F
         error = CorruptError(
             file.path, what, offset=end * width, found=f"{left:,} bytes", remedy=f"{allowing(word)} leaves them out"
         )
-        problems.append(fatal(code, error, word))
+        problems.append(fatal(code, error, word, lost=f"{counted(left, 'byte')} from byte {end * width:,} on"))
     runs = np.split(spans, gaps[gaps > 0])
     covered = [(int(run[0, 0]), int(run[-1, 1] - run[0, 0])) for run in runs if len(run)]
     masks = list[Extent]()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tokfmt.core.errors import (
     CorruptError,
     FormatError,
+    Loss,
     MissingDependencyError,
     TokfmtError,
     TruncatedError,
@@ -24,7 +25,7 @@ from tokfmt.core.errors import (
     UnsupportedError,
 )
 from tokfmt.core.files import File, Held, Stream, open_file
-from tokfmt.core.findings import Problem, noted
+from tokfmt.core.findings import Problem, loss_in, noted
 from tokfmt.core.messages import Option, allowing, from_option
 from tokfmt.core.place import Place, Url
 from tokfmt.core.records import CHATS, are_chats
@@ -156,6 +157,7 @@ class ParquetContainer:
 
     unit = "row group"
     problems: Sequence[Problem] = ()
+    lost: Sequence[Loss] = ()
 
     def __init__(self, path: Place, *, tail: bool = False) -> None:  # noqa: ARG002 - a file without its end is lost
         self.path, self.file = path, open_file(path)
@@ -502,6 +504,8 @@ class ArrowContainer:
 
     unit = "record batch"
     problems: Sequence[Problem] = ()
+    lost: Sequence[Loss] = ()
+    _cut_rows: int | None = None  # Rows of the batch in which the file ends.
 
     def __init__(self, path: Place, *, tail: bool = False) -> None:
         self.path, self.file = path, open_file(path)
@@ -523,8 +527,15 @@ class ArrowContainer:
             raise TruncatedError(path, "has no end marker: batches may be missing", offset=self.end, remedy=remedy)
         self.groups = [Group(k, m.rows, m.begin, m.head + m.body) for k, m in enumerate(batches)]
         check_rows(path, sum(group.rows for group in self.groups), self.file.size)
-        if not tail and (footer := self.footer_error()) is not None:
+        footer = self.footer_error()
+        if footer is not None and not tail:
             raise footer
+        rest = f"{counted(self.file.size - self.end, 'byte')} from byte {self.end:,} on"
+        if not self.ended:
+            cut = "" if self._cut_rows is None else f", with {counted(self._cut_rows, 'row')} of an incomplete batch"
+            self.lost = [loss_in(path, "tail", f"{rest}{cut}; batches may be missing after them")]
+        elif footer is not None:
+            self.lost = [loss_in(path, "tail", f"the footer, {rest}")]
 
     def footer_error(self) -> FormatError | None:
         """Return the error of a footer that cannot be read or contradicts the messages before it, else None."""
@@ -562,6 +573,7 @@ class ArrowContainer:
             with worded(self.path, f"the message at byte {at:,} cannot be read"):
                 message = _message(self.file.read(at + 8, length), at)
             if message.body < 0 or message.begin + message.head + message.body > size:
+                self._cut_rows = message.rows if message.kind == _BATCH else None
                 break
             check_claim(self.path, f"rows in record batch {len(found) - 1:,}", message.rows, message.body)
             found.append(message)
@@ -908,21 +920,28 @@ def values_of(batch: Any, name: str) -> Any:
     return arrow().compute.struct_field(batch.column(batch.schema.get_field_index(first)), rest)
 
 
-def unread(containers: Sequence[Container], column: Column, *, nulls: bool) -> tuple[str, ...]:
-    """Return notes on problems, on NULL rows that are read as empty (if `nulls`), and on columns that are not read.
+def lost_rows(containers: Sequence[Container], column: Column) -> Iterator[Loss]:
+    """Yield the NULL rows of each file, which `--allow-loss null-rows` reads as empty.
 
     Decodes the column to count NULL rows if the footers do not state their number.
     """
-    notes, count = [problem.note for container in containers for problem in container.problems], 0
-    for container in containers if nulls else ():
+    for container in containers:
+        count, first = 0, container.groups[0] if container.groups else None
         for group in container.groups:
             known = container.facts(group, column.name).nulls  # of lists, this counts NULL and empty ones
             if known is None or (known and column.kind != TEXT):
                 batches = container.batches(group, [column.name])
                 known = sum(values_of(batch, column.name).null_count for batch in batches)
+            first = group if known and not count else first
             count += known
-    if count:
-        notes.append(f"{counted(count, 'row')} of NULL read as empty ({allowing('null-rows')})")
+        if count and first is not None:
+            where = f"first: in {container.unit} {first.number:,}, at byte {first.begin:,}"
+            yield loss_in(container.path, "null-rows", f"{counted(count, 'row')} of NULL, read as empty ({where})")
+
+
+def unread(containers: Sequence[Container], column: Column) -> tuple[str, ...]:
+    """Return notes on problems, and on columns that are not read."""
+    notes = [problem.note for container in containers for problem in container.problems]
     own = {column.name.split(".")[0], *column.mask_columns}
     if others := [name for name in containers[0].schema.names if name not in own]:
         notes.append(f'columns other than "{printable(column.name)}" are not read: {printable(", ".join(others[:12]))}')

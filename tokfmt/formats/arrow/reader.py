@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import ConversionError, CorruptError
+from tokfmt.core.errors import ConversionError, CorruptError, Loss
 from tokfmt.core.findings import Problem, fatal, raise_fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.loss_mask import BEGINS, IGNORED, TARGET, other_label
@@ -52,6 +52,7 @@ from tokfmt.formats.arrow.container import (
     agreed,
     arrow,
     item_type,
+    lost_rows,
     open_containers,
     own_blocks,
     plain,
@@ -171,6 +172,12 @@ def open_reader(
         return TextReader(containers, column, hints, found[0], tuple(damage))
     kinds = (ColumnReader, MaskedReader, PackedReader)
     return kinds[len(column.mask_columns)](containers, column, options, hints, found[0], tuple(damage))
+
+
+def _lost(containers: Sequence[Container], column: Column, hints: Hints) -> tuple[Loss, ...]:
+    """Return what is left out of the files because the user accepted it; `Info.damage` has what is damaged."""
+    ends = () if hints.allow_partial else (loss for container in containers for loss in container.lost)
+    return (*ends, *(lost_rows(containers, column) if "null-rows" in hints.allow_loss else ()))
 
 
 def _decode_rows(rows: Rows, accepted: frozenset[str], container: Container, group: Group) -> None:
@@ -447,7 +454,7 @@ class ColumnReader:
         self._firsts = offsets_of([rows for rows, _ in counts])
         self._starts = offsets_of([values or 0 for _, values in counts])
         info = self._info(containers, column, options, hints, found, (odd, first), tops)
-        self.info = replace(info, damage=damage)
+        self.info = replace(info, damage=damage, lost=_lost(containers, column, hints))
 
     def _info(
         self,
@@ -471,7 +478,7 @@ class ColumnReader:
                 "rows are blocks of a stream, and the starts of its documents are unknown; "
                 f"{Option('eos', 'ID')} splits it there"
             )
-        notes += unread(containers, column, nulls="null-rows" in hints.allow_loss)
+        notes += unread(containers, column)
         layout = Layout.STREAM if stream else Layout.SAMPLES if self.samples or blocks else Layout.DOCUMENTS
         return Info(
             layout,
@@ -729,7 +736,7 @@ class TextReader(TextRecords):
         sizes = [sum(one.text_bytes(group, column.name) for group in one.groups) for one in containers]
         if "null-rows" not in hints.allow_loss:
             self._refuse_nulls()
-        notes = unread(containers, column, nulls="null-rows" in hints.allow_loss)
+        notes = unread(containers, column)
         self.info = RecordInfo(
             TEXT,
             sum(sizes),
@@ -741,6 +748,7 @@ class TextReader(TextRecords):
             other_splits=found.others,
             extras={"files": len(containers)},
             damage=damage,
+            lost=_lost(containers, column, hints),
         )
 
     def _refuse_nulls(self) -> None:

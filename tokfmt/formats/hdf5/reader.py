@@ -26,21 +26,22 @@ import copy
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core import listing
-from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsupportedError
+from tokfmt.core.errors import CorruptError, FormatError, Loss, TruncatedError, UnsupportedError
 from tokfmt.core.files import names_in, open_file
-from tokfmt.core.findings import Problem, fatal, noted, raise_fatal
+from tokfmt.core.findings import Problem, fatal, loss_in, noted, raise_fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import Option, allowing, from_option
 from tokfmt.core.place import Place
 from tokfmt.core.reader import INT32_MAX, Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.rows import ROWS, Continuation, continuation
+from tokfmt.core.text_format import counted
 from tokfmt.formats.hdf5.beginning import FIRST, SampledRows, is_long, row_bytes, spread_samples
 from tokfmt.formats.hdf5.container import Stored, WriterAttributes, open_stored
 from tokfmt.formats.hdf5.options import PARAMS, Order, ReadOptions
@@ -358,6 +359,7 @@ class Opening:
         notes: See `reader.Info`; more are appended while the dataset is opened.
         inferred: See `reader.Info`; more are appended while the dataset is opened.
         damage: See `reader.Info`.
+        lost: See `reader.Info`; more are appended while the dataset is opened.
     """
 
     place: Place
@@ -369,6 +371,7 @@ class Opening:
     notes: list[str]
     inferred: list[str]
     damage: tuple[Damage, ...] = ()
+    lost: list[Loss] = field(default_factory=list)
 
     def own(self) -> list[WriterAttributes | None]:
         """Return the attributes that tokfmt wrote in each file; None without any, or if options override them."""
@@ -417,6 +420,7 @@ class Opening:
             eos_from=separator[1],
             inferred=tuple(self.inferred),
             notes=tuple(self.notes),
+            lost=tuple(dict.fromkeys(self.lost)),
             pad_id=pad_id,
             nonstandard_masks=masks.count,
             first_nonstandard=masks.first,
@@ -787,6 +791,9 @@ def _stride(opening: Opening, rows: Rows | SampledRows, scan: Scan, groups: NDAr
             remedy=f"{allowing('order')} reads the tokens of each sample as stored, "
             f"{from_option('view', 'samples')} the rows",
         )
+    if found.how == "shuffled":
+        what = f"the order of {counted(len(rows), 'sample')}, from sample 0 on: each is read as stored"
+        opening.lost.append(loss_in(opening.place, "order", what))
     if found.how in ("few", "mixed"):
         raise UnsupportedError(
             opening.place,

@@ -15,12 +15,13 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import ConversionError
+from tokfmt.core.errors import ConversionError, Loss, TokfmtError
 from tokfmt.core.files import writing
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import WINDOW, TokenReader, check_ids, sequence_at, windows
+from tokfmt.core.text_format import counted
 from tokfmt.formats.jsonl.lines import join
 from tokfmt.formats.jsonl.options import WriteOptions
 from tokfmt.formats.jsonl.parse import LARGEST_ID, dotted
@@ -117,7 +118,7 @@ class JsonlWriter(TokenWriter):
     """
 
     def __init__(self, path: Path, options: WriteOptions, target: Target) -> None:
-        self.path, self.options, self.decoder = path, options, target.decoder
+        self.path, self.options, self.decoder, self.strict = path, options, target.decoder, target.strict
         self.keep_parts, self.jobs = target.keep_parts, target.jobs
         if self.decoder is None:
             keys = dotted(options.ids_field, "ids_field")
@@ -145,12 +146,21 @@ class JsonlWriter(TokenWriter):
         return self._parts / f"{region:08d}"
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
-        top = -1
+        top, replaced = -1, list[int]()
         with whole(self._part(region.index)) as out:
             for first, last in self._runs(region.sequences, source):
-                top = max(top, self._write(out, first, last, source))
+                top = max(top, self._write(out, first, last, source, replaced))
             written = out.tell()
-        return Receipt(region.index, top, written)
+        return Receipt(region.index, top, written, [len(replaced), replaced[0]] if replaced else None)
+
+    def lost(self, receipts: Sequence[Receipt]) -> Sequence[Loss]:
+        """See `TokenWriter.lost`: the sequences in whose text bytes or IDs were replaced."""
+        found = [receipt.details for receipt in receipts if receipt.details]
+        if not found:
+            return ()
+        count, first = sum(one[0] for one in found), min(one[1] for one in found)
+        what = f"bytes or IDs that are not text, replaced in {counted(count, 'sequence')} (first: sequence {first:,})"
+        return [Loss("invalid-utf8", what)]
 
     def _runs(self, sequences: range, source: TokenReader) -> Iterator[tuple[int, int]]:
         """Yield (first, last) of runs of sequences with at most one window of tokens, or of one longer sequence."""
@@ -161,8 +171,11 @@ class JsonlWriter(TokenWriter):
             yield first, first + count
             first += count
 
-    def _write(self, out: BinaryIO, first: int, last: int, source: TokenReader) -> int:
-        """Write the lines of sequences `first <= i < last`; return the largest ID, -1 without one."""
+    def _write(self, out: BinaryIO, first: int, last: int, source: TokenReader, replaced: list[int]) -> int:
+        """Write the lines of sequences `first <= i < last`; return the largest ID, -1 without one.
+
+        The numbers of sequences in whose text something is replaced are added to `replaced`.
+        """
         offsets = source.offsets(first, last)
         start, stop = offsets[[0, -1]].tolist()
         if self.decoder is None and stop - start > WINDOW:
@@ -173,7 +186,7 @@ class JsonlWriter(TokenWriter):
             out.write(ids_lines(tokens, offsets - start, self._before, self._after))
             return top
         bounds = (offsets - start).tolist()
-        out.writelines(self._text(first + k, tokens[bounds[k] : bounds[k + 1]]) for k in range(last - first))
+        out.writelines(self._text(first + k, tokens[bounds[k] : bounds[k + 1]], replaced) for k in range(last - first))
         return top
 
     def _write_long(self, out: BinaryIO, start: int, stop: int, source: TokenReader) -> int:
@@ -186,10 +199,19 @@ class JsonlWriter(TokenWriter):
         out.write(b"]" + self._after)
         return top
 
-    def _text(self, number: int, tokens: Tokens) -> bytes:
+    def _decoded(self, number: int, tokens: Tokens, replaced: list[int]) -> str:
+        """Return the text of a sequence, and add its number to `replaced` if something in it is not text."""
+        if self.strict is not None:
+            try:
+                return self.strict.decode(tokens.tolist())
+            except TokfmtError:
+                replaced.append(number)
+        return self.decoder.decode(tokens.tolist()) if self.decoder is not None else ""
+
+    def _text(self, number: int, tokens: Tokens, replaced: list[int]) -> bytes:
         import msgspec
 
-        text = self.decoder.decode(tokens.tolist()) if self.decoder is not None else ""
+        text = self._decoded(number, tokens, replaced)
         try:
             return b"".join((self._before, msgspec.json.encode(text), self._after))
         except UnicodeEncodeError as error:

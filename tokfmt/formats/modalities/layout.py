@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, open_file
-from tokfmt.core.findings import Problem
+from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import Option, allowing, from_option
 from tokfmt.core.place import Place
 from tokfmt.core.reader import Damage, Separators, windows
+from tokfmt.core.text_format import counted
 from tokfmt.formats.flat import Extent, FileLayout, FlatReader
 from tokfmt.formats.modalities.header import (
     LONGEST,
@@ -246,7 +247,8 @@ def _stream(file: File, options: ReadOptions) -> Anatomy:
             offset=file.size - rest,
             remedy=f"{allowing('tail')} reads up to the last whole token",
         )
-        problems.append(Problem("TF103", "error", error, is_fatal=True, accepted_by="tail"))
+        lost = f"the last {counted(rest, 'byte')}, from byte {file.size - rest:,} on"
+        problems.append(fatal("TF103", error, "tail", lost=lost))
     return Anatomy(file, "P", header, width, None, file.size // width, problems=tuple(problems))
 
 

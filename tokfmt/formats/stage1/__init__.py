@@ -154,7 +154,9 @@ class Stage1(FlatFormat):
             remedy += f"{allowing('tail')} leaves out the rest"
             what = f"the last sample has {rest:,} tokens"
             error = TruncatedError(blocks[-1], what, expected=options.seq_len, remedy=remedy)
-            problems.append(fatal("TF207", error, "tail", is_truncated=True))
+            end = file_layout.extents[-1].file.size
+            lost = f"the last {counted(rest, 'token')}, to byte {end:,}"
+            problems.append(fatal("TF207", error, "tail", is_truncated=True, lost=lost))
         return replace(file_layout, problems=problems, sample_length=options.seq_len, separators=Separators.NONE)
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokenRangeError, TokfmtError
 from tokfmt.core.format import Format, TokenWriter, WriterTraits
 from tokfmt.core.messages import Message, Option, from_option, marked, to_option
-from tokfmt.core.place import PlaceLike, place_of
+from tokfmt.core.place import place_of
 from tokfmt.core.protocols import CollectsInvalid, HasLabels, marks_of, restored
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader, sequence_at, windows
-from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords, Spot
+from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.source.stored import Source, boundaries_of
@@ -285,31 +285,37 @@ def record_losses(found: Sequence[tuple[Source, SkippedRecords]], target: Format
         if skipped.invalid and isinstance(source.reader, CollectsInvalid):
             faults = [source.reader.record_error(spot) for spot in skipped.faults]
             fault = fault or faults[0]
-            losses.found.append(Loss("invalid-lines", _invalid_lines(source, skipped.invalid, faults)))
+            losses.found.append(Loss("invalid-lines", _invalid_lines(skipped.invalid, faults)))
         elif skipped.invalid:
             losses.found.append(Loss("invalid-lines", counted(skipped.invalid, "invalid line")))
         if skipped.others:
-            what = _fields(source, skipped)
             if "fields" in asked or "fields" in allow_loss:
-                losses.found.append(Loss("fields", what))
+                losses.found.append(Loss("fields", _fields(source, skipped, located=True)))
             else:
+                what = _fields(source, skipped, located=False)
                 losses.notes.append(f"{source.paths[0]}: {what} are not kept")
     return replace(losses, fault=fault)
 
 
-def _invalid_lines(source: Source, count: int, faults: Sequence[TokfmtError]) -> str:
-    words = [_sentence(source, fault) for fault in faults]
+def _invalid_lines(count: int, faults: Sequence[TokfmtError]) -> str:
+    words, before = list[str](), ""
+    for fault in faults:
+        name = printable(place_of(fault.place).name) if isinstance(fault, FormatError) else ""
+        words.append(_sentence(fault) if name == before else f"{name}: {_sentence(fault)}")
+        before = name
     more = "; tokfmt check lists them" if count > len(words) else ""
     return f"{counted(count, 'invalid line')} ({'; '.join(words)}{more})"
 
 
-def _sentence(source: Source, fault: TokfmtError) -> str:
+def _sentence(fault: TokfmtError) -> str:
     if not isinstance(fault, FormatError):
         return str(fault)
-    return fault.what if _alone(source, fault.place) else f"{place_of(fault.place).name}: {fault.what}"
+    at = "" if fault.offset is None else f" at byte {fault.offset:,}"
+    return f"{fault.what}{at}"
 
 
-def _fields(source: Source, skipped: SkippedRecords) -> str:
+def _fields(source: Source, skipped: SkippedRecords, *, located: bool) -> str:
+    """Return the fields that are left out in words; `located` adds the file and the byte of the first record."""
     info = source.reader.info
     read = info.field if isinstance(info, RecordInfo) else ""
     where = f'beside "{read}" ' if read else ""
@@ -319,18 +325,11 @@ def _fields(source: Source, skipped: SkippedRecords) -> str:
         counts.append(f"{len(names) - _NAMED:,} other fields")
     first, reader = "", source.reader
     if skipped.first is not None and isinstance(reader, CollectsInvalid):
-        first = f"; first: {_line(source, reader, skipped.first)}"
+        path, number = reader.line(skipped.first)
+        same = not located and [place_of(path)] == list(source.paths)
+        where_first = "" if same else f" of {printable(path.name)} at byte {skipped.first[1]:,}"
+        first = f"; first: line {number:,}{where_first}"
     return f"fields {where}of {counted(skipped.others, 'record')} ({', '.join(counts)}{first})"
-
-
-def _line(source: Source, reader: CollectsInvalid, spot: Spot) -> str:
-    path, number = reader.line(spot)
-    return f"line {number:,}" + ("" if _alone(source, path) else f" of {path.name}")
-
-
-def _alone(source: Source, path: PlaceLike) -> bool:
-    """Return True if a file is the only one of its source, so that a message need not name it."""
-    return [place_of(path)] == list(source.paths)
 
 
 def _of_sources(sources: Sequence[Source], *, masks: bool, split_chosen: bool) -> list[Loss]:

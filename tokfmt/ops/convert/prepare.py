@@ -51,7 +51,15 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
     """
     request, destination, allow_loss = resolved.request, resolved.destination, resolved.request.source.allow_loss
     eos_id = resolved.separator.eos_id
-    target = Target(eos_id, _decoder(resolved), allow_loss, keep_parts=bool(request.kept), jobs=request.jobs)
+    lenient = "invalid-utf8" in allow_loss
+    target = Target(
+        eos_id,
+        _decoder(resolved, lenient=lenient),
+        allow_loss,
+        keep_parts=bool(request.kept),
+        jobs=request.jobs,
+        strict=_decoder(resolved, lenient=False) if lenient else None,
+    )
     writers = _writers(destination, place, target)  # before text is tokenized: options may contradict each other
     reading = token_axis(
         resolved.read,
@@ -90,11 +98,11 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
     return Prepared(destination, target, writers, reading.axis, content, accepted, reading.report, padded)
 
 
-def _decoder(resolved: Resolved) -> Any:
+def _decoder(resolved: Resolved, *, lenient: bool) -> Any:
     """Return the decoder of the user's tokenizer, if the destination holds text and no source does; else None."""
     if resolved.tokenizer is None or not resolved.decodes:
         return None
-    return resolved.tokenizer.decoder(lenient="invalid-utf8" in resolved.request.source.allow_loss)
+    return resolved.tokenizer.decoder(lenient=lenient)
 
 
 def _writers(destination: Destination, place: Workplace, target: Target) -> list[TokenWriter]:

@@ -436,7 +436,7 @@ def _pass_on(sources: Sequence[Source], notes: Notes) -> None:
         (source.paths[0], note)
         for source in sources
         for note in source.notes
-        if note.removeprefix("left out: ") not in source.left_out
+        if note.removeprefix("left out: ") not in source.left_out and note not in source.accepted
     ]
     for path, note in found[:_NOTES]:
         own = path.name if note.startswith((f"{path.name}: ", f"{path.name} ")) else ""

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tokfmt.core.messages import Option
+from tokfmt.core.errors import Loss
+from tokfmt.core.messages import Message, Option, marked
 from tokfmt.core.place import place_of
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.ops.convert.notes import Notes
@@ -16,6 +17,8 @@ from tokfmt.ops.convert.resolve import Resolved
 from tokfmt.ops.convert.resume import Facts, digest_of, finished, finished_in_stores
 from tokfmt.ops.convert.write import PortionCounts, Written
 from tokfmt.ops.source.stored import unknown_id
+
+_LISTED = 16  # losses of one name that the result lists
 
 
 def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
@@ -33,7 +36,8 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
         if request.select is not None:
             why = f"{Option('select', request.select)} takes none of the sequences of the sources"
         notes.add(f"{request.destination}: the dataset is empty: {why}")
-    losses = dict(written.losses)
+    lost = [loss for source in resolved.sources for loss in source.reader.info.lost]
+    losses = _with(dict(written.losses), [*lost, *(loss for one in counts for loss in one.lost)])
     if mixed:
         losses["tokenizers"] = mixed
     if others := [note for source in resolved.sources for note in source.left_out]:
@@ -85,6 +89,18 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
         padded=written.padded,
         partial=[source.partial.facts() for source in resolved.sources if source.partial is not None],
     )
+
+
+def _with(losses: dict[str, str], lost: Sequence[Loss]) -> dict[str, str]:
+    """Return losses, in words by their name, with further ones."""
+    found = dict[str, list[str]]()
+    for loss in dict.fromkeys(lost):
+        if loss.what not in losses.get(loss.name, ""):
+            found.setdefault(loss.name, [losses[loss.name]] if loss.name in losses else []).append(loss.what)
+    for name, what in found.items():
+        more = [f"{len(what) - _LISTED:,} more of this kind"] if len(what) > _LISTED else []
+        losses[name] = Message("; ".join(marked(one) for one in (*what[:_LISTED], *more)))
+    return losses
 
 
 def total_of(counts: Iterable[int | None]) -> int | None:

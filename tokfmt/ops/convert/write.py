@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tokfmt.core.errors import TokenRangeError
-from tokfmt.core.format import TokenWriter
+from tokfmt.core.errors import Loss, TokenRangeError
+from tokfmt.core.format import Receipt, TokenWriter
 from tokfmt.core.messages import marked
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.text_format import counted, printable
@@ -41,6 +41,7 @@ class PortionCounts:
         merged: Number of final separators that got no second one; see `TokenWriter.merged`.
         minimum_bytes: Minimum size of the portion in bytes; see `TokenWriter.minimum_bytes`. None if that is not known.
         passes: How often a run reads the tokens of the portion.
+        lost: What the writer lost because the user accepted it; see `TokenWriter.lost`.
     """
 
     portion: SplitTarget
@@ -51,6 +52,7 @@ class PortionCounts:
     merged: int = 0
     minimum_bytes: int | None = None
     passes: int = 1
+    lost: Sequence[Loss] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +124,16 @@ def write_regions(
     job = plan(reader, writer, size)
     lengths = {region.index: len(region.tokens) for region in job.regions}
     progress.phase(" ".join(filter(None, ("writing", portion.split))), sum(lengths.values()), "tokens")
-    top = -1
+    top, detailed = -1, list[Receipt]()
     for receipt in run(job, workers, task, portion.split or ""):
         top = max(top, receipt.max_id)
+        detailed += [receipt] if receipt.details is not None else []
         progress.advance(lengths[receipt.region])
     info, separated = reader.info, writer.count_separated(reader)
-    largest = top if top >= 0 else None
-    return PortionCounts(portion, info.sequences, info.tokens - separated, largest, len(job.regions), separated)
+    largest, lost = top if top >= 0 else None, writer.lost(detailed)
+    return PortionCounts(
+        portion, info.sequences, info.tokens - separated, largest, len(job.regions), separated, lost=lost
+    )
 
 
 def region_size(request: Request, axis: TokenReader) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tokfmt.core.errors import OptionError
+from tokfmt.core.errors import Loss, OptionError
 from tokfmt.core.place import Place
 from tokfmt.core.records import Block, RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.text_format import printable
@@ -110,6 +110,7 @@ class TextRecipe:
         tokenizer: The tokenizer that the recipe names for its texts; None if it holds token IDs.
         made_by: The tokenizer that is known to have made or to make all IDs, as manifests describe it; else None.
         eos_id: The separator that its sources agree on.
+        lost: See `records.RecordInfo`; set when it is assembled.
     """
 
     def __init__(
@@ -120,7 +121,7 @@ class TextRecipe:
         made_by: Mapping[str, Any] | None = None,
     ) -> None:
         self.file, self.sources, self.tokenizer, self.made_by = file, tuple(sources), tokenizer, made_by
-        self.eos_id = separator_of(file, sources)
+        self.eos_id, self.lost = separator_of(file, sources), tuple[Loss, ...]()
         self._readers = [reader for source in self.of_text for reader in source.readers]
 
     @property
@@ -139,6 +140,7 @@ class TextRecipe:
             held,
             None,
             False,
+            lost=self.lost,
             notes=(*unused, *(note for reader in self._readers for note in reader.info.notes)),
             eos_id=self.eos_id,
         )

@@ -443,6 +443,7 @@ def open_stored(
     notes += tuple(note for file in stored_files for note in notes_of(file))
     tokenizers = (stored.made_by,) if isinstance(stored, HasMaker) else tuple(one.tokenizer for one in manifests)
     notes += tuple(note for manifest in manifests if (note := manifest.partial))
+    notes += tuple(loss.note for loss in info.lost)
     if isinstance(stored, RecordReader) and stored.info.kind == "text":  # the separator follows from its tokenizer
         separator = known_separator(request.eos, (), ()) or Separator(
             default, "tokenizer" if default is not None else ""

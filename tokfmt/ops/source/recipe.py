@@ -19,7 +19,15 @@ import numpy as np
 
 from tokfmt import registry
 from tokfmt.core import listing
-from tokfmt.core.errors import FormatError, OptionError, SeparatorUnknownError, TokenizerMismatchError, TokfmtError
+from tokfmt.core.errors import (
+    FormatError,
+    Loss,
+    OptionError,
+    SeparatorUnknownError,
+    TokenizerMismatchError,
+    TokfmtError,
+)
+from tokfmt.core.findings import loss_in
 from tokfmt.core.format import Hints
 from tokfmt.core.messages import Message, allowing, marked, recipe_words, reword
 from tokfmt.core.named import place_named
@@ -94,15 +102,49 @@ def assemble(
         TokfmtError: A source cannot be opened, or the sources do not go together.
     """
     with unkept() as notes:
-        reader, opened = _laid(file, hints, opener, named)
-    if notes and not isinstance(reader, TextRecipe):
-        reader.info = replace(reader.info, notes=(*reader.info.notes, *notes))
+        reader, opened, mixed = _laid(file, hints, opener, named)
+    lost = list(_lost(opened, hints.allow_loss, cut=file.pack != "stored"))
+    lost += [Loss("tokenizers", mixed)] if mixed else []
+    if isinstance(reader, TextRecipe):
+        reader.lost = tuple(lost)
+    elif notes or lost:
+        reader.info = replace(reader.info, notes=(*reader.info.notes, *notes), lost=tuple(lost))
     return reader, opened
+
+
+def _lost(parts: Sequence[Opened], allow_loss: frozenset[str], *, cut: bool) -> Iterator[Loss]:
+    """Yield what the parts of a recipe lose because the user accepted it.
+
+    Args:
+        parts: The parts of its sources.
+        allow_loss: The accepted losses.
+        cut: The recipe cuts sequences, so that their borders and loss masks are lost.
+    """
+    for part in parts:
+        info = part.reader.info
+        yield from info.lost
+        yield from (Loss("other-files", note) for note in part.left_out)
+        if not cut or not isinstance(info, Info):
+            continue
+        if "inner-boundaries" in allow_loss:
+            yield from (Loss("inner-boundaries", boundaries_of(inner)) for inner in info.inner)
+            if info.segmented and info.sample_length is None:
+                yield loss_in(part.paths[0], "inner-boundaries", "where documents begin inside of rows")
+        if "loss-mask" in allow_loss and (what := _masks_of(info)):
+            yield loss_in(part.paths[0], "loss-mask", what)
+
+
+def _masks_of(info: Info) -> str:
+    """Return in words the loss masks that are not plain; "" without any."""
+    if info.nonstandard_masks:
+        return f"loss masks or labels that are not plain in {counted(info.nonstandard_masks, 'sequence')}"
+    return info.loss_masks
 
 
 def _laid(
     file: RecipeFile, hints: Hints, opener: Opener, named: Found | None
-) -> tuple[Samples | Documents | TextRecipe, list[Opened]]:
+) -> tuple[Samples | Documents | TextRecipe, list[Opened], str]:
+    """Return the reader of a recipe, its parts, and accepted differences between their tokenizers in words."""
     with _entered(file.where):
         found, opened = list[Source | TextSource](), list[Opened]()
         handle = _tokenizer(file)
@@ -122,14 +164,14 @@ def _laid(
             found.append(source)
             opened += parts
         vocabulary = _agreed_vocabulary(opened, handle, hints.allow_loss)
-        made_by, _ = agreed_tokenizer(opened, handle, hints.allow_loss)
+        made_by, mixed = agreed_tokenizer(opened, handle, hints.allow_loss)
     of_ids = [source for source in found if isinstance(source, Source)]
     if len(of_ids) < len(found) or file.dedup != "none":
-        return TextRecipe(file, found, handle, made_by), opened
+        return TextRecipe(file, found, handle, made_by), opened, mixed
     of_ids = quotas(file, of_ids)
     if file.seq_len is not None:
-        return Samples(file, of_ids, vocabulary, made_by), opened
-    return Documents(file, of_ids, separator_of(file, of_ids), vocabulary, made_by), opened
+        return Samples(file, of_ids, vocabulary, made_by), opened, mixed
+    return Documents(file, of_ids, separator_of(file, of_ids), vocabulary, made_by), opened, mixed
 
 
 def _agreed_vocabulary(
@@ -359,7 +401,9 @@ def _opened(
         seen=dict(stats)
         | {file: seen for one in readers for source in _inner(one) for file, seen in source.seen.items()},
     )
-    if plain and kinds == {"ids"} and not any(inner) and not any(isinstance(p.reader, RecordReader) for p in parts):
+    lossy = any(_lost(parts, hints.allow_loss, cut=file.pack != "stored"))  # The cache stores no losses.
+    records = any(isinstance(part.reader, RecordReader) for part in parts)
+    if plain and kinds == {"ids"} and not (any(inner) or records or lossy):
         found = _kept(key, found, parts, stats)
     return found, parts
 
@@ -394,7 +438,8 @@ def _notes(
     handle: TokenizerHandle | None,
 ) -> tuple[str, ...]:
     """Return the notes on a source: those of its parts, an assumed tokenizer, and that it gives no sequence."""
-    notes = dict.fromkeys(reword(note, recipe_words) for part in parts for note in part.notes)
+    told = [note for part in parts for note in part.notes if note not in part.accepted]  # The recipe has its losses.
+    notes = dict.fromkeys(reword(note, recipe_words) for note in told)
     stored = [made for part in parts for made in part.tokenizers]
     if handle is not None and None in stored:
         given = f'tokenizer = "{printable(handle.name)}"'
@@ -477,10 +522,7 @@ def _refuse_masks(readers: Sequence[TokenReader], parts: Sequence[Opened], allow
             raise FormatError(part.paths[0], what, remedy=f"{allowing('inner-boundaries')} joins them")
         if "loss-mask" in allow_loss:
             continue
-        what = info.loss_masks
-        if info.nonstandard_masks:
-            what = f"loss masks or labels that are not plain in {counted(info.nonstandard_masks, 'sequence')}"
-        if what:
+        if what := _masks_of(info):
             raise FormatError(
                 part.paths[0],
                 f"has {what}",

@@ -108,7 +108,12 @@ class Source(NamedTuple):
         """The notes on the dataset itself, without those on its manifest and on other files in its directory."""
         info = self.reader.info
         undivided = _undivided(info, self.separator) if isinstance(info, Info) else []
-        return tuple(dict.fromkeys((*info.inferred, *info.notes, *self.separator.guess, *undivided)))
+        return tuple(dict.fromkeys((*info.inferred, *info.notes, *self.accepted, *self.separator.guess, *undivided)))
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """The notes on what is left out because the user accepted its loss."""
+        return tuple(loss.note for loss in self.reader.info.lost)
 
 
 def paths_of(sources: Iterable[Source]) -> list[Place]:
