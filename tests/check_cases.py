@@ -600,6 +600,7 @@ CASES = {
     "TF764": upstream(MDS, json_index(lambda index: index["shards"][2]["raw_data"]["hashes"].update(xxh64="0" * 16))),
     "TF765": upstream(MDS, json_index(lambda index: index["shards"][0].update(samples=7))),
     "TF766": upstream(MDS, json_index(lambda index: index["shards"][0]["raw_data"].update(basename="/etc/hostname"))),
+    "TF768": upstream(MDS, lambda path: (path / "index.json").unlink()),
     "TF767": upstream("mds/pickle_UNSAFE", lambda path: None),
     "TF741": upstream(LIT, json_index(lambda index: index["config"].update(encryption="fernet"))),
     "TF742": upstream(LIT, lambda path: (path / "chunk-0-1.bin").unlink()),

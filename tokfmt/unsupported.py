@@ -15,7 +15,7 @@ import numpy as np
 
 from tokfmt.core import listing
 from tokfmt.core.files import PAGE, is_page
-from tokfmt.core.format import Probe
+from tokfmt.core.format import ZSTANDARD, Probe
 from tokfmt.core.messages import Option, from_option
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import kind_of, places
@@ -204,8 +204,10 @@ _DIRECTORIES: list[tuple[Sign, Callable[[Probe], bool]]] = [
 def _compressed(probe: Probe) -> Sign | None:
     """Recognize gzip and zstandard data that does not hold JSON lines."""
     if not probe.head.startswith(b"\x1f\x8b"):
-        return Sign("zstandard data, but not of JSON lines", "Decompress it with unzstd", certain=False) if (
-            probe.head.startswith(b"\x28\xb5\x2f\xfd")) else None  # fmt: skip
+        if ZSTANDARD.match(probe.head) is None:
+            return None
+        what, step = "zstandard data in which no JSON lines were found", "Decompress it with unzstd --long=31"
+        return Sign(what, step, certain=False)
     try:
         inside = zlib.decompressobj(31).decompress(probe.head, 1 << 16)
     except zlib.error:

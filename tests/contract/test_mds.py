@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import shutil
 import struct
 
 import numpy as np
@@ -15,7 +16,7 @@ import zstandard
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, OptionError
+from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError, TokfmtError
 from tokfmt.formats.mds import FORMAT
 from tokfmt.plugin import Hints, Target
 from tokfmt.testing import FormatContract
@@ -155,3 +156,160 @@ def test_opening_reads_the_index_and_no_samples(tmp_path, monkeypatch, name, eac
             == reader.info.tokens
             == len(reader.tokens(0, reader.info.tokens))
         )
+
+
+def shard(documents, columns, encodings, *, header=True, number=0):
+    """A shard as MosaicML streaming writes it: a count, offsets, JSON, and samples of columns without fixed sizes."""
+    about = {
+        "column_encodings": encodings, "column_names": columns, "column_sizes": [None] * len(columns), "compression": None,
+        "format": "mds", "hashes": [], "size_limit": 1 << 26, "version": 2,
+    }  # fmt: skip
+    text = json.dumps(about, sort_keys=True).encode() if header else b""
+    samples = []
+    for ids in documents:
+        cells = {
+            "tokens": struct.pack("<BI", 4 | 2, len(ids)) + np.array(ids, "<u4").tobytes(),
+            "id": str(ids).encode(),
+        }
+        some = [cells[name] for name in columns]
+        samples.append(b"".join([struct.pack("<I", len(cell)) for cell in some] + some))
+    begin = 4 * (len(samples) + 2) + len(text)
+    places = np.cumsum([begin, *map(len, samples)]).astype("<u4")
+    return struct.pack("<I", len(samples)) + places.tobytes() + text + b"".join(samples)
+
+
+DOCUMENTS = [[[1, 2, 3], [4]], [[5, 70000], [6, 7, 8]], [[9]]]
+
+
+def folder_of(folder, *, codec="", columns=("tokens",), header=True):
+    folder.mkdir()
+    encodings = ["ndarray:uint32" if name == "tokens" else "str" for name in columns]
+    for number, documents in enumerate(DOCUMENTS):
+        raw = shard(documents, list(columns), encodings, header=header)
+        path = folder / f"shard.{number:05d}.mds"
+        packed = {"": raw, "zstd": zstandard.compress(raw), "gz": gzip.compress(raw), "bz2": bz2.compress(raw)}[codec]
+        path.with_name(path.name + f".{codec}" * bool(codec)).write_bytes(packed)
+    return folder
+
+
+def read(path, **how):
+    with tokfmt.open(path, eos="none", **how) as dataset:
+        return [ids.tolist() for ids in dataset], dataset.notes
+
+
+@pytest.mark.parametrize("codec", ["", "zstd", "gz", "bz2"])
+@pytest.mark.parametrize("empty", [False, True])
+@pytest.mark.parametrize("columns", [("tokens",), ("id", "tokens")], ids=len)
+def test_lost_index(tmp_path, codec, empty, columns):
+    """Each shard states its columns. The index alone states how many shards there are."""
+    folder = folder_of(tmp_path / "x", codec=codec, columns=columns)
+    if empty:
+        (folder / "index.json").touch()
+    wanted = [ids for documents in DOCUMENTS for ids in documents]
+    for how in ({}, {"format": "mds"}):
+        found, notes = read(folder, **how)
+        assert found == wanted
+        assert any("3 shards are read by their own headers" in note and "missing" in note for note in notes)
+    (report,) = tokfmt.check(folder, deep=True)
+    assert (
+        report.counts.keys() == {"TF768", *(["TF917"] if empty else ())}
+        and not report.errors
+        and report.sequences == len(wanted)
+    )
+
+
+def test_lost_index_and_shard(tmp_path):
+    folder = folder_of(tmp_path / "x")
+    (folder / "shard.00001.mds").unlink()
+    with pytest.raises(CorruptError, match=r"shard.00001.mds: is missing"):
+        read(folder)
+
+
+@pytest.mark.parametrize("damage", [lambda raw: raw[:-3], lambda raw: raw[:6], lambda raw: b"\xff" * 4 + raw[4:]])
+def test_lost_index_and_damage(tmp_path, damage):
+    path = folder_of(tmp_path / "x") / "shard.00001.mds"
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(FormatError) as raised:
+        read(path.parent)
+    assert raised.value.path == str(path)
+
+
+def test_lost_index_of_shards_that_state_nothing(tmp_path):
+    """MDSWriter of others, and tokfmt, may leave the JSON out."""
+    folder = folder_of(tmp_path / "x", header=False)
+    with pytest.raises(FormatError, match="does not state its columns.*index.json"):
+        read(folder, format="mds")
+    with pytest.raises(TokfmtError, match=r"without (the )?index.json"):
+        read(folder)
+
+
+@pytest.mark.parametrize("codec", ["", "zstd"])
+@pytest.mark.parametrize("indexed", [False, True])
+def test_single_shard(tmp_path, codec, indexed):
+    """It can be looked at alone, with the entry of the index or with its own header."""
+    folder = folder_of(tmp_path / "x", codec=codec, header=not indexed)
+    name = "shard.00001.mds" + (".zstd" if codec else "")
+    if indexed:
+        shards = []
+        for number, documents in enumerate(DOCUMENTS):
+            raw = {
+                "basename": f"shard.{number:05d}.mds",
+                "bytes": len(shard(documents, ["tokens"], [""], header=False)),
+                "hashes": {},
+            }
+            packed = {**raw, "basename": raw["basename"] + ".zstd"} if codec else None
+            shards.append({
+                "column_encodings": ["ndarray:uint32"], "column_names": ["tokens"], "column_sizes": [None],
+                "compression": codec or None, "format": "mds", "hashes": [], "raw_data": raw, "samples": len(documents),
+                "size_limit": 1 << 26, "version": 2, "zip_data": packed,
+            })  # fmt: skip
+        (folder / "index.json").write_text(json.dumps({"version": 2, "shards": shards}))
+        assert len(read(folder)[0]) == 5
+    found, notes = read(folder / name)
+    assert found == DOCUMENTS[1] and not any("not in index.json" in note for note in notes)
+    assert tokfmt.info(folder / name).format == "mds"
+    assert not tokfmt.check(folder / name, deep=True)[0].errors
+
+
+@pytest.mark.parametrize("below", [False, True])
+def test_index_that_lists_nothing(tmp_path, below):
+    folder = folder_of(tmp_path / "x")
+    if below:
+        (tmp_path / "y").mkdir()
+        folder.rename(tmp_path / "y" / "part.00000")
+        folder = tmp_path / "y"
+    (folder / "index.json").write_text('{"version": 2, "shards": []}')
+    for partial in (False, True):
+        with pytest.raises(CorruptError, match="lists no shards, and 3 shards are there"):
+            read(folder, allow_partial=partial)
+    assert tokfmt.check(folder)[0].errors == 1
+
+
+def test_index_of_a_dataset_of_nothing(tmp_path):
+    (tmp_path / "index.json").write_text('{"version": 2, "shards": []}')
+    assert read(tmp_path)[0] == []
+
+
+def merged(tmp_path, *, names):
+    """Two folders with indexes of their own, and an index of both above them, whose names have their folders or not."""
+    entries = []
+    for number in range(2):
+        part = tmp_path / f"part.{number:05d}"
+        shutil.copytree(FIXTURES / "mds" / "bytes_uint16", part)
+        for entry in json.loads((part / "index.json").read_text())["shards"]:
+            entry["raw_data"]["basename"] = f"{part.name}/" * names + entry["raw_data"]["basename"]
+            entries.append(entry)
+    (tmp_path / "index.json").write_text(json.dumps({"version": 2, "shards": entries}))
+    return tmp_path
+
+
+def test_merged_folders(tmp_path):
+    """The indexes of the parts are not shards."""
+    _, notes = read(merged(tmp_path, names=True), options={"dtype": "uint16"})
+    assert not any("not in index.json" in note for note in notes)
+
+
+def test_merged_folders_with_wrong_names(tmp_path):
+    """The shards are not missing: the index is wrong."""
+    with pytest.raises(CorruptError, match=r"index.json lists it.*part.00000, part.00001.*Correct index.json"):
+        read(merged(tmp_path, names=False), options={"dtype": "uint16"})

@@ -7,6 +7,7 @@ format keeps.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,10 @@ class Confidence(IntEnum):
     PLAUSIBLE = 2  # The content fits, but has no magic number.
     STRUCTURE = 3  # Several fields of the content agree with each other, or the name and the content both fit.
     CERTAIN = 4  # A magic number, or a structure that no other format has.
+
+
+ZSTANDARD = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
+"""The magic numbers of the frames of zstandard. pzstd begins a file with a frame that readers skip."""
 
 
 class Probe(NamedTuple):

@@ -25,6 +25,7 @@ from tokfmt.core.files import File, Stream, open_file
 from tokfmt.core.place import Identity, Place, real, relative
 from tokfmt.core.reader import windows
 from tokfmt.core.resources import Recent
+from tokfmt.formats.zstd_frames import decompressor, library, refuse_frame
 
 JSON_BYTES = 1 << 26
 """The largest index, in bytes: about 100,000 shards."""
@@ -136,20 +137,12 @@ def whole_number(path: Place, what: str, value: object) -> int:
 
 
 def _zstd(stream: Stream, length: int) -> bytes:
-    zstandard = _zstandard("reading")
+    purpose = "reading zstd shards"
     try:
-        found: bytes = zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True).read(length)
-    except zstandard.ZstdError as error:
+        found: bytes = decompressor(purpose).stream_reader(stream, read_across_frames=True).read(length)
+    except library(purpose).ZstdError as error:
         raise ValueError from error
     return found
-
-
-def _zstandard(doing: str) -> Any:
-    try:
-        import zstandard
-    except ImportError as error:
-        raise MissingDependencyError("zstandard", "zstd", f"{doing} zstd shards") from error
-    return zstandard
 
 
 def _pyarrow(doing: str, codec: str) -> Any:
@@ -205,7 +198,11 @@ class _Whole:
 
 
 _ENCODERS: Mapping[str, tuple[range, int, Callable[[int, int], Compressor]]] = {
-    "zstd": (range(1, 23), 4, lambda level, size: _zstandard("writing").ZstdCompressor(level).compressobj(size)),
+    "zstd": (
+        range(1, 23),
+        4,
+        lambda level, size: library("writing zstd shards").ZstdCompressor(level).compressobj(size),
+    ),
     "gz": (range(10), 6, lambda level, _: zlib.compressobj(level, wbits=31)),
     "bz2": (range(1, 10), 9, lambda level, _: bz2.BZ2Compressor(level)),
     "snappy": (range(0), 0, lambda *_: _Whole("snappy", None)),
@@ -317,6 +314,8 @@ class Packed(File):
         if stored.identity != self.identity:
             raise SourceChangedError.while_read(self.path)
         try:
+            if self.codec == "zstd":
+                refuse_frame(stored, 0)
             return _DECODERS[self.codec](Stream(stored), length)
         except (OSError, EOFError, ValueError, zlib.error) as error:
             what = f"is damaged: {self.codec} cannot decode it"

@@ -26,7 +26,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -35,21 +36,25 @@ from numpy.typing import NDArray
 from tokfmt.core import listing
 from tokfmt.core.annotation import shown
 from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File, open_file
+from tokfmt.core.files import File, names_in, natural_key, open_file
 from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Probe
 from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets
+from tokfmt.core.text_format import counted
 from tokfmt.core.widths import likely_width
 from tokfmt.formats.flat import FlatOptions
-from tokfmt.formats.folders import begin_of, json_object, whole_number
+from tokfmt.formats.folders import Packed, begin_of, decoding_limit, json_object, parsed_object, whole_number
 from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat, ShardWriter, Written, gathered
 
 CODES = {8: "<u1", 9: "<i1", 16: "<u2", 17: "<i2", 32: "<u4", 33: "<i4", 64: "<u8", 65: "<i8"}
 KINDS = {np.dtype(kind).name: np.dtype(kind) for kind in CODES.values()}
-_SHARD = r"shard\.\d+\.mds(\.\w+)?"
+_SHARD = r"shard\.(\d+)\.mds(?:\.\w+)?"
+_COLUMNS = re.compile(rb'"column_encodings"\s*:')
+_LARGEST_HEADER = 1 << 20
+_OWN = f"without {INDEX}, the shards are read by their own headers"
 _HEAD = 16  # Bytes of a sample that hold the sizes of a few columns, the dtype and the shape.
 _LIKELY = {2: "uint16", 4: "int32", 8: "int64"}
 _LOOKED_AT = 32  # Samples whose bytes show their dtype.
@@ -169,6 +174,11 @@ class Mds(ShardFormat):
             "Their offsets decrease or leave the shard, or a column has another length than its sample states. Write "
             "the shard again.",
         ),
+        "TF768": Code(
+            "index.json is missing",
+            "The shards are read by their own headers, which state the columns. Only index.json states how many shards "
+            "there are, and their hashes. Copy it again. Upstream does not read the folder without it.",
+        ),
         "TF767": Code(
             "a column of pickles",
             "Reading it would execute the code in it; upstream refuses it too. Write the column as ndarray.",
@@ -177,27 +187,82 @@ class Mds(ShardFormat):
     }
 
     def sniff(self, probe: Probe) -> Confidence | None:
-        index = probe.entry(INDEX)
-        if index is None or (index.size and not re.search(rb'"shards"\s*:\s*\[', index.head)):
+        """See `Format.sniff`. A shard is a dataset of its own if it, or the index beside it, states its columns."""
+        if not probe.is_directory:
+            if not probe.size or not re.fullmatch(_SHARD, probe.path.name):
+                return None
+            if _COLUMNS.search(probe.head):
+                return Confidence.CERTAIN
+            known = probe.path.suffix != ".mds" or listing.is_file(probe.path.parent / INDEX)
+            return Confidence.STRUCTURE if known else None
+        index, first = probe.entry(INDEX), next((name for name in probe.entries if re.fullmatch(_SHARD, name)), "")
+        if index is None or not index.size:
+            shard = probe.entry(first) if first else None
+            return None if shard is None else self.sniff(shard)
+        if not re.search(rb'"shards"\s*:\s*\[', index.head):
             return None
-        shards = any(re.fullmatch(_SHARD, name) for name in probe.entries)
+        shards = bool(first)
         kind = re.search(rb'"format"\s*:\s*"(mds|csv|tsv|xsv|json)"|"shards"\s*:\s*\[\s*\]', index.head)
         return Confidence.CERTAIN if shards or kind else None  # `listing` refuses shards of text.
 
     def listing(self, path: Place, options: ReadOptions) -> Listing:
         if listing.is_dir(path.parent) and not (listing.is_file(path) and open_file(path).size):
-            what = "is empty: its writer was killed" if listing.is_file(path) else "no such file"
-            raise FormatError(path, what, remedy="Write it again, or streaming's merge_index")
+            return self._by_shards(path, options)
         index = json_object(open_file(path))
         shards = index.get("shards")
         if index.get("version") != 2 or not isinstance(shards, list):
             found = f"version {index.get('version')}"[:60]
             raise UnsupportedError(path, "is an unsupported index", expected="version 2, shards", found=found)
-        listed = [_listed(path, shard, options) for shard in shards]
-        names = [one.about.name for one in listed if isinstance(one, Listed)]
-        others = {shown(name) for shard in shards for name in shard["column_names"]} - set(names)
-        notes = (f"columns that are not read: {', '.join(sorted(others))}",) if others else ()
-        return Listing(listed, notes=notes, extras={"column": names[0] if names else "", "shards": len(shards)})
+        beside = 0 if shards else sum(file.name != INDEX for file in self.files(path.parent))
+        if beside:
+            what = f"lists no shards, and {counted(beside, 'shard')} {'is' if beside == 1 else 'are'} there"
+            raise CorruptError(path, what, remedy=f"Copy it again, or remove it: {_OWN}")
+        return _listing([(path, shard) for shard in shards], options)
+
+    def _by_shards(self, path: Place, options: ReadOptions) -> Listing:
+        """Return the listing of a folder without index.json, or with an empty one, from the headers of its shards.
+
+        Args:
+            path: The path of the index.
+            options: The read options.
+
+        Raises:
+            FormatError: The folder holds no shards, a number is missing, or a shard does not state its columns.
+        """
+        what = "is empty: its writer was killed" if listing.is_file(path) else "no such file"
+        folder, forms = path.parent, dict[int, str]()
+        for name in sorted(names_in(folder), key=natural_key, reverse=True):  # the plain form of a shard is last
+            if match := re.fullmatch(_SHARD, name):
+                forms[int(match[1])] = name
+        names = [forms[number] for number in sorted(forms)]
+        if not names:
+            raise FormatError(path, what, remedy="Copy it again, or write the dataset again")
+        lost = next((number for number in range(max(forms)) if number not in forms), None)
+        if lost is not None:
+            remedy = "Copy the folder again, or name the shards one by one"
+            raise CorruptError(folder / f"shard.{lost:05d}.mds", "is missing", remedy=remedy)
+        found = _listing([(folder / name, _own_entry(folder / name)) for name in names], options)
+        state, are = ("is empty" if listing.is_file(path) else "is missing"), "is" if len(names) == 1 else "are"
+        note = (
+            f"{INDEX} {state}; {counted(len(names), 'shard')} {are} read by their own headers, and later ones may be "
+        )
+        note += "missing"
+        error = FormatError(path, what, remedy=f"Copy it again, so that the number of shards is known; {_OWN}")
+        return replace(found, problems=(*found.problems, Problem("TF768", "warning", error, note=note)))
+
+    def located(self, path: Place, options: ReadOptions) -> tuple[Place, Listing]:
+        """See `ShardFormat.located`. Of a single shard, the entry of the index is used if there is one."""
+        if not re.fullmatch(_SHARD, path.name) or listing.is_dir(path):
+            return super().located(path, options)
+        folder = path.parent
+        if listing.is_file(folder / INDEX):
+            with suppress(FormatError):
+                whole = self.listing(folder / INDEX, options)
+                for one in whole.shards:
+                    if isinstance(one, Listed) and path.name in (form.name for form in one.forms):
+                        forms = [form for form in one.forms if form.name == path.name]
+                        return folder, replace(whole, shards=[replace(one, forms=forms)], problems=())
+        return folder, _listing([(path, _own_entry(path))], options)
 
     def known_lengths(self, one: Listed, file: File) -> Ids | None:
         column: Column = one.about
@@ -215,6 +280,38 @@ class Mds(ShardFormat):
     def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
         heads = _Heads(file, table[:-1])
         return _ids(heads, *_cells(heads, table, one.about), one.about)
+
+
+def _listing(shards: Sequence[tuple[Place, Any]], options: ReadOptions) -> Listing:
+    """Return the listing of entries, each with the file that states it."""
+    listed = [_listed(path, shard, options) for path, shard in shards]
+    names = [one.about.name for one in listed if isinstance(one, Listed)]
+    others = {shown(name) for _, shard in shards for name in shard["column_names"]} - set(names)
+    notes = (f"columns that are not read: {', '.join(sorted(others))}",) if others else ()
+    return Listing(listed, notes=notes, extras={"column": names[0] if names else "", "shards": len(shards)})
+
+
+def _own_entry(path: Place) -> Mapping[str, object]:
+    """Return the entry that the index would have for a shard, from the header of the shard.
+
+    Raises:
+        FormatError: The shard is too short, or has no JSON between its offsets and its first sample.
+    """
+    plain, _, codec = path.name.partition(".mds")
+    codec = codec.removeprefix(".")
+    file = open_file(path)
+    if codec:
+        file = Packed(path, codec, decoding_limit(file.size))
+    begin = 4 * (int.from_bytes(begin_of(file, 0, 4), "little") + 2)
+    first = int.from_bytes(begin_of(file, 4, 4), "little")
+    size = int.from_bytes(begin_of(file, begin - 4, 4), "little")
+    if not 0 < first - begin <= _LARGEST_HEADER:
+        what = "does not state its columns"
+        raise FormatError(path, what, expected=f"{INDEX}, or JSON before its first sample", remedy=f"Copy {INDEX}")
+    header = parsed_object(path, begin_of(file, begin, first - begin))
+    packed = {"basename": path.name} if codec else None
+    data = {"raw_data": {"basename": f"{plain}.mds", "bytes": size}, "zip_data": packed, "compression": codec or None}
+    return {**header, **data, "samples": begin // 4 - 2}
 
 
 def _listed(path: Place, shard: object, options: ReadOptions) -> Listed | Problem:

@@ -38,6 +38,7 @@ from tokfmt.core.place import Place, relative
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, sequence_at, windows
 from tokfmt.core.scattered import Scattered
+from tokfmt.core.text_format import printable
 from tokfmt.formats.flat import Column, Cut, Extent, FileLayout, FlatFormat, FlatWriter, Pieces
 from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, decoding_limit, digest, inside
 from tokfmt.views.select import lost_empties
@@ -268,19 +269,33 @@ class ShardFormat(FlatFormat):
     def examine_for_check(self, path: Place, options: Any, hints: Hints) -> FileLayout:  # noqa: ARG002
         return self._laid(path, options, whole=True)
 
-    def _laid(self, folder: Place, options: Any, *, whole: bool, certain_only: bool = False) -> FileLayout:
-        listing = self.listing(folder / INDEX, options)
+    def located(self, path: Place, options: Any) -> tuple[Place, Listing]:
+        """Return the folder that the names of an index are relative to, and what the index lists.
+
+        Args:
+            path: The dataset.
+            options: The parsed read options.
+
+        Raises:
+            FormatError: As for `listing`.
+        """
+        return path, self.listing(path / INDEX, options)
+
+    def _laid(self, path: Place, options: Any, *, whole: bool, certain_only: bool = False) -> FileLayout:
+        folder, listing = self.located(path, options)
         listed = [form.name for one in listing.shards if isinstance(one, Listed) for form in one.forms]
-        spare = [file for file in self.files(folder) if str(relative(file, folder)) not in {INDEX, *map(str, listed)}]
+        own = set(map(str, listed))
+        files = [file for file in self.files(path) if file.name != INDEX]
+        spare = [file for file in files if str(relative(file, folder)) not in own]
         notes = [*listing.notes]
         if spare:
-            names = ", ".join(shown(file.name) for file in spare[:3])
+            names = ", ".join(shown(file.name) for file in spare[:3]) + " ..." * (len(spare) > 3)
             notes.append(f"{len(spare):,} of the {self.shard}s are not in index.json, and not read: {names}")
         if len(set(map(str, listed))) < len(listed):
             notes.append(f"index.json lists a {self.shard} more than once: it is read as often")
         damage = list[Damage]()
         looks: list[Looked | Problem | None] = [
-            one if isinstance(one, Problem) else self._look(folder, one, whole) for one in listing.shards
+            one if isinstance(one, Problem) else self._look(folder, one, whole, spare) for one in listing.shards
         ]
         odd = [
             problem
@@ -322,15 +337,22 @@ class ShardFormat(FlatFormat):
         damage.append(Damage(look.error.sentence, lost))
         return kept
 
-    def _look(self, folder: Place, one: Listed, whole: bool) -> Looked | Problem:
-        """Return the IDs of a shard, the number of IDs per item, and sections; or the problem of the shard."""
+    def _look(self, folder: Place, one: Listed, whole: bool, spare: Sequence[Place]) -> Looked | Problem:
+        """Return the IDs of a shard, the number of IDs per item, and sections; or the problem of the shard.
+
+        Args:
+            folder: The folder of the index.
+            one: The entry of the shard in the index.
+            whole: Decode all of a compressed shard.
+            spare: Shards that the index does not list.
+        """
         code = self.wrong_name
         try:
             forms = [(inside(folder, form.name), form) for form in one.forms]
             code = self.missing
             path, form = next((each for each in forms if listing.exists(each[0])), forms[-1])
             if not listing.exists(path):
-                raise CorruptError(path, "is missing", remedy="Copy the folder again")
+                raise _missing(path, spare)
             file = open_file(path)
             code = self.wrong_size
             if form.codec:
@@ -404,6 +426,16 @@ class ShardFormat(FlatFormat):
             what = f"the IDs of {self.item} {int(wrong[0]):,} end inside an ID of {ids.dtype.itemsize} bytes"
             raise CorruptError(file.path, what, offset=int(ids.byte_offsets[wrong[0]]))
         return ids
+
+
+def _missing(path: Place, spare: Sequence[Place]) -> CorruptError:
+    """Return the error of a shard that is not there. Of several folders that were merged, another one may hold it."""
+    elsewhere = [file for file in spare if file.name == path.name]
+    if not elsewhere:
+        return CorruptError(path, "is missing", remedy="Copy the folder again")
+    folders = ", ".join(printable(file.parent.name) for file in elsewhere[:3])
+    what = f"is not where {INDEX} lists it; a file of that name is in {folders}"
+    return CorruptError(path, what, remedy=f"Correct {INDEX}: upstream's merge_index writes names with their folders")
 
 
 def gathered(file: File, byte_offsets: Offsets, width: int) -> NDArray[np.uint8]:

@@ -18,7 +18,7 @@ SIGNATURES = {
             for order in ("little", "big")
         ),
     ),
-    "mds": Signature(),
+    "mds": Signature((".mds",)),
     "megatron": Signature(("_document.", "_sentence.", ".idx"), beside=".idx", text=True),
     "nanogpt": Signature(("train.bin", "val.bin")),
     "olmo": Signature((".npy",)),

@@ -147,6 +147,8 @@ def test_shard_without_its_index_is_not_a_stream_of_ids(tmp_path):
         shutil.copy(FIXTURES / name / file, tmp_path / "x.bin")
         with pytest.raises(UnknownFormatError, match="is a chunk of LitData or a shard of MDS without the index.json"):
             registry.detect(tmp_path / "x.bin")
+        if name.startswith("mds"):  # Its shards state their columns.
+            continue
         folder = shutil.copytree(FIXTURES / name, tmp_path / name, ignore=shutil.ignore_patterns("index.json"))
         with pytest.raises(UnknownFormatError, match="folder of chunks of LitData or shards of MDS without index.json"):
             registry.detect(folder)
@@ -228,7 +230,6 @@ def test_a_megatron_bin_beside_an_index_that_is_damaged(tmp_path):
 @pytest.mark.parametrize(
     "file",
     [
-        "mds/ndarray_int32/shard.00000.mds",
         "litdata/numpy_uint32_zstd/chunk-0-0.zstd.bin",
         "flat-tokens/train_only.zarr/.zgroup",
         "mds/ndarray_int32/index.json",

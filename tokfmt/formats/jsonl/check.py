@@ -18,7 +18,7 @@ from tokfmt.core.errors import FormatError
 from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
-from tokfmt.core.format import Hints
+from tokfmt.core.format import ZSTANDARD, Hints
 from tokfmt.core.messages import Message, Option, allowing
 from tokfmt.core.place import Place
 from tokfmt.core.text_format import counted
@@ -369,8 +369,8 @@ def file_start(path: Place) -> list[Field]:
             Field("time", 4, 4, f"{when:,}", "seconds since 1970" if when else "not stored"),
             Field("system", 9, 1, _GZIP_OS.get(head[9], str(head[9]))),
         ]
-    if head.startswith(b"\x28\xb5\x2f\xfd"):
-        return [Field("signature", 0, 4, "zstandard")]
+    if ZSTANDARD.match(head):
+        return [Field("signature", 0, 4, "zstandard", "" if head.startswith(b"\x28") else "a frame that readers skip")]
     return [
         Field(
             "first byte",

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
@@ -29,17 +28,18 @@ from tokfmt.core.errors import (
     ENDS_EARLY,
     CorruptError,
     FormatError,
-    MissingDependencyError,
     TruncatedError,
     UnsafeError,
 )
-from tokfmt.core.files import open_file, writing
+from tokfmt.core.files import File, open_file, writing
+from tokfmt.core.format import ZSTANDARD
 from tokfmt.core.messages import from_option
 from tokfmt.core.output import concatenate, whole
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import true_at
 from tokfmt.core.reader import Damage
 from tokfmt.core.text_format import printable
+from tokfmt.formats.zstd_frames import decompressor, library, refuse_frame
 
 PIECE = 1 << 18
 """Bytes per read: a piece of 256 KiB stays in cache. Pieces of 1 MiB were half as fast."""
@@ -51,6 +51,7 @@ BOM = b"\xef\xbb\xbf"
 
 Compression = Literal["gzip", "zstandard"]
 _MAGIC: dict[Compression, bytes] = {"gzip": b"\x1f\x8b", "zstandard": b"\x28\xb5\x2f\xfd"}
+_BEGINS: dict[Compression, re.Pattern[bytes]] = {"gzip": re.compile(_MAGIC["gzip"]), "zstandard": ZSTANDARD}
 _SUFFIX: dict[str, Compression] = {".gz": "gzip", ".zst": "zstandard"}
 _ZSTD_INPUT = 1 << 10  # compressed bytes per step: at most 256 blocks of 128 KiB each
 _GZIP_INPUT = 1 << 16  # compressed bytes per step
@@ -60,7 +61,7 @@ _COPY_AGAIN = "Copy it again"
 
 def compression_of(head: bytes) -> Compression | None:
     """Return the compression of a file that begins with `head`; None if it is plain."""
-    return next((name for name, magic in _MAGIC.items() if head.startswith(magic)), None)
+    return next((name for name, magic in _BEGINS.items() if magic.match(head)), None)
 
 
 def compression_of_name(name: str) -> Compression | None:
@@ -166,6 +167,7 @@ class TextFile:
 
         Raises:
             TruncatedError, CorruptError: The compressed stream ends early, or is damaged.
+            UnsupportedError: A zstandard frame needs a dictionary, or too much memory.
             MissingDependencyError: The file is zstandard, and the package is not installed.
         """
         if self.compression is None:
@@ -198,7 +200,7 @@ class TextFile:
         Yields:
             A piece, and True if a member or frame ends with it and its checksum, if it has one, is right.
         """
-        begin, damage, size, bound = _decompressor(what, self.path)
+        begin, damage, size, bound = _decompressor(what, self.file)
         member, decoded = None, 0
         for at in range(0, self.size, size):
             data = rest = self.file.read(at, min(size, self.size - at))
@@ -210,7 +212,7 @@ class TextFile:
                     if not rest.startswith(_MAGIC["gzip"][: len(rest)]):
                         raise self._damaged(what, at + len(data) - len(rest))
                 if member is None:
-                    member, decoded = begin(), 0
+                    member, decoded = begin(at + len(data) - len(rest)), 0
                 try:
                     piece = member.decompress(rest, *bound)
                 except damage as error:
@@ -230,22 +232,24 @@ class TextFile:
         return CorruptError(self.path, f"the {what} data is damaged at or after byte {at:,}", remedy=_COPY_AGAIN)
 
 
-def _decompressor(what: Compression, path: Place) -> tuple[Callable[[], Any], Any, int, tuple[int, ...]]:
-    """Return the factory of decoders, their errors, the bytes per step, and the arguments that bound the output."""
+def _decompressor(what: Compression, file: File) -> tuple[Callable[[int], Any], Any, int, tuple[int, ...]]:
+    """Return the factory of decoders, their errors, the bytes per step, and the arguments that bound the output.
+
+    Args:
+        what: The compression.
+        file: The file. The factory is given the byte offset of a member or frame.
+    """
     if what == "gzip":
         from isal import isal_zlib
 
-        return lambda: isal_zlib.decompressobj(wbits=31), isal_zlib.error, _GZIP_INPUT, (PIECE,)
-    zstandard = _zstandard(f"reading {path.name}")
-    return lambda: zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError, _ZSTD_INPUT, ()
+        return lambda _: isal_zlib.decompressobj(wbits=31), isal_zlib.error, _GZIP_INPUT, (PIECE,)
+    purpose = f"reading {file.path.name}"
 
+    def begin(offset: int) -> Any:
+        refuse_frame(file, offset)
+        return decompressor(purpose).decompressobj()
 
-def _zstandard(purpose: str) -> ModuleType:
-    try:
-        import zstandard
-    except ImportError as error:
-        raise MissingDependencyError("zstandard", "zstd", purpose) from error
-    return zstandard
+    return begin, library(purpose).ZstdError, _ZSTD_INPUT, ()
 
 
 def _coalesced(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -317,7 +321,7 @@ def _compressor(compression: Compression, destination: Place) -> Callable[[bytes
             return bytes(stream.compress(text)) + bytes(stream.flush())
 
         return member
-    zstandard = _zstandard(f"writing {destination.name}")
+    zstandard = library(f"writing {destination.name}")
     return lambda text: bytes(zstandard.ZstdCompressor(level=level).compress(text))
 
 
