@@ -577,7 +577,7 @@ COMMANDS = {
 
 VERBS = {
     "convert": "convert", "stats": "stats", "check": "check", "diff": "diff", "show": "show", "recipe": "recipe",
-    "info": "info", "open": "open", "Dataset": "Dataset.save", "Loader": "Loader", "formats": "", "TokfmtError": "", "__version__": "",
+    "info": "info", "open": "open", "Dataset": "Dataset.save", "Loader": "Loader", "list_formats": "", "TokfmtError": "", "__version__": "",
 }  # fmt: skip
 
 OPTIONS = {

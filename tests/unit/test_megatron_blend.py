@@ -67,7 +67,6 @@ def test_splits(split, count):
         ("1 a inf b", "found inf"),
         ('{"train": ["a"]}', "is not a list of splits: expected train, valid, test"),
         ('{"train": {"a": 1}, "valid": null, "test": null}', "the words of train"),
-        ("", "is a blend list without a prefix"),
         ("a", "lists the prefix a, which has no index: expected a.idx, in the directory of the list or"),
         ("0.5 web/a 0.5 b", "lists the prefix web/a, which has no index"),
         ("a /", "a prefix: expected the name of files without their suffix, found /"),

@@ -101,7 +101,7 @@ class File:
         Returns:
             None if the file is compressed.
         """
-        return offset
+        return offset if self.is_plain else None
 
     def from_stored_offset(self, offset: int) -> int | None:
         """Return the offset at which `read` returns a byte of the file: the inverse of `to_stored_offset`.

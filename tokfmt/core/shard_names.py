@@ -130,9 +130,14 @@ def notes_on_shards(paths: Sequence[Place]) -> Iterator[str]:
         paths: The files, such as those that match a pattern. One file alone is what its reader wants to look at.
     """
     if len(paths) > 1:
-        names: dict[Place, list[str]] = {}
-        for path in paths:
-            names.setdefault(path.parent, []).append(path.name)
-        for directory, some in names.items():
-            if problem := shard_problem(some):
+        for directory, names in names_by_directory(paths).items():
+            if problem := shard_problem(names):
                 yield f"{printable(directory)}, as far as its files are read, {problem}"
+
+
+def names_by_directory(paths: Iterable[Place]) -> dict[Place, list[str]]:
+    """Return the names of files by their directory, in order."""
+    names: dict[Place, list[str]] = {}
+    for path in paths:
+        names.setdefault(path.parent, []).append(path.name)
+    return names

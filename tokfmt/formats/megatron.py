@@ -870,7 +870,7 @@ class ByPointer(Scattered):
             return first * _BLOCK, known[2]
         count = self._columns.count("lengths")
         lengths = self._columns.read(self._index, "lengths", first * _BLOCK, min(last * _BLOCK, count))
-        begins = offsets_of(lengths) * self._width + self._marks[first]
+        begins = offsets_of(np.maximum(lengths, 0)) * self._width + self._marks[first]
         self._recent = (first, last, begins)
         return first * _BLOCK, begins
 

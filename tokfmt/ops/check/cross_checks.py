@@ -36,7 +36,7 @@ from tokfmt.core.protocols import MappedView, Restorable, marks_of, pieces_of
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader, largest_id, sequence_at, windows
 from tokfmt.core.records import RecordReader, has_records
-from tokfmt.core.shard_names import shard_problem
+from tokfmt.core.shard_names import names_by_directory, shard_problem
 from tokfmt.core.text_format import grouped, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.formats.flat import FlatFormat
@@ -294,9 +294,9 @@ class Counted:
 
 def shard_findings(one: SourceFiles) -> Iterator[Finding]:
     """Report a directory whose names of files state that one is missing, or that there are two sets of them."""
-    problem = shard_problem(file.name for file in one.files) if listing.is_dir(one.path) else ""
-    if problem:
-        yield Finding("TF918", "error", str(one.path), problem, "Find the files, or keep those of one upload")
+    for directory, names in names_by_directory(one.files if listing.is_dir(one.path) else ()).items():
+        if problem := shard_problem(names):
+            yield Finding("TF918", "error", str(directory), problem, "Find the files, or keep those of one upload")
 
 
 def count_findings(

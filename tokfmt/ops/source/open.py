@@ -33,7 +33,7 @@ from tokfmt.core.place import Place, PlaceLike, Url, notes_of, place_of
 from tokfmt.core.protocols import HasMaker, MappedView, MayContinue, SkipsDamaged
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
-from tokfmt.core.shard_names import notes_on_shards, refuse_incomplete
+from tokfmt.core.shard_names import names_by_directory, notes_on_shards, refuse_incomplete
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.endings import SequenceEnds
@@ -420,7 +420,9 @@ def open_stored(
     )
     folders = [one for one in found if listing.is_dir(one.path)]
     named = [
-        refuse_incomplete(one.path, (file.name for file in one.files), partial=request.allow_partial) for one in folders
+        refuse_incomplete(directory, names, partial=request.allow_partial)
+        for one in folders
+        for directory, names in names_by_directory(one.files).items()
     ]
     try:
         stored, damage = format_.open(places, options, hints), tuple[Damage, ...]()

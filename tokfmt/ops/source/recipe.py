@@ -440,7 +440,7 @@ def _notes(
     """Return the notes on a source: those of its parts, an assumed tokenizer, and that it gives no sequence."""
     told = [note for part in parts for note in part.notes if note not in part.accepted]  # The recipe has its losses.
     notes = dict.fromkeys(reword(note, recipe_words) for note in told)
-    stored = [made for part in parts for made in part.tokenizers]
+    stored = [made for part in parts for made in part.tokenizers if not part.format.is_computed]  # else noted there
     if handle is not None and None in stored:
         given = f'tokenizer = "{printable(handle.name)}"'
         notes[f"no manifest names the tokenizer that made its IDs; {given} is assumed"] = None
