@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tokfmt.core import listing
+from tokfmt.core.annotation import NUMPY_IDS
 from tokfmt.core.files import PAGE, is_page
 from tokfmt.core.format import ZSTANDARD, Probe
 from tokfmt.core.messages import Option, from_option
@@ -104,6 +105,11 @@ def _numpy(probe: Probe) -> bool:
     return probe.head.startswith(b"\x93NUMPY") and b"{" in (probe.head[10:11], probe.head[12:13])
 
 
+def _token_array(probe: Probe) -> bool:
+    """Recognize an array that llmc reads: little-endian integers of one dimension."""
+    return _numpy(probe) and NUMPY_IDS.search(probe.head[:256]) is not None
+
+
 def _pickle(probe: Probe) -> bool:
     return probe.head[:1] == b"\x80" and probe.head[1:2] in (b"\2", b"\3", b"\4", b"\5") and probe.tail[-1:] == b"."
 
@@ -128,6 +134,9 @@ _FILES: list[tuple[Sign, Callable[[Probe], bool]]] = [
     (Sign("a numpy array of pickled objects, which tokfmt never loads", _NEXT),
      lambda probe: _numpy(probe) and b"'|O'" in probe.head[:256]),
     (Sign("a numpy array of floats, not token IDs", _NEXT), lambda probe: _numpy(probe) and b"'<f" in probe.head[:256]),
+    (Sign("a numpy array of integers of one dimension (.npy)",
+          f"{Option('from', 'llmc')} {Option('eos', 'ID')} reads it, split at the token ID that begins documents",
+          readable=True), _token_array),
     (Sign("a numpy array (.npy)", "numpy.load(PATH).astype('<i4').tofile('x.bin') writes its token IDs; " + _STREAM),
      _numpy),
     (Sign("a numpy archive (.npz)", "Save the array of token IDs with .astype('<i4').tofile('x.bin'); " + _STREAM),

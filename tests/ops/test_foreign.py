@@ -66,3 +66,21 @@ def test_unknown_magic_number(tmp_path, dtype):
     (tmp_path / "x").write_bytes(b"ZAP1" + bytes(4) + IDS.astype(dtype).tobytes())
     with pytest.raises(TokfmtError, match="looks like a file of another format.*ZAP1.*If it is a bare stream"):
         tokfmt.info(tmp_path / "x")
+
+
+@pytest.mark.parametrize("dtype", ["<u2", "<u4", "<i4", "<i8"])
+def test_numpy_array(tmp_path, dtype):
+    """The option that is named reads it."""
+    np.save(tmp_path / "tokens.npy", np.array([0, 5, 6, 0, 7], dtype))
+    with pytest.raises(TokfmtError, match="numpy array.*llmc") as raised:
+        tokfmt.info(tmp_path / "tokens.npy")
+    assert "which tokfmt does not read" not in str(raised.value)
+    with tokfmt.open(tmp_path / "tokens.npy", format="llmc", eos=0) as dataset:
+        assert [ids.tolist() for ids in dataset] == [[5, 6], [7]]
+
+
+@pytest.mark.parametrize("array", [np.zeros((2, 3), "<u2"), np.zeros(5, "<f4"), np.zeros(5, ">u2")], ids=str)
+def test_numpy_array_that_no_option_reads(tmp_path, array):
+    np.save(tmp_path / "tokens.npy", array)
+    with pytest.raises(TokfmtError, match="numpy array.*which tokfmt does not read"):
+        tokfmt.info(tmp_path / "tokens.npy")

@@ -28,8 +28,9 @@ from tokfmt.core.text_format import counted, printable, shortened
 SHOWN = 96
 """Largest number of characters of a value from a file in a message or a field."""
 
+NUMPY_IDS = re.compile(rb"\{'descr': '([<|](?:u[124]|i[48]))', 'fortran_order': False, 'shape': \((\d{1,18}),\), \}\s*")
+"""The header of a .npy file of one dimension whose numbers may be token IDs, without magic number and version."""
 
-_NUMPY = re.compile(rb"\{'descr': '([<|](?:u[124]|i[48]))', 'fortran_order': False, 'shape': \((\d{1,18}),\), \}\s*")
 _TOGETHER, _MANY = 4, 4096  # A failed read of more than 4, and at most 4,096, fields is repeated in halves.
 
 
@@ -457,13 +458,16 @@ def numpy_extent(file: File) -> Extent:
     text = 12 if head[6:7] > b"\1" else 10  # The length of the header has 2 bytes in version 1, and 4 in later ones.
     begin = text + int.from_bytes(head[8:text], "little")
     named = head.startswith(b"\x93NUMPY")
-    said = _NUMPY.fullmatch(head[text:begin]) if named else None
+    said = NUMPY_IDS.fullmatch(head[text:begin]) if named else None
     dtype, count = (np.dtype(said[1].decode()), int(said[2])) if said else (np.dtype("u2"), -1)
     if file.size != begin + count * dtype.itemsize:
         header = printable(head[text:][:80].decode("latin-1")) if named else "no header of NumPy"
         held = f"{dtype}[{count}] in {file.size:,} bytes" if said else header
         raise CorruptError(
-            file.path, "is not a one-dimensional array of token IDs", expected="a complete uint16[n]", found=held
+            file.path,
+            "is not a one-dimensional array of token IDs",
+            expected="a complete array, such as uint16[n]",
+            found=held,
         )
     return Extent(file, begin, count, dtype)
 

@@ -19,6 +19,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -232,7 +233,8 @@ def _look(shard: Shard, options: ReadOptions) -> FileLayout:
     """Return the layout of one store; a layout without items and with a problem if it cannot be read."""
     code = "TF782"
     try:
-        store, leaf = Directory(shard.folder), inside(shard.folder, options.leaf).name
+        inside(shard.folder, options.leaf)  # A leaf may be below another one, as those of a list are: input_ids/0.
+        store, leaf = Directory(shard.folder), options.leaf
         dtype, code, fill = _dtype(shard.folder, store, leaf), "TF784", options.holes == "fill"
         starts = _starts(shard, store, leaf, fill=fill)
         tokens, width = int(starts[-1]), dtype.itemsize
@@ -263,8 +265,10 @@ def _dtype(folder: Place, store: Directory, leaf: str) -> np.dtype[Any]:
     if not listing.is_dir(folder):
         raise CorruptError(folder, "is missing: the ledger lists it as finished", remedy="Copy it again")
     if not {"offsets", "data"} <= (names := store.names(leaf)) or "shapes" in names:
-        what, listed = f"has no array {leaf} of one dimension", ", ".join(_others(folder, leaf)) or "nothing"
-        raise UnsupportedError(folder, what, found=listed, remedy=f"{from_option('leaf', 'NAME')} reads another")
+        what, others = f"has no array {leaf} of one dimension", _others(folder, leaf)
+        below = next((name for name in others if name.startswith(f"{leaf}/")), (others or [""])[0])
+        remedy = f"{from_option('leaf', below)} reads it" if below else None
+        raise UnsupportedError(folder, what, found=", ".join(others) or "nothing", remedy=remedy)
     kind = str((json_of(store, f"{leaf}/data/zarr.json") or {}).get("data_type"))
     if not re.fullmatch(r"u?int(8|16|32|64)", kind):
         raise UnsupportedError(folder / leaf, "does not hold token IDs", expected="integers", found=kind[:60])
@@ -294,9 +298,15 @@ def _starts(shard: Shard, store: Directory, leaf: str, *, fill: bool) -> Offsets
 
 
 def _others(folder: Place, leaf: str) -> list[str]:
-    """Return up to 9 other leaves of a store, in order of their names."""
-    found = (name for name in names_in(folder) if name != leaf and listing.is_dir(folder / name / "offsets"))
-    return sorted(map(printable, found))[:9]
+    """Return up to 9 other leaves of a store, in order of their names. Leaves of lists are below a directory."""
+    found = list[str]()
+    for name in sorted(names_in(folder)):
+        if not listing.is_dir(folder / name):
+            continue
+        below = names_in(folder / name)
+        found += [name] if "offsets" in below else [f"{name}/{one}" for one in sorted(below)]
+    leaves = (name for name in found if name != leaf and listing.is_dir(folder / name / "offsets"))
+    return [printable(name) for name in islice(leaves, 9)]
 
 
 FORMAT = Levanter()

@@ -106,7 +106,7 @@ class Llmc(FlatFormat):
     """The format of llm.c's token files."""
 
     name = "llmc"
-    title = "llm.c, modded-nanogpt and Automodel: a 1,024-byte header and tokens"
+    title = "llm.c, modded-nanogpt and Automodel: a header and tokens"
     extensions = ("*_train_*.bin", "*_val_*.bin")
     joins_files = numbers_files = True
     stores = "sequences in order, empty ones too; IDs up to 65,535, or 2^32-1 for llama3 and automodel"

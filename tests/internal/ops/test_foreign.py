@@ -175,9 +175,10 @@ def test_magic_counts_for_more_than_a_name(tmp_path, name):
     path.write_bytes(FILES[name])
     sign = foreign(look(path))
     if sign.certain:
-        with pytest.raises(UnknownFormatError, match="which tokfmt does not read"):
+        with pytest.raises(
+            UnknownFormatError, match="does not state" if sign.readable else "which tokfmt does not read"
+        ):
             registry.detect(path)
-        assert not sign.readable
     else:
         assert registry.detect(path).name == "jsonl"
 

@@ -18,6 +18,7 @@ from tokfmt.core.messages import from_option
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.resources import Recent
+from tokfmt.core.text_format import printable
 from tokfmt.formats.zarr_arrays import codecs
 from tokfmt.formats.zarr_arrays.codecs import AGAIN, CHUNK_BYTES, COMPRESSORS
 from tokfmt.formats.zarr_arrays.store import Blob, Origin, Store, json_of
@@ -234,12 +235,13 @@ def _sharding(where: Place, settings: Json, size: int) -> tuple[int, Shard, Sequ
         raise _wrong(where, "chunk_shape of a shard", f"a divisor of {size}", chunk)
     index = [_named(where, "codec", c) for c in _list(where, "index_codecs", settings.get("index_codecs"))]
     names = [name for name, _ in index]
-    if names not in (["bytes"], ["bytes", "crc32c"]) or index[0][1].get("endian", "little") != "little":
+    order = {name: f"{settings.get('endian', 'little')}-endian " for name, settings in index if name == "bytes"}
+    if names not in (["bytes"], ["bytes", "crc32c"]) or order["bytes"] != "little-endian ":
         raise UnsupportedError(
             where,
             "has a shard index that tokfmt does not read",
-            expected="bytes, crc32c",
-            found=", ".join(names),
+            expected="little-endian bytes, crc32c",
+            found=", ".join(printable(f"{order.get(name, '')}{name}"[:60]) for name in names),
             remedy=_PLAIN,
         )
     location = settings.get("index_location", "end")

@@ -428,7 +428,10 @@ def open_stored(
         stored, damage = format_.open(places, options, hints), tuple[Damage, ...]()
     except FormatError as error:
         path = place_of(error.place)
-        if places == (path,) and is_empty(path):  # Whatever the format misses in it, the cause is the same.
+        stated = isinstance(error.expected, int)  # An index beside it states how much is missing.
+        if (
+            places == (path,) and is_empty(path) and not stated
+        ):  # Whatever a format misses in it, the cause is the same.
             raise TruncatedError(path, EMPTY, remedy="Copy it again") from error
         raise
     if request.allow_partial and checked:
