@@ -212,7 +212,7 @@ def test_lost_index(tmp_path, codec, empty, columns):
         assert any("3 shards are read by their own headers" in note and "missing" in note for note in notes)
     (report,) = tokfmt.check(folder, deep=True)
     assert (
-        report.counts.keys() == {"TF768", *(["TF917"] if empty else ())}
+        report.counts.keys() == {"TF768", *(["TF919"] if empty else ())}
         and not report.errors
         and report.sequences == len(wanted)
     )

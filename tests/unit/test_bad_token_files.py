@@ -105,7 +105,9 @@ def numpy_shard(path):
 
 
 @bad(
-    "llmc", NPY, r"is not a one-dimensional array of token IDs: expected a complete uint16\[n\], found \{'descr': '.O'"
+    "llmc",
+    NPY,
+    r"is not a one-dimensional array of token IDs: expected a complete array, such as uint16\[n\], found \{'descr': '.O'",
 )
 def an_array_of_objects(path):
     """A pickle, which numpy would load."""

@@ -132,7 +132,7 @@ def remedies(path):
 
 def test_formats_have_the_options_that_their_remedies_name():
     owned, every = {}, set()
-    for one in tokfmt.formats():
+    for one in tokfmt.list_formats():
         options = ("to", one.write_options), ("from", one.read_options)
         known = {(kind, field.name) for kind, kept in options for field in dataclasses.fields(kept)}
         owned.setdefault(type(one).__module__.split(".")[2], set()).update(known)

@@ -243,10 +243,8 @@ class Mds(ShardFormat):
             raise CorruptError(folder / f"shard.{lost:05d}.mds", "is missing", remedy=remedy)
         found = _listing([(folder / name, _own_entry(folder / name)) for name in names], options)
         state, are = ("is empty" if listing.is_file(path) else "is missing"), "is" if len(names) == 1 else "are"
-        note = (
-            f"{INDEX} {state}; {counted(len(names), 'shard')} {are} read by their own headers, and later ones may be "
-        )
-        note += "missing"
+        many = counted(len(names), "shard")
+        note = f"{INDEX} {state}; {many} {are} read by their own headers. Later ones may be missing"
         error = FormatError(path, what, remedy=f"Copy it again, so that the number of shards is known; {_OWN}")
         return replace(found, problems=(*found.problems, Problem("TF768", "warning", error, note=note)))
 
