@@ -102,8 +102,8 @@ _MANIFEST = {
     "TF915": Code(
         "a directory holds more than its dataset",
         "The directory has directories below it, or files of another kind or spelling, that are not read as part of "
-        "the dataset. Other commands refuse such a directory. --recursive also reads the directories below; "
-        "--allow-loss other-files leaves out files that do not belong to the dataset.",
+        "the dataset. convert, stats, show and diff refuse such a directory; info and browse read it. --recursive also "
+        "reads the directories below; --allow-loss other-files leaves out files that do not belong to the dataset.",
     ),
     "TF917": Code(
         "numbers of files that are left out",

@@ -189,7 +189,11 @@ def other_findings(one: SourceFiles) -> Iterator[Finding]:
     if one.left_out:
         what = f"is read as {one.format.name}, which leaves out {one.left_out}"
         yield Finding(
-            "TF915", "warning", str(one.path), what, "Other commands refuse it; see `tokfmt check --explain TF915`"
+            "TF915",
+            "warning",
+            str(one.path),
+            what,
+            "convert, stats, show and diff refuse it; see `tokfmt check --explain TF915`",
         )
 
 

@@ -26,6 +26,9 @@ _HARMLESS = r"""(?xi)
     | data_params\.json | _SUCCESS | .*\.crc        # files that upstream's writers leave beside their data
     | cache-[0-9a-f]+\.arrow | packed_metadata.*\.json
     | .*\.(tmp|incomplete)                         # downloads that were not finished
+    | index-cache | \w+Dataset_indices               # what Megatron-LM keeps of a training run beside its data
+    | .*_(doc|sample|shuffle)_idx\.npy | [0-9a-f]{32}(_(sample_)?index\.npy|\.dsc)
+    | [0-9a-f]{32}-\w+Dataset-.*(-description\.txt|_index\.npy)
     | meta\.pkl | prepare\.py                       # nanoGPT's vocabulary, which is never loaded, and its script
     | tokenizer | dataset_statistics\.(json|txt)    # open-instruct's
     | .*\.md | (readme|licen[cs]e|notice|copying|changelog|citation)(\..*)?
