@@ -106,5 +106,5 @@ def test_a_tokenizer_that_a_manifest_confirms_is_no_note(tmp_path):
     for how in ({}, {"tokenizer": str(TOKENIZER)}):
         view = tokfmt.recipe([tmp_path / "x.pbin"], seq_len=8, **how)
         assert not [note for note in view.notes if "assumed" in note]
-        assert view._samples.vocabulary.size == 4096
+        assert view._samples.vocabulary.ids.size == 4096
         assert int(view.samples(range(len(view)))["input_ids"].max()) == 4095, "the separator"

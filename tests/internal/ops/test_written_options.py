@@ -35,6 +35,7 @@ VALUES = {
     ("mds", "column"): ("tokens",),
     ("mds", "dtype"): ("uint16", "uint32", "int32"),
     ("mds", "hashes"): ("sha1", "none"),
+    ("megatron", "dtype"): ("uint16", "int32"),
     ("nanogpt", "split"): ("train", "val"),
     ("nanogpt", "width"): ("2", "4"),
     ("olmo", "width"): ("2", "4", "8"),

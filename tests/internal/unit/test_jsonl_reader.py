@@ -110,7 +110,7 @@ def test_readers_travel_to_other_processes(tmp_path):
     [
         ("x.jsonl", b'{"a": 1}\n', Confidence.CERTAIN),
         ("x.ndjson", b'\xef\xbb\xbf\n {"a": 1}', Confidence.CERTAIN),
-        ("x.json", b'{"a": 1}\n{"a": 2}\n', Confidence.CERTAIN),
+        ("x.json", b'{"a": 1}\n{"a": 2}\n', Confidence.STRUCTURE),
         ("x.bin", b'{"a": 1}\r\n{"a": 2}\n', Confidence.STRUCTURE),
         ("x", b'{"text": "' + b"a" * 70_000 + b'"}\n', Confidence.PLAUSIBLE),
         ("x.jsonl", b'{"text": "' + b"a" * 70_000 + b'"}\n', Confidence.STRUCTURE),

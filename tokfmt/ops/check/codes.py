@@ -7,7 +7,8 @@
     TF5xx   jsonl             formats/jsonl/check.py           TF78x   levanter     formats/levanter.py
     TF57x   text              formats/text.py                  TF80x   recipe       formats/recipe.py
     TF60x   megatron          formats/megatron.py              TF90x   any dataset  opening
-    TF62x   llmc              formats/llmc.py                  TF91x   any dataset  its manifest and its directory
+    TF61x   megatron          formats/megatron.py              TF91x   any dataset  its manifest and its directory
+    TF62x   llmc              formats/llmc.py
     TF64x   nanogpt           formats/nanogpt.py               TF92x   any dataset  --tokenizer
     TF66x   parquet           formats/arrow/check.py           TF93x   any dataset  --against
     TF68x   arrow, parquet    formats/arrow/check.py           TF94x   any dataset  its content
