@@ -15,7 +15,7 @@ import numpy as np
 
 from tokfmt.core import listing
 from tokfmt.core.annotation import NUMPY_IDS
-from tokfmt.core.files import PAGE, is_page
+from tokfmt.core.files import PAGE, is_page, open_file
 from tokfmt.core.format import ZSTANDARD, Probe
 from tokfmt.core.messages import Option, from_option
 from tokfmt.core.ragged import Tokens
@@ -105,6 +105,18 @@ def _numpy(probe: Probe) -> bool:
     return probe.head.startswith(b"\x93NUMPY") and b"{" in (probe.head[10:11], probe.head[12:13])
 
 
+def _part(probe: Probe) -> bool:
+    """Recognize PREFIX-00000-of-00002.bin beside an index PREFIX.idx of Megatron-LM."""
+    match = re.fullmatch(r"(.+)-\d+-of-\d+\.bin", probe.path.name)
+    if match is None or not listing.is_file(index := probe.path.with_name(f"{match[1]}.idx")):
+        return False
+    file = open_file(index)
+    try:
+        return file.read(0, min(file.size, 8)).startswith((b"MMIDIDX", b"TNTIDX"))
+    finally:
+        file.close()
+
+
 def _token_array(probe: Probe) -> bool:
     """Recognize an array that llmc reads: little-endian integers of one dimension."""
     return _numpy(probe) and NUMPY_IDS.search(probe.head[:256]) is not None
@@ -161,6 +173,8 @@ _FILES: list[tuple[Sign, Callable[[Probe], bool]]] = [
     (Sign("a part of a run of open-instruct that was stopped", "Finish the run, and name its folder"),
      lambda probe: re.fullmatch(r"_(tokens|labels|boundaries)\.partial\.bin", probe.path.name) is not None),
     (Sign("a chunk of LitData or a shard of MDS without the index.json that describes it", _INDEX), _shard),
+    (Sign("a part of a .bin of Megatron-LM, whose .idx is beside it",
+          "cat PREFIX-*.bin > PREFIX.bin joins the parts, and PREFIX.bin is the dataset"), _part),
     (Sign("an SQLite database", _NEXT), _magic(b"SQLite format 3\0")),
     (Sign("a Vortex file", "vortex.open(PATH).to_arrow() gives its columns; " + _COLUMNS), _magic(b"VTXF")),
     (Sign("an ArrayRecord or Riegeli file", "array_record.python.array_record_module reads its records; " + _NEXT),

@@ -3,13 +3,14 @@
 import itertools
 import json
 import struct
+import subprocess
 
 import numpy as np
 import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import OptionError
+from tokfmt.core.errors import FormatError, OptionError, TokfmtError
 from tokfmt.formats.megatron import FORMAT
 from tokfmt.testing import FormatContract
 
@@ -207,3 +208,52 @@ def test_a_damaged_legacy_index_is_refused_or_read(value, tmp_path):
         except tokfmt.TokfmtError:
             refused += 1
     assert refused >= len(told) - 2
+
+
+def in_parts(folder, cuts, count):
+    """An index beside parts of its tokens; returns the documents."""
+    rows = [[1, 2, 3, 0], [4, 0], [5, 6, 7, 8, 0]]
+    tokens = np.concatenate(rows).astype("<u2").tobytes()
+    lengths = np.array([len(row) for row in rows], "<i4")
+    with (folder / "x.idx").open("wb") as out:
+        out.write(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(rows), len(rows) + 1) + lengths.tobytes())
+        (np.cumsum([0, *lengths[:-1]]) * 2).astype("<i8").tofile(out)
+        np.arange(len(rows) + 1, dtype="<i8").tofile(out)
+    for number, (a, b) in enumerate(zip([0, *cuts], [*cuts, len(tokens)])):
+        (folder / f"x-{number:05d}-of-{count:05d}.bin").write_bytes(tokens[a:b])
+    return [row[:-1] for row in rows]
+
+
+@pytest.mark.parametrize("count", [1, 2], ids=["the last number", "the count"])
+def test_parts_of_the_tokens(tmp_path, count):
+    """The command that is named joins them."""
+    documents = in_parts(tmp_path, [7], count)
+    for path in (tmp_path, tmp_path / "x", tmp_path / "x.idx"):
+        with pytest.raises(
+            FormatError, match="x.bin: no such file; 2 parts .*22 bytes in all, as x.idx states"
+        ) as raised:
+            tokfmt.info(path)
+    assert tokfmt.check(tmp_path)[0].errors == 1
+    with pytest.raises(TokfmtError, match="part of a .bin of Megatron-LM.*cat"):
+        tokfmt.info(tmp_path / f"x-00001-of-{count:05d}.bin")
+    command, says, _ = raised.value.remedy.partition(" joins them")
+    assert says
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    with tokfmt.open(tmp_path / "x.idx", eos=0) as dataset:
+        assert [ids.tolist() for ids in dataset] == documents
+
+
+def test_parts_of_the_tokens_of_which_some_are_missing(tmp_path):
+    in_parts(tmp_path, [7, 15], 3)
+    (tmp_path / "x-00001-of-00003.bin").unlink()
+    with pytest.raises(FormatError, match="2 parts .*14 bytes in all of 22 that x.idx states.*missing parts"):
+        tokfmt.info(tmp_path)
+
+
+def test_many_parts_of_the_tokens(tmp_path):
+    documents = in_parts(tmp_path, list(range(1, 21)), 21)
+    with pytest.raises(FormatError, match=r"21 parts") as raised:
+        tokfmt.info(tmp_path)
+    subprocess.run(raised.value.remedy.partition(" joins them")[0], shell=True, check=True, cwd=tmp_path)
+    with tokfmt.open(tmp_path / "x.bin", eos=0) as dataset:
+        assert [ids.tolist() for ids in dataset] == documents

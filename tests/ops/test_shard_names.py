@@ -115,11 +115,12 @@ def test_pattern(tmp_path, kind):
     [
         ("train-{:05d}-of-{:05d}", [(0, 3), (1, 3), (2, 3)]),
         ("train-{:05d}-of-{:05d}", [(1, 3), (2, 3), (3, 3)]),
+        ("train-{:05d}-of-{:05d}", [(0, 2), (1, 2), (2, 2)]),
         ("c4-train.{:05d}-of-{:05d}", [(0, 2), (1, 2)]),
         ("{:05d}_of_{:05d}", [(0, 2), (1, 2)]),
         ("part-{:05d}-{}", [(0, 7), (4, 7)]),
     ],
-    ids=["from 0", "from 1", "c4", "underscores", "no count"],
+    ids=["from 0", "from 1", "the last number", "c4", "underscores", "no count"],
 )
 def test_complete_sets(tmp_path, kind, name, counts):
     made, _, how = kind

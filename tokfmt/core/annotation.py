@@ -461,7 +461,7 @@ def numpy_extent(file: File) -> Extent:
     said = NUMPY_IDS.fullmatch(head[text:begin]) if named else None
     dtype, count = (np.dtype(said[1].decode()), int(said[2])) if said else (np.dtype("u2"), -1)
     if file.size != begin + count * dtype.itemsize:
-        header = printable(head[text:][:80].decode("latin-1")) if named else "no header of NumPy"
+        header = printable(head[text:][:80].decode("latin-1").rstrip()) if named else "no header of NumPy"
         held = f"{dtype}[{count}] in {file.size:,} bytes" if said else header
         raise CorruptError(
             file.path,

@@ -45,9 +45,9 @@ class ShardSet(NamedTuple):
 
     @property
     def numbers(self) -> range:
-        """The numbers that the set should have. They begin at 0, or at 1 if the last one is the count."""
-        first = int(self.total in self.files and 0 not in self.files)
-        return range(first, self.total + first)
+        """The numbers that the set should have, from 0 or 1. Some writers count from 0 to the number in the names."""
+        last = self.total in self.files
+        return range(int(last and 0 not in self.files), self.total + last)
 
     @property
     def missing(self) -> Iterator[str]:
@@ -92,8 +92,8 @@ def shard_problem(names: Iterable[str]) -> str:
         if twice := next((some for some in one.files.values() if len(some) > 1), None):
             return f"holds two files of one number: {', '.join(map(printable, twice))}"
         if shown := ", ".join(map(printable, islice(one.missing, _SHOWN))):
-            more = one.total - sum(number in one.numbers for number in one.files) - _SHOWN
-            return f"lacks {shown}{f' and {more:,} more' if more > 0 else ''} of {counted(one.total, 'file')}"
+            more = len(one.numbers) - sum(number in one.numbers for number in one.files) - _SHOWN
+            return f"lacks {shown}{f' and {more:,} more' if more > 0 else ''} of {counted(len(one.numbers), 'file')}"
         if beyond := next((some[0] for number, some in one.files.items() if number not in one.numbers), ""):
             return f"holds {printable(beyond)}, which is beyond {counted(one.total, 'file')}"
     return ""

@@ -773,17 +773,28 @@ class FlatFormat(Format):
         files = self.all_files(paths)
         if hints.allow_partial:
             parts = self.certain_parts(
-                files, lambda path: self.examine_file(open_file(path), options, hints), hints.allow_loss
+                files, lambda path: self.examine_file(self.open_tokens(path), options, hints), hints.allow_loss
             )
         else:
             announced = files if len(files) == 1 else self._announced(files)
-            parts = [self.examine_file(open_file(path), options, hints) for path in announced]
+            parts = [self.examine_file(self.open_tokens(path), options, hints) for path in announced]
         file_layout = joined(parts)
         return (
             replace(file_layout, extras={**file_layout.extras, self.counted: len(parts)})
             if self.counted
             else file_layout
         )
+
+    def open_tokens(self, path: Place) -> File:
+        """Open a token file. A format may report more than that it does not exist.
+
+        Args:
+            path: A token file of the dataset.
+
+        Raises:
+            FormatError: It cannot be opened.
+        """
+        return open_file(path)
 
     def read_first(self, path: Place) -> tuple[Place, int]:
         """Return the file that `examine_file` reads first, and the number of bytes that it reads from its beginning.

@@ -29,6 +29,7 @@ import json
 import math
 import os
 import re
+import shlex
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -72,6 +73,7 @@ from tokfmt.formats.flat import (
     FlatWriter,
     Pieces,
     Struct,
+    files_named,
     stated_tokens,
 )
 from tokfmt.formats.folders import json_object, parsed_object
@@ -101,6 +103,7 @@ of sequences and of document indices of each.
 """
 _NAMED = re.compile(r".+_(document|sentence)")
 _WHOLE = "Convert it: tokfmt then compares the whole index"
+_FEW_PARTS = 8  # parts of a .bin that an error lists by name
 _KILLED = "Without it .bin has no documents: copy it, or write the dataset again if its writer was killed"
 
 _Indexed = Generator[tuple[Place, int, Any], None, int]  # yields pieces, and returns the number of sequences
@@ -317,6 +320,14 @@ class Megatron(FlatFormat):
             few_sequences=sum(listing.status(one).size for one in indexes if listing.is_file(one)) > _LONG
         )
 
+    def open_tokens(self, path: Place) -> File:
+        """See `FlatFormat.open_tokens`. Parts of a .bin beside its .idx are named."""
+        if not listing.exists(path) and listing.is_dir(path.parent):
+            pattern = re.compile(rf"{re.escape(path.stem)}-(\d+)-of-\d+{re.escape(path.suffix)}")
+            if parts := files_named(path.parent, pattern):
+                raise _in_parts(path, self.names(path)[1], parts)
+        return super().open_tokens(path)
+
     def read_first(self, path: Place) -> tuple[Place, int]:
         """See `FlatFormat.read_first`: an index, or its beginning if it is long."""
         return self.names(path)[1], 1 << 16
@@ -346,6 +357,41 @@ class Megatron(FlatFormat):
                 errors = [error]
             for one in errors:  # Several dtypes are an error only if Megatron trains with the sequences file.
                 yield Finding.of("TF607", one, "warning" if isinstance(one, UnsupportedError) else "error")
+
+
+def _in_parts(path: Place, index: Place, parts: Sequence[Place]) -> FormatError:
+    """Return the error of a .bin that does not exist, but whose parts do.
+
+    Args:
+        path: PREFIX.bin.
+        index: PREFIX.idx.
+        parts: The parts, in the order of their numbers.
+    """
+    found, stated = sum(listing.status(part).size for part in parts), _stated_bytes(index)
+    many = counted(len(parts), "part")
+    what = f"no such file; {many} of it {'is' if len(parts) == 1 else 'are'} there, with {found:,} bytes in all"
+    if stated is not None:
+        what += ", as" if found == stated else f" of {stated:,} that"
+        what += f" {printable(index.name)} states"
+    names = " ".join(shlex.quote(part.name) for part in parts)
+    if len(parts) > _FEW_PARTS:  # a pattern lists them in order, as their numbers have as many digits
+        names = f"{shlex.quote(path.stem)}-*-of-{parts[0].name.rpartition('-of-')[2]}"
+    joins = f"cat {names} > {shlex.quote(path.name)} joins them"
+    return FormatError(path, what, remedy=joins if stated in (found, None) else f"Copy the missing parts; {joins}")
+
+
+def _stated_bytes(path: Place) -> int | None:
+    """Return the bytes of tokens that an index of Megatron-LM states; None if it is damaged or of another kind."""
+    with suppress(FormatError):
+        index = open_file(path)
+        head = HEADER.read(index)
+        kind, count = DTYPES.get(head["dtype_code"]), head["sequences"]
+        if head["magic"] == MAGIC and kind is not None and columns_of(count, 0).end <= index.size:
+            tokens = 0
+            for a, b in windows(0, count):
+                tokens += int(index.array(HEADER.size + 4 * a, b - a, "<i4").sum(dtype=np.int64))
+            return tokens * np.dtype(kind).itemsize
+    return None
 
 
 def _miscounted(path: Place) -> Iterator[FormatError]:
