@@ -89,10 +89,7 @@ def test_one_word_is_accepted_for_a_list(tmp_path):
     ):
         assert tokfmt.convert(PACK, tmp_path / f"{number}.pbin", select=select).sequences == count
     (note,) = tokfmt.convert(PACK, tmp_path / "none.pbin", select="50:").notes
-    assert (
-        note
-        == f'{tmp_path / "none.pbin"}: the dataset is empty: select="50:" takes none of the sequences of the sources'
-    )
+    assert note == 'the dataset is empty: select="50:" takes none of the sequences of the sources'
     for wrong in ("", slice(0, 9, 2), range(9, 0, -1), True, 1.5, [1]):
         with pytest.raises(OptionError, match="select"):
             tokfmt.convert(PACK, tmp_path / "x.pbin", select=wrong)

@@ -460,7 +460,7 @@ def test_shards_that_an_index_leaves_out_or_names_twice_are_told(home, name, key
     path = changed(home, name, tmp_path, lambda index: index[key].append(index[key].pop(0) and index[key][0]))
     with tokfmt.open(path, eos="none") as dataset:
         left_out, twice = dataset.info.notes
-        assert re.fullmatch(rf"1 of the {key} are not in index.json, and not read: \S*0\S*", left_out)
+        assert re.fullmatch(rf"1 {key.removesuffix('s')} is not in index.json, and not read: \S*0\S*", left_out)
         assert twice == f"index.json lists a {key[:-1]} more than once: it is read as often"
 
 

@@ -38,7 +38,7 @@ from tokfmt.core.place import Place, relative
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, sequence_at, windows
 from tokfmt.core.scattered import Scattered
-from tokfmt.core.text_format import printable
+from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.flat import Column, Cut, Extent, FileLayout, FlatFormat, FlatWriter, Pieces
 from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, decoding_limit, digest, inside
 from tokfmt.views.select import lost_empties
@@ -290,7 +290,8 @@ class ShardFormat(FlatFormat):
         notes = [*listing.notes]
         if spare:
             names = ", ".join(shown(file.name) for file in spare[:3]) + " ..." * (len(spare) > 3)
-            notes.append(f"{len(spare):,} of the {self.shard}s are not in index.json, and not read: {names}")
+            are = "is" if len(spare) == 1 else "are"
+            notes.append(f"{counted(len(spare), self.shard)} {are} not in index.json, and not read: {names}")
         if len(set(map(str, listed))) < len(listed):
             notes.append(f"index.json lists a {self.shard} more than once: it is read as often")
         damage = list[Damage]()

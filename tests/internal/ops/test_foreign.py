@@ -53,7 +53,7 @@ FILES = {
     "an index of Megatron-LM": b"MMIDIDX\0\0" + bytes(40),
     "a numpy array": npy(IDS.astype("u2")),
     "a numpy array of floats, not token IDs": npy(IDS.astype("<f8")),
-    "a numpy array of pickled objects, which tokfmt never loads": npy(np.array([{}, "x"], object)),
+    "a numpy array of pickled objects (code, if it is loaded)": npy(np.array([{}, "x"], object)),
     "a numpy archive": archive("zip", **{"ids.npy": npy(IDS[:99])}),
     "a PyTorch file": archive("zip", **{"archive/data.pkl": b"\x80\2."}),
     "a zip archive": archive("zip", **{"a.txt": b"a"}),

@@ -35,7 +35,7 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
         why = "the sources contain no sequences"
         if request.select is not None:
             why = f"{Option('select', request.select)} takes none of the sequences of the sources"
-        notes.add(f"{request.destination}: the dataset is empty: {why}")
+        notes.add(f"the dataset is empty: {why}")
     lost = [loss for source in resolved.sources for loss in source.reader.info.lost]
     losses = _with(dict(written.losses), [*lost, *(loss for one in counts for loss in one.lost)])
     if mixed:
