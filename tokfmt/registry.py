@@ -21,7 +21,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from tokfmt.core import listing
 from tokfmt.core.errors import AmbiguousFormatError, FormatError, OptionError, PluginWarning, UnknownFormatError
-from tokfmt.core.files import EMPTY, is_page, page_error, reading_error
+from tokfmt.core.files import EMPTY, PAGE_HEAD, page_error, reading_error
 from tokfmt.core.format import Confidence, Format, Probe, Signature, look
 from tokfmt.core.messages import Option
 from tokfmt.core.options import nearest
@@ -176,7 +176,9 @@ def detect(path: PlaceLike) -> Format:
     """
     probe = look(path)
     claims = candidates(probe)
-    if claims and "text" not in claims and is_page(probe.head):  # `_refuse_foreign` reports one that nothing claims.
+    if (
+        claims and "text" not in claims and PAGE_HEAD.match(probe.head)
+    ):  # `_refuse_foreign` reports one that nothing claims.
         raise page_error(path)
     best = max(claims.values(), default=0)
     if whole := _whole(probe, claims):

@@ -15,7 +15,7 @@ import numpy as np
 
 from tokfmt.core import listing
 from tokfmt.core.annotation import NUMPY_IDS
-from tokfmt.core.files import PAGE, is_page, open_file
+from tokfmt.core.files import PAGE, PAGE_HEAD, open_file
 from tokfmt.core.format import ZSTANDARD, Probe
 from tokfmt.core.messages import Option, from_option
 from tokfmt.core.ragged import Tokens
@@ -139,7 +139,7 @@ def _tfrecord(probe: Probe) -> bool:
 
 _FILES: list[tuple[Sign, Callable[[Probe], bool]]] = [
     (Sign(PAGE, f"Download it again; if it is a document, {Option('from', 'text')} reads it", certain=False),
-     lambda probe: is_page(probe.head)),
+     lambda probe: PAGE_HEAD.match(probe.head) is not None),
     (Sign("an encrypted Parquet file", "Write it without encryption"), _magic(b"PARE")),
     (Sign("an index of Megatron-LM, which belongs to a .bin", "Name it as the .bin, with .idx at the end"),
      _magic(b"MMIDIDX\0", b"TNTIDX\0")),

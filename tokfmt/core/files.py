@@ -52,12 +52,9 @@ _GAP = 1 << 15  # Bytes between two ranges that take less time to read than anot
 _TOGETHER = 1 << 23  # Bytes of ranges that one call reads.
 _LFS = b"version https://git-lfs.github.com/spec/v1\n"
 _LARGEST_PLACEHOLDER = 1023  # Git LFS: a placeholder is smaller than 1,024 bytes.
-_PAGE = re.compile(rb"(\xef\xbb\xbf)?\s*<(!doctype\s|html|head|body|\?xml\s|error>)", re.IGNORECASE)
 PAGE = "a page of HTML or XML, such as the error page of a server"
-_PAGE_HEAD = 64  # Bytes at the beginning of a file that tell a page of HTML or XML.
-_LARGEST_PAGE = 1 << 16  # Detection looks at the head of any file. To open a larger one reads nothing.
-_DATA = set[tuple[Place, Identity]]()  # Files whose heads were looked at: a command opens a file several times.
-_REMEMBERED = 1 << 12
+PAGE_HEAD = re.compile(rb"(\xef\xbb\xbf)?\s{0,48}<(!doctype\s|html|head|body|\?xml\s|error>)", re.IGNORECASE)
+_STAND_INS = frozenset([b"v", b"<", b"\xef", b" ", b"\t", b"\n", b"\r"])  # First bytes of placeholders and pages.
 _ALLOWED = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 _MOST_OPEN = 256 if _ALLOWED == resource.RLIM_INFINITY else min(256, _ALLOWED // 2)  # Some systems allow 256 in all.
 """Descriptors kept open at once. The files of a larger dataset are opened again for each read."""
@@ -77,9 +74,12 @@ class File:
         path: The place, as given.
         identity: Its identity when it was first seen.
         is_plain: True if reads return the bytes of the file; False if they are decompressed, or come from a store.
+        may_be_page: A page of HTML or XML is not refused, because the file may be a document.
     """
 
-    is_plain = True
+    is_plain, may_be_page = True, False
+    _is_looked_at = False  # The beginning was compared with those of files in the place of data.
+    _whole: bytes | None = None  # All bytes of a small file, once they were read.
     path: Place
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -121,13 +121,17 @@ class File:
             TruncatedError: If the file is shorter.
         """
         self._bound(offset, length)
+        if self._whole is not None and offset + length <= len(self._whole):
+            return self._whole[offset : offset + length]
         if self._fd is not None:
             try:
-                whole = os.pread(self._fd, length, offset)  # 5 times as fast as a read into a bytearray.
+                content = os.pread(self._fd, length, offset)  # 5 times as fast as a read into a bytearray.
             except OSError as error:
                 raise reading_error(self.path, error) from error
-            if len(whole) == length:
-                return whole
+            if len(content) == length:
+                if not offset and content[:1] in _STAND_INS:
+                    self._look_at(content)
+                return content
         buffer = bytearray(length)
         self.read_into(offset, memoryview(buffer))
         return bytes(buffer)
@@ -174,12 +178,41 @@ class File:
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fill `buffer` with bytes from `offset`."""
+        if self._whole is not None and offset + buffer.nbytes <= len(self._whole):
+            buffer.cast("B")[:] = self._whole[offset : offset + buffer.nbytes]
+            return
         fd = self._fd
         if fd is not None:
             self._fill(fd, offset, buffer)
-            return
+        else:
+            with self.descriptor() as fd:
+                self._fill(fd, offset, buffer)
+        if not offset and buffer.nbytes and bytes(buffer.cast("B")[:1]) in _STAND_INS:
+            self._look_at(buffer.cast("B"))
+
+    def read_at_once(self) -> None:
+        """Read all bytes of a small file, and look at them; later reads are answered from memory."""
+        buffer = bytearray(self.size)
         with self.descriptor() as fd:
-            self._fill(fd, offset, buffer)
+            self._fill(fd, 0, memoryview(buffer))
+        self._whole = bytes(buffer)
+        self._look_at(self._whole)
+
+    def _look_at(self, beginning: bytes | memoryview) -> None:
+        """Refuse a placeholder of Git LFS, and a page of HTML or XML, when the first bytes of a file were read.
+
+        Raises:
+            StandInError: It is one.
+        """
+        if self._is_looked_at:
+            return
+        self._is_looked_at, length = True, min(self.size, _LARGEST_PLACEHOLDER)
+        head = bytes(beginning[:length]) if len(beginning) >= length else self.read(0, length)
+        if head.startswith(_LFS) and (size := re.search(rb"^size (\d+)$", head, re.MULTILINE)):
+            what = f"is a placeholder of Git LFS ({int(size[1]):,} bytes are not here)"
+            raise StandInError(self.path, what, remedy="Run git lfs pull in its clone")
+        if PAGE_HEAD.match(head) and not self.may_be_page:
+            raise page_error(self.path)
 
     @contextmanager
     def descriptor(self) -> Iterator[int]:
@@ -223,7 +256,7 @@ class File:
         out = np.empty(count, dtype)
         if not (size := out.nbytes):
             return out
-        if (fd := self._fd) is not None and size <= _SMALL:
+        if (fd := self._fd) is not None and size <= _SMALL and offset:  # `read_into` looks at the beginning.
             try:
                 if os.preadv(fd, [out.data], offset) == size:  # Takes half the time of `read_into` for a short read.
                     return out
@@ -354,7 +387,7 @@ class File:
             raise SourceChangedError.while_read(self.path)
 
     def __getstate__(self) -> dict[str, object]:
-        return {"path": self.path, "identity": self.identity}
+        return {"path": self.path, "identity": self.identity, "may_be_page": self.may_be_page}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state)
@@ -413,6 +446,8 @@ class StoredFile(File):
             ):
                 if len(content) != stop - start:
                     raise self._ends(start + len(content), stop - start - len(content))
+                if not start and bytes(content[:1]) in _STAND_INS:
+                    self._look_at(memoryview(content))
                 yield memoryview(content)
 
     def prefetch(self, ranges: Sequence[tuple[int, int]], *, keep: bool = False) -> None:
@@ -449,7 +484,8 @@ def open_file(place: PlaceLike, *, may_be_page: bool = False) -> File:
     """Open a regular file at a place to read it by byte offset.
 
     Every reader of a format opens its files here, so that no format takes a placeholder for data. A raw stream of token
-    IDs, for example, has no header that shows the difference.
+    IDs, for example, has no header that shows the difference. A local file as small as a placeholder is read at once;
+    any file is looked at when its first bytes are read.
 
     Args:
         place: The file.
@@ -460,42 +496,15 @@ def open_file(place: PlaceLike, *, may_be_page: bool = False) -> File:
         StandInError: If it is a placeholder of Git LFS, or a page of HTML or XML.
         OptionError: If it is an address of a scheme that is not registered.
     """
-    file = unchecked_file(place)
-    most = _LARGEST_PLACEHOLDER if may_be_page or isinstance(place, Url) else _LARGEST_PAGE
-    if 0 < file.size <= most and (file.path, file.identity) not in _DATA:
+    file = StoredFile(place) if isinstance(place, Url) else File(place)
+    file.may_be_page = may_be_page
+    if 0 < file.size <= _LARGEST_PLACEHOLDER and not isinstance(place, Url):
         try:
-            length = min(file.size, _LARGEST_PLACEHOLDER)
-            file.prefetch([(0, length)], keep=True)
-            refuse_stand_in(file, file.read(0, length), may_be_page=may_be_page)
+            file.read_at_once()
         except FormatError:
             file.close()
             raise
     return file
-
-
-def unchecked_file(place: PlaceLike) -> File:
-    """Open a file whose head the caller passes to `refuse_stand_in`; see `open_file`."""
-    return StoredFile(place) if isinstance(place, Url) else File(place)
-
-
-def refuse_stand_in(file: File, head: bytes, *, may_be_page: bool = False) -> None:
-    """Raise StandInError if a file is a placeholder of Git LFS, or a page of HTML or XML.
-
-    Args:
-        file: The file.
-        head: At least its first 1,023 bytes, or all of them.
-        may_be_page: As for `open_file`.
-    """
-    path = file.path
-    if head.startswith(_LFS) and (size := re.search(rb"^size (\d+)$", head, re.MULTILINE)):
-        what = f"is a placeholder of Git LFS ({int(size[1]):,} bytes are not here)"
-        raise StandInError(path, what, remedy="Run git lfs pull in its clone")
-    if not may_be_page and is_page(head):
-        raise page_error(path)
-    if not is_page(head):
-        if len(_DATA) >= _REMEMBERED:
-            _DATA.clear()
-        _DATA.add((path, file.identity))
 
 
 def page_error(path: PlaceLike) -> StandInError:
@@ -512,11 +521,6 @@ def is_empty(place: Place) -> bool:
     with suppress(OSError):
         return listing.is_file(place) and listing.status(place).size == 0
     return False
-
-
-def is_page(head: bytes) -> bool:
-    """Return whether a file that begins with `head` is a page of HTML or XML."""
-    return _PAGE.match(head[:_PAGE_HEAD]) is not None
 
 
 def known_file(place: Place, identity: Identity) -> File:
@@ -544,15 +548,13 @@ def read_whole(place: PlaceLike, limit_bytes: int) -> bytes:
         StandInError: If it is a placeholder of Git LFS, or a page of HTML or XML.
         UnsafeError: If it is larger.
     """
-    file = unchecked_file(place)
+    file = open_file(place)
     try:
         if file.size > limit_bytes:
             raise UnsafeError(
                 place, "is too large to be read whole", expected=f"at most {limit_bytes:,}", found=file.size
             )
-        content = file.read(0, file.size)
-        refuse_stand_in(file, content)
-        return content
+        return file.read(0, file.size)
     finally:
         file.close()
 

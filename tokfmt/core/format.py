@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tokfmt.core import listing
 from tokfmt.core.errors import Loss, OptionError
 from tokfmt.core.fields import Section
-from tokfmt.core.files import names_in, natural_key, open_file, reading_error, refuse_stand_in, unchecked_file
+from tokfmt.core.files import names_in, natural_key, open_file, reading_error
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.place import AnyPlace, Kind, Place, PlaceLike, Url, place_of
 from tokfmt.core.ragged import Ragged
@@ -89,7 +89,7 @@ class Probe(NamedTuple):
             most: Bytes above which the index is read in parts.
         """
         if isinstance(self.path, Url) and 0 < self.size - offset <= most and offset >= 0:
-            unchecked_file(self.path).prefetch([(offset, self.size)], keep=True)
+            open_file(self.path).prefetch([(offset, self.size)], keep=True)
 
     def entry(self, name: str) -> Probe | None:
         """Probe a file of the directory; None if it is not a regular file."""
@@ -139,12 +139,11 @@ def look(path: PlaceLike) -> Probe:
     if listing.is_dir(path):
         names = names_in(path)
         return Probe(path, is_directory=True, entries=tuple(sorted(names, key=_order_of(names))))
-    file = unchecked_file(path)
+    file = open_file(path, may_be_page=True)
     try:
         size = file.size
         file.prefetch([(0, min(size, PROBE_BYTES)), (max(0, size - PROBE_BYTES), size)], keep=True)
         head = file.read(0, min(size, PROBE_BYTES))
-        refuse_stand_in(file, head, may_be_page=True)
         tail = file.read(max(0, size - PROBE_BYTES), min(size, PROBE_BYTES))
     finally:
         file.close()

@@ -48,7 +48,7 @@ from tokfmt.core.annotation import (
 )
 from tokfmt.core.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError
 from tokfmt.core.fields import Section
-from tokfmt.core.files import File, names_in, natural_key, open_file, unchecked_file
+from tokfmt.core.files import File, names_in, natural_key, open_file
 from tokfmt.core.findings import Audit, Code, Finding, raise_fatal
 from tokfmt.core.format import (
     Confidence,
@@ -814,7 +814,7 @@ class FlatFormat(Format):
                 place, size = self.read_first(other)
                 if size and isinstance(place, Url):
                     with suppress(FormatError, OSError):  # `examine_file` reports what cannot be read.
-                        file = unchecked_file(place)
+                        file = open_file(place)
                         file.prefetch([(0, min(size, file.size))], keep=True)
             yield path
 

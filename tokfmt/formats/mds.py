@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from tokfmt.core import listing
 from tokfmt.core.annotation import shown
 from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File, names_in, natural_key, open_file
+from tokfmt.core.files import File, is_empty, names_in, natural_key, open_file
 from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Probe
 from tokfmt.core.messages import from_option
@@ -206,7 +206,7 @@ class Mds(ShardFormat):
         return Confidence.CERTAIN if shards or kind else None  # `listing` refuses shards of text.
 
     def listing(self, path: Place, options: ReadOptions) -> Listing:
-        if listing.is_dir(path.parent) and not (listing.is_file(path) and open_file(path).size):
+        if listing.is_dir(path.parent) and (is_empty(path) or not listing.is_file(path)):
             return self._by_shards(path, options)
         index = json_object(open_file(path))
         shards = index.get("shards")

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File, Stream, names_in, open_file, unchecked_file
+from tokfmt.core.files import File, Stream, names_in, open_file
 from tokfmt.core.place import Place, Url, relative
 from tokfmt.formats.folders import inside, parsed_object
 
@@ -138,7 +138,7 @@ def _announce(path: Url, read_whole: Collection[str]) -> None:
     for place, (size, _) in listing.below(path).items():
         wanted = place.name in _METADATA or not set(read_whole).isdisjoint(place.relative_to(path).parts)
         if wanted and 0 < size <= _JSON_BYTES and total + size <= _ANNOUNCED:
-            unchecked_file(place).prefetch([(0, size)], keep=True)
+            open_file(place).prefetch([(0, size)], keep=True)
             total += size
 
 

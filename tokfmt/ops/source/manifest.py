@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, FormatError, OptionError, TokfmtError
-from tokfmt.core.files import open_file, read_whole, reading_error, unchecked_file
+from tokfmt.core.files import open_file, read_whole, reading_error
 from tokfmt.core.format import Format
 from tokfmt.core.messages import Message, Option, from_option
 from tokfmt.core.named import place_named
@@ -194,7 +194,7 @@ def announce_manifest(path: Place) -> None:
         for place in map(names.__getitem__, own):
             size = listing.status(place).size
             if size <= _LIMIT:
-                unchecked_file(place).prefetch([(0, size)], keep=True)
+                open_file(place).prefetch([(0, size)], keep=True)
 
 
 def _read_manifest(path: Place) -> Manifest:
