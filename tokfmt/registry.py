@@ -231,9 +231,9 @@ def _refuse_foreign(path: PlaceLike, probe: Probe, *, claimed: bool, head_only: 
         claimed: True if a format claims it.
         head_only: Look at no more of the file than at the head that was read already.
     """
-    from tokfmt.unsupported import foreign
+    from tokfmt.unsupported import foreign, overruling
 
-    sign = foreign(probe, head_only=head_only) if probe.is_directory or probe.size else None
+    sign = (overruling if head_only else foreign)(probe) if probe.is_directory or probe.size else None
     if sign is not None and (sign.certain or not claimed):
         why = "and does not state its format" if sign.readable else "which tokfmt does not read"
         raise UnknownFormatError(path, f"{sign.verb} {sign.name}, {why}", sign.step)

@@ -57,31 +57,29 @@ class Sign(NamedTuple):
     verb: str = "is"
 
 
-def foreign(probe: Probe, *, head_only: bool = False) -> Sign | None:
-    """Return the kind of a path that no format reads; None if it is unknown.
-
-    Args:
-        probe: A look at the path.
-        head_only: Conclude what numbers are from the head of the file, without more reads.
-    """
-    for sign, matches in _DIRECTORIES if probe.is_directory else _FILES:
-        if matches(probe):
+def foreign(probe: Probe) -> Sign | None:
+    """Return the kind of a path that no format reads; None if it is unknown."""
+    if probe.is_directory:
+        for sign, *wanted in _DIRECTORIES:
+            if all(any(re.fullmatch(one, name) for name in probe.entries) for one in wanted):
+                return sign
+        return None
+    for sign, test in _FILES:
+        if probe.head.startswith(test) if isinstance(test, tuple) else test(probe):
             return sign
-    return (
-        None
-        if probe.is_directory
-        else _compressed(probe) or _text(probe) or _raw(probe, [probe.head] if head_only else places(probe))
-    )
+    return _compressed(probe) or _text(probe) or _raw(probe, places(probe))
 
 
-def _magic(*magics: bytes, at: int = 0) -> Callable[[Probe], bool]:
-    return lambda probe: probe.head[at:].startswith(magics)
+def overruling(probe: Probe) -> Sign | None:
+    """Return the kind of a file that a format without a magic number claims, if its head shows another kind."""
+    for sign, test in _FILES:
+        if sign.certain and isinstance(test, tuple) and probe.head.startswith(test):
+            return sign
+    return _CERTAIN.get(kind_of([probe.head], _GPT2_EOS))
 
 
-def _zip_with(*names: bytes) -> Callable[[Probe], bool]:
-    return lambda probe: (
-        probe.head.startswith(b"PK\3\4") and any(name in text for name in names for text in (probe.head, probe.tail))
-    )
+def _zip_holds(probe: Probe, name: bytes) -> bool:
+    return probe.head.startswith(b"PK\3\4") and (name in probe.head or name in probe.tail)
 
 
 def _safetensors(probe: Probe) -> bool:
@@ -137,12 +135,12 @@ def _tfrecord(probe: Probe) -> bool:
     return len(probe.head) >= 12 and masked == int.from_bytes(probe.head[8:12], "little")
 
 
-_FILES: list[tuple[Sign, Callable[[Probe], bool]]] = [
+_FILES: list[tuple[Sign, tuple[bytes, ...] | Callable[[Probe], bool]]] = [
     (Sign(PAGE, f"Download it again; if it is a document, {Option('from', 'text')} reads it", certain=False),
      lambda probe: PAGE_HEAD.match(probe.head) is not None),
-    (Sign("an encrypted Parquet file", "Write it without encryption"), _magic(b"PARE")),
+    (Sign("an encrypted Parquet file", "Write it without encryption"), (b"PARE",)),
     (Sign("an index of Megatron-LM, which belongs to a .bin", "Name it as the .bin, with .idx at the end"),
-     _magic(b"MMIDIDX\0", b"TNTIDX\0")),
+     (b"MMIDIDX\0", b"TNTIDX\0")),
     (Sign("a numpy array of pickled objects (code, if it is loaded)", _NEXT),
      lambda probe: _numpy(probe) and b"'|O'" in probe.head[:256]),
     (Sign("a numpy array of floats, not token IDs", _NEXT), lambda probe: _numpy(probe) and b"'<f" in probe.head[:256]),
@@ -150,21 +148,22 @@ _FILES: list[tuple[Sign, Callable[[Probe], bool]]] = [
           f"{Option('from', 'llmc')} {Option('eos', 'ID')} reads it, split at the token ID that begins documents",
           readable=True), _token_array),
     (Sign("a numpy array (.npy)", "numpy.load(PATH).astype('<i4').tofile('x.bin') writes its token IDs; " + _STREAM),
-     _numpy),
+     (b"\x93NUMPY",)),
     (Sign("a numpy archive (.npz)", "Save the array of token IDs with .astype('<i4').tofile('x.bin'); " + _STREAM),
-     _zip_with(b".npy")),
-    (Sign("a PyTorch file (.pt)", "torch.load(PATH, weights_only=True), then " + _LINES), _zip_with(b"data.pkl")),
-    (Sign("a zip archive", "Unzip it, and name what is in it"), _magic(b"PK\3\4", b"PK\5\6")),
+     lambda probe: _zip_holds(probe, b".npy")),
+    (Sign("a PyTorch file (.pt)", "torch.load(PATH, weights_only=True), then " + _LINES),
+     lambda probe: _zip_holds(probe, b"data.pkl")),
+    (Sign("a zip archive", "Unzip it, and name what is in it"), (b"PK\3\4", b"PK\5\6")),
     (Sign("the index of a text file", "Name the .jsonl that it belongs to"),
      lambda probe: probe.path.suffix == ".idx" and _pickle(probe)),
     (Sign("a pickle, perhaps of PyTorch (code, if it is loaded)", _NEXT, certain=False), _pickle),
     (Sign("safetensors", "Extract the tensor of token IDs, and " + _LINES), _safetensors),
-    (Sign("a tar archive", "Unpack it, and name what is in it"), _magic(b"ustar", at=257)),
+    (Sign("a tar archive", "Unpack it, and name what is in it"), lambda probe: probe.head[257:].startswith(b"ustar")),
     (Sign("a packed dataset of lit-gpt or TinyLlama (LITPKDS)",
           f"tail -c +25 PATH > x.bin writes its token IDs, and the separators that fill it at the end; {_BARE}"),
-     _magic(b"LITPKDS")),
-    (Sign("bzip2 data", "Decompress it with bunzip2"), _magic(b"BZh")),
-    (Sign("xz data", "Decompress it with unxz"), _magic(b"\xfd7zXZ\0")),
+     (b"LITPKDS",)),
+    (Sign("bzip2 data", "Decompress it with bunzip2"), (b"BZh",)),
+    (Sign("xz data", "Decompress it with unxz"), (b"\xfd7zXZ\0",)),
     (Sign("a catalog of Levanter caches", "Name the directory of one cache that it lists"),
      lambda probe: all(word in probe.head for word in (b'"splits"', b'"cache_dir"', b'"ledger"'))),
     (Sign("a list of the numbers of sequences and documents of Megatron-LM prefixes",
@@ -175,53 +174,46 @@ _FILES: list[tuple[Sign, Callable[[Probe], bool]]] = [
     (Sign("a chunk of LitData or a shard of MDS without the index.json that describes it", _INDEX), _shard),
     (Sign("a part of a .bin of Megatron-LM, whose .idx is beside it",
           "cat PREFIX-*.bin > PREFIX.bin joins the parts, and PREFIX.bin is the dataset"), _part),
-    (Sign("an SQLite database", _NEXT), _magic(b"SQLite format 3\0")),
-    (Sign("a Vortex file", "vortex.open(PATH).to_arrow() gives its columns; " + _COLUMNS), _magic(b"VTXF")),
+    (Sign("an SQLite database", _NEXT), (b"SQLite format 3\0",)),
+    (Sign("a Vortex file", "vortex.open(PATH).to_arrow() gives its columns; " + _COLUMNS), (b"VTXF",)),
     (Sign("an ArrayRecord or Riegeli file", "array_record.python.array_record_module reads its records; " + _NEXT),
-     _magic(bytes.fromhex("83af70d10d884a3f"))),
+     (bytes.fromhex("83af70d10d884a3f"),)),
     (Sign("a TFRecord file", "tf.data.TFRecordDataset reads its examples; " + _NEXT), _tfrecord),
-    (Sign("an Avro file", _NEXT), _magic(b"Obj\1")),
-    (Sign("an ORC file", "pyarrow.orc.read_table(PATH) reads it; " + _COLUMNS), _magic(b"ORC")),
-    (Sign("a Feather file of version 1", "pyarrow.feather.read_table(PATH) reads it; " + _COLUMNS), _magic(b"FEA1")),
-    (Sign("a model (GGUF)", _OTHER), _magic(b"GGUF")),
-    *((Sign(f"{what}, not token IDs", _OTHER), _magic(mark)) for mark, what in (
+    (Sign("an Avro file", _NEXT), (b"Obj\1",)),
+    (Sign("an ORC file", "pyarrow.orc.read_table(PATH) reads it; " + _COLUMNS), (b"ORC",)),
+    (Sign("a Feather file of version 1", "pyarrow.feather.read_table(PATH) reads it; " + _COLUMNS), (b"FEA1",)),
+    (Sign("a model (GGUF)", _OTHER), (b"GGUF",)),
+    *((Sign(f"{what}, not token IDs", _OTHER), (mark,)) for mark, what in (
         (b"\x89PNG\r\n", "an image (PNG)"), (b"\xff\xd8\xff", "an image (JPEG)"), (b"GIF8", "an image (GIF)"),
         (b"\x7fELF", "a program (ELF)"), (b"%PDF-", "a document (PDF)"), (b"fLaC", "sound (FLAC)"),
     )),
     (Sign("a DuckDB database", "COPY t TO 'x.parquet' (FORMAT parquet) writes a table as Parquet, which tokfmt reads"),
-     _magic(b"DUCK", at=8)),
-    (Sign("a 7-Zip archive", "Unpack it, and name what is in it"), _magic(b"7z\xbc\xaf\x27\x1c")),
-    (Sign("lz4 data", "Decompress it with unlz4"), _magic(b"\x04\x22\x4d\x18")),
+     lambda probe: probe.head[8:].startswith(b"DUCK")),
+    (Sign("a 7-Zip archive", "Unpack it, and name what is in it"), (b"7z\xbc\xaf\x27\x1c",)),
+    (Sign("lz4 data", "Decompress it with unlz4"), (b"\x04\x22\x4d\x18",)),
 ]  # fmt: skip
+"""Kinds of files in order of precedence, each with its magic numbers, or with a test if these do not tell it."""
 
-
-def _holds(*patterns: str) -> Callable[[Probe], bool]:
-    return lambda probe: any(re.fullmatch(pattern, name) for pattern in patterns for name in probe.entries)
-
-
-def _has(*names: str) -> Callable[[Probe], bool]:
-    return lambda probe: set(names) <= set(probe.entries)
-
-
-_SHARDS = _holds(r"chunk-\d+-\d+(\.[\w:]+)?\.bin", r"shard\.\d+\.mds(\.\w+)?")
-
-_DIRECTORIES: list[tuple[Sign, Callable[[Probe], bool]]] = [
+_SHARD_NAMES = r"chunk-\d+-\d+(\.[\w:]+)?\.bin|shard\.\d+\.mds(\.\w+)?"
+_DIRECTORIES: list[tuple[Sign, *tuple[str, ...]]] = [
     (Sign("a cache of Hugging Face (dataset_info.json without state.json)", "Name the Arrow or Parquet files in it"),
-     _holds(r"dataset_info\.json")),
+     r"dataset_info\.json"),
     (Sign("a folder of chunks of LitData or shards of MDS whose index.json lists none", "Copy index.json again"),
-     lambda probe: _SHARDS(probe) and "index.json" in probe.entries),
-    (Sign("a folder of chunks of LitData or shards of MDS without index.json", "Copy index.json into it"), _SHARDS),
-    (Sign("a directory of tar archives (WebDataset)", _NEXT), _holds(r".*\.tar(\.gz)?")),
+     _SHARD_NAMES, r"index\.json"),
+    (Sign("a folder of chunks of LitData or shards of MDS without index.json", "Copy index.json into it"),
+     _SHARD_NAMES),
+    (Sign("a directory of tar archives (WebDataset)", _NEXT), r".*\.tar(\.gz)?"),
     (Sign("a tokbin source (bare shards of one stream, and offsets)",
-          "cat train-*.bin > train.bin, then " + _BARE), _has("meta.json", "train-offsets.npy")),
+          "cat train-*.bin > train.bin, then " + _BARE), r"meta\.json", r"train-offsets\.npy"),
     (Sign("a directory of HDF5 files, and none is named *.h5", "Rename them: trainers look for *.h5"),
-     _holds(r".*\.(hdf5|hdf|H5)")),
-    (Sign("a Lance dataset", "lance.dataset(PATH).to_table() reads it; " + _COLUMNS), _has("_versions", "data")),
-    (Sign("an LMDB database", _NEXT), _has("data.mdb")),
-    (Sign("a directory of .npy files", "Name the files, one by one"), _holds(r".*\.npy")),
+     r".*\.(hdf5|hdf|H5)"),
+    (Sign("a Lance dataset", "lance.dataset(PATH).to_table() reads it; " + _COLUMNS), "_versions", "data"),
+    (Sign("an LMDB database", _NEXT), r"data\.mdb"),
+    (Sign("a directory of .npy files", "Name the files, one by one"), r".*\.npy"),
     (Sign("a directory of .bin files", "Name the files, one by one; stage1 reads a directory of stage1_block_NNNN.bin",
-          readable=True), _holds(r".*\.bin")),
+          readable=True), r".*\.bin"),
 ]  # fmt: skip
+"""Kinds of directories in order of precedence, each with patterns of names that are all in it."""
 
 
 def _compressed(probe: Probe) -> Sign | None:
@@ -311,6 +303,7 @@ _RAW = {
     ),
 }
 """Kinds of files without a magic number, by what `raw_ids.kind_of` concludes from the numbers in them."""
+_CERTAIN = {kind: _RAW[kind] for kind in ("zeros", "floats")}
 
 
 def _raw(probe: Probe, pieces: Sequence[bytes]) -> Sign | None:
@@ -322,7 +315,7 @@ def _raw(probe: Probe, pieces: Sequence[bytes]) -> Sign | None:
         if kind == "uint16":
             step = _GPT2_BARE if _separators(pieces) else sign.step
             sign = sign._replace(name=f"{sign.name} ({_as_uint16(pieces)})", step=step)
-        certain = kind in ("zeros", "floats")
+        certain = kind in _CERTAIN
         verb = "is" if kind == "zeros" else "looks like"
         if not certain and (magic := _MAGIC.match(probe.head)):
             name = f"a file of another format, whose magic number is {magic[0].decode()}"
