@@ -34,6 +34,7 @@ from tokfmt.core.errors import (
     SourceChangedError,
     StandInError,
     TruncatedError,
+    UnreachableError,
     UnsafeError,
 )
 from tokfmt.core.messages import Option
@@ -79,7 +80,6 @@ class File:
 
     is_plain, may_be_page = True, False
     _is_looked_at = False  # The beginning was compared with those of files in the place of data.
-    _whole: bytes | None = None  # All bytes of a small file, once they were read.
     path: Place
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -121,8 +121,6 @@ class File:
             TruncatedError: If the file is shorter.
         """
         self._bound(offset, length)
-        if self._whole is not None and offset + length <= len(self._whole):
-            return self._whole[offset : offset + length]
         if self._fd is not None:
             try:
                 content = os.pread(self._fd, length, offset)  # 5 times as fast as a read into a bytearray.
@@ -178,9 +176,6 @@ class File:
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fill `buffer` with bytes from `offset`."""
-        if self._whole is not None and offset + buffer.nbytes <= len(self._whole):
-            buffer.cast("B")[:] = self._whole[offset : offset + buffer.nbytes]
-            return
         fd = self._fd
         if fd is not None:
             self._fill(fd, offset, buffer)
@@ -189,14 +184,6 @@ class File:
                 self._fill(fd, offset, buffer)
         if not offset and buffer.nbytes and bytes(buffer.cast("B")[:1]) in _STAND_INS:
             self._look_at(buffer.cast("B"))
-
-    def read_at_once(self) -> None:
-        """Read all bytes of a small file, and look at them; later reads are answered from memory."""
-        buffer = bytearray(self.size)
-        with self.descriptor() as fd:
-            self._fill(fd, 0, memoryview(buffer))
-        self._whole = bytes(buffer)
-        self._look_at(self._whole)
 
     def _look_at(self, beginning: bytes | memoryview) -> None:
         """Refuse a placeholder of Git LFS, and a page of HTML or XML, when the first bytes of a file were read.
@@ -484,8 +471,7 @@ def open_file(place: PlaceLike, *, may_be_page: bool = False) -> File:
     """Open a regular file at a place to read it by byte offset.
 
     Every reader of a format opens its files here, so that no format takes a placeholder for data. A raw stream of token
-    IDs, for example, has no header that shows the difference. A local file as small as a placeholder is read at once;
-    any file is looked at when its first bytes are read.
+    IDs, for example, has no header that shows the difference. A file is looked at when its first bytes are read.
 
     Args:
         place: The file.
@@ -493,18 +479,29 @@ def open_file(place: PlaceLike, *, may_be_page: bool = False) -> File:
 
     Raises:
         FormatError: If it does not exist, cannot be read, or is not a regular file.
-        StandInError: If it is a placeholder of Git LFS, or a page of HTML or XML.
         OptionError: If it is an address of a scheme that is not registered.
     """
     file = StoredFile(place) if isinstance(place, Url) else File(place)
     file.may_be_page = may_be_page
-    if 0 < file.size <= _LARGEST_PLACEHOLDER and not isinstance(place, Url):
-        try:
-            file.read_at_once()
-        except FormatError:
-            file.close()
-            raise
     return file
+
+
+def refuse_stand_in(place: Place, *, may_be_empty: bool) -> None:
+    """Look at the beginning of a file in which a format misses something else.
+
+    Raises:
+        TruncatedError: It is empty, and may not be.
+        StandInError: It is a placeholder of Git LFS, or a page of HTML or XML.
+    """
+    if not may_be_empty and is_empty(place):
+        raise TruncatedError(place, EMPTY, remedy="Copy it again")
+    if listing.is_file(place):
+        with suppress(UnreachableError, SourceChangedError):
+            file = open_file(place)
+            try:
+                file.read(0, min(file.size, _LARGEST_PLACEHOLDER))
+            finally:
+                file.close()
 
 
 def page_error(path: PlaceLike) -> StandInError:

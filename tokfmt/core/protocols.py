@@ -15,7 +15,6 @@ Every capability is optional: a plug-in without any can still be converted, coun
         ReadsClosedSequences  the same, without the separator                           the API, training
         MayContinue           detects that a sequence continues in the next file        commands with several sources
         KnownReadable         knows from file sizes that all tokens are readable        convert --allow-partial
-        HasMaker              knows the tokenizer of IDs that have no manifest          convert
     Capability of a view over readers
         MappedView            maps its positions to those of the readers it is over
         Restorable            removed separators, and has the axis with them
@@ -29,7 +28,7 @@ Every capability is optional: a plug-in without any can still be converted, coun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -343,17 +342,6 @@ class CountsPadding(Protocol):
 
     def padding_counts(self) -> PaddingCounts:
         """Return the counts."""
-
-
-@runtime_checkable
-class HasMaker(Protocol):
-    """A reader of a recipe, which has no manifest.
-
-    Attributes:
-        made_by: The tokenizer that is known to have made all its IDs, as manifests describe it; None if unknown.
-    """
-
-    made_by: Mapping[str, Any] | None
 
 
 @runtime_checkable

@@ -140,6 +140,8 @@ class Info:
         beginning_of: Of such an axis, the number of stored tokens of the dataset, if it states that number.
         length_given: The read option `seq_len` gives `sample_length`, as the dataset does not state it.
         tokenizers: The names of the tokenizers that the metadata of its files state, each once.
+        made_by: Of a recipe, which has no manifest: the tokenizer that is known to make or to have made all its IDs, as
+            manifests describe it; None if unknown.
     """
 
     layout: Layout
@@ -169,6 +171,7 @@ class Info:
     beginning_of: int | None = None
     length_given: bool = False
     tokenizers: tuple[str, ...] = ()
+    made_by: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inferred", tuple(map(Message, self.inferred)))
@@ -252,18 +255,11 @@ def check_position(position: int, length: int) -> None:
         raise IndexError(f"token position {position} is outside 0:{length}")
 
 
-class FindsSequences(Protocol):
-    """A reader that finds a sequence by a position itself, where offsets cost a read of the file."""
-
-    def sequence_at(self, position: int, shift: int = 0) -> int:
-        """Return what the function `sequence_at` returns."""
-
-
 def sequence_at(reader: TokenReader, position: int, shift: int = 0) -> int:
     """Return the last sequence i with `offsets[i] + shift * i <= position`; 0 without one.
 
     With shift 0, it is the sequence that holds a token position. With shift 1, positions are those of the same axis
-    with one separator after each sequence.
+    with one separator after each sequence. A reader whose offsets cost a read of the file has a method `sequence_at`.
 
     Args:
         reader: Reader of the axis.

@@ -144,7 +144,7 @@ class RecordInfo:
             (`JsonLines.lines`). If False, jsonl gets what `texts` or `ids` return.
         field: Dotted path of the text or the IDs in a record.
         eos_id: The separator, if the records state it.
-        inferred, notes, split, other_splits, extras, facts, damage, lost: As in `reader.Info`.
+        inferred, notes, split, other_splits, extras, facts, damage, lost, made_by: As in `reader.Info`.
     """
 
     kind: str
@@ -161,6 +161,7 @@ class RecordInfo:
     extras: Mapping[str, object] = dataclasses.field(default_factory=dict)
     damage: tuple[Damage, ...] = ()
     lost: tuple[Loss, ...] = ()
+    made_by: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inferred", tuple(map(Message, self.inferred)))

@@ -32,11 +32,11 @@ class TokenizerIds:
     """The IDs of a tokenizer: all numbers up to the largest, without those in `gaps`.
 
     Attributes:
-        size: The number of IDs.
+        stop: The number above the largest ID.
         gaps: Intervals (first, last + 1) of numbers below the largest ID that no token has, ascending.
     """
 
-    size: int
+    stop: int
     gaps: tuple[tuple[int, int], ...] = ()
 
     @classmethod
@@ -46,7 +46,7 @@ class TokenizerIds:
         steps = np.diff(known, prepend=-1)
         after = np.flatnonzero(steps > 1)
         gaps = zip((known[after] - steps[after] + 1).tolist(), known[after].tolist(), strict=True)
-        return cls(len(known), tuple(gaps))
+        return cls(int(known[-1]) + 1 if len(known) else 0, tuple(gaps))
 
     @classmethod
     def stated(cls, made: Mapping[str, Any]) -> TokenizerIds | None:
@@ -63,7 +63,7 @@ class TokenizerIds:
         ends = [size, *(end for gap in gaps for end in gap)]
         if not all(type(end) is int and end >= 0 for end in ends) or ends[1:] != sorted(set(ends[1:])) or not size:
             return None
-        return cls(size, gaps)
+        return cls(size + sum(stop - first for first, stop in gaps), gaps)
 
     def facts(self) -> dict[str, Any]:
         """Return `vocab_size` and `gaps` for a manifest. `gaps` is None if there are more than 1,024."""
@@ -71,9 +71,9 @@ class TokenizerIds:
         return {"vocab_size": self.size, "gaps": gaps if len(gaps) <= _MOST_GAPS else None}
 
     @property
-    def stop(self) -> int:
-        """The number above the largest ID."""
-        return self.size + sum(stop - first for first, stop in self.gaps)
+    def size(self) -> int:
+        """The number of IDs."""
+        return self.stop - sum(stop - first for first, stop in self.gaps)
 
     @property
     def query(self) -> str:

@@ -590,7 +590,6 @@ class Documents:
         sources: The opened sources in order, with their quotas drawn.
         eos_id: The separator of all sources; None without one.
         vocabulary: The tokenizer of all sources; None if unknown.
-        made_by: See `protocols.HasMaker`.
         info: The facts of the documents.
     """
 
@@ -602,7 +601,6 @@ class Documents:
         vocabulary: Vocabulary | None = None,
         made_by: Mapping[str, Any] | None = None,
     ) -> None:
-        self.made_by = made_by
         self.file, self.sources, self.eos_id, self.vocabulary = file, tuple(sources), eos_id, vocabulary
         self._members = [
             k
@@ -632,6 +630,7 @@ class Documents:
             sample_length=None,
             extras={},
             inferred=(),
+            made_by=made_by,
             notes=(*notes, *(f"{source.name}: {marked(note)}" for source in self.sources for note in source.notes)),
         )
 

@@ -124,7 +124,6 @@ class Samples:
         pad_id: The padding ID.
         after: The separator that is inserted after each sequence; None for stored samples and for `labels = "starts"`.
         vocabulary: The tokenizer of all sources; None if unknown.
-        made_by: See `protocols.HasMaker`.
         count: The number of samples.
         info: The facts of the samples.
         content: Hashes of some samples, once they are known; see `recipes.state`.
@@ -143,7 +142,7 @@ class Samples:
             ConversionError: If the sources do not fit together, or have fewer tokens than the budget.
             FormatError: If a source has no samples.
         """
-        self.file, self.sources, self.vocabulary, self.made_by = file, tuple(sources), vocabulary, made_by
+        self.file, self.sources, self.vocabulary = file, tuple(sources), vocabulary
         self.seq_len = file.seq_len or 1
         self.eos_id = separator_of(file, self.sources)
         self.pad_id = file.pad if file.pad is not None else self.eos_id or 0
@@ -164,7 +163,7 @@ class Samples:
         self._dtype = common if common is not None and common.itemsize == natural.itemsize else natural
         if file.convention == "starts":
             natural = np.promote_types(natural, smallest(file.bos))
-        self.info = self._info_of(natural)
+        self.info = replace(self._info_of(natural), made_by=made_by)
 
     def _pack_lists(self) -> list[_Turn]:
         file, every = self.file, range(len(self.sources))

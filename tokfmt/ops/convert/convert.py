@@ -210,7 +210,7 @@ def carry_out(
     """
     try:
         with OpenedOnce(map(place_of, request.source.paths)) as opened:
-            notes, before = Notes(progress, request.piped), read_from_stores()
+            notes, before = Notes(progress, request.piped), read_from_stores() if request.dry_run else 0
             resolved = resolve(request, notes, given)
             opened.collects = False
             if request.dry_run:

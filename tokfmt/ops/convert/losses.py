@@ -363,9 +363,9 @@ def scanned(
     Returns:
         The axis with its largest ID, if the tokens were read; and the loss of separators inside sequences, if any.
     """
-    if not needs_scan(axis, writer, traits, eos_id):
+    look_for = eos_id if traits.separated and axis.info.free_of != eos_id else None
+    if look_for is None and (axis.info.max_id is not None or not writer.wants_max_id(axis)):
         return axis, []
-    look_for = eos_id if _may_hold(axis, traits, eos_id) else None
     found = Scan(*workers.journal.once("scan", lambda: list(_looked_for(axis, traits, eos_id, look_for, workers))))
     if not found.separators:
         return Known(axis, found.max_id), []
@@ -379,12 +379,8 @@ def scanned(
 
 def needs_scan(axis: TokenReader, writer: TokenWriter, traits: WriterTraits, eos_id: int | None) -> bool:
     """Return whether the tokens are read once before they are written; see `scanned`."""
-    return _may_hold(axis, traits, eos_id) or (axis.info.max_id is None and writer.wants_max_id(axis))
-
-
-def _may_hold(axis: TokenReader, traits: WriterTraits, eos_id: int | None) -> bool:
-    """Return whether a sequence might contain a separator that the destination cannot tell from its own."""
-    return eos_id is not None and traits.separated and axis.info.free_of != eos_id
+    separated = eos_id is not None and traits.separated and axis.info.free_of != eos_id
+    return separated or (axis.info.max_id is None and writer.wants_max_id(axis))
 
 
 def _looked_for(

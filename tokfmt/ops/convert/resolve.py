@@ -48,7 +48,6 @@ from tokfmt.ops.source.stored import (
     agreed_tokenizer,
     files_of_sources,
     paths_of,
-    stated_tokenizers,
     tokenizer_of,
 )
 from tokfmt.run.execute import is_cluster, may_spawn
@@ -209,7 +208,8 @@ def _checked(resolved: Resolved, notes: Notes, *, by_request: bool) -> Resolved:
     request, sources = resolved.request, resolved.sources
     if not resolved.copies:
         _need_separator(resolved)
-    _note_copied_ids(resolved, notes)
+    if resolved.tokenizer is not None:
+        _note_copied_ids(resolved, resolved.tokenizer, notes)
     if request.task:
         refuse_undealt(sources, copies=resolved.copies)
     if isinstance(request.destination, Url) and (request.task or request.executor.startswith("dask:")):
@@ -223,17 +223,15 @@ def _checked(resolved: Resolved, notes: Notes, *, by_request: bool) -> Resolved:
         resolved = replace(resolved, tokenizer=resolved.tokenizer.tried_on(texts))
         for note in resolved.tokenizer.notes if resolved.tokenizer is not None else ():
             notes.add(note)
-    _note_round_trip(resolved, texts, notes)
+    if resolved.tokenizer is not None and (texts or resolved.decodes):
+        _note_round_trip(resolved, resolved.tokenizer, texts, notes)
     if request.executor == "auto":
         resolved = replace(resolved, request=replace(request, executor=_best_executor(resolved)))
     return resolved
 
 
-def _note_round_trip(resolved: Resolved, texts: Sequence[str], notes: Notes) -> None:
+def _note_round_trip(resolved: Resolved, tokenizer: TokenizerHandle, texts: Sequence[str], notes: Notes) -> None:
     """Add a note if the tokenizer does not give back some texts, or the IDs of some documents."""
-    tokenizer = resolved.tokenizer
-    if tokenizer is None or not (texts or resolved.decodes):
-        return
     from tokfmt.ops.convert.round_trip import note_on_documents, note_on_texts
 
     tried = [source for source in resolved.sources if resolved.decodes and not source.format.is_computed]
@@ -242,16 +240,15 @@ def _note_round_trip(resolved: Resolved, texts: Sequence[str], notes: Notes) -> 
         notes.add(note)
 
 
-def _note_copied_ids(resolved: Resolved, notes: Notes) -> None:
+def _note_copied_ids(resolved: Resolved, tokenizer: TokenizerHandle, notes: Notes) -> None:
     """Add a note on token IDs that are copied, although a tokenizer is given that is not known to have made them."""
-    tokenizer = resolved.tokenizer
-    if tokenizer is None or resolved.decodes or not resolved.holds_something:
+    if resolved.decodes or not resolved.holds_something:
         return
     copied = [
         path
         for source in resolved.sources
         if not isinstance(source.reader, RecordReader) or source.reader.info.kind == "ids"
-        for path, made in zip(source.paths, stated_tokenizers(source), strict=True)
+        for path, made in zip(source.paths, source.tokenizers, strict=True)
         if made is None or made["digest"] != tokenizer.digest
     ]
     if copied:

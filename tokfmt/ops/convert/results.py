@@ -37,7 +37,9 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
             why = f"{Option('select', request.select)} takes none of the sequences of the sources"
         notes.add(f"the dataset is empty: {why}")
     lost = [loss for source in resolved.sources for loss in source.reader.info.lost]
-    losses = _with(dict(written.losses), [*lost, *(loss for one in counts for loss in one.lost)])
+    losses, lost = dict(written.losses), [*lost, *(loss for one in counts for loss in one.lost)]
+    if lost:
+        losses = _with(losses, lost)
     if mixed:
         losses["tokenizers"] = mixed
     if others := [note for source in resolved.sources for note in source.left_out]:

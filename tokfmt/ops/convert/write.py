@@ -130,7 +130,7 @@ def write_regions(
         detailed += [receipt] if receipt.details is not None else []
         progress.advance(lengths[receipt.region])
     info, separated = reader.info, writer.count_separated(reader)
-    largest, lost = top if top >= 0 else None, writer.lost(detailed)
+    largest, lost = top if top >= 0 else None, writer.lost(detailed) if detailed else ()
     return PortionCounts(
         portion, info.sequences, info.tokens - separated, largest, len(job.regions), separated, lost=lost
     )

@@ -141,6 +141,7 @@ class TextRecipe:
             None,
             False,
             lost=self.lost,
+            made_by=self.made_by,
             notes=(*unused, *(note for reader in self._readers for note in reader.info.notes)),
             eos_id=self.eos_id,
         )

@@ -23,14 +23,13 @@ from tokfmt.core.errors import (
     OptionError,
     SeparatorUnknownError,
     TokfmtError,
-    TruncatedError,
 )
-from tokfmt.core.files import EMPTY, is_empty
+from tokfmt.core.files import refuse_stand_in
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.messages import Option, allowing
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Place, PlaceLike, Url, notes_of, place_of
-from tokfmt.core.protocols import HasMaker, MappedView, MayContinue, SkipsDamaged
+from tokfmt.core.protocols import MappedView, MayContinue, SkipsDamaged
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.shard_names import names_by_directory, notes_on_shards, refuse_incomplete
@@ -426,13 +425,9 @@ def open_stored(
     ]
     try:
         stored, damage = format_.open(places, options, hints), tuple[Damage, ...]()
-    except FormatError as error:
-        path = place_of(error.place)
-        stated = isinstance(error.expected, int)  # An index beside it states how much is missing.
-        if (
-            places == (path,) and is_empty(path) and not stated
-        ):  # Whatever a format misses in it, the cause is the same.
-            raise TruncatedError(path, EMPTY, remedy="Copy it again") from error
+    except FormatError as error:  # Whatever a format misses in a file: the cause may be that it is not the data.
+        path, is_stated = place_of(error.place), isinstance(error.expected, int)  # An index states what is missing.
+        refuse_stand_in(path, may_be_empty=is_stated or places != (path,))
         raise
     if request.allow_partial and checked:
         stored, damage = _readable(stored, found, manifests)
@@ -440,13 +435,15 @@ def open_stored(
     for one in found:
         _refuse_others(one, allow_loss)
     info, left_out = stored.info, tuple(one.left_out for one in found if one.left_out)
-    notes = (*ignored, *written, *info.inferred, *info.notes, *notes_on_shards(places))
+    notes = (*ignored, *written, *info.inferred, *info.notes)
+    if len(places) > 1:
+        notes += tuple(notes_on_shards(places))
     notes += tuple(f"left out: {what}" for what in left_out)
     if request.split is not None and "split" not in option_names(format_.read_options):
         notes += (f"--split is not used: {format_.name} has no splits",)
     stored_files = (file for one in found for file in one.files or (one.path,) if isinstance(file, Url))
     notes += tuple(note for file in stored_files for note in notes_of(file))
-    tokenizers = (stored.made_by,) if isinstance(stored, HasMaker) else tuple(one.tokenizer for one in manifests)
+    tokenizers = (info.made_by,) if format_.is_computed else tuple(one.tokenizer for one in manifests)
     notes += tuple(note for manifest in manifests if (note := manifest.partial))
     notes += tuple(loss.note for loss in info.lost)
     if isinstance(stored, RecordReader) and stored.info.kind == "text":  # the separator follows from its tokenizer
@@ -454,7 +451,7 @@ def open_stored(
             default, "tokenizer" if default is not None else ""
         )
         separator = _stated(stored, format_) or separator
-        known_by = tokenizers if isinstance(stored, HasMaker) else ()
+        known_by = tokenizers if format_.is_computed else (None,) * len(places)
         return Source(places, format_, stored, separator, notes, None, known_by, left_out, damage)
     if tokenizer is not None:
         notes += tuple(notes_on_tokenizers(places, tokenizers, tokenizer, allow_loss))

@@ -203,7 +203,7 @@ def agreed_tokenizer(
     made: dict[str, tuple[Place, Mapping[str, Any]]] = {}
     unknown = False
     for source in sources:
-        for path, stated in zip(source.paths, stated_tokenizers(source), strict=True):
+        for path, stated in zip(source.paths, source.tokenizers, strict=True):
             one = named if _is_text(source) else stated
             unknown |= one is None
             if one is not None:
@@ -239,11 +239,6 @@ def _named_in_metadata(sources: Sequence[Source], allow_loss: frozenset[str]) ->
         what = "has files of several tokenizers" if path == before else "was made with another tokenizer"
         raise TokenizerMismatchError(path, f"{what}, by its metadata", first, other)
     return f"IDs of {len(places)} tokenizers, by metadata: {', '.join(places)}"
-
-
-def stated_tokenizers(source: Source) -> tuple[Mapping[str, Any] | None, ...]:
-    """Return the tokenizer of the IDs of each path of a source; None if no manifest states it."""
-    return source.tokenizers or (None,) * len(source.paths)
 
 
 def _is_text(source: Source) -> bool:
