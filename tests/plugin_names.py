@@ -33,7 +33,6 @@ TITLES = {
     "core.findings": "Findings of check",
     "core.fields": "Fields of files",
     "core.options": "Options",
-    "core.messages": "Messages",
     "core.text_format": "Messages",
 }
 

@@ -8,8 +8,8 @@
     tokfmt.diff(a, b)              whether two datasets hold the same sequences, and the first differences
     tokfmt.show(path, "5:8")       some sequences, decoded
 
-An option of the command line is a keyword here: `--allow-loss fields` is `allow_loss="fields"`. Messages of errors and
-notes use the keywords.
+An option of the command line is a keyword here: `--allow-loss fields` is `allow_loss="fields"`. Messages name options
+as the command line does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from tokfmt.core.errors import OptionError
-from tokfmt.core.messages import python_words, reword
 from tokfmt.wording import spoken
 
 if TYPE_CHECKING:
@@ -251,13 +250,7 @@ def check(
     request = CheckRequest(
         source, deep=deep, tokenizer=tokenizer, against=against, ignore_order=ignore_order, jobs=jobs
     )
-    reports = list(look(request))
-    for report in reports:
-        report.findings = [
-            replace(finding, message=reword(finding.message, python_words), remedy=reword(finding.remedy, python_words))
-            for finding in report.findings
-        ]
-    return reports
+    return list(look(request))
 
 
 @spoken

@@ -54,7 +54,6 @@ from tokfmt.core.format import (
     WriterTraits,
     everything_in,
 )
-from tokfmt.core.messages import Message, Option, allowing, from_option, to_option
 from tokfmt.core.options import LazyAttribute, option
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.place import Identity, Kind, Place, Status, Store, Url, local_path, place_of, register_store
@@ -144,11 +143,9 @@ __all__ = [
     "Listed",
     "Loss",
     "MemoryReader",
-    "Message",
     "MissingDependencyError",
     "NoOptions",
     "Offsets",
-    "Option",
     "OptionError",
     "Output",
     "PaddingCounts",
@@ -191,7 +188,6 @@ __all__ = [
     "UnsupportedError",
     "Url",
     "WriterTraits",
-    "allowing",
     "batches",
     "check_ids",
     "check_interval",
@@ -199,7 +195,6 @@ __all__ = [
     "counted",
     "everything_in",
     "fatal",
-    "from_option",
     "inside",
     "json_object",
     "listing",
@@ -224,7 +219,6 @@ __all__ = [
     "register_store",
     "sequence_at",
     "stated_tokens",
-    "to_option",
     "whole",
     "whole_number",
     "whole_tokens",

@@ -23,7 +23,6 @@ from tokfmt.core import listing
 from tokfmt.core.errors import AmbiguousFormatError, FormatError, OptionError, PluginWarning, UnknownFormatError
 from tokfmt.core.files import EMPTY, PAGE_HEAD, page_error, reading_error
 from tokfmt.core.format import Confidence, Format, Probe, Signature, look
-from tokfmt.core.messages import Option
 from tokfmt.core.options import nearest
 from tokfmt.core.place import AnyPlace, Place, PlaceLike, Url
 from tokfmt.core.text_format import printable
@@ -185,7 +184,7 @@ def detect(path: PlaceLike) -> Format:
         what = f"is a file of the {whole} dataset {printable(probe.path.parent)}, not a dataset by itself"
         remedy = "Name that directory"
         if not listing.is_dir(probe.path.parent):  # A web server lists nothing, so what is in it shows no format.
-            remedy += f", with {Option('from', whole)}"
+            remedy += f", with --from {whole}"
         raise UnknownFormatError(path, what, remedy)
     bare = probe.path.suffix == "" and not probe.is_directory and list(claims) == ["jsonl"]
     plausible = best == Confidence.PLAUSIBLE and not probe.is_directory
@@ -240,15 +239,12 @@ def _refuse_foreign(path: PlaceLike, probe: Probe, *, claimed: bool, head_only: 
     if not claimed and not probe.is_directory and not probe.size:
         raise UnknownFormatError(path, EMPTY, "Copy it again")
     if not claimed:
-        known = f"tokfmt reads {', '.join(names())}. If it is one of these, add {Option('from', 'NAME')}"
+        known = f"tokfmt reads {', '.join(names())}. If it is one of these, add --from NAME"
         if not probe.is_directory and (fitting := _named(probe.path.name)):
             name = max(fitting, key=lambda one: one[1])[0]
-            known = f"Its name implies {name}. Use {Option('from', name)} to see what is wrong with it"
+            known = f"Its name implies {name}. Use --from {name} to see what is wrong with it"
         if inside := _datasets_in(probe):
-            known = (
-                f"Name one of the datasets in it, such as {printable(inside[0])}, or read them all with "
-                f"{Option('recursive')}"
-            )
+            known = f"Name one of the datasets in it, such as {printable(inside[0])}, or read them all with --recursive"
         raise UnknownFormatError(path, _describe(probe), known)
 
 
@@ -340,13 +336,13 @@ def for_destination(path: PlaceLike) -> Format:
         known = ", ".join(f"{one.extensions[0]} ({one.name})" for one in list_formats() if one.extensions)
         nameless = " and ".join(one.name for one in list_formats() if not (one.extensions or one.read_only))
         raise OptionError(
-            f"cannot tell the format of {name!r} from its name. Use {Option('to', 'NAME')}, or a name like {known}; "
+            f"cannot tell the format of {name!r} from its name. Use --to NAME, or a name like {known}; "
             f"{nameless} have no such name"
         )
     longest = max(length for _, length in fitting)
     best = sorted({format_ for format_, length in fitting if length == longest})
     if len(best) > 1:
-        choices = " or ".join(f"{Option('to', format_)}" for format_ in best)
+        choices = " or ".join(f"--to {format_}" for format_ in best)
         raise OptionError(f"the name {name!r} may mean {' or '.join(best)}. Choose one with {choices}")
     return get(best[0])
 

@@ -17,7 +17,6 @@ from tokfmt.core import listing
 from tokfmt.core.annotation import NUMPY_IDS
 from tokfmt.core.files import PAGE, PAGE_HEAD, open_file
 from tokfmt.core.format import ZSTANDARD, Probe
-from tokfmt.core.messages import Option, from_option
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import kind_of, places
 from tokfmt.unsupported_config import is_modalities, modalities_step
@@ -25,11 +24,9 @@ from tokfmt.unsupported_config import is_modalities, modalities_step
 _GPT2_EOS = 50256
 _LINES = 'write one JSON line per document, {"text": "..."} or {"input_ids": [...]}, and convert that'
 _NEXT = f"To go on, {_LINES}"
-_STREAM = f"{Option('from', 'stage1')} {Option('eos', 'ID')} reads it, split at the token ID that ends documents"
-_BARE = f"{Option('from', 'nanogpt')} {Option('eos', 'ID')} reads it, split at the token ID that ends documents"
-_GPT2_BARE = (
-    f"{Option('from', 'nanogpt')} reads it, split at GPT-2's separator; {Option('eos', 'ID')} names another one"
-)
+_STREAM = "--from stage1 --eos ID reads it, split at the token ID that ends documents"
+_BARE = "--from nanogpt --eos ID reads it, split at the token ID that ends documents"
+_GPT2_BARE = "--from nanogpt reads it, split at GPT-2's separator; --eos ID names another one"
 _PAIR = "tokfmt check --from megatron PATH reports how"
 _INDEX = "Copy index.json into its folder, and name the folder"
 _OTHER = "Name the file that holds the token IDs"
@@ -136,7 +133,7 @@ def _tfrecord(probe: Probe) -> bool:
 
 
 _FILES: list[tuple[Sign, tuple[bytes, ...] | Callable[[Probe], bool]]] = [
-    (Sign(PAGE, f"Download it again; if it is a document, {Option('from', 'text')} reads it", certain=False),
+    (Sign(PAGE, "Download it again; if it is a document, --from text reads it", certain=False),
      lambda probe: PAGE_HEAD.match(probe.head) is not None),
     (Sign("an encrypted Parquet file", "Write it without encryption"), (b"PARE",)),
     (Sign("an index of Megatron-LM, which belongs to a .bin", "Name it as the .bin, with .idx at the end"),
@@ -145,7 +142,7 @@ _FILES: list[tuple[Sign, tuple[bytes, ...] | Callable[[Probe], bool]]] = [
      lambda probe: _numpy(probe) and b"'|O'" in probe.head[:256]),
     (Sign("a numpy array of floats, not token IDs", _NEXT), lambda probe: _numpy(probe) and b"'<f" in probe.head[:256]),
     (Sign("a numpy array of integers of one dimension (.npy)",
-          f"{Option('from', 'llmc')} {Option('eos', 'ID')} reads it, split at the token ID that begins documents",
+          "--from llmc --eos ID reads it, split at the token ID that begins documents",
           readable=True), _token_array),
     (Sign("a numpy array (.npy)", "numpy.load(PATH).astype('<i4').tofile('x.bin') writes its token IDs; " + _STREAM),
      (b"\x93NUMPY",)),
@@ -256,7 +253,7 @@ def _text(probe: Probe) -> Sign | None:
         counts = {line.count(separator) for line in lines}
         if len(lines) > 1 and len(counts) == 1 and counts != {0}:
             return Sign("a table (CSV)" if separator == "," else "a table (TSV)", _PANDAS.format(method), certain=False)
-    step = f"{Option('from', 'text')} reads it as one document, or split by {from_option('separator', 'LINE')}; "
+    step = "--from text reads it as one document, or split by --from-opt separator=LINE; "
     step += "jq -cR '{text: .}' PATH > x.jsonl makes a document of each line"
     return Sign("plain text", step, certain=False, readable=True)
 
@@ -264,8 +261,7 @@ def _text(probe: Probe) -> Sign | None:
 _RAW = {
     "int32": Sign(
         "a stream of int32 token IDs without the separator 50256: stage1 of another tokenizer, or bare uint32",
-        f"{Option('from', 'stage1')} {Option('eos', 'ID')} reads the former, {Option('from', 'nanogpt')} "
-        f"{from_option('width', '4')} {Option('eos', 'ID')} the latter",
+        "--from stage1 --eos ID reads the former, --from nanogpt --from-opt width=4 --eos ID the latter",
         readable=True,
     ),
     "uint16": Sign("a bare stream of uint16 token IDs, like nanoGPT's train.bin", _BARE, readable=True),
@@ -279,8 +275,7 @@ _RAW = {
     ),
     "big-endian int32": Sign(
         "a bare stream of big-endian int32 token IDs",
-        f"{Option('from', 'modalities')} {from_option('layout', 'P0')} {Option('eos', 'ID')} reads it, "
-        "split at that token ID",
+        "--from modalities --from-opt layout=P0 --eos ID reads it, split at that token ID",
         readable=True,
     ),
     "big-endian int64": Sign(
@@ -289,7 +284,7 @@ _RAW = {
     ),
     "int32 tokens": Sign(
         "a bare stream of int32 token IDs whose size is not that of whole samples of 8,192",
-        f"{Option('from', 'stage1')} reads it as one block",
+        "--from stage1 reads it as one block",
         readable=True,
     ),
     "floats": Sign("floating-point numbers, not token IDs", _OTHER, verb="looks like"),

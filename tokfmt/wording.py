@@ -1,16 +1,14 @@
-"""Reword the errors and notes of the public functions for Python: keywords instead of options."""
+"""What the public functions share: numeric keywords are checked, and options of stores hold for this process."""
 
 from __future__ import annotations
 
 import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import is_dataclass, replace
 from operator import index
-from typing import ParamSpec, Protocol, SupportsIndex, TypeVar, cast, runtime_checkable
+from typing import ParamSpec, SupportsIndex, TypeVar, cast
 
-from tokfmt.core.errors import OptionError, TokfmtError, missing_package
-from tokfmt.core.messages import python_words, reword
+from tokfmt.core.errors import OptionError, missing_package
 from tokfmt.core.named import allowing
 
 P = ParamSpec("P")
@@ -19,7 +17,7 @@ _MINIMUM = {"jobs": 1, "sample": 1, "vocab_size": 1, "seq_len": 1, "limit": 0}
 
 
 def spoken(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function: check its numeric keywords, and reword its errors and notes for Python.
+    """Decorate a function: check its numeric keywords, and name a package that is missing.
 
     Keywords `storage_options` and `allow_source` are those of all functions that open datasets, and are used here.
     """
@@ -40,33 +38,8 @@ def spoken(function: Callable[P, R]) -> Callable[P, R]:
 
                 configure(StoreOptions.of(cast("Mapping[str, object]", kwargs["storage_options"])))
             with allowing(cast("str | Iterable[str]", kwargs.get("allow_source", ()))):
-                return cast("R", _reworded(function(*args, **kwargs)))
-        except TokfmtError as error:
-            error.reword(python_words)
-            raise
+                return function(*args, **kwargs)
         except ModuleNotFoundError as error:
             raise missing_package(error, f"tokfmt.{function.__name__}") from error
 
     return call
-
-
-@runtime_checkable
-class Noted(Protocol):
-    """A result whose notes can be replaced, such as a Dataset."""
-
-    inferred: tuple[str, ...]
-    notes: tuple[str, ...]
-
-
-def _reworded(result: object) -> object:
-    """Return the result of a function with its notes reworded for Python."""
-
-    def worded(notes: Iterable[str]) -> list[str]:
-        return [reword(note, python_words) for note in notes]
-
-    notes = getattr(result, "notes", None)
-    if isinstance(result, Noted):
-        result.inferred, result.notes = tuple(worded(result.inferred)), tuple(worded(result.notes))
-    elif is_dataclass(result) and not isinstance(result, type) and isinstance(notes, list | tuple):
-        return replace(result, notes=type(notes)(worded(notes)))
-    return result

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, DestinationExistsError, OptionError
-from tokfmt.core.messages import Message, Option
 from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import INT32_MAX, U32, Info, Layout, Separators, check_interval, windows
@@ -100,7 +99,7 @@ def _of_array(array: Any, eos: EosChoice) -> Dataset:
     stream = PlainArray(array)
     if isinstance(eos, int):
         return Dataset(SplitAt(stream, eos), "zarr")
-    note = Message(f"read as one sequence of {stream.info.tokens:,} tokens; {Option('eos', 'ID')} splits it")
+    note = f"read as one sequence of {stream.info.tokens:,} tokens; --eos ID splits it"
     return Dataset(stream, "zarr", notes=() if eos == "none" else (note,))
 
 
@@ -237,7 +236,7 @@ def _into(convert: Convert, sources: Any, group: Any, how: dict[str, Any]) -> An
         raise OptionError(f"{_name(group)}: a group of zarr stores {_FORMAT} (found {named}). Name a path", name="to")
     refused = [name for name in ("resume", "task", "ledger", "rejects") if how.get(name)]
     if refused:
-        raise OptionError(f"{_name(group)}: a group of zarr does not take {Option(refused[0])}. Name a path")
+        raise OptionError(f"{_name(group)}: a group of zarr does not take --{refused[0]}. Name a path")
     how.pop("manifest", None)
     options = {"split": "none", **given_options(how.pop("to_options", ())), "zarr_format": group.metadata.zarr_format}
     if "=" in str(how.get("split") or ""):

@@ -89,7 +89,7 @@ def test_one_word_is_accepted_for_a_list(tmp_path):
     ):
         assert tokfmt.convert(PACK, tmp_path / f"{number}.pbin", select=select).sequences == count
     (note,) = tokfmt.convert(PACK, tmp_path / "none.pbin", select="50:").notes
-    assert note == 'the dataset is empty: select="50:" takes none of the sequences of the sources'
+    assert note == "the dataset is empty: --select 50: takes none of the sequences of the sources"
     for wrong in ("", slice(0, 9, 2), range(9, 0, -1), True, 1.5, [1]):
         with pytest.raises(OptionError, match="select"):
             tokfmt.convert(PACK, tmp_path / "x.pbin", select=wrong)
@@ -103,9 +103,9 @@ def test_the_verbs_return_data(tmp_path):
     report = tokfmt.diff(PACK, tmp_path / "o.zarr")
     assert (report.identical, report.counts) == (False, {"only_in_a": 2})
     assert [one.index for one in tokfmt.show(PACK, "3:5").shown] == [3, 4]
-    with pytest.raises(OptionError, match="the other dataset holds token IDs. Add tokenizer="):
+    with pytest.raises(OptionError, match="the other dataset holds token IDs. Add --tokenizer"):
         tokfmt.diff(PACK, CORPUS)
-    with pytest.raises(DestinationExistsError, match="overwrite=True replaces it"):
+    with pytest.raises(DestinationExistsError, match="--overwrite replaces it"):
         tokfmt.convert(PACK, tmp_path / "o.zarr")
 
 
@@ -119,7 +119,7 @@ def test_the_verbs_are_described():
 
 def test_open_with_and_without_a_separator():
     assert len(tokfmt.open(PACK, eos="none")[0]) == len(tokfmt.open(PACK)[0]) + 1
-    with pytest.raises(SeparatorUnknownError, match="eos=ID, or give tokenizer="):
+    with pytest.raises(SeparatorUnknownError, match="--eos ID, or give --tokenizer"):
         tokfmt.open(FIXTURES / "hdf5" / "packed_overlap")
     samples = tokfmt.open(FIXTURES / "stage1" / "in.bin", options={"view": "samples"})
     assert {len(s) for s in samples} == {8192}

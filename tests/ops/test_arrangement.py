@@ -71,7 +71,7 @@ def test_lines_dealt_to_compressed_files(tmp_path, resume):
 @pytest.mark.parametrize(
     ("split", "says"),
     [
-        ("train=0.9,validation=0.2", 'the shares sum to 1.1, not to 1. Write for example split="train=0.99,'),
+        ("train=0.9,validation=0.2", "the shares sum to 1.1, not to 1. Write for example --split train=0.99,"),
         ("train=0.9", "the shares sum to 0.9, not to 1"),
         ("train=0.5,validation=0.499999", "the shares sum to 0.999999, not to 1"),
         ("train=1,train=0", "train occurs twice"),
@@ -100,7 +100,7 @@ def test_seeds_and_options_that_contradict(pack, tmp_path):
         ({"seed": 1, "split": "train"}, "seed: nothing is dealt out"),
         ({"shuffle": -1}, "shuffle: -1 is not a seed"),
         ({"split": "a=1", "seed": 2**64}, "is not a seed"),
-        ({"split": "a=1", "to_options": ["split=none"]}, 'to_options={"split": ...} names one split'),
+        ({"split": "a=1", "to_options": ["split=none"]}, "--to-opt split= names one split"),
     ):
         with pytest.raises(OptionError, match=says):
             tokfmt.convert(pack, tmp_path / "x.zarr", **how)
@@ -127,13 +127,13 @@ def test_shares_are_kept(tmp_path):
 
 def test_split_without_a_seed_is_noted(pack, tmp_path):
     done = convert(pack, tmp_path / "x.zarr", "flat-tokens", split="a=1")
-    assert done.notes[-1] == "sequences were dealt to splits by seed 0; override with seed=N"
+    assert done.notes[-1] == "sequences were dealt to splits by seed 0; override with --seed N"
 
 
 def test_splits_of_the_source(pack, tmp_path):
     """A store with two splits: --from-opt says which is dealt out again."""
     convert(pack, tmp_path / "x.zarr", "flat-tokens", split="train=0.5,validation=0.5")
-    with pytest.raises(LossyConversionError, match='options={"split": NAME} reads one'):
+    with pytest.raises(LossyConversionError, match="--from-opt split=NAME reads one"):
         convert(tmp_path / "x.zarr", tmp_path / "y.zarr", "flat-tokens", split="train=0.5,test=0.5")
     done = convert(
         tmp_path / "x.zarr", tmp_path / "y.zarr", "flat-tokens", split="train=0.5,test=0.5",

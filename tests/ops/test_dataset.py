@@ -254,7 +254,7 @@ def test_saving_is_whole_or_not_at_all(tmp_path):
     dataset = tokfmt.open(PACK)
     dataset.save(tmp_path / "a.pbin")
     before = (tmp_path / "a.pbin").read_bytes()
-    with pytest.raises(DestinationExistsError, match="overwrite=True replaces it"):
+    with pytest.raises(DestinationExistsError, match="--overwrite replaces it"):
         dataset.save(tmp_path / "a.pbin")
     with pytest.raises(ConversionError):
         tokfmt.open(tmp_path / "a.pbin").select(slice(2)).save(tmp_path / "a.pbin", overwrite=True)  # its own source
@@ -263,7 +263,7 @@ def test_saving_is_whole_or_not_at_all(tmp_path):
     with pytest.raises(OptionError, match="not opened from files"):
         other.save(tmp_path / "x.pbin")
     embedded = tokfmt.open(PACK, eos="none")
-    with pytest.raises(tokfmt.TokfmtError, match='allow_loss="embedded-separators"'):
+    with pytest.raises(tokfmt.TokfmtError, match="--allow-loss embedded-separators"):
         embedded.save(tmp_path / "y.bin", to_format="stage1", eos=int(embedded[0][-1]))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.pbin", "a.pbin.tokfmt.json"]
 

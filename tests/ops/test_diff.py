@@ -50,7 +50,7 @@ def test_conversions_are_identical(tmp_path, golden):
 
 def test_losses_of_conversions_are_refused_by_diff(tmp_path):
     """The option would have no effect: every sequence is compared."""
-    with pytest.raises(OptionError, match='allow_loss="empty-sequences": every sequence is compared as it is'):
+    with pytest.raises(OptionError, match="--allow-loss empty-sequences: every sequence is compared as it is"):
         tokfmt.diff(CORPUS, CORPUS, allow_loss="empty-sequences")
 
 

@@ -186,7 +186,7 @@ def test_inferred_separator_is_noted(tmp_path):
     dataset = tokfmt.open(pack(tmp_path / "x.pbin", documents))
     assert sequences(dataset) == [ids[:-1] for ids in documents]
     assert dataset.info.inferred == (
-        "separator 77 inferred: every sequence ends with it, and none has it inside. eos=ID overrides it",
+        "separator 77 inferred: every sequence ends with it, and none has it inside. --eos ID overrides it",
     )
     assert "separator 77 inferred" in said(("convert", "{}", "o.zarr"), tmp_path / "x.pbin")[1]
 
@@ -250,7 +250,7 @@ def manifest(path):
 
 def test_sources_of_two_tokenizers(two, tmp_path):
     a, b, other = two
-    with pytest.raises(TokenizerMismatchError, match='allow_loss="tokenizers"'):
+    with pytest.raises(TokenizerMismatchError, match="--allow-loss tokenizers"):
         tokfmt.convert([a, b], tmp_path / "o.pbin")
     with pytest.raises(TokenizerMismatchError, match=r"a\.pbin: was made with another tokenizer"):
         tokfmt.convert([CORPUS, a], tmp_path / "o.pbin", tokenizer=str(other))
@@ -315,7 +315,7 @@ def test_a_directory_is_read_whole_or_not_at_all(stranger, tmp_path):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
         (home / name).write_text(LINE if name.endswith("jsonl") else "x")
     (home / "nothing").mkdir()
-    with pytest.raises(FormatError, match=f'holds another file, {stranger}.*allow_loss="other-files"'):
+    with pytest.raises(FormatError, match=f"holds another file, {stranger}.*--allow-loss other-files"):
         tokfmt.open(home)
     for words in (("stats", "{}"), ("show", "{}"), ("diff", "{}", "{}"), ("convert", "{}", "o.zarr")):
         assert said(words, home)[0] == 3

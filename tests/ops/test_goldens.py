@@ -66,7 +66,7 @@ def test_flat_tokens(name, tmp_path):
         assert converted(source, tmp_path, split=split) == sequences
         (tmp_path / "out.jsonl").unlink()
     if len(case["splits"]) > 1:
-        with pytest.raises(LossyConversionError, match=r"validation.*allow_loss=\"splits\""):
+        with pytest.raises(LossyConversionError, match=r"validation.*--allow-loss splits"):
             converted(source, tmp_path)
         assert converted(source, tmp_path, allow_loss=["splits"]) == case["splits"]["train"]
 
@@ -84,13 +84,13 @@ def test_hdf5(name, tmp_path):
     case, source = HDF5[name], FIXTURES / "hdf5" / name
     eos = case["eos"]
     if case.get("multiset_equals"):
-        with pytest.raises(UnsupportedError, match=r'options=\{"view": "samples"\}'):
+        with pytest.raises(UnsupportedError, match="--from-opt view=samples"):
             converted(source, tmp_path, eos=eos)
         rows = converted(source, tmp_path, eos=eos, options={"view": "samples"}, allow_loss=["loss-mask"])
         assert {len(row) for row in rows} == {expected("hdf5")["msl"]}
         return
     if name == "summarization":
-        with pytest.raises(LossyConversionError, match=r"loss mask.*allow_loss=\"loss-mask\""):
+        with pytest.raises(LossyConversionError, match=r"loss mask.*--allow-loss loss-mask"):
             converted(source, tmp_path, eos=eos)
     found = converted(source, tmp_path, eos=eos, allow_loss=["loss-mask"])
     kept = case.get("recovered_documents") or case.get("recovered_segments")
@@ -101,7 +101,7 @@ def test_hdf5(name, tmp_path):
 
 
 def test_hdf5_without_a_separator_requires_eos(tmp_path):
-    with pytest.raises(SeparatorUnknownError, match="eos=ID"):
+    with pytest.raises(SeparatorUnknownError, match="--eos ID"):
         converted(FIXTURES / "hdf5" / "packed_overlap", tmp_path)
 
 

@@ -51,7 +51,7 @@ def refused(home, destination, to, says):
         for dry_run in (True, False):
             with untouched(home), pytest.raises(ConversionError, match=says) as raised:
                 convert(PACK, destination, to, overwrite=overwrite, dry_run=dry_run)
-            assert "overwrite=True replaces it" not in str(raised.value)
+            assert "--overwrite replaces it" not in str(raised.value)
             assert isinstance(raised.value, DestinationExistsError) != overwrite
 
 
@@ -118,7 +118,7 @@ def test_a_directory_that_is_a_dataset_goes(tmp_path, kind, manifest):
     planned = convert(PACK, out, kind, overwrite=True, dry_run=True)
     assert planned.replaces[str(out)].startswith("a directory of 1 file, ")
     assert planned.replaces[str(out)].endswith("and its manifest") == manifest
-    with pytest.raises(DestinationExistsError, match="overwrite=True replaces it"):
+    with pytest.raises(DestinationExistsError, match="--overwrite replaces it"):
         convert(PACK, out, kind, dry_run=True)
     convert(PACK, out, kind, overwrite=True)
     assert tokfmt.open(out, eos=50256).info.sequences > 0

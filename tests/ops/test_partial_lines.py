@@ -35,7 +35,7 @@ def test_every_line_that_decodes_of_one_cut_frame_is_saved(suffix, share, tmp_pa
     path.write_bytes(content)
     decoder = zstandard.ZstdDecompressor().decompressobj()
     whole = decoder.decompress(content).count(b"\n") if suffix == ".zst" else len(LISTS) * share * 0.9
-    with pytest.raises(FormatError, match="ends too early.*allow_partial=True saves the complete sequences"):
+    with pytest.raises(FormatError, match="ends too early.*--allow-partial saves the complete sequences"):
         tokfmt.convert(path, tmp_path / "refused.jsonl")
     found = saved(path)
     assert len(found) >= whole > 1000
@@ -93,7 +93,7 @@ def test_lines_around_damaged_ones_are_saved(tmp_path):
     path, lines = tmp_path / "x.jsonl", LINES[:12]
     lines[3], lines[7], lines[9] = b"garbage", b"\0" * 4096, b'{"input_ids": [1, -2]}'
     path.write_bytes(b"\n".join(lines) + b"\n" + LINES[12][:9])
-    with pytest.raises(FormatError, match=r"line 4 is not valid JSON.*allow_partial=True saves"):
+    with pytest.raises(FormatError, match=r"line 4 is not valid JSON.*--allow-partial saves"):
         tokfmt.convert(path, tmp_path / "refused.jsonl")
     done = tokfmt.convert(path, tmp_path / "o.jsonl", allow_partial=True, verify=True)
     whole = [ids for k, ids in enumerate(LISTS[:12]) if k not in (3, 7, 9)]
@@ -156,7 +156,7 @@ def test_documents_of_cut_text_that_a_separator_closes(suffix, tmp_path):
     content = zstandard.compress(text) if suffix == ".zst" else gzip.compress(text, 3)
     path, options = tmp_path / f"x.txt{suffix}", {"separator": "<|endoftext|>"}
     path.write_bytes(content[: len(content) * 2 // 3])
-    with pytest.raises(FormatError, match="ends too early.*allow_partial=True saves"):
+    with pytest.raises(FormatError, match="ends too early.*--allow-partial saves"):
         tokfmt.convert(path, tmp_path / "refused.jsonl", options=options)
     tokfmt.convert(path, tmp_path / "o.jsonl", options=options, allow_partial=True, verify=True)
     found = [json.loads(line)["text"] for line in (tmp_path / "o.jsonl").read_text("utf-8").splitlines()]

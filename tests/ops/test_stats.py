@@ -395,7 +395,7 @@ def test_expectations(text, holds):
 def test_expectations_that_mean_nothing(text, message):
     with pytest.raises(OptionError, match=message):
         parse_expectation(text)
-    with pytest.raises(OptionError, match=f"^expect={re.escape(repr(text))}" if "KEY" in message else message):
+    with pytest.raises(OptionError, match=f"^--expect {re.escape(repr(text))}" if "KEY" in message else message):
         tokfmt.stats(PACK, expect=text)
     code, out, err = tokfmt_stats("nothing.pbin", "--expect", text)
     assert (code, out, len(err.splitlines())) == (2, "", 1)

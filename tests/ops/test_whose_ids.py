@@ -287,7 +287,7 @@ def test_metadata_of_several_tokenizers_are_refused(tmp_path):
     for sources in (mixed, files, [files[0], files[2]]):
         with pytest.raises(TokenizerMismatchError, match=r"expected gpt2, found meta-llama/Meta-Llama-3-8B"):
             tokfmt.convert(sources, tmp_path / "o.pbin", overwrite=True)
-        with pytest.raises(TokenizerMismatchError, match='allow_loss="tokenizers"'):
+        with pytest.raises(TokenizerMismatchError, match="--allow-loss tokenizers"):
             tokfmt.recipe(sources if isinstance(sources, list) else [sources], seq_len=4)
         done = tokfmt.convert(sources, tmp_path / "o.pbin", allow_loss="tokenizers", overwrite=True)
         assert done.tokenizer is None and "gpt2, meta-llama/Meta-Llama-3-8B" in done.losses["tokenizers"]

@@ -88,7 +88,7 @@ def test_an_array_is_a_stream(group):
     assert documents(array, eos=0) == [[5, 6], [7], [8, 9]]
     with tokfmt.open(array) as dataset:
         assert [one.tolist() for one in dataset] == [[5, 6, 0, 7, 0, 8, 9]]
-        assert "eos=ID" in dataset.notes[0]
+        assert "--eos ID" in dataset.notes[0]
 
 
 def test_a_zip_is_opened_by_its_path(tmp_path):

@@ -431,7 +431,7 @@ def test_borders_inside_of_rows_are_not_lost_in_a_recipe(stored_in):
 def test_blocks_without_a_manifest_are_refused_with_the_length_that_reads_them(stored_in):
     ((source),) = stored_in("blocks", to_format="stage1")
     source["path"].with_name("blocks.tokfmt.json").unlink()
-    with pytest.raises(FormatError, match=r"options = \{ seq_len = N \} in the recipe gives the length"):
+    with pytest.raises(FormatError, match="--from-opt seq_len=N gives the length"):
         tokfmt.recipe([source], seq_len=32, pack="stored")
     source["options"] = {"seq_len": 32}
     assert len(tokfmt.recipe([source], seq_len=32, pack="stored"))

@@ -95,7 +95,7 @@ def test_tasks_that_overwrite_need_a_common_directory(bucket, local, task, on_ma
     (tmp_path / "shared").mkdir()
     on_machine("old")
     tokfmt.convert("s3://bkt/other.pbin", "s3://bkt/m", **HOW)
-    with pytest.raises(OptionError, match="needs a directory that all tasks see, because with overwrite=True the old"):
+    with pytest.raises(OptionError, match="needs a directory that all tasks see, because with --overwrite the old"):
         task(0, overwrite=True)
     for number in range(2):
         task(number, overwrite=True, spool=tmp_path / "shared")
@@ -173,7 +173,7 @@ def test_a_spool_that_is_not_shared_is_noticed(server, bucket, local, tmp_path, 
 def test_a_task_without_overwrite_among_others(bucket, local, task, tmp_path):
     (tmp_path / "shared").mkdir()
     task(0, overwrite=True, spool=tmp_path / "shared")
-    with pytest.raises(ConversionError, match="overwrite=True was given to the first task"):
+    with pytest.raises(ConversionError, match="--overwrite was given to the first task"):
         task(1, spool=tmp_path / "shared")
 
 

@@ -207,7 +207,7 @@ def test_a_folder_whose_index_lists_its_files(server, bucket, name, folder):
         assert [one.tolist() for one in opened] == expected
     there, here = tokfmt.info(address, format=name), tokfmt.info(local, format=name)
     assert (there.files, there.size_bytes) == (here.files, here.size_bytes)
-    with pytest.raises(UnknownFormatError, match=rf"/index.json: is a file of the {name} dataset .* format=.{name}"):
+    with pytest.raises(UnknownFormatError, match=rf"/index.json: is a file of the {name} dataset .* --from {name}"):
         tokfmt.open(f"{address}/index.json")
 
 

@@ -105,7 +105,7 @@ def test_a_destination_that_exists_is_refused_before_any_work(server, bucket, sp
     (bucket / "two.zarr/x").write_bytes(b"here")
     (bucket / "pair_document.idx").write_bytes(b"here")
     for name, at in (("out.pbin", "out.pbin"), ("two.zarr", "two.zarr"), ("pair_document.bin", "pair_document.idx")):
-        with pytest.raises(DestinationExistsError, match=f"^s3://bkt/{at}: already exists. overwrite=True") as caught:
+        with pytest.raises(DestinationExistsError, match=f"^s3://bkt/{at}: already exists. --overwrite") as caught:
             tokfmt.convert(PACK, f"s3://bkt/{name}", eos=EOS)
         assert caught.value.exit_code == 4
     with pytest.raises(ConversionError, match="holds x, which belongs to no dataset there"):
@@ -273,7 +273,7 @@ def full_disk(size):
 def test_another_spool_is_named_only_where_the_disk_of_the_spool_fails(server, spool):
     with pytest.raises(OutageError) as caught, full_disk(1000):
         tokfmt.convert(PACK, "s3://bkt/m.pbin")
-    assert any(str(spool) in note and "spool=" in note for note in caught.value.__notes__)
+    assert any(str(spool) in note and "--spool" in note for note in caught.value.__notes__)
     server.forever["PUT bkt/m.pbin"] = "400"
     with pytest.raises(OutageError) as caught:
         tokfmt.convert(PACK, "s3://bkt/m.pbin")

@@ -94,7 +94,7 @@ def test_blocks_are_split_only_when_told():
     path = HOME / "packed512_fixed_size_list.parquet"
     with tokfmt.open(path) as rows:
         assert (len(rows), rows.info.sample_length) == (24, 512)
-        assert "eos=ID" in rows.info.notes[0]
+        assert "--eos ID" in rows.info.notes[0]
     with tokfmt.open(HOME / "int32.parquet") as documents, tokfmt.open(path, eos=50256) as found:
         assert [row.tolist() for row in found][:-1] == [row.tolist()[:-1] for row in documents][: len(found) - 1]
 

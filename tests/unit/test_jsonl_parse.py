@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from tokfmt.formats.jsonl.lines import lines_of
 from tokfmt.formats.jsonl.parse import DEEPEST, Fault, IdTooLarge, OtherFields, Parser, Validator, depth_of, skippable
-from tokfmt.plugin import Message
 
 quick = settings(max_examples=examples(300), deadline=None)
 KEYS = st.sampled_from(["text", "input_ids", "id", "te\\u0078t", "meta", "", "\\ud800", "é"])
@@ -206,4 +205,4 @@ def test_ids_that_stand_where_text_is_looked_for(line, field, ids_field):
     """The error says which option reads them."""
     problem = Parser("text", tuple(field.split(".")), others=False).one(line)
     expected = f"--from-opt ids_field={ids_field} reads its IDs" if ids_field else "--text-field NAME reads another one"
-    assert Message(problem.remedy).startswith(expected)
+    assert problem.remedy.startswith(expected)

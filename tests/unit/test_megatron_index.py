@@ -233,7 +233,7 @@ def test_a_wrong_dtype_code_is_named_and_read_by_the_option(wrong, tmp_path):
     path, dtype, _, documents = wrong
     (verdict,) = tokfmt.check(path)
     assert [one.code for one in verdict.findings] == ["TF609"]
-    assert f'options={{"dtype": "{dtype}"}} reads' in verdict.findings[0].remedy
+    assert f"--from-opt dtype={dtype} reads" in verdict.findings[0].remedy
     assert read(path, options={"dtype": dtype}) == documents
     result = tokfmt.convert(path, tmp_path / "y.jsonl", eos="none", options={"dtype": dtype}, verify=True)
     assert any(f"read as {dtype}, as given" in note for note in result.notes)
@@ -248,7 +248,7 @@ def test_nothing_is_saved_with_a_wrong_dtype_code(wrong, tmp_path, given):
     path, dtype, _, _ = wrong
     with pytest.raises(FormatError) as caught:
         tokfmt.convert(path, tmp_path / "y.jsonl", eos="none", **given)
-    assert f'"dtype": "{dtype}"' in str(caught.value)
+    assert f"--from-opt dtype={dtype}" in str(caught.value)
     assert not (tmp_path / "y.jsonl").exists()
 
 

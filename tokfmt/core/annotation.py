@@ -19,7 +19,6 @@ from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, Truncated
 from tokfmt.core.fields import Field, Fields, Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Problem, fatal
-from tokfmt.core.messages import allowing
 from tokfmt.core.place import Place, place_of
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import U8, U16, U32, U64, Damage, Inner, Separators
@@ -382,7 +381,7 @@ def whole_tokens(file: File, dtype: np.dtype[Any], code: str, what: str = "a str
         what = f"{what} is whole {dtype} tokens, but the file ends inside one"
         size, remedy = (
             f"a size that is a multiple of {dtype.itemsize}",
-            f"{allowing('tail')} reads up to the last whole token",
+            "--allow-loss tail reads up to the last whole token",
         )
         error = TruncatedError(file.path, what, offset=file.size - rest, expected=size, found=file.size, remedy=remedy)
         lost = f"the last {counted(rest, 'byte')}, from byte {file.size - rest:,} on"
@@ -408,9 +407,9 @@ def stated_tokens(
     size, stored, problems = stated * dtype.itemsize, file.size - begin, list[Problem]()
     if size != stored:
         accepted = "tail" if short or stored > size else ""
-        remedy = f"{allowing('tail')} reads the tokens that are there" if accepted else "Copy or write it again"
+        remedy = "--allow-loss tail reads the tokens that are there" if accepted else "Copy or write it again"
         if stored > size:
-            remedy = f"{allowing('tail')} leaves out the last {counted(stored - size, 'byte')}"
+            remedy = f"--allow-loss tail leaves out the last {counted(stored - size, 'byte')}"
         error = CorruptError(file.path, "bytes of tokens", expected=size, found=stored, remedy=remedy)
         lost = f"the last {counted(stored - size, 'byte')}, from byte {begin + size:,} on"
         if stored < size:
@@ -439,7 +438,7 @@ def written_tokens(extent: Extent, code: str) -> tuple[Extent, list[Problem]]:
     at = extent.begin + kept.tokens * width
     seen = zeros < looked or looked == extent.tokens
     remedy = (
-        f"{allowing('tail')} leaves them out" if seen else "Write it again, or remove the zeros: truncate -s BYTES PATH"
+        "--allow-loss tail leaves them out" if seen else "Write it again, or remove the zeros: truncate -s BYTES PATH"
     )
     error, lost = (
         TruncatedError(extent.file.path, what, offset=at, remedy=remedy),

@@ -45,7 +45,6 @@ from tokfmt.core.locks import (
     remove_private,
     take_lock,
 )
-from tokfmt.core.messages import Message
 from tokfmt.core.output import ANYBODY, Objection, inherit, no_directory, obstacle, remove, resolve_link, restrict
 from tokfmt.core.place import Place, PlaceLike, Url
 from tokfmt.core.text_format import printable
@@ -282,9 +281,7 @@ class Staging:
                 text = re.sub(scratch, lambda _: printable(self.given), text)
                 return text.replace(printable(self.home), printable(self.sibling))
 
-            error.args = tuple(
-                Message(said if isinstance(said, str) else str(said)).with_texts(shown) for said in error.args
-            )
+            error.args = tuple(shown(str(said)) for said in error.args)
         if error is not None:
             self._note_state(error)
 

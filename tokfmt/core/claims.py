@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tokfmt.core.errors import ConversionError, FormatError, UnsupportedError
-from tokfmt.core.messages import Option
 from tokfmt.core.place import IF_ABSENT, IF_MATCH, Identity, Url, WritableStore
 from tokfmt.core.text_format import printable
 
@@ -236,5 +235,5 @@ def refused(destination: Url, found: Claimed) -> ConversionError:
     """Return the error for a destination that another run has claimed."""
     return ConversionError(
         f"{printable(destination)}: another tokfmt is writing it ({found.owner()}). If that run was killed, "
-        f"{Option('resume')} on that machine continues it, and {Option('overwrite')} starts over"
+        "--resume on that machine continues it, and --overwrite starts over"
     )

@@ -33,11 +33,10 @@ raise them. `add_note` adds context; errors are never wrapped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, NamedTuple, Protocol
 
-from tokfmt.core.messages import Message, Option, Words, allowing, marked
 from tokfmt.core.text_format import grouped, printable
 
 
@@ -73,9 +72,6 @@ class TokfmtError(Exception):
     exit_code = 3
     accepted_by = ""
 
-    def __init__(self, *args: object) -> None:
-        super().__init__(*(Message(value) if isinstance(value, str) else value for value in args))
-
     def facts(self) -> Mapping[str, object]:
         """Return the attributes, as JSON values."""
         plain = (str, int, float, bool, type(None), list, tuple)
@@ -84,23 +80,6 @@ class TokfmtError(Exception):
             for key, value in vars(self).items()
             if not key.startswith("_")
         }
-
-    def add_note(self, note: str) -> None:
-        """Add a sentence to the error."""
-        super().add_note(Message(note))
-
-    def reword(self, words: Words) -> None:
-        """Reword options for another interface, in the message, the notes and the attributes."""
-        self.change(lambda text: text.reworded(words) if isinstance(text, Message) else text)
-
-    def change(self, change: Callable[[str], str]) -> None:
-        """Apply a function to each text of the error: the message, the notes and the attributes."""
-        self.args = tuple(change(value) if isinstance(value, str) else value for value in self.args)
-        for key, value in list(vars(self).items()):
-            if isinstance(value, str):
-                setattr(self, key, change(value))
-        notes = getattr(self, "__notes__", [])
-        notes[:] = map(change, notes)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.args, dict(vars(self)))
@@ -114,7 +93,7 @@ def _rebuild(kind: type[TokfmtError], args: tuple[object, ...], state: dict[str,
 
 
 def replace_paths(error: TokfmtError, real: Path, shown: Path) -> None:
-    """Replace the path of a hidden file in the texts of an error.
+    """Replace the path of a hidden file in the message, the notes and the attributes of an error.
 
     Args:
         error: The error, which is changed.
@@ -128,7 +107,12 @@ def replace_paths(error: TokfmtError, real: Path, shown: Path) -> None:
             text = text.replace(old, new)
         return text
 
-    error.change(lambda text: text.with_texts(replaced) if isinstance(text, Message) else replaced(text))
+    error.args = tuple(replaced(said) if isinstance(said, str) else said for said in error.args)
+    for key, value in list(vars(error).items()):
+        if isinstance(value, str):
+            setattr(error, key, replaced(value))
+    notes = getattr(error, "__notes__", [])
+    notes[:] = map(replaced, notes)
 
 
 class FormatError(TokfmtError):
@@ -153,8 +137,8 @@ class FormatError(TokfmtError):
         found: object = None,
         remedy: str | None = None,
     ) -> None:
-        self.path, self.what, self.offset, self._place = str(path), Message(what), offset, path
-        self.expected, self.found, self.remedy = expected, found, Message(remedy) if remedy else None
+        self.path, self.what, self.offset, self._place = str(path), what, offset, path
+        self.expected, self.found, self.remedy = expected, found, remedy or None
         super().__init__(self._sentence())
 
     @property
@@ -163,24 +147,24 @@ class FormatError(TokfmtError):
         return self._place
 
     @property
-    def statement(self) -> Message:
+    def statement(self) -> str:
         """The problem, its byte offset, and the two values that differ: the message without path and remedy."""
         at = "" if self.offset is None else f" at byte {self.offset:,}"
-        return Message(f"{self.what.marked}{at}{_contrast(self.expected, self.found)}")
+        return f"{self.what}{at}{_contrast(self.expected, self.found)}"
 
     @property
-    def sentence(self) -> Message:
+    def sentence(self) -> str:
         """The path and the problem: the message without the remedy."""
-        return Message(f"{printable(self.path)}: {self.statement.marked}")
+        return f"{printable(self.path)}: {self.statement}"
 
     def advise(self, more: str) -> None:
         """Add a remedy."""
-        self.remedy = Message(f"{self.remedy.marked}. {marked(more)}" if self.remedy else more)
+        self.remedy = f"{self.remedy}. {more}" if self.remedy else more
         self.args = (self._sentence(), *self.args[1:])
 
     def _sentence(self) -> str:
         text = self.sentence
-        return Message(f"{text.marked}. {self.remedy.marked}") if self.remedy else text
+        return f"{text}. {self.remedy}" if self.remedy else text
 
 
 def _contrast(expected: object, found: object) -> str:
@@ -249,8 +233,8 @@ class UnknownFormatError(DetectionError):
     """No format recognizes the content."""
 
     def __init__(self, path: Path, why: str, remedy: str) -> None:
-        self.path, self.why, self.remedy = str(path), Message(why), Message(remedy)
-        super().__init__(f"{printable(path)}: {marked(why)}. {marked(remedy)}")
+        self.path, self.why, self.remedy = str(path), why, remedy
+        super().__init__(f"{printable(path)}: {why}. {remedy}")
 
 
 class AmbiguousFormatError(DetectionError):
@@ -258,7 +242,7 @@ class AmbiguousFormatError(DetectionError):
 
     def __init__(self, path: Path, candidates: Sequence[str]) -> None:
         self.path, self.candidates = str(path), list(candidates)
-        choices = " or ".join(f"{Option('from', name)}" for name in candidates)
+        choices = " or ".join(f"--from {name}" for name in candidates)
         super().__init__(f"{printable(path)}: could be {' or '.join(candidates)}. Choose one with {choices}")
 
 
@@ -280,9 +264,9 @@ class Loss(NamedTuple):
     what: str
 
     @property
-    def note(self) -> Message:
+    def note(self) -> str:
         """The note of a command that reads a dataset without it."""
-        return Message(f"left out ({allowing(self.name)}): {marked(self.what)}")
+        return f"left out (--allow-loss {self.name}): {self.what}"
 
 
 class LossyConversionError(ConversionError):
@@ -290,8 +274,9 @@ class LossyConversionError(ConversionError):
 
     def __init__(self, target: str, losses: Sequence[Loss]) -> None:
         self.target, self.losses = target, [loss.name for loss in losses]
-        what = "; ".join(marked(loss.what) for loss in losses)
-        super().__init__(f"{printable(target)}: cannot store {what}. To accept that, add {allowing(*self.losses)}")
+        what = "; ".join(loss.what for loss in losses)
+        accepting = " ".join(f"--allow-loss {name}" for name in self.losses)
+        super().__init__(f"{printable(target)}: cannot store {what}. To accept that, add {accepting}")
 
 
 class TokenRangeError(ConversionError):
@@ -306,12 +291,12 @@ class TokenRangeError(ConversionError):
     """
 
     def __init__(self, where: str, token: int, limit: int, position: int, remedy: str = "") -> None:
-        self.where, self.token, self.limit, self.position, self.remedy = where, token, limit, position, Message(remedy)
+        self.where, self.token, self.limit, self.position, self.remedy = where, token, limit, position, remedy
         text = f"{printable(where)}: token ID {token:,} at position {position:,} is outside 0..{limit:,}"
-        super().__init__(f"{text}. {marked(remedy)}" if remedy else text)
+        super().__init__(f"{text}. {remedy}" if remedy else text)
 
 
-NAME_SEPARATOR = f"Give its token ID with {Option('eos', 'ID')}, or give {Option('tokenizer')}"
+NAME_SEPARATOR = "Give its token ID with --eos ID, or give --tokenizer"
 """The remedy if a separator is needed and unknown."""
 
 
@@ -319,8 +304,8 @@ class SeparatorUnknownError(ConversionError):
     """A separator is needed, and its token ID is unknown."""
 
     def __init__(self, path: Path, why: str, remedy: str = NAME_SEPARATOR) -> None:
-        self.path, self.why, self.remedy = str(path), Message(why), Message(remedy)
-        super().__init__(f"{printable(path)}: {marked(why)}. {marked(remedy)}")
+        self.path, self.why, self.remedy = str(path), why, remedy
+        super().__init__(f"{printable(path)}: {why}. {remedy}")
 
 
 class TokenizerMismatchError(ConversionError):
@@ -336,7 +321,7 @@ class TokenizerMismatchError(ConversionError):
     def __init__(self, path: Path, what: str, expected: str, found: str) -> None:
         self.path, self.what, self.expected, self.found = str(path), what, expected, found
         wrong = f"{printable(path)}: {what}{_contrast(expected, found)}"
-        super().__init__(f"{wrong}. To accept that, add {allowing('tokenizers')}")
+        super().__init__(f"{wrong}. To accept that, add --allow-loss tokenizers")
 
 
 class DestinationExistsError(ConversionError):
@@ -355,7 +340,7 @@ class DestinationExistsError(ConversionError):
             super().__init__(f"{printable(path)}: already exists: {why_not}. Choose another destination")
             return
         but = f" does not replace it: {why_not}. Choose another destination" if why_not else " replaces it"
-        super().__init__(f"{printable(path)}: already exists. {Option('overwrite')}{but}")
+        super().__init__(f"{printable(path)}: already exists. --overwrite{but}")
 
 
 class IncompleteWriteError(ConversionError):
@@ -386,7 +371,7 @@ class EngineDifferenceError(ConversionError):
             f"fastokens and tokenizers disagree on the text that begins {printable(repr(self.text))}: at token "
             f"{position:,}, {fast} instead of {reference}"
         )
-        super().__init__(f"{wrong}. {Option('engine', 'tokenizers')} uses the reference")
+        super().__init__(f"{wrong}. --engine tokenizers uses the reference")
 
 
 class ShortfallError(ConversionError):
@@ -400,7 +385,7 @@ class OptionError(TokfmtError):
 
     def __init__(self, message: str, *, name: str = "", nearest: str | None = None) -> None:
         self.name, self.nearest = name, nearest
-        super().__init__(f"{marked(message)}. Did you mean {nearest}?" if nearest else message)
+        super().__init__(f"{message}. Did you mean {nearest}?" if nearest else message)
 
 
 class MissingDependencyError(TokfmtError):
@@ -419,7 +404,7 @@ class MissingDependencyError(TokfmtError):
         words = package.split()
         named = f"package{'s' if len(words) > 1 else ''} {', '.join(words)}"
         install = f"'tokfmt[{extra}]'" if extra else package
-        super().__init__(f"{marked(purpose)} needs the {named}: pip install {install}")
+        super().__init__(f"{purpose} needs the {named}: pip install {install}")
 
 
 def missing_package(error: ModuleNotFoundError, purpose: str, needs: Sequence[str] = ()) -> MissingDependencyError:

@@ -37,7 +37,6 @@ from tokfmt.core.errors import (
     UnreachableError,
     UnsafeError,
 )
-from tokfmt.core.messages import Option
 from tokfmt.core.once import open_to_read
 from tokfmt.core.place import AnyPlace, Identity, Kind, Place, PlaceLike, Url, refuse_address, status_of, store_of
 from tokfmt.core.reader import Passed
@@ -506,7 +505,7 @@ def refuse_stand_in(place: Place, *, may_be_empty: bool) -> None:
 
 def page_error(path: PlaceLike) -> StandInError:
     """Return the error of a page of HTML or XML in the place of data."""
-    remedy = f"Download it again; if it is a document, {Option('from', 'text')} reads it"
+    remedy = "Download it again; if it is a document, --from text reads it"
     return StandInError(path, f"is {PAGE}", remedy=remedy)
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, TypeVar
 
 from tokfmt.core.errors import FormatError, Loss
-from tokfmt.core.messages import Message, marked
 from tokfmt.core.place import PlaceLike, place_of
 from tokfmt.core.text_format import printable
 
@@ -36,10 +35,6 @@ class Finding:
     offset: int | None = None
     query: str = ""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "message", Message(self.message))
-        object.__setattr__(self, "remedy", Message(self.remedy))
-
     @classmethod
     def of(cls, code: str, error: FormatError, severity: str = "error", more: str = "") -> Finding:
         """Return an error as a finding with the same message.
@@ -50,7 +45,7 @@ class Finding:
             severity: Severity of the finding.
             more: Text after the message.
         """
-        message = f"{error.statement.marked}{more}"
+        message = f"{error.statement}{more}"
         return cls(code, severity, error.path, message, error.remedy or "", error.offset)
 
 
@@ -132,7 +127,7 @@ def raise_fatal(problems: Iterable[Problem], accepted: frozenset[str]) -> tuple[
 
 def loss_in(place: PlaceLike, word: str, what: str) -> Loss:
     """Return a loss in a file: the word of `--allow-loss`, the name of the file, and what is left out of it."""
-    return Loss(word, Message(f"{printable(place_of(place).name)}: {marked(what)}"))
+    return Loss(word, f"{printable(place_of(place).name)}: {what}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError
-from tokfmt.core.messages import allowing
 from tokfmt.core.protocols import HasDocumentStarts, HasLabels
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import TokenReader, sequence_at
@@ -114,7 +113,7 @@ def other_label(position: int, expected: int, label: int) -> ConversionError:
         label: The label.
     """
     what = f"the label at token position {position:,} is {label}, and the next token is {expected}"
-    return ConversionError(f"{what}: a loss mask cannot express that. {allowing('loss-mask')} drops masks and labels")
+    return ConversionError(f"{what}: a loss mask cannot express that. --allow-loss loss-mask drops masks and labels")
 
 
 def labels_of(ids: NDArray[Any], marks: Marks) -> NDArray[np.int64]:

@@ -17,7 +17,6 @@ from pathlib import Path
 from urllib.parse import parse_qsl
 
 from tokfmt.core.errors import FormatError, OptionError, UnsafeError
-from tokfmt.core.messages import Option
 from tokfmt.core.place import Place, Url, is_address, place_of
 from tokfmt.core.text_format import printable
 
@@ -90,7 +89,7 @@ def _is_below(found: Place, prefix: Place) -> bool:
 
 
 def _outside(file: Url, found: Place | str) -> UnsafeError:
-    accepts = f"{Option('allow-source', 'PREFIX')} accepts what begins with a prefix"
+    accepts = "--allow-source PREFIX accepts what begins with a prefix"
     return UnsafeError(file, f"names {printable(found)}, which is outside of {_owner(file)}", remedy=accepts)
 
 
@@ -115,7 +114,7 @@ def allow_sources(prefixes: Iterable[str]) -> None:
     prefixes = list(prefixes)
     for prefix in prefixes:
         if not prefix.strip() or "\n" in prefix:
-            raise OptionError(f"{Option('allow-source', prefix)}: expected a bucket, a prefix of one, or a directory")
+            raise OptionError(f"--allow-source {prefix}: expected a bucket, a prefix of one, or a directory")
         place_of(prefix)
     if prefixes:
         os.environ[VARIABLE] = "\n".join(prefixes)

@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import Loss, TokenRangeError
-from tokfmt.core.messages import Message
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 
@@ -172,11 +171,6 @@ class Info:
     length_given: bool = False
     tokenizers: tuple[str, ...] = ()
     made_by: Mapping[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "inferred", tuple(map(Message, self.inferred)))
-        object.__setattr__(self, "notes", tuple(map(Message, self.notes)))
-        object.__setattr__(self, "eos_from", Message(self.eos_from))
 
     @property
     def facts(self) -> Mapping[str, object]:

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 import numpy as np
 
 from tokfmt.core.errors import Loss
-from tokfmt.core.messages import Message
 from tokfmt.core.ragged import Offsets, Ragged
 from tokfmt.core.reader import CachedProtocolMeta, Damage
 
@@ -162,10 +161,6 @@ class RecordInfo:
     damage: tuple[Damage, ...] = ()
     lost: tuple[Loss, ...] = ()
     made_by: Mapping[str, Any] | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "inferred", tuple(map(Message, self.inferred)))
-        object.__setattr__(self, "notes", tuple(map(Message, self.notes)))
 
     @property
     def facts(self) -> Mapping[str, object]:

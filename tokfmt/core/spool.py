@@ -28,7 +28,6 @@ from tokfmt.core.claims import Claim, Claimed, read_claim, refused
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, TokfmtError, UnsupportedError
 from tokfmt.core.files import writing
 from tokfmt.core.locks import make_private
-from tokfmt.core.messages import Option
 from tokfmt.core.output import ANYBODY, Objection, no_directory
 from tokfmt.core.place import (
     IF_ABSENT,
@@ -331,9 +330,7 @@ class StoreStaging(Staging):
     def _note_state(self, error: BaseException) -> None:
         super()._note_state(error)
         if isinstance(error, OutageError) and isinstance(error.__cause__, OSError):
-            error.add_note(
-                f"It is built in {printable(self.spool.parent)}; {Option('spool', 'DIR')} names another place"
-            )
+            error.add_note(f"It is built in {printable(self.spool.parent)}; --spool DIR names another place")
         if self.published:
             return
         if self.begun:

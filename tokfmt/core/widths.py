@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from tokfmt.core.annotation import Extent
 from tokfmt.core.errors import CorruptError
-from tokfmt.core.messages import Option, from_option
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.raw_ids import LARGEST
 
@@ -94,13 +93,10 @@ def width_of_size(extent: Extent, starts: Offsets, wider: Sequence[int], index: 
         looks, reason = wider[:1], "nothing shows that the file is not the rest of one with tokens of {}"
     if not reason:
         found = f"{width}-byte tokens of {file.path.name} inferred from its size and the last end in {index}"
-        return (f"{found}; {from_option('width', 'N')} overrides",)
+        return (f"{found}; --from-opt width=N overrides",)
     what = f"its size and {index} give tokens of {width} {'byte' if width == 1 else 'bytes'}, and "
-    remedy = (
-        f"Copy it again. {from_option('width', looks[-1])} with {Option('allow-partial')} saves the complete "
-        "documents of a cut "
-    )
-    remedy += f"file; {from_option('width', width)} reads {width}-byte tokens anyway"
+    remedy = f"Copy it again. --from-opt width={looks[-1]} with --allow-partial saves the complete documents of a cut "
+    remedy += f"file; --from-opt width={width} reads {width}-byte tokens anyway"
     raise CorruptError(file.path, what + reason.format(looks[-1]), remedy=remedy)
 
 

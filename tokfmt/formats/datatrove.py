@@ -32,7 +32,6 @@ from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.files import File, matching, open_file
 from tokfmt.core.findings import Code, Problem, fatal, noted
 from tokfmt.core.format import Confidence, Hints, Probe
-from tokfmt.core.messages import Option, from_option
 from tokfmt.core.options import option
 from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.ragged import offsets_of
@@ -172,7 +171,7 @@ class Datatrove(FlatFormat):
             extent, problems = whole_tokens(*args, "TF723") if count is None else stated_tokens(*args, count, "TF723")
             file_layout = FileLayout(extents=[extent], separators=Separators.AFTER, problems=problems)
         else:
-            remedy = f"{from_option('width', '2')} (or 4) reads it as one stream"
+            remedy = "--from-opt width=2 (or 4) reads it as one stream"
             raise UnsupportedError(file.path, "has neither .index nor .metadata to state its width", remedy=remedy)
         if listing.is_there(mask := beside(file.path, ".loss")):
             whole, wrong = loss_mask(mask, file_layout.extents[0].tokens, "TF725")
@@ -225,8 +224,8 @@ def _certain(
         problems.append(fatal("TF723", error, is_truncated=True))
     extent = Extent(file, 0, min(there, int(starts[-1])), dtype)
     if width is None and not ends_alike(extent, starts, eos_id):
-        if error.remedy is None or not error.remedy.has_option("from-opt"):
-            error.advise(f"Give the bytes per token with {from_option('width', 'N')}")
+        if "--from-opt" not in (error.remedy or ""):
+            error.advise("Give the bytes per token with --from-opt width=N")
         raise error
     return replace(
         file_layout, extents=[extent], starts=starts, problems=problems, damage=damage, separators=Separators.TRAILING
@@ -279,12 +278,9 @@ def _indexed(file: File, width: int | None, stated: int | None, ends_file: Place
 def _contradicted(file: File, width: int | None, stated: int, fitting: int, metadata: Place, end: int) -> Problem:
     """Return the problem of metadata whose width does not fit the size of the file; a note if `width` is given."""
     expected = f"{end * stated:,}, as {metadata.name} states {stated}-byte tokens"
-    remedy = f"{from_option('width', fitting)} reads {fitting}-byte tokens, which fit the index"
+    remedy = f"--from-opt width={fitting} reads {fitting}-byte tokens, which fit the index"
     if stated > fitting:
-        remedy = (
-            f"{from_option('width', stated)} with {Option('allow-partial')} saves the complete documents of a cut "
-            f"file; {remedy}"
-        )
+        remedy = f"--from-opt width={stated} with --allow-partial saves the complete documents of a cut file; {remedy}"
     error = CorruptError(file.path, "bytes of tokens", expected=expected, found=f"{file.size:,}", remedy=remedy)
     if not width:
         return fatal("TF724", error, is_truncated=stated > fitting)

@@ -63,7 +63,6 @@ from tokfmt.core.format import (
     everything_in,
     lost_nothing,
 )
-from tokfmt.core.messages import from_option, to_option
 from tokfmt.core.output import Output, copy_region, preallocate
 from tokfmt.core.place import AnyPlace, Place, Url
 from tokfmt.core.protocols import ByteOffset, Piece, marks_of
@@ -632,7 +631,7 @@ class FlatWriter(TokenWriter):
         maximum = min(self.limit, int(np.iinfo(widest).max))
         if np.iinfo(dtype).max >= maximum or not (self.options.width or self.options.dtype):
             return ""
-        wider = to_option("width", widest.itemsize) if self.options.width else to_option("dtype", widest.name)
+        wider = f"--to-opt width={widest.itemsize}" if self.options.width else f"--to-opt dtype={widest.name}"
         return f"{wider} has room for IDs up to {maximum:,}"
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:  # noqa: ARG002 - nothing in them
@@ -692,7 +691,7 @@ def files_named(directory: Place, pattern: re.Pattern[str]) -> list[Place]:
 def _in_width(options: Any, width: int) -> str:
     """Return the remedy for IDs that seem to have another width: the read option of the format, if it has one."""
     names = {"width": width, "dtype": {2: "uint16", 4: "int32", 8: "int64"}[width]}
-    known = [from_option(name, value) for name, value in names.items() if hasattr(options, name)]
+    known = [f"--from-opt {name}={value}" for name, value in names.items() if hasattr(options, name)]
     return f"{known[0]} reads {width}-byte IDs" if known else f"Write them again; {width}-byte IDs are likely"
 
 

@@ -31,7 +31,6 @@ from tokfmt.core.fields import Field
 from tokfmt.core.files import File, names_in, open_file
 from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
-from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
 from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.protocols import ByteOffset
@@ -267,7 +266,7 @@ def _dtype(folder: Place, store: Directory, leaf: str) -> np.dtype[Any]:
     if not {"offsets", "data"} <= (names := store.names(leaf)) or "shapes" in names:
         what, others = f"has no array {leaf} of one dimension", _others(folder, leaf)
         below = next((name for name in others if name.startswith(f"{leaf}/")), (others or [""])[0])
-        remedy = f"{from_option('leaf', below)} reads it" if below else None
+        remedy = f"--from-opt leaf={below} reads it" if below else None
         raise UnsupportedError(folder, what, found=", ".join(others) or "nothing", remedy=remedy)
     kind = str((json_of(store, f"{leaf}/data/zarr.json") or {}).get("data_type"))
     if not re.fullmatch(r"u?int(8|16|32|64)", kind):

@@ -32,7 +32,6 @@ from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File, matching, open_file
 from tokfmt.core.findings import Code, Problem
 from tokfmt.core.format import Confidence, Probe
-from tokfmt.core.messages import to_option
 from tokfmt.core.options import option
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets
@@ -84,7 +83,7 @@ class Writer(ShardWriter):
         yield from _dropped([cut.stop - cut.start for cut in self.cuts(self.stored(source))], self.options.seq_len)
 
     def remedy(self, dtype: np.dtype[Any]) -> str:
-        return f"{to_option('codes', 'numpy')} has room for IDs up to 4,294,967,295" if dtype.kind == "i" else ""
+        return "--to-opt codes=numpy has room for IDs up to 4,294,967,295" if dtype.kind == "i" else ""
 
     def name(self, number: int, codec: str) -> str:
         return f"chunk-0-{number}{f'.{codec}' if codec else ''}.bin"

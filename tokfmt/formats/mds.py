@@ -39,7 +39,6 @@ from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, Unsupport
 from tokfmt.core.files import File, is_empty, names_in, natural_key, open_file
 from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Probe
-from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets
@@ -356,7 +355,7 @@ def _column(path: Place, names: list[Any], kinds: list[Any], wanted: str | None)
     name = wanted or next(iter(usual or (arrays if len(arrays) == 1 else ())), None)
     listed = ", ".join(f"{name} ({kind})"[:80] for name, kind in zip(names, kinds, strict=True))[:400]
     if name not in names:
-        what, remedy = "the column of token IDs is not known", f"Name it with {from_option('column', 'NAME')}"
+        what, remedy = "the column of token IDs is not known", "Name it with --from-opt column=NAME"
         raise UnsupportedError(path, what, found=listed, remedy=remedy)
     kind, *stated = split[at := names.index(name)]
     if kind not in ("ndarray", "bytes", "pkl") or (stated and stated[0] not in KINDS):
@@ -460,7 +459,7 @@ def _ids(heads: _Heads, byte_offsets: Offsets, lengths: Offsets, column: Column)
         byte_offsets, lengths = byte_offsets + 1, lengths - 1
     if dtype is None:
         likely = _LIKELY[likely_width(_beginnings(file, byte_offsets, lengths), _divisors(lengths))]
-        remedy = f"Give it with {from_option('dtype', 'NAME')} ({likely}, probably)"
+        remedy = f"Give it with --from-opt dtype=NAME ({likely}, probably)"
         what = f"the dtype of column {column.name}, of bytes, is not stored"
         raise UnsupportedError(file.path, what, remedy=remedy)
     if column.shaped:

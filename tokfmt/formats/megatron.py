@@ -54,7 +54,6 @@ from tokfmt.core.fields import Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal, noted, raise_fatal
 from tokfmt.core.format import MOST_AT_ONCE, Confidence, Hints, Probe
-from tokfmt.core.messages import Option, allowing, from_option
 from tokfmt.core.named import place_named
 from tokfmt.core.options import option
 from tokfmt.core.place import AnyPlace, Place, Url
@@ -492,7 +491,7 @@ def pair_layout(data: File, index: File, options: ReadOptions, *, partial: bool 
     begins, negative, pointers = _begins(index, columns, dict.fromkeys([dtype.itemsize, stated.itemsize]))
     problems = list[Problem]()
     if index.size != columns.end:
-        remedy = f"{allowing('modes')} reads the tokens without them"
+        remedy = "--allow-loss modes reads the tokens without them"
         error = CorruptError(path, "holds modes of multimodal data", offset=columns.end, remedy=remedy)
         lost = f"the modes of {counted(count, 'sequence')}, from byte {columns.end:,} on"
         problems.append(fatal("TF606", error, "modes", lost=lost))
@@ -577,10 +576,10 @@ def _contradicted(data: File, index: File, stated: np.dtype[Any], other: int, *,
         other: The bytes per token that fit the size.
         pointed: The pointers are possible for the stated dtype as well.
     """
-    size, own = data.size * stated.itemsize // other, from_option("dtype", NAMES[stated.itemsize])
-    remedy = f"{from_option('dtype', NAMES[other])} reads {other}-byte tokens, which fit the lengths"
+    size, own = data.size * stated.itemsize // other, f"--from-opt dtype={NAMES[stated.itemsize]}"
+    remedy = f"--from-opt dtype={NAMES[other]} reads {other}-byte tokens, which fit the lengths"
     if stated.itemsize > other:
-        remedy += f"; {own} with {Option('allow-partial')} saves the complete documents of a cut file"
+        remedy += f"; {own} with --allow-partial saves the complete documents of a cut file"
     elif pointed:
         remedy += f"; {own} reads each sequence at its pointer, as stated"
     expected = f"{size:,}, as {index.path.name} states {stated}"
@@ -718,9 +717,7 @@ def _cut_layout(data: File, index: File, columns: Columns, options: ReadOptions,
         marks = columns.read(index, "document_indices", 0, _entries(index, columns, "document_indices"))
         marks = marks[marks <= count]
         if not len(marks) or marks[0] != 0 or (np.diff(marks) < 0).any():
-            cut.advise(
-                f"It ends before its documents; {from_option('unit', 'sequences')} reads each sequence by itself"
-            )
+            cut.advise("It ends before its documents; --from-opt unit=sequences reads each sequence by itself")
             raise cut
         starts, total = begins[marks], columns.count("document_indices") - 1
     extent = Extent(data, 0, int(starts[-1]), dtype)
@@ -962,7 +959,7 @@ def _marked(
             marks[a:b] = begins[marks[a:b]]
         held = Inner(index.path, columns.at("document_indices", first), count, len(marks) - 1)
         return marks, (held,) if first >= 0 else (), []
-    remedy = f"{from_option('unit', 'sequences')} reads each sequence by itself"
+    remedy = "--from-opt unit=sequences reads each sequence by itself"
     what, k, expected, found = "document indices", 0, f"0 up to {count:,}", f"{marks[:1]} to {marks[-1:]}"
     if len(falls := np.flatnonzero(np.diff(marks) < 0)):
         k = int(falls[0]) + 1

@@ -24,7 +24,6 @@ from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
-from tokfmt.core.messages import from_option, to_option
 from tokfmt.core.options import option
 from tokfmt.core.place import Place
 from tokfmt.core.reader import Separators
@@ -56,7 +55,7 @@ class Writer(FlatWriter):
     separators, names = Separators.AFTER, "{options.split}.bin"
 
     def remedy(self, dtype: np.dtype[Any]) -> str:
-        wider = f"{to_option('width', '4')} has room, and nanoGPT's get_batch must then read np.uint32"
+        wider = "--to-opt width=4 has room, and nanoGPT's get_batch must then read np.uint32"
         return wider if dtype.itemsize == 2 else ""
 
 
@@ -135,14 +134,14 @@ class NanoGpt(FlatFormat):
         gpt2_turned = beyond_turned < 0.01 and beyond > 0.1 and len(np.unique(pairs)) >= 256
         if options.width is None and not wide and (wide_turned or gpt2_turned):
             remedy = f"numpy.fromfile(PATH, '>u{width}').astype('<u{width}').tofile(PATH) swaps their bytes; "
-            remedy += f"{from_option('width', width)} reads them as they are"
+            remedy += f"--from-opt width={width} reads them as they are"
             found = f"IDs such as {', '.join(map(str, extent.file.array(0, 3, extent.dtype)))}"
             what, expected = "seems to hold big-endian IDs", "little-endian IDs"
             error = UnsupportedError(file.path, what, expected=expected, found=found, remedy=remedy)
             problems.append(fatal("TF644", error))
         head = file.array(0, min(extent.tokens, _LOOKED_AT), extent.dtype)
         extent, unwritten = written_tokens(extent, "TF643")
-        inferred = f"{width}-byte IDs, which the file does not state; {from_option('width', 'N')} overrides"
+        inferred = f"{width}-byte IDs, which the file does not state; --from-opt width=N overrides"
         gpt2 = not hints.no_eos and bool((head == GPT2_EOS).any())
         ends = hints.eos_id if hints.eos_id is not None else GPT2_EOS if gpt2 else None
         last = file.array((extent.tokens - 1) * width, 1, extent.dtype)[0] if extent.tokens else ends

@@ -41,7 +41,6 @@ from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, Unsafe
 from tokfmt.core.files import File, matching, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
-from tokfmt.core.messages import Option, allowing, from_option
 from tokfmt.core.options import option
 from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.ragged import Offsets, offsets_of
@@ -244,7 +243,7 @@ def _look(file: File, mask: Place | None, width: int | None, *, rows: bool) -> F
     end = int(spans[-1, 1]) if spans is not None and len(spans) else 0
     if width is None and spans is None:
         likely = likely_width(file.array(0, min(file.size, _LOOKED_AT) // 8 * 8, "u1"))
-        remedy = f"Give the bytes per token with {from_option('width', 'N')} ({likely}, probably)"
+        remedy = f"Give the bytes per token with --from-opt width=N ({likely}, probably)"
         raise UnsupportedError(file.path, "raw tokens without a .csv.gz, which states their width", remedy=remedy)
     given = width is not None
     width, inferred, problems = _width(file, width, end, spans)
@@ -270,7 +269,7 @@ def _look(file: File, mask: Place | None, width: int | None, *, rows: bool) -> F
             f"row {k + 1:,} begins",
             expected=int(before[k]),
             found=int(spans[k, 0]),
-            remedy=f"{allowing('gaps')} leaves out tokens outside of documents",
+            remedy="--allow-loss gaps leaves out tokens outside of documents",
         )
         tokens = int((spans[gaps, 0] - before[gaps]).sum())
         lost = f"{counted(tokens, 'token')} between rows, from byte {before[k] * width:,} of {file.path.name} on"
@@ -280,7 +279,7 @@ def _look(file: File, mask: Place | None, width: int | None, *, rows: bool) -> F
         what = "zeros after the last row" if zeros else "tokens after the last row"
         word, code = ("tail", "TF704") if zeros else ("gaps", "TF703")
         error = CorruptError(
-            file.path, what, offset=end * width, found=f"{left:,} bytes", remedy=f"{allowing(word)} leaves them out"
+            file.path, what, offset=end * width, found=f"{left:,} bytes", remedy=f"--allow-loss {word} leaves them out"
         )
         problems.append(fatal(code, error, word, lost=f"{counted(left, 'byte')} from byte {end * width:,} on"))
     runs = np.split(spans, gaps[gaps > 0])
@@ -303,7 +302,7 @@ def _too_few(file: File, count: int, end: int, rows: str, *, width_given: bool) 
     """Return the error of a token file that ends before its last row does."""
     remedy = f"Copy it and {rows} again"
     if not width_given:
-        how = f"{from_option('width', 'N')} (bytes per token) with {Option('allow-partial')}"
+        how = "--from-opt width=N (bytes per token) with --allow-partial"
         remedy += f". {how} saves the complete documents of a cut file"
     expected = f"{end:,} or more, as {rows} states"
     return CorruptError(file.path, "tokens", expected=expected, found=f"{count:,}", remedy=remedy)
@@ -323,9 +322,7 @@ def _width(
             return given, (), []
         what, expected, remedy = "bytes per token", f"{exact[0]}, from the rows", f"Leave width={given} out"
         if given > exact[0]:
-            remedy = (
-                f"If it was cut, {Option('allow-partial')} saves the complete documents; else leave width={given} out"
-            )
+            remedy = f"If it was cut, --allow-partial saves the complete documents; else leave width={given} out"
         error = CorruptError(file.path, what, expected=expected, found=f"{given}, as given", remedy=remedy)
         return given, (), [fatal("TF702", error)]
     width = [*exact, *(w for w in (1, 2, 4, 8) if not exact and _zeros(file, end * w)), 2][0]
@@ -352,7 +349,7 @@ def _look_partly(file: File, mask: Place | None, width: int | None, eos_id: int 
     ]
     extent = next((one for one in tried if width or ends_alike(one, ends, eos_id)), None)
     if extent is None:
-        remedy = f"Give the bytes per token with {from_option('width', 'N')}"
+        remedy = "Give the bytes per token with --from-opt width=N"
         raise CorruptError(path, "does not show the width of tokens, of which some may be missing", remedy=remedy)
     count, short = extent.tokens, extent.tokens < int(ends[-1])
     if not short and not lost:
@@ -406,7 +403,7 @@ def _rows_there(path: Place, token_bytes: int) -> tuple[Offsets, str]:
     ends = np.concatenate([np.zeros(1, np.int64), rows[:, 1]])
     if not np.array_equal(rows[:, 0], ends[:-1]) or (np.diff(ends) < 0).any():
         raise CorruptError(
-            path, "rows overlap, or leave tokens out", remedy=f"{allowing('gaps')} reads a file that is complete"
+            path, "rows overlap, or leave tokens out", remedy="--allow-loss gaps reads a file that is complete"
         )
     return ends, lost
 
@@ -551,7 +548,7 @@ def _scanned(reader: FlatReader, path: Place, eos_id: int | None) -> Iterator[Fi
     if eos_id is None:
         what, remedy = (
             "no ID ends most rows, so tokfmt cannot compare them with a scan",
-            f"Give the ID to scan for with {Option('eos', 'ID')}",
+            "Give the ID to scan for with --eos ID",
         )
         yield Finding.of("TF705", CorruptError(path, what, remedy=remedy), "info")
         return

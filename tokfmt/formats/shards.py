@@ -32,7 +32,6 @@ from tokfmt.core.fields import Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits
-from tokfmt.core.messages import from_option
 from tokfmt.core.output import Output
 from tokfmt.core.place import Place, relative
 from tokfmt.core.ragged import Offsets, offsets_of
@@ -169,7 +168,7 @@ class Values(Scattered):
         for kind, stated in self.hashes.items():
             found = digest(open_file(self.path), kind)
             if found and found != stated:
-                remedy = f"Copy it again; {from_option('hashes', 'ignore')} reads it as it is"
+                remedy = "Copy it again; --from-opt hashes=ignore reads it as it is"
                 raise CorruptError(self.path, f"does not fit its {kind}", expected=stated, found=found, remedy=remedy)
         self.hashes = {}
 

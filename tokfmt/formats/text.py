@@ -40,7 +40,6 @@ from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import Confidence, Format, Hints, Probe
-from tokfmt.core.messages import from_option
 from tokfmt.core.options import option
 from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.protocols import ByteOffset, Line
@@ -124,10 +123,10 @@ class TextReader(TextRecords):
         """Yield the facts that are inferred, with the option that overrides each."""
         if self._mark or not self.files:
             return
-        yield f"each text file is read as one document; {from_option('separator', 'LINE')} splits at a line"
+        yield "each text file is read as one document; --from-opt separator=LINE splits at a line"
         if found := _USUAL.search(next(TextFile(self.files[0], may_be_page=True).pieces(), b"")):
             line = printable(found[1].decode())
-            splits = f"{from_option('separator', repr(line))} splits there"
+            splits = f"--from-opt separator={line!r} splits there"
             yield f"{self.files[0].name} has lines {line}, which stay in its text; {splits}"
 
     # Positions of documents
@@ -270,7 +269,7 @@ class TextReader(TextRecords):
             base, at, looked = base + at, 0, max(0, len(held) - len(self._mark) - 2)
             if len(held) > self._most:
                 what = f"a document is longer than {self._most:,} bytes"
-                remedy = f"{from_option('max_document', 'BYTES')} accepts longer ones; they are held in memory whole"
+                remedy = "--from-opt max_document=BYTES accepts longer ones; they are held in memory whole"
                 raise UnsafeError(text.path, what, offset=base, remedy=remedy)
         if text.limit is not None:
             return

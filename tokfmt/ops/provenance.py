@@ -32,7 +32,6 @@ from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TruncatedError
 from tokfmt.core.files import File, open_file
 from tokfmt.core.format import Format
-from tokfmt.core.messages import Option, allowing
 from tokfmt.core.named import place_named
 from tokfmt.core.options import given_options
 from tokfmt.core.output import whole
@@ -64,7 +63,7 @@ _HEAD = 256  # bytes of numpy's header before the rows; the padding leaves room 
 _AT_ONCE = 1 << 16  # sequences, or positions of samples, whose rows are made at a time
 _OPEN = 16  # datasets that stay open while rows are followed
 _LIMIT = 1 << 28  # maximum size of DST.ledger.json, in bytes
-_AGAIN = f"Convert the recipe again with {Option('ledger')}, or remove the ledger"
+_AGAIN = "Convert the recipe again with --ledger, or remove the ledger"
 
 
 def _head(rows: int) -> bytes:
@@ -242,8 +241,7 @@ def write_rows(
     recipe, allow_loss = opened if isinstance(opened, (Documents, Samples)) else axis, frozenset(losses)
     if not isinstance(recipe, (Documents, Samples)) or "embedded-separators" in allow_loss:
         raise OptionError(
-            f"{allowing('embedded-separators')} does not go with {Option('ledger')}: it splits the sequences "
-            "that the rows name"
+            "--allow-loss embedded-separators does not go with --ledger: it splits the sequences that the rows name"
         )
     listed = list[dict[str, Any]]()
     tracer = Tracer(recipe, allow_loss, listed)

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import ShortfallError, TokenRangeError
 from tokfmt.core.files import File, known_file
-from tokfmt.core.messages import marked
 from tokfmt.core.place import Identity, Place, place_of, text_of
 from tokfmt.core.protocols import pieces_of, read_scattered, restored
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
@@ -631,7 +630,7 @@ class Documents:
             extras={},
             inferred=(),
             made_by=made_by,
-            notes=(*notes, *(f"{source.name}: {marked(note)}" for source in self.sources for note in source.notes)),
+            notes=(*notes, *(f"{source.name}: {note}" for source in self.sources for note in source.notes)),
         )
 
     def _walk(self) -> Iterator[tuple[Numbers, Numbers, Numbers]]:

@@ -31,7 +31,6 @@ from tokfmt.core.errors import (
     TokenizerMismatchError,
 )
 from tokfmt.core.loss_mask import BEGINS, IGNORED, TARGET, beside_samples, other_label
-from tokfmt.core.messages import allowing, marked
 from tokfmt.core.protocols import HasLabels, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import Info, Layout, TokenReader, check_interval, check_position, smallest, windows
@@ -247,10 +246,8 @@ class Samples:
         for turn in self._turns[: 1 if not file.weighted else None]:
             if truncated := turn.packing.left_out().get("truncated"):
                 notes.append(f'{truncated:,} tokens beyond seq_len are left out of each pass (long = "truncate")')
-        notes += [f"{source.name}: {marked(note)}" for source in self.sources for note in source.notes]
-        notes += [
-            f"{printable(source.name)}: {marked(note)}" for source in self.sources for note in self._as_stored(source)
-        ]
+        notes += [f"{source.name}: {note}" for source in self.sources for note in source.notes]
+        notes += [f"{printable(source.name)}: {note}" for source in self.sources for note in self._as_stored(source)]
         notes += [self._slowly(one) for _, one in self._slow]
         stored = [source.info for source in self.sources if file.pack == "stored"]
         return Info(
@@ -749,7 +746,7 @@ def separator_of(file: RecipeFile, sources: Sequence[Ending]) -> int | None:
     return next(iter(known), None)
 
 
-_WITHOUT = f"{allowing('loss-mask')} leaves them out"
+_WITHOUT = "--allow-loss loss-mask leaves them out"
 
 
 def _has_labels(source: Source) -> bool:

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tokfmt.core.errors import MissingDependencyError, OptionError
-from tokfmt.core.messages import Option
 from tokfmt.core.place import Url
 from tokfmt.core.text_format import printable
 from tokfmt.remote.failures import ANONYMOUS, CANNOT_RENEW, Asked
@@ -87,7 +86,7 @@ def s3_access(url: Url, options: StoreOptions) -> S3Access:
     name = options.profile or os.environ.get("AWS_PROFILE") or "default"
     profile = _profile(name)
     if options.profile and not profile:
-        raise OptionError(f"{Option('store-opt', f'profile={name}')}: is not a profile in ~/.aws", name="store-opt")
+        raise OptionError(f"--store-opt profile={name}: is not a profile in ~/.aws", name="store-opt")
     if not profile and os.environ.get("AWS_PROFILE") and not options.anonymous and not os.environ.get(_KEYS[0].upper()):
         raise OptionError(f"AWS_PROFILE={printable(name)}: is not a profile in ~/.aws")
     endpoint = (
@@ -276,7 +275,7 @@ def check_encrypted(address: str, options: StoreOptions) -> None:
         raise OptionError(f"endpoint {shown}: is not an address (expected https://HOST)")
     if parts.scheme == "http" and not options.allow_http and not is_loopback(parts.hostname):
         raise OptionError(
-            f"http://{shown}: is not encrypted. {Option('store-opt', 'allow_http=true')} accepts it",
+            f"http://{shown}: is not encrypted. --store-opt allow_http=true accepts it",
             name="store-opt",
         )
 

@@ -15,7 +15,6 @@ from tokfmt.core.errors import (
     UnreachableError,
     UnsupportedError,
 )
-from tokfmt.core.messages import Option
 from tokfmt.core.place import Url
 from tokfmt.core.text_format import printable
 
@@ -46,7 +45,7 @@ _NO_BUCKET = {"NoSuchBucket": "bucket", "ContainerNotFound": "container"}
 _CONDITIONS = ("AlreadyExistsError", "PreconditionError")
 _ODD = re.compile(r'[Pp]ath "([^"]*)"')
 _CUT_OFF = "cannot be reached: "
-ANONYMOUS = Option("store-opt", "anonymous=true")
+ANONYMOUS = "--store-opt anonymous=true"
 
 
 class CutError(Exception):
@@ -183,8 +182,8 @@ def write_failure(
     if conditional and (_status(error) == _NOT_IMPLEMENTED or type(error).__name__ == "NotSupportedError"):
         return UnsupportedError(url, "cannot be written under a condition, which this server does not know")
     told = _refusal(url, error, asked) or _outage(url, error, asked, tries)
-    remedy = f". {told.remedy.marked}" if told.remedy else ""
-    return OutageError(f"{printable(url)}: cannot be written: {told.what.marked.removeprefix(_CUT_OFF)}{remedy}")
+    remedy = f". {told.remedy}" if told.remedy else ""
+    return OutageError(f"{printable(url)}: cannot be written: {told.what.removeprefix(_CUT_OFF)}{remedy}")
 
 
 def _condition_fails(error: BaseException) -> bool:
@@ -203,7 +202,7 @@ def _refusal(url: Url, error: BaseException, asked: Asked) -> FormatError | None
         name = url.authority.rpartition("/")[2]
         return FormatError(url, f"{_NO_BUCKET[code]} {name} does not exist, or is in another region")
     if is_of_another_region(error):
-        remedy = f"Name its region with {Option('store-opt', 'region=NAME')}"
+        remedy = "Name its region with --store-opt region=NAME"
         return FormatError(url, f"bucket {url.authority} is in another region", remedy=remedy)
     if code in _SKEW:
         what = f"access denied, because the clock of this machine is {_minutes_off(str(error))}"

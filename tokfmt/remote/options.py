@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from tokfmt.core.errors import OptionError
-from tokfmt.core.messages import Option
 from tokfmt.core.options import nearest
 from tokfmt.core.place import close_stores
 
@@ -47,7 +46,7 @@ class StoreOptions:
         for word in words:
             name, equals, value = word.partition("=")
             if not equals:
-                raise OptionError(f"{Option('store-opt', word)}: expected NAME=VALUE", name="store-opt")
+                raise OptionError(f"--store-opt {word}: expected NAME=VALUE", name="store-opt")
             given[name.strip().lower().replace("-", "_")] = value.strip()
         return StoreOptions.of(given)
 
@@ -63,14 +62,14 @@ class StoreOptions:
         for name, value in given.items():
             if name in _SECRETS:
                 raise OptionError(
-                    f"{Option('store-opt', name)}: secrets are not taken from options, which other users can see. "
+                    f"--store-opt {name}: secrets are not taken from options, which other users can see. "
                     "Set the environment variables or the profile of the store",
                     name="store-opt",
                 )
             if name not in kinds:
                 known = ", ".join(kinds)
                 raise OptionError(
-                    f"{Option('store-opt', name)}: is not an option of stores (expected one of {known})",
+                    f"--store-opt {name}: is not an option of stores (expected one of {known})",
                     name="store-opt",
                     nearest=nearest(name, kinds),
                 )
@@ -88,7 +87,7 @@ def _flag(name: str, value: object) -> bool:
         return value
     words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     if str(value).lower() not in words:
-        raise OptionError(f"{Option('store-opt', f'{name}={value}')}: expected true or false", name="store-opt")
+        raise OptionError(f"--store-opt {name}={value}: expected true or false", name="store-opt")
     return words[str(value).lower()]
 
 

@@ -56,7 +56,6 @@ from tokfmt.core.errors import (
     UnsafeError,
 )
 from tokfmt.core.locks import Scratch
-from tokfmt.core.messages import Option
 from tokfmt.core.options import nearest
 from tokfmt.core.place import is_address
 from tokfmt.core.resources import cpus
@@ -210,13 +209,12 @@ def outage_of(error: Exception, executor: Executor) -> OutageError | None:
     """Return the error of a lost worker process or scheduler in words; None if the error of a task is another one."""
     if isinstance(executor, ClusterExecutor) and lost_workers(error) and not executor.answers():
         return OutageError(
-            f"{Option('executor', 'dask')}: the scheduler at {printable(executor.address)} does not answer "
+            f"--executor dask: the scheduler at {printable(executor.address)} does not answer "
             "any more. Start a cluster, and run again"
         )
     if isinstance(error, BrokenExecutor) or lost_workers(error):
         return OutageError(
-            "a worker process ended abruptly: killed, or out of memory. If memory is short, run with fewer "
-            f"{Option('jobs')}"
+            "a worker process ended abruptly: killed, or out of memory. If memory is short, run with fewer --jobs"
         )
     return None
 
@@ -557,7 +555,7 @@ def connected(address: str, jobs: int) -> Iterator[ClusterExecutor]:
     try:
         import distributed
     except ImportError as error:
-        raise MissingDependencyError("distributed", "dask", f"{Option('executor', 'dask')}") from error
+        raise MissingDependencyError("distributed", "dask", "--executor dask") from error
     with contextlib.ExitStack() as stack:
         client = _client(distributed, address) if address else _own(distributed, jobs, stack)
         yield ClusterExecutor(stack.enter_context(client), jobs)
@@ -576,7 +574,7 @@ def _own(distributed: Any, jobs: int, stack: contextlib.ExitStack) -> Any:
     try:
         secret = distributed.Security.temporary()
     except ImportError as error:
-        raise MissingDependencyError("cryptography", "dask", f"{Option('executor', 'dask')}") from error
+        raise MissingDependencyError("cryptography", "dask", "--executor dask") from error
     scratch = str(stack.enter_context(Scratch()))
     stack.enter_context(isolated())  # Dask may restart a lost worker at any time.
     settings: dict[str, object] = {
@@ -623,21 +621,19 @@ def dask_setup(worker: object) -> None:  # noqa: ARG001 - Dask calls it with thi
 
 def _client(distributed: Any, address: str) -> Any:
     if not _ADDRESS.fullmatch(address):
-        raise OptionError(
-            f"{Option('executor', 'dask')}: {printable(address)!r} is not an address. Use tcp://HOST:PORT"
-        )
+        raise OptionError(f"--executor dask: {printable(address)!r} is not an address. Use tcp://HOST:PORT")
     for name in ("distributed", "distributed.client", "distributed.core"):  # tokfmt reports a lost connection itself.
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
     except OSError as error:
-        raise ConversionError(f"{Option('executor', 'dask')}: no scheduler answers at {printable(address)}") from error
+        raise ConversionError(f"--executor dask: no scheduler answers at {printable(address)}") from error
     found: dict[str, object] = client.run(_version, on_error="return")
     for worker, version in found.items():
         if version != _version():
             client.close()
             raise ConversionError(
-                f"{Option('executor', 'dask')}: the worker {worker} does not have tokfmt {_version()} (found: "
+                f"--executor dask: the worker {worker} does not have tokfmt {_version()} (found: "
                 f"{printable(version)}). Install the same version there"
             )
     return client

@@ -41,7 +41,6 @@ from tokfmt.core.errors import ConversionError, IncompleteWriteError
 from tokfmt.core.files import File
 from tokfmt.core.findings import ignore
 from tokfmt.core.format import REGION
-from tokfmt.core.messages import Option
 from tokfmt.core.output import Output, preallocate
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of, reordered
 from tokfmt.core.reader import WINDOW, TokenReader, check_interval, sequence_at, windows
@@ -247,8 +246,8 @@ def _check_room(total: int, buckets: int, kept: int) -> None:
     held = total // buckets * (kept + 1)
     if held > share():
         raise ConversionError(
-            f"{Option('shuffle')} would take about {held / 1e9:,.0f} GB of memory, more than half "
-            f"of what there is. Use fewer {Option('jobs')}, or shuffle parts of the sources separately"
+            f"--shuffle would take about {held / 1e9:,.0f} GB of memory, more than half "
+            "of what there is. Use fewer --jobs, or shuffle parts of the sources separately"
         )
 
 

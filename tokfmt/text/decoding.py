@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError, TokfmtError
 from tokfmt.core.format import Decoder
-from tokfmt.core.messages import allowing
 from tokfmt.core.text_format import printable
 
 T = TypeVar("T")
@@ -220,7 +219,7 @@ class DecodeError(ConversionError):
     @staticmethod
     def not_utf8(position: int, token: int, found: bytes) -> DecodeError:
         """Return the error for the token at which the bytes are no longer UTF-8."""
-        remedy = f"{allowing('invalid-utf8')} writes U+FFFD in their place"
+        remedy = "--allow-loss invalid-utf8 writes U+FFFD in their place"
         why = f"gives bytes that are not UTF-8 here ({found.hex(' ')}). {remedy}"
         return DecodeError(position, token, why, found)
 

@@ -19,7 +19,6 @@ from urllib.parse import urlsplit
 
 from tokfmt.core.errors import MissingDependencyError, TokfmtError
 from tokfmt.core.files import open_file
-from tokfmt.core.messages import Option
 from tokfmt.core.options import nearest
 from tokfmt.core.text_format import printable
 from tokfmt.text.decoding import guarded
@@ -145,7 +144,7 @@ def snapshot(name: str, *, local: bool = False) -> str:
     cached = _cached(name, _VOCABULARIES)
     if cached:
         return cached
-    trouble = f"the hub is asked only for a tokenizer that {Option('tokenizer')} names" if local else _unreachable()
+    trouble = "the hub is asked only for a tokenizer that --tokenizer names" if local else _unreachable()
     if not trouble:
         from huggingface_hub import snapshot_download
 

@@ -31,7 +31,6 @@ import numpy as np
 
 from tokfmt.core import resources
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.messages import Option
 from tokfmt.core.ragged import Ragged, Tokens, offsets_of
 from tokfmt.core.text_format import printable
 
@@ -115,7 +114,7 @@ def accepted(file_bytes: int) -> Accepted:
     """Return the limit of characters without a cut for a text in a file of `file_bytes` bytes."""
     room, alone = resources.share(), ""
     if multiprocessing.parent_process() is not None:  # one of several workers
-        room, alone = room // resources.cpus(), f"Use {Option('jobs', 1)}. Otherwise, split"
+        room, alone = room // resources.cpus(), "Use --jobs 1. Otherwise, split"
     by_file, by_memory = PER_BYTE * file_bytes, room // PER_CHARACTER
     if by_file <= max(LONGEST, by_memory):
         why = f"a longer text is accepted if its file has a byte for each {PER_BYTE} of its characters"

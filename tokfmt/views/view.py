@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError, CorruptError, IncompleteWriteError
 from tokfmt.core.findings import ignore
-from tokfmt.core.messages import Option
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import (
     ByteOffset,
@@ -319,7 +318,7 @@ class WithoutTrailing(View):
             self.path,
             f"sequence {number:,} does not end with the separator {self.eos_id}",
             found=found,
-            remedy=f"{Option('eos', 'none')} reads the sequences as they are stored, with the IDs that end them",
+            remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
         )
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:

@@ -26,7 +26,6 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.files import File, Held, Stream, open_file
 from tokfmt.core.findings import Problem, loss_in, noted
-from tokfmt.core.messages import Option, allowing, from_option
 from tokfmt.core.place import Place, Url
 from tokfmt.core.records import CHATS, are_chats
 from tokfmt.core.text_format import counted, printable
@@ -523,7 +522,7 @@ class ArrowContainer:
             )
             self.problems = [noted("TF681", error, f"{path.name}: {error.statement}")]
         if not self.ended and not tail:
-            remedy = f"Copy or write it again; {allowing('tail')} reads the batches that are complete"
+            remedy = "Copy or write it again; --allow-loss tail reads the batches that are complete"
             raise TruncatedError(path, "has no end marker: batches may be missing", offset=self.end, remedy=remedy)
         self.groups = [Group(k, m.rows, m.begin, m.head + m.body) for k, m in enumerate(batches)]
         check_rows(path, sum(group.rows for group in self.groups), self.file.size)
@@ -541,7 +540,7 @@ class ArrowContainer:
         """Return the error of a footer that cannot be read or contradicts the messages before it, else None."""
         if not self._is_file:
             return None
-        remedy = f"Copy or write it again; {allowing('tail')} reads the batches before it"
+        remedy = "Copy or write it again; --allow-loss tail reads the batches before it"
         try:
             with worded(self.path, _UNREADABLE, remedy):
                 count = arrow().ipc.open_file(arrow().PythonFile(Stream(self.file), "r")).num_record_batches
@@ -766,7 +765,7 @@ Container = ParquetContainer | ArrowContainer
 
 IDS, TEXT = ("input_ids", "tokens", "token_ids", "ids"), "text"
 PACKED = ("input_ids", "loss_mask", "seq_start_id")
-_NAME = f"{Option('text-field', 'NAME')} chooses a column of text, {from_option('column', 'NAME')} any column"
+_NAME = "--text-field NAME chooses a column of text, --from-opt column=NAME any column"
 
 
 class Column(NamedTuple):
@@ -882,7 +881,7 @@ def _text_column(container: Container, every: Mapping[str, str], listed: str) ->
         return Column(TEXT, TEXT)
     if len(texts) == 1 and texts[0] in IDS:
         what = f'column "{texts[0]}" holds text, not lists of IDs'
-        remedy = f"Write lists; {Option('text-field', texts[0])} reads it as text"
+        remedy = f"Write lists; --text-field {texts[0]} reads it as text"
         raise UnsupportedError(container.path, what, found=listed, remedy=remedy)
     if len(texts) == 1:
         return Column(TEXT, texts[0])

@@ -25,7 +25,6 @@ from tokfmt.core.errors import ConversionError, CorruptError, Loss
 from tokfmt.core.findings import Problem, fatal, raise_fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.loss_mask import BEGINS, IGNORED, TARGET, other_label
-from tokfmt.core.messages import Option, allowing
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
@@ -68,7 +67,7 @@ if TYPE_CHECKING:
 
 _OTHER = 8  # bit of `Decoded.marks` where a label is another ID than the token
 _AT_ONCE = 1 << 22  # characters of texts in one batch
-_NULLS = f"{allowing('null-rows')} reads NULL as empty"
+_NULLS = "--allow-loss null-rows reads NULL as empty"
 _HELD = 3 << 20  # tokens and rows that each thread keeps decoded: those that were read last
 _PIECE = 1 << 8  # tokens for which a piece counts in addition, because it is an object
 _WALKS = 2  # groups that a thread decodes at a time: where a window begins, and where it ends
@@ -236,7 +235,7 @@ class Rows:
             code: int, row: int, what: str, expected: object = None, found: object = None, word: str = ""
         ) -> None:
             where = f"row {base + row:,} of {container.unit} {group.number:,} {what}"
-            remedy = f"{allowing(word)} reads it as an empty row" if word else None
+            remedy = f"--allow-loss {word} reads it as an empty row" if word else None
             error = CorruptError(container.path, where, expected=expected, found=found, remedy=remedy)
             problems.append(fatal(f"TF{self.hundred + code}", error, word))
 
@@ -475,8 +474,7 @@ class ColumnReader:
         notes, count, total = list[str](), int(self._firsts[-1]), int(self._starts[-1])
         if blocks and not stream and not self.samples:
             notes.append(
-                "rows are blocks of a stream, and the starts of its documents are unknown; "
-                f"{Option('eos', 'ID')} splits it there"
+                "rows are blocks of a stream, and the starts of its documents are unknown; --eos ID splits it there"
             )
         notes += unread(containers, column)
         layout = Layout.STREAM if stream else Layout.SAMPLES if self.samples or blocks else Layout.DOCUMENTS
@@ -699,7 +697,7 @@ class MaskedReader(ColumnReader):
         known = np.flatnonzero(labels != IGNORED)
         if not len(known):
             what = f"the label at token position {places[0]}, the first of its row, is not its token"
-            return ConversionError(f"{what}: a loss mask cannot express that. {allowing('loss-mask')} drops labels")
+            return ConversionError(f"{what}: a loss mask cannot express that. --allow-loss loss-mask drops labels")
         at = int(places[known[0]])
         return other_label(at - 1, int(self.tokens(at, at + 1)[0]), int(labels[known[0]]))
 

@@ -27,7 +27,6 @@ from tokfmt.core.errors import ConversionError, Loss, OptionError, SeparatorUnkn
 from tokfmt.core.files import File, Stream, writing
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
 from tokfmt.core.loss_mask import BEGINS, TARGET, labels_of, of_next
-from tokfmt.core.messages import Option, to_option
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.protocols import marks_of
 from tokfmt.core.ragged import Offsets
@@ -43,7 +42,7 @@ GROUP = 1 << 20
 
 _ROW, _MANY, _LONGEST = 8, 1 << 16, 1 << 28
 _MARKER = b"\xff\xff\xff\xff\0\0\0\0"
-_WIDER = f"{to_option('dtype', 'uint32')} (or int64) has room"
+_WIDER = "--to-opt dtype=uint32 (or int64) has room"
 
 
 class Packs(View):
@@ -145,8 +144,7 @@ class ColumnWriter(TokenWriter):
         plain = self.single or options.split is None or options.split.replace("-", "_").isidentifier()
         if not plain:
             raise OptionError(
-                f"{Option('split', f'{options.split!r}')}: is not a name of a split (expected letters, digits, _ "
-                "and -)",
+                f"--split {options.split!r}: is not a name of a split (expected letters, digits, _ and -)",
                 name="split",
             )
 
@@ -300,7 +298,7 @@ class ColumnWriter(TokenWriter):
         start, stop = int(offsets[0]), int(offsets[-1])
         if stop - start > _LONGEST:
             what = f"{self.path.name}: sequence {first:,} has {stop - start:,} tokens, and rows are not split"
-            raise ConversionError(f"{what}. {to_option('seq_len', 'N')} cuts the stream into rows of N tokens")
+            raise ConversionError(f"{what}. --to-opt seq_len=N cuts the stream into rows of N tokens")
         dtype = np.dtype(self.options.dtype)
         ids = rows.tokens(start, stop)
         top[0] = max(top[0], check_ids(ids, int(np.iinfo(dtype).max), start, self.path.name, _WIDER))

@@ -16,7 +16,6 @@ import numpy as np
 from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.core.findings import Audit, Code, Finding, Repair
-from tokfmt.core.messages import from_option
 from tokfmt.core.place import Place, local_path
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import INT32_MAX, WINDOW, largest_id, windows
@@ -483,7 +482,7 @@ def _set_bits(tokens: Array, offsets: Offsets, *, dry_run: bool) -> None:
         raise UnsupportedError(
             tokens.path,
             f"is stored {how}, which is not repaired in place",
-            remedy=f"{from_option('bound', 'ignore')} reads it, if seq_starts can be trusted",
+            remedy="--from-opt bound=ignore reads it, if seq_starts can be trusted",
         )
     for number in range(layout.chunks):
         start, stop = number * layout.chunk, min((number + 1) * layout.chunk, layout.length)

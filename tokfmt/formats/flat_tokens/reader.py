@@ -19,7 +19,6 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.files import natural_key
 from tokfmt.core.format import Hints
-from tokfmt.core.messages import from_option
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets, Tokens
@@ -152,7 +151,7 @@ def max_token_id(store: Store, group: Group) -> int:
         "has no usable max_token_id",
         expected=f"a whole number from 0 to {INT32_MAX:,}",
         found="nothing" if found is None else f"{type(found).__name__} {str(found)[:40]}",
-        remedy=f"Set it to the largest ID, or read without it: {from_option('bound', 'ignore')}",
+        remedy="Set it to the largest ID, or read without it: --from-opt bound=ignore",
     )
 
 
@@ -412,7 +411,7 @@ def above_bound(tokens: Array, ids: Items, start: int, bound: int) -> FormatErro
         f"holds an ID above max_token_id at token {start + at:,}",
         expected=f"at most {bound:,}",
         found=int(ids[at]),
-        remedy=f"The chunk is damaged, or max_token_id is too low: {from_option('bound', 'ignore')} reads it as it is",
+        remedy="The chunk is damaged, or max_token_id is too low: --from-opt bound=ignore reads it as it is",
     )
 
 

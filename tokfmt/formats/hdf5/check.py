@@ -16,7 +16,6 @@ from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
 from tokfmt.core.files import natural_key, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
-from tokfmt.core.messages import Option, to_option
 from tokfmt.core.place import Place, local_path
 from tokfmt.core.reader import windows
 from tokfmt.formats.hdf5.container import Stored, library_errors, open_stored
@@ -517,7 +516,7 @@ def _separators(stored: Stored, eos_id: int | None, seen: Seen, *, deep: bool) -
     name, where = str(stored.path), "" if deep else " in the content that was read"
     if not seen.separators:
         text = f"the separator {eos_id} does not occur{where}"
-        yield Finding("TF341", "warning", name, text, f"Give the right separator with {Option('eos')}")
+        yield Finding("TF341", "warning", name, text, "Give the right separator with --eos")
     elif seen.full >= _FULL and not seen.inside and seen.at_end >= _AT_ENDS * seen.full:
         text = (
             f"the separator {eos_id} occurs only at the ends of samples ({seen.at_end:,} of {seen.full:,}){where}: "
@@ -636,7 +635,7 @@ def _together(path: Place, opened: Sequence[Stored]) -> Iterator[Finding]:
             "info",
             str(path),
             "is one file: iterable trainers distribute whole files, so only one task gets samples",
-            f"Write at least as many files as tasks, with {to_option('shard_size', 'N')}",
+            "Write at least as many files as tasks, with --to-opt shard_size=N",
         )
 
 

@@ -46,7 +46,6 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.fields import Field
 from tokfmt.core.files import File, Stream, open_file
-from tokfmt.core.messages import Option
 from tokfmt.core.place import Place, Url
 from tokfmt.core.text_format import printable
 from tokfmt.formats.hdf5.chunk_tree import ChunkTree, root_of
@@ -195,7 +194,7 @@ def check_superblock(file: File) -> None:
                     remedy="Remove them with h5repack OLD.h5 NEW.h5",
                 )
         what = "is empty" if not file.size else "is not an HDF5 file"
-        remedy = "Copy it again" if file.path.suffix == ".h5" else f"Give its format with {Option('from')}"
+        remedy = "Copy it again" if file.path.suffix == ".h5" else "Give its format with --from"
         raise CorruptError(file.path, what, offset=0, expected="\\x89HDF", remedy=remedy)
     version = head[8] if len(head) > 8 else 0
     at, width = {0: (40, 13), 1: (44, 13), 2: (28, 9), 3: (28, 9)}.get(version, (0, 0))

@@ -37,7 +37,6 @@ from tokfmt.core.errors import CorruptError, FormatError, Loss, TruncatedError, 
 from tokfmt.core.files import names_in, open_file
 from tokfmt.core.findings import Problem, fatal, loss_in, noted, raise_fatal
 from tokfmt.core.format import Hints
-from tokfmt.core.messages import Option, allowing, from_option
 from tokfmt.core.place import Place
 from tokfmt.core.reader import INT32_MAX, Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.rows import ROWS, Continuation, continuation
@@ -133,7 +132,7 @@ def _key(path: Place) -> Key:
 
 # Writers number these files without a gap. The upstream writer of output_chunk_<rank>_<n> leaves numbers out.
 _NUMBERED = re.compile(r"(examples_|data-|dataset-partition-)(\d+)((?:_\d+)?)\.h5", re.ASCII)
-_REMEDY = f"Find the missing file; {from_option('gaps', 'accept')} reads the others, and cuts documents at the gap"
+_REMEDY = "Find the missing file; --from-opt gaps=accept reads the others, and cuts documents at the gap"
 _NOTE = "these files are only some of those that were written; documents are cut where a file is missing"
 
 
@@ -262,7 +261,7 @@ def _invalid_attribute(stored: Stored, name: str, expected: str, found: object) 
         f"the attribute {name} of 'data' is invalid",
         expected=expected,
         found=found,
-        remedy=f"Delete the attribute, or give {from_option('stride', 'overlap|disjoint')}",
+        remedy="Delete the attribute, or give --from-opt stride=overlap|disjoint",
     )
 
 
@@ -340,8 +339,8 @@ def _number_in(content: Any, name: str) -> int | None:
     return None
 
 
-AS_SAMPLES = f"{from_option('view', 'samples')} reads the rows as they are"
-_STRIDES = f"Give {from_option('stride', 'overlap|disjoint|bos|per-document')}"
+AS_SAMPLES = "--from-opt view=samples reads the rows as they are"
+_STRIDES = "Give --from-opt stride=overlap|disjoint|bos|per-document"
 _ENDS_NEEDED = 4  # padded samples that must end with the same ID to infer the separator
 
 
@@ -387,7 +386,7 @@ class Opening:
         if self.hints.no_eos:
             return None, ""
         if self.hints.eos_id is not None:
-            return self.hints.eos_id, f"{Option('eos')} or manifest"
+            return self.hints.eos_id, "--eos or manifest"
         if own is not None:
             return own.eos_id, "file attributes"
         if self.params.eos_id is not None:
@@ -468,9 +467,7 @@ def _without_last_separator(opening: Opening, reader: TokenReader) -> TokenReade
     """
     if not isinstance(reader, Stream):
         what = f"the last complete document is unknown without a separator: {opening.damage[0].what}"
-        raise TruncatedError(
-            opening.place, what, remedy=f"Give {Option('eos', 'ID')}; {from_option('view', 'samples')} reads rows"
-        )
+        raise TruncatedError(opening.place, what, remedy="Give --eos ID; --from-opt view=samples reads rows")
     return Leading(reader, max(0, reader.info.tokens - 1))
 
 
@@ -508,7 +505,7 @@ def _opening(paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Open
     arranged = [path for stream in streams for path in stream]
     inferred = []
     if len(paths) > 1 and arranged != files:
-        inferred.append(f"files are read in the order of their numbers ({from_option('order', 'given')} keeps yours)")
+        inferred.append("files are read in the order of their numbers (--from-opt order=given keeps yours)")
     params = params_beside(arranged)
     notes = [params.note] if params.note else []
     if hints.allow_partial and len(streams) == 1:
@@ -547,7 +544,7 @@ def _corpus(opening: Opening, rows: Rows) -> TokenReader:
         raise UnsupportedError(
             opening.place,
             "holds a corpus, one array of tokens without samples",
-            remedy=f"Remove view=samples (or {Option('samples')}): a corpus has documents only",
+            remedy="Remove view=samples (or --samples): a corpus has documents only",
         )
     own = opening.own()
     info = opening.info(Layout.STREAM, opening.separator(own[0]), variant="corpus")
@@ -570,7 +567,7 @@ def _packed(opening: Opening, rows: Rows) -> TokenReader:
     separator = opening.separator(None)
     if separator[0] is None and not opening.hints.no_eos:
         opening.notes.append(
-            f"the separator is unknown; segments are kept as stored ({Option('eos', 'ID')} removes it from their ends)"
+            "the separator is unknown; segments are kept as stored (--eos ID removes it from their ends)"
         )
     rule = "shifted over the whole pack" if segments.whole_pack else "shifted inside each segment"
     info = opening.info(Layout.DOCUMENTS, separator, odd=segments.odd, variant="vsl", labels=rule)
@@ -624,9 +621,7 @@ def _infer(
         CorruptError: All samples are empty.
     """
     if inverted and opening.options.mask == "auto":
-        opening.inferred.append(
-            f"1 in the mask row means padding: inverted_mask ({from_option('mask', 'loss')} overrides)"
-        )
+        opening.inferred.append("1 in the mask row means padding: inverted_mask (--from-opt mask=loss overrides)")
     _check_labels(opening, rows, scan)
     stride = _stride(opening, rows, scan, groups)
     separator = opening.separator(None)
@@ -788,8 +783,7 @@ def _stride(opening: Opening, rows: Rows | SampledRows, scan: Scan, groups: NDAr
         raise UnsupportedError(
             opening.place,
             f"its samples were shuffled ({found.why}), so documents cannot be restored",
-            remedy=f"{allowing('order')} reads the tokens of each sample as stored, "
-            f"{from_option('view', 'samples')} the rows",
+            remedy="--allow-loss order reads the tokens of each sample as stored, --from-opt view=samples the rows",
         )
     if found.how == "shuffled":
         what = f"the order of {counted(len(rows), 'sample')}, from sample 0 on: each is read as stored"
@@ -807,9 +801,9 @@ def _stride(opening: Opening, rows: Rows | SampledRows, scan: Scan, groups: NDAr
 def _worded_stride(found: Continuation) -> str:
     """Return a sentence with the inferred stride and the option that overrides it."""
     if found.how == ROWS:
-        joins = f"{from_option('stride', found.joins)} joins them"
+        joins = f"--from-opt stride={found.joins} joins them"
         return f"each sample is a sequence: nothing shows that samples continue each other ({found.why}); {joins}"
-    return f"samples are {_WORDS[found.how]}: {found.why} ({from_option('stride')} overrides)"
+    return f"samples are {_WORDS[found.how]}: {found.why} (--from-opt stride= overrides)"
 
 
 _WORDS = {
@@ -826,9 +820,7 @@ def _ends_alike(opening: Opening, scan: Scan, width: int) -> tuple[int | None, s
     ends = scan.last[(scan.valid < width) & (scan.valid > 0)]
     if len(ends) < _ENDS_NEEDED or int(ends[0]) < 0 or not (ends == ends[0]).all():
         return None, ""
-    opening.inferred.append(
-        f"separator {int(ends[0])}: all {len(ends):,} padded samples end with it ({Option('eos')} overrides)"
-    )
+    opening.inferred.append(f"separator {int(ends[0])}: all {len(ends):,} padded samples end with it (--eos overrides)")
     return int(ends[0]), "every padded sample ends with it"
 
 

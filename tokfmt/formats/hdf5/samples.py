@@ -21,7 +21,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, UnsupportedError
-from tokfmt.core.messages import Option, from_option
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset, CountsPadding, PaddingCounts
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
@@ -371,7 +370,7 @@ class Runs:
             raise UnsupportedError(
                 path,
                 f"the last label of sample {local:,} is {IGNORED} (no loss there), so the token is not stored",
-                remedy=f"Give the token ID of such labels with {Option('eos', 'ID')}",
+                remedy="Give the token ID of such labels with --eos ID",
             )
         return np.where(labels == IGNORED, self.ignored, labels).astype(self.info.dtype)
 
@@ -392,7 +391,7 @@ class Runs:
                 path,
                 f"sample {local:,} contradicts the file's attributes: its mask or its labels differ",
                 offset=offset,
-                remedy=f"{from_option('stride', 'overlap')} or stride=disjoint reads it without the attributes",
+                remedy="--from-opt stride=overlap or stride=disjoint reads it without the attributes",
             )
 
     def byte_offset(self, position: int) -> ByteOffset:
@@ -476,8 +475,7 @@ def torn(before: Place, after: Place) -> UnsupportedError:
     return UnsupportedError(
         after,
         f"begins with the token that {before} ends with, as overlapping samples of one stream do",
-        remedy=f"Give the files themselves with {from_option('order', 'given')} to join them, or read the "
-        "directories one by one",
+        remedy="Give the files themselves with --from-opt order=given to join them, or read the directories one by one",
     )
 
 

@@ -39,7 +39,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError
-from tokfmt.core.messages import from_option
 from tokfmt.core.rows import ROWS, Continuation
 from tokfmt.formats.hdf5.beginning import SampledRows
 from tokfmt.formats.hdf5.samples import Pieces, Scan, Tally, check_ids_of
@@ -377,5 +376,5 @@ def _no_ramps(rows: Rows, row: int) -> CorruptError:
         f"sample {local:,}: position_ids and attention_span do not describe segments",
         offset=offset,
         expected="positions from 0 up and spans down to 0",
-        remedy=f"{from_option('view', 'samples')} reads the rows as they are",
+        remedy="--from-opt view=samples reads the rows as they are",
     )

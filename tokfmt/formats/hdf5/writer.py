@@ -31,7 +31,6 @@ from tokfmt.core.errors import OptionError, TokenRangeError
 from tokfmt.core.files import write_error, writing
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
 from tokfmt.core.loss_mask import TARGET
-from tokfmt.core.messages import to_option
 from tokfmt.core.output import Output, copy_region, whole
 from tokfmt.core.protocols import HasLabels, marks_of
 from tokfmt.core.ragged import Tokens
@@ -397,7 +396,7 @@ def make_row_writer(path: Path, options: WriteOptions, target: Target, shifted: 
         )
     if options.layout == "corpus":
         raise OptionError(
-            f"{to_option('layout', 'corpus')}: samples of a recipe are not a corpus. Remove seq_len from the recipe"
+            "--to-opt layout=corpus: samples of a recipe are not a corpus. Remove seq_len from the recipe"
         )
     return RowWriter(path, options, target)
 

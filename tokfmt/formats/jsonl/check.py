@@ -19,7 +19,6 @@ from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.format import ZSTANDARD, Hints
-from tokfmt.core.messages import Message, Option, allowing
 from tokfmt.core.place import Place
 from tokfmt.core.text_format import counted
 from tokfmt.formats.jsonl.index import IndexAudit, has_index, index_path, misplaced, out_of_order, unreadable
@@ -29,7 +28,7 @@ from tokfmt.formats.jsonl.parse import Fault, IdTooLarge, Parsed, Parser, Proble
 from tokfmt.formats.jsonl.reader import JsonlReader, files_of
 from tokfmt.formats.pickled_index import EntryTable, start_fields
 
-_OMIT = Message(f"{allowing('invalid-lines')} leaves such lines out of a conversion and counts them.")
+_OMIT = "--allow-loss invalid-lines leaves such lines out of a conversion and counts them."
 
 CODES: Mapping[str, Code] = {
     "TF501": Code(
@@ -296,8 +295,7 @@ class _Look:
             spell = f"{counted(self.special, 'line')} spell{'s' * (self.special == 1)}"
             message = f"{spell} the special token {_SPECIAL.decode()} (first: {self.first_special})"
             remedy = (
-                f"tokfmt takes it as text ({Option('special-tokens', 'parse')}: as the token); other packers make a "
-                "separator of it"
+                "tokfmt takes it as text (--special-tokens parse: as the token); other packers make a separator of it"
             )
             yield Finding("TF517", "info", self.path, message, remedy, query=_SPELLED)
 

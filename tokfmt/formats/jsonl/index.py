@@ -24,7 +24,6 @@ from tokfmt.core import listing
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, open_file, writing
 from tokfmt.core.findings import Finding
-from tokfmt.core.messages import Option, from_option
 from tokfmt.core.output import readable_by, resolve_link
 from tokfmt.core.place import AnyPlace, Place, PlaceLike, Url, destination_of
 from tokfmt.core.reader import Damage
@@ -34,7 +33,7 @@ from tokfmt.formats.jsonl.options import MAX_LINE
 from tokfmt.formats.jsonl.parse import Fault, Validator, line_error
 from tokfmt.formats.pickled_index import read_entries, write_entries
 
-REMEDY = f"tokfmt index makes a new one; {from_option('index', 'none')} reads every line without it"
+REMEDY = "tokfmt index makes a new one; --from-opt index=none reads every line without it"
 _OTHER_FILE = "this is the index of another file or an older one"
 _LOOKED_AT = 64  # entries that opening compares with the lines; reading compares each
 _GAPS = 4096  # gaps between entries that are read, at most, to count the lines without an entry
@@ -335,7 +334,7 @@ class _Gaps:
         elif count:
             lines_ = "lines" if count > 1 else "line"
             what = "" if trusted else f" that {'are' if count > 1 else 'is'} blank or not JSON"
-            yield f"{path.name} leaves out {count:,} {lines_}{what}; {from_option('index', 'none')} reads all"
+            yield f"{path.name} leaves out {count:,} {lines_}{what}; --from-opt index=none reads all"
 
 
 def _lines_between(text: TextFile, start: int, stop: int) -> Lines:
@@ -481,7 +480,7 @@ def _characters(lines: Lines) -> Positions:
 
 _ENTRIES = 1 << 16  # entries in memory while the index is written
 _BARE = 4  # bytes of a line up to which it may be only a byte order mark and a carriage return
-_SKIP = f"{Option('skip-invalid')} leaves such lines out of the index"
+_SKIP = "--skip-invalid leaves such lines out of the index"
 
 Pairs = NDArray[np.int64]
 Faults = Callable[[Lines], list[tuple[int, Fault]]]
@@ -575,7 +574,7 @@ def _spill(
             before, end = end, int(pairs[-1].sum())
             advance(end - before)
     if not entries and not skip_invalid:
-        raise FormatError(text.path, "is empty", remedy=f"{Option('skip-invalid')} writes an index without entries")
+        raise FormatError(text.path, "is empty", remedy="--skip-invalid writes an index without entries")
     return entries, skipped
 
 

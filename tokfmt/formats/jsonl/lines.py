@@ -33,7 +33,6 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.files import File, open_file, writing
 from tokfmt.core.format import ZSTANDARD
-from tokfmt.core.messages import from_option
 from tokfmt.core.output import concatenate, whole
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import true_at
@@ -500,7 +499,7 @@ def _too_long(text: TextFile, offset: int, longest: int) -> UnsafeError:
         text.path,
         f"line {line_number(text, offset):,} is longer than {longest:,} bytes",
         offset=offset,
-        remedy=f"{from_option('max_line', 'BYTES')} accepts longer ones; they are held in memory whole",
+        remedy="--from-opt max_line=BYTES accepts longer ones; they are held in memory whole",
     )
 
 

@@ -34,12 +34,11 @@ from tokfmt.core.errors import (
     TokfmtError,
     UnsafeError,
 )
-from tokfmt.core.messages import Option, allowing, from_option
 from tokfmt.core.records import CHATS, NAMED_FIELDS, are_chats
 from tokfmt.formats.jsonl.lines import BOM, Lines, line_number
 
 LARGEST_ID = (1 << 32) - 1
-DROP = f"{allowing('invalid-lines')} leaves such lines out"
+DROP = "--allow-loss invalid-lines leaves such lines out"
 _RECORDS = f"If the file is JSON over several lines, jq -c . PATH > x.jsonl writes one line per record; {DROP}"
 _ITEMS = f"If the file is a JSON array, jq -c '.[]' PATH > x.jsonl writes one line per item; {DROP}"
 
@@ -236,9 +235,9 @@ class Parser:
                 return Fault(what, found=kind_of(document), remedy=_remedy_of_list(document))
             names = list(document) if isinstance(document, dict) else list(map(str, range(len(document))))
             if key not in names:
-                remedy = f"{Option('text-field', 'NAME')} reads another one; {DROP}"
+                remedy = f"--text-field NAME reads another one; {DROP}"
                 if self.kind == "ids":
-                    remedy = f"{from_option('ids_field', 'NAME')} reads another one; {DROP}"
+                    remedy = f"--from-opt ids_field=NAME reads another one; {DROP}"
                 elif of_ids := next((other for other in names if _are_ids(step(document, other))), ""):
                     remedy = _read_as_ids(shown_path((*self.path[:depth], of_ids)))
                 what = CHATS if self.kind == "text" and not depth and are_chats(names) else f'has no field "{name}"'
@@ -297,7 +296,7 @@ def _are_ids(value: object) -> bool:
 
 
 def _read_as_ids(name: str) -> str:
-    return f"{from_option('ids_field', name)} reads its IDs; {DROP}"
+    return f"--from-opt ids_field={name} reads its IDs; {DROP}"
 
 
 def _ids(value: object, name: str) -> Value | Problem:

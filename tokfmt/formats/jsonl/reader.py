@@ -14,7 +14,6 @@ from tokfmt.core import listing
 from tokfmt.core.errors import NO_DAMAGE, FormatError, SourceChangedError, TokfmtError, TruncatedError
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Hints
-from tokfmt.core.messages import from_option
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset, Line
 from tokfmt.core.ragged import Ragged, offsets_of
@@ -213,7 +212,7 @@ class Part:
         return None
 
 
-_BOTH = 'records have both "{1}" and "{0}": read as IDs; ' + f"{from_option('kind', 'text')} " + 'reads "{0}"'
+_BOTH = 'records have both "{1}" and "{0}": read as IDs; --from-opt kind=text reads "{0}"'
 
 
 def _complete(line: bytes) -> bool:

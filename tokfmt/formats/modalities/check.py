@@ -19,7 +19,6 @@ from tokfmt.core.errors import ENDS_EARLY, CorruptError, FormatError, TruncatedE
 from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
-from tokfmt.core.messages import allowing
 from tokfmt.core.place import Place, Url
 from tokfmt.core.protocols import read_intervals
 from tokfmt.core.reader import windows
@@ -375,7 +374,7 @@ def _insides(reader: FlatReader, name: str, eos_id: int, inside: int, first: int
         return
     document = int(np.searchsorted(reader.offsets(0, reader.info.sequences), first, side="right")) - 1
     what = f"{name} occurs inside documents {inside:,}x (first: document {document:,})"
-    remedy = f"Formats that split at it cannot store these documents: {allowing('embedded-separators')} splits there"
+    remedy = "Formats that split at it cannot store these documents: --allow-loss embedded-separators splits there"
     path, offset = str(reader.extents[0].file.path), reader.byte_offset(first).offset
     yield Finding("TF121", "info", path, what, remedy, offset, f"token:{eos_id}")
 

@@ -20,7 +20,6 @@ from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, Unsafe
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.format import Hints
-from tokfmt.core.messages import Option, allowing, from_option
 from tokfmt.core.place import Place
 from tokfmt.core.reader import Damage, Separators, windows
 from tokfmt.core.text_format import counted
@@ -46,7 +45,7 @@ _SURPLUS = 4
 
 _WIDTHS = "a token width of 1 to 4 in four bytes"
 _AGAIN = "Copy the file again, or write it again"
-_RAW = f"Read a raw stream of 4-byte big-endian IDs with {from_option('layout', 'P0')} and {Option('eos', 'ID')}"
+_RAW = "Read a raw stream of 4-byte big-endian IDs with --from-opt layout=P0 and --eos ID"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,7 +132,7 @@ def examine(file: File, options: ReadOptions) -> Anatomy:
         raise UnsupportedError(
             file.path,
             "is an index of Megatron-LM (MMIDIDX), not a Modalities pack",
-            remedy=f"Its tokens are in the .bin file of the same name; {Option('from', 'megatron')} reads both",
+            remedy="Its tokens are in the .bin file of the same name; --from megatron reads both",
         )
     header, index = _assembled(file, head, options.layout)
     surplus = _SURPLUS if index.start - index.total != header.size else 0
@@ -245,7 +244,7 @@ def _stream(file: File, options: ReadOptions) -> Anatomy:
             file.path,
             f"a stream of {width}-byte tokens ends inside one",
             offset=file.size - rest,
-            remedy=f"{allowing('tail')} reads up to the last whole token",
+            remedy="--allow-loss tail reads up to the last whole token",
         )
         lost = f"the last {counted(rest, 'byte')}, from byte {file.size - rest:,} on"
         problems.append(fatal("TF103", error, "tail", lost=lost))
@@ -395,7 +394,7 @@ def _no_header(file: File, head: bytes, index: Index, layout: str) -> CorruptErr
             found=head[8:12].hex(" "),
             remedy="The header is damaged; write the file again",
         )
-    forced = f"If you know the layout, give it with {from_option('layout')}"
+    forced = "If you know the layout, give it with --from-opt layout="
     return CorruptError(
         file.path,
         "the index does not account for the bytes before it",
@@ -426,7 +425,7 @@ def _width(file: File, header: Header, index: Index, surplus: int, options: Read
     if options.width is not None:
         return options.width, ()
     width = surplus or infer_width(file, header.size, index)
-    return width, (f"{width}-byte tokens, which this layout does not store; {from_option('width', 'N')} overrides",)
+    return width, (f"{width}-byte tokens, which this layout does not store; --from-opt width=N overrides",)
 
 
 class Shape(NamedTuple):
@@ -509,7 +508,7 @@ def _of_lengths(file: File, header: Header, index: Index, shape: Shape) -> Itera
             offset=index.position(file, wrong.entry),
             expected=f"a multiple of {shape.width} bytes per token",
             found=wrong.found,
-            remedy=_DAMAGED if header.width else f"Name the right width with {from_option('width', 'N')}",
+            remedy=_DAMAGED if header.width else "Name the right width with --from-opt width=N",
         )
     if index.empty is not None:
         yield _corrupt(
@@ -622,7 +621,7 @@ def _of_age(file: File, header: Header, shape: Shape) -> Iterator[Problem]:
             file,
             f"does not store its token width ({shape.width} inferred or given)",
             severity="info",
-            remedy=f"Give it with {from_option('width', 'N')}",
+            remedy="Give it with --from-opt width=N",
         )
 
 

@@ -30,7 +30,6 @@ from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe, Target, WriterTraits
-from tokfmt.core.messages import Message, allowing, from_option
 from tokfmt.core.place import Place, place_of
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Tokens
@@ -92,9 +91,7 @@ class RowWriter(Writer):
 
     def notes(self, source: TokenReader) -> Iterator[str]:  # noqa: ARG002 - of any source
         """See `TokenWriter.notes`. A block does not state that each of its samples is a sequence."""
-        without = (
-            f"{from_option('view', 'samples')} {from_option('seq_len', self.options.seq_len)} reads them without it"
-        )
+        without = f"--from-opt view=samples --from-opt seq_len={self.options.seq_len} reads them without it"
         yield f"only the manifest states that each sample is a sequence, and its length; {without}"
 
 
@@ -150,8 +147,8 @@ class Stage1(FlatFormat):
         if options.view == "documents":
             return replace(file_layout, problems=problems)
         if rest := sum(extent.tokens for extent in file_layout.extents) % options.seq_len:
-            remedy = f"{from_option('seq_len', 'N')} gives the length of its samples; "
-            remedy += f"{allowing('tail')} leaves out the rest"
+            remedy = "--from-opt seq_len=N gives the length of its samples; "
+            remedy += "--allow-loss tail leaves out the rest"
             what = f"the last sample has {rest:,} tokens"
             error = TruncatedError(blocks[-1], what, expected=options.seq_len, remedy=remedy)
             end = file_layout.extents[-1].file.size
@@ -217,7 +214,7 @@ def _block(blocks: Sequence[Place], seq_len: int, number: int) -> Field:
     except FormatError as error:
         return Field(path.name, None, 0, error.what, wrong=True, path=path)
     samples = f"{counted(-(-file.size // (4 * seq_len)), 'sample')} of {seq_len:,} tokens of int32, little-endian"
-    value, meaning = f"{file.size // 4:,} tokens", Message("; ".join(wrong) or samples)
+    value, meaning = f"{file.size // 4:,} tokens", "; ".join(wrong) or samples
     return Field(path.name, 0, file.size, value, meaning, bool(wrong), path=path)
 
 

@@ -14,7 +14,6 @@ from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.core.findings import Problem, noted
-from tokfmt.core.messages import Option, from_option
 from tokfmt.core.place import Place
 from tokfmt.core.raw_ids import kind_of
 from tokfmt.formats.flat import files_named, whole_tokens
@@ -42,15 +41,14 @@ def problems_of(file: File, seq_len: int) -> Iterator[Problem]:
         yield from whole_tokens(file, TOKEN, "TF206", "a block")[1]
     elif rest := file.size // 4 % seq_len:
         what, at = f"ends with a partial sample of {rest:,} of {seq_len:,} tokens", file.size - 4 * rest
-        remedy = f"Copy it again, or name its sample length with {from_option('seq_len', 'N')}"
+        remedy = "Copy it again, or name its sample length with --from-opt seq_len=N"
         yield noted("TF207", TruncatedError(file.path, what, offset=at, remedy=remedy), f"{file.path.name} {what}")
 
 
 _NOTES = {
     "zeros": "holds only zeros: a sparse or unfinished copy?",
     "big-endian int32": "looks big-endian: its IDs are far too large as stored",
-    "uint16": f"looks like uint16 IDs read as int32: most of its IDs are 65,536 or more ({Option('from', 'nanogpt')} "
-    "reads uint16)",
+    "uint16": "looks like uint16 IDs read as int32: most of its IDs are 65,536 or more (--from nanogpt reads uint16)",
     "big-endian uint16": "looks like big-endian uint16 IDs read as int32: most of its IDs are 65,536 or more",
     "int64": "looks like int64 IDs read as int32: every second ID is 0",
     "big-endian int64": "looks like big-endian int64 IDs read as int32: every second ID is 0",
@@ -88,7 +86,7 @@ def numbering(home: Place, blocks: Sequence[Place], *, gaps_accepted: bool) -> I
         fragment = "without the blocks before it, its first document may be a fragment"
         verb = "begins with" if listing.is_dir(home) else "is"
         what = f"{verb} block {numbers[0]}: {fragment}"
-        remedy = f"Find them, or accept that with {from_option('gaps', 'accept')}"
+        remedy = "Find them, or accept that with --from-opt gaps=accept"
         yield Problem("TF204", "warning", CorruptError(home, what, remedy=remedy), note=what)
     for before, after in zip(numbers, numbers[1:], strict=False):
         if after == before:
@@ -98,7 +96,7 @@ def numbering(home: Place, blocks: Sequence[Place], *, gaps_accepted: bool) -> I
             one = after == before + 2
             missing = f"block {before + 1} is" if one else f"blocks {before + 1} to {after - 1} are"
             what = f"{missing} missing between {before} and {after}"
-            remedy = f"Find what is missing; {from_option('gaps', 'accept')} reads on without it"
+            remedy = "Find what is missing; --from-opt gaps=accept reads on without it"
             severity = "warning" if gaps_accepted else "error"
             yield Problem("TF204", severity, CorruptError(home, what, remedy=remedy), not gaps_accepted, what)
 
@@ -109,7 +107,7 @@ def short_blocks(files: Sequence[File], *, gaps_accepted: bool) -> Iterator[Prob
     for file in files[:-1]:
         if file.size < full:
             what = f"is not the last block, yet shorter than the others ({file.size:,} of {full:,} bytes)"
-            remedy = f"Copy it again; {from_option('gaps', 'accept')} reads on without what is missing"
+            remedy = "Copy it again; --from-opt gaps=accept reads on without what is missing"
             error = TruncatedError(file.path, what, remedy=remedy)
             severity = "warning" if gaps_accepted else "error"
             yield Problem("TF208", severity, error, not gaps_accepted, f"{file.path.name} {what}")

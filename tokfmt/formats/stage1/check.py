@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import FormatError
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding
-from tokfmt.core.messages import Option
 from tokfmt.core.place import Place
 from tokfmt.core.reader import WINDOW, windows
 from tokfmt.formats.stage1.blocks import (
@@ -285,7 +284,7 @@ def stream_findings(path: Place, found: Sequence[Content], eos_id: int) -> Itera
             "warning",
             str(path),
             f"the separator {eos_id:,} does not occur{where}",
-            f"If another ID ends documents, give it with {Option('eos', 'ID')}",
+            "If another ID ends documents, give it with --eos ID",
         )
     elif separators > _ABSURD * looked:
         yield Finding(
@@ -302,7 +301,7 @@ def stream_findings(path: Place, found: Sequence[Content], eos_id: int) -> Itera
             f"{count:,} IDs are beyond GPT-2's vocabulary, which ends with its separator {eos_id:,} "
             f"(first: token {beyond.first_beyond:,})"
         )
-        remedy = f"Give the tokenizer with {Option('tokenizer')} to compare with its vocabulary"
+        remedy = "Give the tokenizer with --tokenizer to compare with its vocabulary"
         yield Finding("TF214", "warning", str(beyond.path), what, remedy, beyond.first_beyond * 4)
 
 

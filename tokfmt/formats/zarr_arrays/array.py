@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, SourceChangedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.messages import from_option
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.resources import Recent
@@ -457,7 +456,7 @@ class Array:
             shard or self._store.root / self._chunk_key(first),
             f"{what}: {count:,} of {of:,} chunks of {self.key} {'are' if count > 1 else 'is'} not there",
             remedy="Copy the store again; if its writer left out chunks that hold only the fill value, "
-            f"{from_option('holes', 'fill')} reads them as {fill}",
+            f"--from-opt holes=fill reads them as {fill}",
         )
 
     def _bounded(self, path: Place, absent: int, present: int) -> None:

@@ -40,7 +40,6 @@ from tokfmt.core.errors import (
 from tokfmt.core.files import writing
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.format import REGION, Format, look
-from tokfmt.core.messages import marked
 from tokfmt.core.output import readable_by
 from tokfmt.core.place import Place, PlaceLike, Url, destination_of, local_path, place_of
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
@@ -492,15 +491,15 @@ def _refusal(path: str, error: TokfmtError) -> Finding:
         return Finding.of("TF902", error)
     if isinstance(error, FormatError):
         return Finding.of("TF901", error, "warning" if isinstance(error, UnsupportedError) else "error")
-    return Finding("TF901", "warning", path, marked(error.args[0]).removeprefix(f"{path}: "))
+    return Finding("TF901", "warning", path, error.args[0].removeprefix(f"{path}: "))
 
 
 def _refusal_of_recipe(path: Place, error: TokfmtError) -> Finding:
     """Return the finding of a valid recipe whose sources cannot be opened, or do not fit together."""
-    notes = "".join(f". {marked(note)}" for note in getattr(error, "__notes__", ()))
+    notes = "".join(f". {note}" for note in getattr(error, "__notes__", ()))
     if isinstance(error, FormatError):
         return Finding.of("TF902" if isinstance(error, UnsafeError) else "TF802", error, more=notes)
-    return Finding("TF802", "error", str(path), marked(error.args[0]).removeprefix(f"{printable(path)}: ") + notes)
+    return Finding("TF802", "error", str(path), error.args[0].removeprefix(f"{printable(path)}: ") + notes)
 
 
 _INDEX_CODES = frozenset({"TF511", "TF512", "TF514", "TF515"})

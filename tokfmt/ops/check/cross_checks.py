@@ -30,7 +30,6 @@ from tokfmt.core.errors import FormatError, OptionError, TokfmtError
 from tokfmt.core.files import EMPTY, is_empty
 from tokfmt.core.findings import Finding
 from tokfmt.core.loss_mask import MASKED_END, TARGET
-from tokfmt.core.messages import Option, allowing
 from tokfmt.core.place import Place, Url
 from tokfmt.core.protocols import MappedView, Restorable, marks_of, pieces_of
 from tokfmt.core.ragged import Tokens
@@ -146,9 +145,7 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
     if not listing.exists(about) and not listing.is_link(one.path):
         if manifest:
             what = f"has no ledger {printable(about.name)}; its manifest lists one"
-            yield Finding(
-                "TF916", "warning", str(one.path), what, f"Copy it again, or convert again with {Option('ledger')}"
-            )
+            yield Finding("TF916", "warning", str(one.path), what, "Copy it again, or convert again with --ledger")
         return
     from tokfmt.ops.provenance import compare, read_ledger  # imports every module of recipes
 
@@ -159,9 +156,7 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
         return
     if ledger is not None and manifest and manifest.get("rows") != len(ledger.rows):
         what = f"has {len(ledger.rows):,} rows, the manifest of {one.path.name} states {_number(manifest.get('rows'))}"
-        yield Finding(
-            "TF916", "error", str(ledger.path), what, f"Copy both again, or convert again with {Option('ledger')}"
-        )
+        yield Finding("TF916", "error", str(ledger.path), what, "Copy both again, or convert again with --ledger")
         return
     if not deep:
         return
@@ -330,7 +325,7 @@ def count_findings(
     for key, found, expected in different:
         if isinstance(expected, int):
             what = f"holds {found:,} {key}, the manifest states {expected:,}"
-            remedy = f"The manifest belongs to another dataset, or {Option('eos')} differs from what was converted"
+            remedy = "The manifest belongs to another dataset, or --eos differs from what was converted"
             yield Finding("TF913", "error", str(path), what, remedy)
     stated = counts.get("max_id")
     if isinstance(stated, int) and max_id is not None and alike and tokens is not None and not different:
@@ -453,7 +448,7 @@ def metadata_findings(source: Source) -> Iterator[Finding]:
             "error",
             str(source.paths[0]),
             f"the metadata of its files name {len(named)} tokenizers: {', '.join(named)}",
-            f"Convert the files of each alone; {allowing('tokenizers')} joins IDs of several",
+            "Convert the files of each alone; --allow-loss tokenizers joins IDs of several",
         )
 
 
@@ -497,7 +492,7 @@ def tokenizer_findings(
                 name,
                 f"its separator is {eos_id:,} ({source.separator.source}), and the end of "
                 f"text of {named} is {handle.eos_id:,}",
-                f"Give the tokenizer that it was made with, or the right separator with {Option('eos')}",
+                "Give the tokenizer that it was made with, or the right separator with --eos",
             )
         yield from _decoded(name, reader, handle)
     except TokfmtError as error:
@@ -547,7 +542,7 @@ def _beyond(name: str, reader: TokenReader, handle: TokenizerHandle, vocabulary:
                     severity,
                     name,
                     f"{what} {value:,}, and {handle.name} has {ids}",
-                    f"Give the tokenizer that it was made with; {Option('deep')} finds the place",
+                    "Give the tokenizer that it was made with; --deep finds the place",
                     query=ids.query,
                 )
                 return
@@ -689,8 +684,7 @@ class Corpus:
         reader = self.source.reader
         if handle is None and isinstance(reader, RecordReader) and reader.info.kind == "text":
             raise OptionError(
-                f"{Option('against')} compares tokens with text, which needs a tokenizer. Add "
-                f"{Option('tokenizer', 'NAME|DIR|FILE')}"
+                "--against compares tokens with text, which needs a tokenizer. Add --tokenizer NAME|DIR|FILE"
             )
 
     @cached_property
@@ -832,7 +826,7 @@ def _difference_findings(name: str, here: Side, corpus: Side, found: Differences
         sequence, document = found.first("moved")
         place = f"sequence {sequence:,}, document {document + 1:,} of the corpus"
         what = f"{found.moved:,} documents are in another order (first: {place})"
-        yield Finding("TF935", "error", name, what, f"If their order does not matter, add {Option('ignore-order')}")
+        yield Finding("TF935", "error", name, what, "If their order does not matter, add --ignore-order")
     if found.changed:
         yield _changed(name, here, corpus, found)
 

@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 from tokfmt.core import reader as token_axis
 from tokfmt.core import resources
 from tokfmt.core.errors import OptionError
-from tokfmt.core.messages import Option
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Read, Side
 from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import Workers
@@ -327,7 +326,7 @@ def check_room(count: int, first: int) -> None:
         raise OptionError(
             f"{count:,} sequences follow the first difference (sequence {first:,}). Aligning them takes "
             f"{count * HELD:,} bytes of memory, and half of this machine's is {resources.share():,}. "
-            f"{Option('ignore-order')} needs less"
+            "--ignore-order needs less"
         )
 
 

@@ -13,7 +13,6 @@ from typing import Any, Literal
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Encoder, Format
 from tokfmt.core.locks import Scratch
-from tokfmt.core.messages import Message, Option, allowing
 from tokfmt.core.place import place_of
 from tokfmt.core.protocols import HasLabels, HasMarks
 from tokfmt.core.reader import Info, Layout, TokenReader
@@ -195,10 +194,10 @@ def diff(
     """
     watched = progress or NullProgress()
     if ignore_order and samples:
-        raise OptionError(f"{Option('samples')} compares rows in order. Leave out {Option('ignore-order')}")
+        raise OptionError("--samples compares rows in order. Leave out --ignore-order")
     if unread := sorted((a.allow_loss | b.allow_loss) & WRITTEN):
         why = "every sequence is compared as it is, and what a conversion gave up is a difference"
-        raise OptionError(f"{allowing(unread[0])}: {why}. Leave the option out", name=unread[0])
+        raise OptionError(f"--allow-loss {unread[0]}: {why}. Leave the option out", name=unread[0])
     jobs = worker_count(jobs)
     both = open_both(a, b, watched, tokenizer=tokenizer, samples=samples, jobs=jobs, executor=executor)
     try:
@@ -255,9 +254,7 @@ def open_both(
     for source in sources if samples else ():
         if isinstance(source.reader, RecordReader) or source.reader.info.layout is not Layout.SAMPLES:
             name = source.format.name
-            raise OptionError(
-                f"{printable(source.paths[0])}: {name} stores no samples here. Leave out {Option('samples')}"
-            )
+            raise OptionError(f"{printable(source.paths[0])}: {name} stores no samples here. Leave out --samples")
     texts = [isinstance(source.reader, RecordReader) and source.reader.info.kind == "text" for source in sources]
     decoder: TextDecoder | None = handle.decoder(lenient=True) if handle else None
     encoder: Encoder | None = handle.encoder() if handle else None
@@ -271,7 +268,7 @@ def open_both(
         if isinstance(reader, RecordReader):
             if reader.info.kind == "text" and encoder is None:
                 place = printable(source.paths[0])
-                raise OptionError(f"{place}: holds text, the other dataset holds token IDs. Add {Option('tokenizer')}")
+                raise OptionError(f"{place}: holds text, the other dataset holds token IDs. Add --tokenizer")
             return read_records(reader, encoder, jobs, progress, processes=executor == "auto")
         return AxisSide(reader, _beside(reader, masked=masked, packed=packed))
 
@@ -340,7 +337,7 @@ def _not_compared(source: Source) -> Iterator[str]:
     """Yield notes on what a dataset states and `diff` does not compare."""
     info = source.reader.info
     for inner in info.inner if isinstance(info, Info) else ():
-        yield Message(f"not compared: {boundaries_of(inner)}")
+        yield f"not compared: {boundaries_of(inner)}"
 
 
 def _ordered(both: OpenedPair, limit: int, workers: Workers, progress: Progress) -> DiffReport:

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Format
-from tokfmt.core.messages import Option, to_option
 from tokfmt.core.options import parse_options
 from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.protocols import marks_of
@@ -37,7 +36,7 @@ from tokfmt.views.view import PackMarks, UnpackMarks
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _SHARE = re.compile(r"[0-9]*\.?[0-9]+([eE]-[0-9]{1,2})?")
 _NEAR = Fraction(1, 10**9)
-_EXAMPLE = f"Write for example {Option('split', 'train=0.99,validation=0.01')}"
+_EXAMPLE = "Write for example --split train=0.99,validation=0.01"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +115,13 @@ def arrangement_of(shuffle: int | None, split: str | None, seed: int | None) -> 
         OptionError: The shares or a seed are invalid, or nothing uses the seed.
     """
     if shuffle is not None:
-        check_seed(shuffle, f"{Option('shuffle')}")
+        check_seed(shuffle, "--shuffle")
     if split is None or "=" not in split:
         if seed is not None:
-            raise OptionError(f"{Option('seed')}: nothing is dealt out to splits. {_EXAMPLE}", name="seed")
+            raise OptionError(f"--seed: nothing is dealt out to splits. {_EXAMPLE}", name="seed")
         return Arrangement(shuffle)
     names, shares = _parsed(split)
-    return Arrangement(shuffle, Shares(names, shares, check_seed(seed or 0, f"{Option('seed')}"), seed is not None))
+    return Arrangement(shuffle, Shares(names, shares, check_seed(seed or 0, "--seed"), seed is not None))
 
 
 def _parsed(text: str) -> tuple[tuple[str, ...], tuple[Fraction, ...]]:
@@ -131,22 +130,19 @@ def _parsed(text: str) -> tuple[tuple[str, ...], tuple[Fraction, ...]]:
         name, share = (part.strip() for part in (*word.split("=", 1), "")[:2])
         if not _NAME.fullmatch(name):
             raise OptionError(
-                f"{Option('split', printable(text))}: {printable(name)!r} is not a plain name. {_EXAMPLE}", name=name
+                f"--split {printable(text)}: {printable(name)!r} is not a plain name. {_EXAMPLE}", name=name
             )
         if name in shares:
-            raise OptionError(f"{Option('split', text)}: {name} occurs twice", name=name)
+            raise OptionError(f"--split {text}: {name} occurs twice", name=name)
         if not _SHARE.fullmatch(share) or not 0 < Fraction(share) <= 1:
             raise OptionError(
-                f"{Option('split', printable(text))}: the share of {name} is not a number above 0 and up to 1. "
-                f"{_EXAMPLE}",
+                f"--split {printable(text)}: the share of {name} is not a number above 0 and up to 1. {_EXAMPLE}",
                 name=name,
             )
         shares[name] = Fraction(share)
     total = sum(shares.values(), Fraction())
     if abs(total - 1) > _NEAR:
-        raise OptionError(
-            f"{Option('split', text)}: the shares sum to {float(total):.10g}, not to 1. {_EXAMPLE}", name="split"
-        )
+        raise OptionError(f"--split {text}: the shares sum to {float(total):.10g}, not to 1. {_EXAMPLE}", name="split")
     return tuple(shares), tuple(shares.values())
 
 
@@ -174,7 +170,7 @@ def portions(
         ]
     if "split" in given:
         raise OptionError(
-            f"{to_option('split')} names one split, {Option('split', 'NAME=SHARE,...')} several. Leave one out",
+            "--to-opt split= names one split, --split NAME=SHARE,... several. Leave one out",
             name="split",
         )
     each = [{**given, "split": name} for name in shares.names]

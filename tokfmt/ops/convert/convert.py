@@ -17,7 +17,6 @@ from tokfmt import registry
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import write_error
 from tokfmt.core.locks import Scratch
-from tokfmt.core.messages import Option
 from tokfmt.core.once import OpenedOnce
 from tokfmt.core.options import given_options
 from tokfmt.core.place import PlaceLike, absolute, destination_of, place_of
@@ -175,9 +174,7 @@ def convert(
 def _convert(request: Request, progress: Progress) -> Conversion:
     if request.destination == Path(STREAM):
         if request.ledger:
-            raise OptionError(
-                f"{Option('ledger')} is written beside DST, and standard output has nothing beside it. Name a file"
-            )
+            raise OptionError("--ledger is written beside DST, and standard output has nothing beside it. Name a file")
         return _to_stdout(request, progress)
     given = expanded(request.source.paths)
     if not given:
@@ -298,9 +295,9 @@ def _to_stdout(request: Request, progress: Progress) -> Conversion:
     format_ = registry.get(request.to or "jsonl")
     if not format_.can_stream:
         raise OptionError(f"-: {format_.name} cannot be written to a pipe (expected jsonl or stage1). Name a file")
-    kept = f"{Option('resume')}" if request.resume else f"{Option('task')}" if request.task else ""
+    kept = "--resume" if request.resume else "--task" if request.task else ""
     if kept or request.arrangement.shares is not None:
-        kept = kept or f"shares in {Option('split')}"
+        kept = kept or "shares in --split"
         raise OptionError(f"-: {kept} needs a place to write to. Name a file")
     with Scratch() as home:
         place = home / "piped"

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tokfmt.core.errors import ConversionError, OptionError
-from tokfmt.core.messages import Option
 from tokfmt.core.reader import TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.convert.arrangement import SplitTarget, arranged
@@ -67,9 +66,7 @@ def _refuse_fields(resolved: Resolved, readers: Sequence[RecordReader]) -> None:
     """
     kinds = {reader.info.kind for reader in readers}
     if len(kinds) > 1:
-        raise ConversionError(
-            f"some sources hold text, and others hold token IDs. Give {Option('tokenizer')} to encode the text"
-        )
+        raise ConversionError("some sources hold text, and others hold token IDs. Give --tokenizer to encode the text")
     name, given = f"{min(kinds)}_field", resolved.destination.given
     wanted = given.get(name, given.get(name.replace("_", "-")))
     fields = {reader.info.field if reader.info.json_lines else "text" for reader in readers}

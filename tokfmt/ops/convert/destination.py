@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from tokfmt import registry
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
-from tokfmt.core.messages import Option
 from tokfmt.core.options import parse_options
 from tokfmt.core.place import Place
 from tokfmt.ops.convert.arrangement import SplitTarget, portions
@@ -97,7 +96,7 @@ class Destination:
             return None
         if request.select is not None or not request.arrangement.plain:
             ordered = "shuffle" if request.arrangement.shuffle else "split"
-            what = Option("select" if request.select is not None else ordered)
+            what = f"--{'select' if request.select is not None else ordered}"
             raise OptionError(
                 f"{what}: samples of a recipe are stored in its order. Set tokens or shuffle in the recipe"
             )

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokenRangeError, TokfmtError
 from tokfmt.core.format import Format, TokenWriter, WriterTraits
-from tokfmt.core.messages import Message, Option, from_option, marked, to_option
 from tokfmt.core.place import place_of
 from tokfmt.core.protocols import CollectsInvalid, HasLabels, marks_of, restored
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader, sequence_at, windows
@@ -76,7 +75,7 @@ class Content:
                     error.token,
                     error.limit,
                     error.position,
-                    f"{remedy}. {marked(error.remedy)}" if error.remedy else remedy,
+                    f"{remedy}. {error.remedy}" if error.remedy else remedy,
                 )
         return error
 
@@ -116,10 +115,10 @@ class Losses:
         fault.accepted_by = "invalid-lines"
         lines = [loss for loss in refused if loss.name == "invalid-lines"]
         if len(lines) > 1 or not lines[0].what.startswith("1 "):
-            fault.add_note(f"In all {'; '.join(marked(loss.what) for loss in lines)}")
+            fault.add_note(f"In all {'; '.join(loss.what for loss in lines)}")
         others = _joined([loss for loss in refused if loss.name != "invalid-lines"])
         if others:
-            fault.add_note(marked(LossyConversionError(target, others).args[0]))
+            fault.add_note(LossyConversionError(target, others).args[0])
         return fault
 
 
@@ -127,8 +126,8 @@ def _joined(losses: Sequence[Loss]) -> list[Loss]:
     """Join the losses of each name to one."""
     found: dict[str, list[str]] = {}
     for loss in losses:
-        found.setdefault(loss.name, []).append(marked(loss.what))
-    return [Loss(name, Message("; ".join(what))) for name, what in found.items()]
+        found.setdefault(loss.name, []).append(loss.what)
+    return [Loss(name, "; ".join(what)) for name, what in found.items()]
 
 
 def known_losses(
@@ -170,7 +169,7 @@ def left_out(sources: Sequence[Source], traits: WriterTraits) -> list[str]:
         if not isinstance(info, Info) or not isinstance(source.reader, HasLabels):
             continue
         if marks_of(source.reader) is None:
-            way = f"; {to_option('pack_size', info.sample_length)} stores both, without padding"
+            way = f"; --to-opt pack_size={info.sample_length} stores both, without padding"
             found.append(f"{path}: {what}{way if traits.keeps_boundaries else ''}")
         elif source.made_labels and not traits.keeps_masks:
             found.append(f"{path}: {what}")
@@ -342,8 +341,8 @@ def _of_sources(sources: Sequence[Source], *, masks: bool, split_chosen: bool) -
             losses += _masks(info)
         if info.other_splits and not split_chosen:
             others = ", ".join(info.other_splits)
-            what = f"the other splits ({others}; {Option('split', 'NAME')} or {from_option('split', 'NAME')} reads one)"
-            losses.append(Loss("splits", Message(what)))
+            what = f"the other splits ({others}; --split NAME or --from-opt split=NAME reads one)"
+            losses.append(Loss("splits", what))
     return losses
 
 

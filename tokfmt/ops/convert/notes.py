@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tokfmt.core.messages import Message
 from tokfmt.core.text_format import printable
 from tokfmt.run.execute import Progress
 
@@ -31,8 +30,8 @@ class Notes:
         """Report a note that depends on interruptions of the run, without keeping it for the result."""
         self.progress.note(self._readable(text))
 
-    def _readable(self, text: str) -> Message:
-        return Message(text).with_texts(lambda part: self.named(printable(part)))
+    def _readable(self, text: str) -> str:
+        return self.named(printable(text))
 
     def named(self, text: str) -> str:
         """Replace the paths of copies in scratch by the names that the user gave."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from tokfmt.core.errors import DestinationExistsError, OptionError
 from tokfmt.core.format import Format, WriterTraits
-from tokfmt.core.messages import Option
 from tokfmt.core.place import Place, Url, writable_store
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
@@ -30,17 +29,17 @@ def refuse_tasks(request: Request) -> None:
         return
     if arrangement.shuffle is not None:
         what, why = (
-            f"{Option('shuffle')}",
+            "--shuffle",
             "in a shuffled order a part may need any sequence, so each task would read all",
         )
     else:
         what, why = (
-            f"shares in {Option('split')}",
-            f"{Option('finish')} publishes one destination, and splits are several",
+            "shares in --split",
+            "--finish publishes one destination, and splits are several",
         )
     raise OptionError(
-        f"{Option('task')} does not go with {what}: {why}. {Option('executor', 'dask')} spreads one "
-        f"run over machines, and {Option('resume')} continues it"
+        f"--task does not go with {what}: {why}. --executor dask spreads one "
+        "run over machines, and --resume continues it"
     )
 
 
@@ -54,7 +53,7 @@ def refuse_splits_of_one_file(portions: Sequence[SplitTarget], traits: WriterTra
     is_file = first.destination.suffix in traits.file_suffixes
     if is_file and any(one.destination == first.destination for one in others):
         raise OptionError(
-            f"{Option('split')}: {printable(first.destination)} is one file (expected a folder, which holds "
+            f"--split: {printable(first.destination)} is one file (expected a folder, which holds "
             "a file for each split). Name a folder"
         )
 
@@ -69,7 +68,7 @@ def refuse_text(sources: Sequence[Source], format_: Format) -> None:
         if isinstance(source.reader, RecordReader) and source.reader.info.kind == "text":
             raise OptionError(
                 f"{printable(source.paths[0])}: holds text, and {format_.name} stores token IDs. Encode the "
-                f"text with {Option('tokenizer', 'NAME|DIR|FILE')}"
+                "text with --tokenizer NAME|DIR|FILE"
             )
 
 
@@ -85,9 +84,7 @@ def refuse_undealt(sources: Sequence[Source], *, copies: bool) -> None:
         if recipe is not None and recipe.info.kind == "ids":
             why = "equal sequences of token IDs are left out"
     if why:
-        raise OptionError(
-            f"{Option('task')}: {why}, which is done in one run. Leave it out; {Option('resume')} continues such a run"
-        )
+        raise OptionError(f"--task: {why}, which is done in one run. Leave it out; --resume continues such a run")
 
 
 def refuse_selection_of_none(selection: str, sources: Sequence[Source]) -> None:
@@ -101,7 +98,7 @@ def refuse_selection_of_none(selection: str, sources: Sequence[Source]) -> None:
     first, last = parse_selection(selection, count, [path for source in sources for path in source.paths])
     if first == last:
         there = counted(count, "sequence")
-        raise OptionError(f"{Option('select', printable(selection))}: nothing is selected: the sources have {there}")
+        raise OptionError(f"--select {printable(selection)}: nothing is selected: the sources have {there}")
 
 
 def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
@@ -111,17 +108,11 @@ def refuse_ledger(request: Request, sources: Sequence[Source]) -> None:
         OptionError: The sources are not one recipe, or the request selects, shuffles or splits.
     """
     if len(sources) > 1 or not sources[0].format.is_computed:
-        raise OptionError(f"{Option('ledger')} lists the records that a recipe takes. Name one recipe as the only SRC")
+        raise OptionError("--ledger lists the records that a recipe takes. Name one recipe as the only SRC")
     if request.select is not None or not request.arrangement.plain:
         shuffled = request.arrangement.shuffle is not None
-        what = (
-            f"{Option('select')}"
-            if request.select is not None
-            else f"{Option('shuffle')}"
-            if shuffled
-            else f"{Option('split')}"
-        )
-        raise OptionError(f"{what} does not go with {Option('ledger')}. Set it in the recipe")
+        what = "--select" if request.select is not None else "--shuffle" if shuffled else "--split"
+        raise OptionError(f"{what} does not go with --ledger. Set it in the recipe")
 
 
 def refuse_rejects(request: Request, path: Place, sources: Sequence[Source], read: Sequence[SourceFiles]) -> None:
@@ -133,9 +124,7 @@ def refuse_rejects(request: Request, path: Place, sources: Sequence[Source], rea
         DestinationExistsError: The file exists.
     """
     if all(text_recipe_of(source) is None for source in sources):
-        raise OptionError(
-            f"{Option('rejects')} lists the texts that a recipe leaves out, and no source is a recipe of text"
-        )
+        raise OptionError("--rejects lists the texts that a recipe leaves out, and no source is a recipe of text")
     guard(path, (*request.source.paths, request.destination), read)
     if isinstance(path, Url):
         there = writable_store(path).identity(path.key) is not None

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import REGION, Format
-from tokfmt.core.messages import Option
 from tokfmt.core.place import Place, Url
 from tokfmt.ops.convert.arrangement import AS_IT_IS, Arrangement
 from tokfmt.ops.source.request import SourceRequest, option_names
@@ -79,7 +78,7 @@ class Request:
         known, given = option_names(format_.write_options), dict(self.to_options)
         if self.seq_len is not None:
             if "seq_len" not in known:
-                raise OptionError(f"{Option('seq-len')}: {format_.name} has no samples", name="seq-len")
+                raise OptionError(f"--seq-len: {format_.name} has no samples", name="seq-len")
             given["seq_len"] = self.seq_len
         if self.source.split and "split" in known:
             given.setdefault("split", self.source.split)
@@ -152,7 +151,5 @@ def task_of(task: tuple[int, int]) -> Task:
     except (TypeError, ValueError) as error:
         raise OptionError(f"task is {task!r}: is a pair of whole numbers, (index, count)") from error
     if not 0 <= index < count:
-        raise OptionError(
-            f"{Option('task', f'{index}/{count}')}: tasks of {count} are 0/{count} to {count - 1}/{count}"
-        )
+        raise OptionError(f"--task {index}/{count}: tasks of {count} are 0/{count} to {count - 1}/{count}")
     return Task(index, count)

@@ -13,7 +13,6 @@ from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import Loss, OptionError, SeparatorUnknownError, TokenizerMismatchError, TokfmtError
 from tokfmt.core.files import writing
 from tokfmt.core.format import Target
-from tokfmt.core.messages import Option, marked, to_option
 from tokfmt.core.options import choices
 from tokfmt.core.output import readable_by, resolve_link
 from tokfmt.core.place import Identity, Place, Url
@@ -280,7 +279,7 @@ def _refuse_unshared(resolved: Resolved, url: Url, *, by_request: bool) -> None:
     from tokfmt.ops.convert.tasks_in_stores import refuse_one_file, refuse_unshared
 
     request, destination = resolved.request, resolved.destination
-    what = Option("task") if request.task else Option("executor", "dask:ADDRESS")
+    what = "--task" if request.task else "--executor dask:ADDRESS"
     if request.task is None and not (request.is_spread and by_request):
         refuse_unshared(url, request.spool, what, "its workers write to the spool")
         return
@@ -294,9 +293,7 @@ def _refuse_unshared(resolved: Resolved, url: Url, *, by_request: bool) -> None:
     elif not writer.finishes_files:
         refuse_unshared(url, request.spool, what, "each writes a part of one file")
     if request.overwrite:
-        refuse_unshared(
-            url, request.spool, what, f"with {Option('overwrite')} the old dataset stays until all are done"
-        )
+        refuse_unshared(url, request.spool, what, "with --overwrite the old dataset stays until all are done")
 
 
 def _foreseen(request: Request, destination: Destination, notes: Notes) -> frozenset[Place]:
@@ -420,9 +417,7 @@ def _named_tokenizer(sources: Sequence[Source], tokenizer: TokenizerHandle | Non
             continue
         named = recipe.tokenizer
         if tokenizer is not None and tokenizer.describe()["digest"] != named.describe()["digest"]:
-            raise OptionError(
-                f"{Option('tokenizer')}: {printable(source.paths[0])} names another tokenizer, {named.name}"
-            )
+            raise OptionError(f"--tokenizer: {printable(source.paths[0])} names another tokenizer, {named.name}")
         tokenizer = named
     return tokenizer
 
@@ -437,8 +432,7 @@ def _pass_on(sources: Sequence[Source], notes: Notes) -> None:
     ]
     for path, note in found[:_NOTES]:
         own = path.name if note.startswith((f"{path.name}: ", f"{path.name} ")) else ""
-        text = marked(note)
-        notes.add(f"{path}{text.removeprefix(own)}" if own else f"{path}: {text}")
+        notes.add(f"{path}{note.removeprefix(own)}" if own else f"{path}: {note}")
     if len(found) > _NOTES:
         notes.add(f"{len(found) - _NOTES:,} more notes of this kind on the other sources")
 
@@ -473,16 +467,14 @@ def _need_separator(resolved: Resolved) -> None:
 
 def _name_separator(request: Request, destination: Destination, tokenizer: TokenizerHandle | None) -> str:
     """Return the remedy for an unknown separator."""
-    ways = [f"Give its token ID with {Option('eos', 'ID')}"]
+    ways = ["Give its token ID with --eos ID"]
     if tokenizer is None:
-        ways.append(f"give {Option('tokenizer')}")
+        ways.append("give --tokenizer")
     elif tokenizer.ends:
-        tokens = " or ".join(
-            f"{printable(name)} = {token}: {Option('eos', token)}" for name, token in tokenizer.ends[:3]
-        )
+        tokens = " or ".join(f"{printable(name)} = {token}: --eos {token}" for name, token in tokenizer.ends[:3])
         ways = [f"The tokenizer has {tokens}"]
     if "none" in choices(destination.format.write_options, "eos") and request.source.eos in (None, "none"):
-        ways.append(f"store none with {to_option('eos', 'none')}")
+        ways.append("store none with --to-opt eos=none")
     return ", or ".join(ways)
 
 

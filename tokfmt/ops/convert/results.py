@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from tokfmt.core.errors import Loss
-from tokfmt.core.messages import Message, Option, marked
 from tokfmt.core.place import place_of
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.ops.convert.notes import Notes
@@ -34,7 +33,7 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
     if counts and request.task is None and sequences == 0:
         why = "the sources contain no sequences"
         if request.select is not None:
-            why = f"{Option('select', request.select)} takes none of the sequences of the sources"
+            why = f"--select {request.select} takes none of the sequences of the sources"
         notes.add(f"the dataset is empty: {why}")
     lost = [loss for source in resolved.sources for loss in source.reader.info.lost]
     losses, lost = dict(written.losses), [*lost, *(loss for one in counts for loss in one.lost)]
@@ -45,9 +44,7 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
     if others := [note for source in resolved.sources for note in source.left_out]:
         losses["other-files"] = "; ".join(others)
     if arrangement.shares is not None and not arrangement.shares.seeded:
-        notes.add(
-            f"sequences were dealt to splits by seed {arrangement.shares.seed}; override with {Option('seed', 'N')}"
-        )
+        notes.add(f"sequences were dealt to splits by seed {arrangement.shares.seed}; override with --seed N")
     splits: dict[str, dict[str, object]] = {
         one.portion.split: {
             "destination": str(one.portion.destination),
@@ -101,7 +98,7 @@ def _with(losses: dict[str, str], lost: Sequence[Loss]) -> dict[str, str]:
             found.setdefault(loss.name, [losses[loss.name]] if loss.name in losses else []).append(loss.what)
     for name, what in found.items():
         more = [f"{len(what) - _LISTED:,} more of this kind"] if len(what) > _LISTED else []
-        losses[name] = Message("; ".join(marked(one) for one in (*what[:_LISTED], *more)))
+        losses[name] = "; ".join((*what[:_LISTED], *more))
     return losses
 
 

@@ -37,7 +37,6 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.format import Format
 from tokfmt.core.locks import check_private, make_private, own_file
-from tokfmt.core.messages import Message, Option
 from tokfmt.core.options import given_options
 from tokfmt.core.output import resolve_link
 from tokfmt.core.place import Identity, Place, Url, absolute, local_path, place_of, text_of
@@ -276,7 +275,7 @@ def resumed(
                     in_tasks and not isinstance(error, VerificationError)
                 )
                 if staging.keep and not hopeless:
-                    again = f"again with {Option('resume')}{' and these options' if curable else ''}"
+                    again = f"again with --resume{' and these options' if curable else ''}"
                     _say_kept(error, staging.sibling.name, "the same again" if in_tasks else again)
                 raise
         staging.keep = not staging.published
@@ -287,7 +286,7 @@ def _say_kept(error: BaseException, home: str, again: str) -> None:
     notes = getattr(error, "__notes__", [])
     homes = [note.removeprefix(_IS_KEPT).partition(": run ")[0] for note in notes if note.startswith(_IS_KEPT)]
     notes[:] = [note for note in notes if not note.startswith(_IS_KEPT)]
-    error.add_note(Message(f"{_IS_KEPT}{', '.join([home, *homes])}: run {again} to continue"))
+    error.add_note(f"{_IS_KEPT}{', '.join([home, *homes])}: run {again} to continue")
 
 
 def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None, note: Callable[[str], None]) -> bool:
@@ -320,7 +319,7 @@ def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None,
         write_whole(path, written)
         note(f"{change}{more}: the tokenized text is kept, and the rest is done again")
         return False
-    again = f"run once without {Option('resume')}"
+    again = "run once without --resume"
     over = f"delete {staging.sibling.name}" if request.kept == "tasks" else again
     raise ConversionError(
         f"{printable(staging.given)}: an unfinished conversion is kept here, and {change}{more}. "
@@ -365,7 +364,7 @@ def _change(what: str, was: object, now: object) -> str:
     if what.startswith("the source "):
         name = printable(f"the source {what.removeprefix('the source ').removeprefix(_here() + os.sep)}")
         return f"{name} {'is new' if was is None else 'is gone' if now is None else 'has changed since'}"
-    name = what if " " in what else f"{Option(what)}"
+    name = what if " " in what else f"--{what}"
     return f"{name} was {printable(_short(was))} and is {printable(_short(now))} now"
 
 
@@ -405,9 +404,7 @@ def request_of_tasks(destination: Place, spool: Path | None) -> Request:
             break
     kept = read_conversion(home / "conversion.json")
     if kept is None:
-        raise ConversionError(
-            f"{printable(destination)}: it has no tasks. Write them first with {Option('task', 'I/N')}"
-        )
+        raise ConversionError(f"{printable(destination)}: it has no tasks. Write them first with --task I/N")
     version = kept["facts"].get("the version of tokfmt")
     if version != __version__:
         raise ConversionError(
@@ -448,8 +445,7 @@ def _need_all(home: Path, destination: Place, count: int) -> None:
     which = f"task {missing[0]} is missing" if len(missing) == 1 else f"tasks {listed} of {count} are missing"
     why = f" (begun, not finished: {_listed(begun)})" if begun else ""
     raise ConversionError(
-        f"{printable(destination)}: {which}{why}. Run it with the same words and "
-        f"{Option('task', f'{missing[0].index}/{count}')}"
+        f"{printable(destination)}: {which}{why}. Run it with the same words and --task {missing[0].index}/{count}"
     )
 
 

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 from tokfmt.core.errors import ConversionError, OutageError
-from tokfmt.core.messages import Option
 from tokfmt.core.place import Place, Url
 from tokfmt.core.text_format import printable
 
@@ -46,7 +45,7 @@ def need_room(destination: Place, built: Path, minimum_bytes: int | None) -> Non
     if minimum_bytes > free + taken_bytes(built) and isinstance(destination, Url):
         raise OutageError(
             f"{printable(destination)}: needs at least {sized(minimum_bytes)} in the spool {printable(built.parent)}, "
-            f"which has {sized(free)} free. Name another directory with {Option('spool', 'DIR')}"
+            f"which has {sized(free)} free. Name another directory with --spool DIR"
         )
     if minimum_bytes > free + taken_bytes(built):
         raise ConversionError(

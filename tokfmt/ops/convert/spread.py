@@ -27,7 +27,6 @@ from tokfmt.core import listing, named
 from tokfmt.core.claims import Claim
 from tokfmt.core.errors import DestinationExistsError, TokfmtError
 from tokfmt.core.locks import Scratch
-from tokfmt.core.messages import Message, Option
 from tokfmt.core.place import Identity, Url, close_stores, writable_store
 from tokfmt.core.records import RecordReader
 from tokfmt.core.spool import run_of_tasks
@@ -121,8 +120,7 @@ def spread(
         except BaseException as error:
             error.__dict__.pop("__notes__", None)  # They name directories that are removed.
             if resume:
-                kept = f"The complete tasks are kept in the store: run again with {Option('resume')} to continue"
-                error.add_note(Message(kept))
+                error.add_note("The complete tasks are kept in the store: run again with --resume to continue")
             else:
                 _withdraw(url, count, claim, home / "after", notes)
             raise

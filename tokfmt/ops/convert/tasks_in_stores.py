@@ -24,7 +24,6 @@ from typing import Any
 from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError
 from tokfmt.core.files import open_file, writing
 from tokfmt.core.locks import make_private
-from tokfmt.core.messages import Option, to_option
 from tokfmt.core.place import Url, writable_store
 from tokfmt.core.spool import StoreStaging, is_named
 from tokfmt.core.text_format import printable
@@ -40,7 +39,7 @@ def records_of(destination: Url) -> Url:
     return destination.with_name(f"{destination.name}{_SUFFIX}")
 
 
-def refuse_unshared(destination: Url, spool: Path | None, what: Option, why: str) -> None:
+def refuse_unshared(destination: Url, spool: Path | None, what: str, why: str) -> None:
     """Refuse tasks, or workers of a cluster, that need a common directory, unless the user names the spool.
 
     Args:
@@ -55,7 +54,7 @@ def refuse_unshared(destination: Url, spool: Path | None, what: Option, why: str
     if not is_named(spool):
         raise OptionError(
             f"{printable(destination)}: {what} needs a directory that all tasks see, because {why}. "
-            f"Name it with {Option('spool', 'DIR')}"
+            "Name it with --spool DIR"
         )
 
 
@@ -65,11 +64,11 @@ def refuse_one_file(destination: Url) -> None:
     Raises:
         OptionError: Always.
     """
-    folder = f"Write a folder of several files: {Option('to', 'mds')}, {Option('to', 'flat-tokens')}"
+    folder = "Write a folder of several files: --to mds, --to flat-tokens"
     raise OptionError(
-        f"{printable(destination)}: {Option('task')} does not go with one file or a pair in a store, because all tasks "
-        f"would write into the same file. {folder}, or {to_option('shard_size', 'N')} where a format has it, such as "
-        f"megatron. Or leave out {Option('task')}; {Option('resume')} continues a run"
+        f"{printable(destination)}: --task does not go with one file or a pair in a store, because all tasks "
+        f"would write into the same file. {folder}, or --to-opt shard_size=N where a format has it, such as "
+        "megatron. Or leave out --task; --resume continues a run"
     )
 
 
@@ -108,9 +107,9 @@ def _refuse_other_spool(destination: Url, spool: Path, mark: str, theirs: Mappin
         return
     if stated and mark:
         why = f"the spool {printable(spool.parent)} is not that of the first task, whose work is not in it"
-        remedy = f"Name a directory that all machines see with {Option('spool', 'DIR')}"
+        remedy = "Name a directory that all machines see with --spool DIR"
     else:
-        why = f"{Option('overwrite')} {'was not' if mark else 'was'} given to the first task"
+        why = f"--overwrite {'was not' if mark else 'was'} given to the first task"
         remedy = "Give the same options to all tasks"
     raise ConversionError(f"{printable(destination)}: {why}. {remedy}")
 

@@ -25,7 +25,6 @@ from tokfmt.core import listing
 from tokfmt.core.atomic_output import Beside
 from tokfmt.core.errors import ConversionError, OptionError
 from tokfmt.core.format import Format, everything_in
-from tokfmt.core.messages import Option
 from tokfmt.core.place import Identity, Kind, Place, Url
 from tokfmt.core.spool import StoreStaging, Uploaded
 from tokfmt.core.text_format import printable
@@ -142,7 +141,7 @@ class Output:
             if there.get(key) == one.identity and digests.get(key) in (None, one.digest):
                 self.staging.uploaded[key] = one
             elif digests.get(key) is None and self.has_early_uploads and not self._has(key, one):
-                again = f"Run once with {Option('overwrite')} and without {Option('resume')}"
+                again = "Run once with --overwrite and without --resume"
                 if self.staging.of_tasks:
                     again = f"Delete {printable(records_of(self.url))}, and run all tasks again"
                 raise ConversionError(
@@ -167,7 +166,7 @@ class Output:
         """
         if self.has_early_uploads:
             raise ConversionError(
-                f"{printable(self.url)}: its files were uploaded as they were complete, so {Option('verify')} cannot "
+                f"{printable(self.url)}: its files were uploaded as they were complete, so --verify cannot "
                 "read them back. Leave it out, and compare with tokfmt diff"
             )
 

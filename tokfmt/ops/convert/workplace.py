@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from tokfmt.core import listing
 from tokfmt.core.atomic_output import Staging
 from tokfmt.core.format import TokenWriter
-from tokfmt.core.messages import Option
 from tokfmt.core.place import Place
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.spool import StoreStaging
@@ -117,9 +116,7 @@ def _entered(staging: Staging, resolved: Resolved, facts: Facts, notes: Notes) -
         return
     with staging:
         for name in staging.removed:
-            notes.report(
-                f"removed {name}, which an unfinished conversion had left; {Option('resume')} would have continued it"
-            )
+            notes.report(f"removed {name}, which an unfinished conversion had left; --resume would have continued it")
         yield NullJournal()
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from tokfmt.core.errors import Loss, TokenRangeError
 from tokfmt.core.format import Receipt, TokenWriter
-from tokfmt.core.messages import marked
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.convert.arrangement import SplitTarget, arranged
@@ -180,7 +179,7 @@ def _write_portion(
         if request.verify and request.task is None:
             compared.update(_verify(request, prepared, carried, path, portion, workers, notes.progress))
         for note in writer.notes(carried.reader):
-            notes.add(f"{printable(portion.destination.name)}: {marked(note)}")
+            notes.add(f"{printable(portion.destination.name)}: {note}")
     if counts.merged:
         ended = f"{counted(counts.merged, 'sequence')} with the separator {prepared.target.eos_id} at the end"
         notes.add(f"{ended} got no second one; readers take it as the end of the sequence, not as a token")

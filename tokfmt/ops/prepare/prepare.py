@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Encoder
-from tokfmt.core.messages import Message, marked
 from tokfmt.core.protocols import HasRecordOffsets
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import TokenReader, batches, windows
@@ -238,7 +237,7 @@ class Preparation:
         return done
 
     def _note(self, name: str, notes: Iterable[str]) -> None:
-        self.notes += [Message(f"{printable(name)}: {marked(note)}") for note in notes]
+        self.notes += [f"{printable(name)}: {note}" for note in notes]
 
     def _draw(self, number: int, read: Read) -> tuple[Read, Drawing]:
         file = self.draft.file

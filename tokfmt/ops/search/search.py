@@ -33,7 +33,6 @@ from numpy.typing import NDArray
 from tokfmt.core import reader as token_axis
 from tokfmt.core.errors import OptionError
 from tokfmt.core.loss_mask import padding_of
-from tokfmt.core.messages import Option
 from tokfmt.core.protocols import HasLabels, Restorable
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Layout, TokenReader, check_interval, sequence_at
@@ -154,7 +153,7 @@ def _in_part(part: SearchPart, query: _InPart, decoder: object, search: Search) 
     if isinstance(query, EndQuery):
         return find_ends(part, query, search)
     if not isinstance(decoder, (ByteLevelDecoder, VocabularyDecoder)) and not hasattr(decoder, "pieces"):
-        raise OptionError(f"text: searches text, and this dataset holds only IDs. Add {Option('tokenizer')}")
+        raise OptionError("text: searches text, and this dataset holds only IDs. Add --tokenizer")
     return (Hits.of((hit,)) for hit in find_text(part, query, decoder, search))
 
 
@@ -547,7 +546,7 @@ def find_records(
     if isinstance(query, UnusedQuery):
         raise _without_samples(query)
     if isinstance(query, (TokenQuery, AnyQuery, EndQuery)):
-        raise OptionError(f"token: searches IDs, and this is text. Add {Option('tokenizer')}, or search text:'...'")
+        raise OptionError("token: searches IDs, and this is text. Add --tokenizer, or search text:'...'")
     if isinstance(query, NumberQuery):
         spans = query.between(first, records.count() if last is None else last)
         for a, b in reversed(spans) if search.backwards else spans:

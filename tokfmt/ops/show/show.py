@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import CorruptError, FormatError, OptionError
 from tokfmt.core.format import Encoder
 from tokfmt.core.loss_mask import padding_of
-from tokfmt.core.messages import Option
 from tokfmt.core.options import given_options, nearest, parse_count
 from tokfmt.core.place import Place, place_of
 from tokfmt.core.protocols import HasDocumentStarts, HasLabels, count_up_to
@@ -192,7 +191,7 @@ def show_origins(path: str | os.PathLike[str], selection: Selection = None, **gi
     place, ledgers, options = format_.canonical(place_of(path)), Ledgers(), dict(given_options(given["options"]))
     ledger = ledgers.of(place, format_.name)
     if ledger is None:
-        raise FormatError(place, "has no ledger", remedy=f"Convert its recipe with {Option('ledger')}")
+        raise FormatError(place, "has no ledger", remedy="Convert its recipe with --ledger")
     if ledger.unit == "samples":
         options = dict(viewed(SourceRequest((path,), options=options), format_, "samples").options)
     preview = show(path, selection, **{**given, "format": format_.name, "options": options})
@@ -260,7 +259,7 @@ def _numbers(path: Place, selection: str | None, count: int, seed: int) -> Itera
     wanted = min(parse_count(match[1]), count)
     if wanted < 0:
         raise OptionError(f"{selection}: is not a number of sequences (expected random:N)", name="random")
-    return iter(sorted(islice(random_order(count, check_seed(seed, f"{Option('seed')}"), SHOW), wanted)))
+    return iter(sorted(islice(random_order(count, check_seed(seed, "--seed"), SHOW), wanted)))
 
 
 def _sequences(reader: TokenReader, chosen: _Kept, look: Look) -> Iterator[Shown]:
@@ -520,7 +519,7 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     found = open_one(viewed(replace(source, format=chosen.name), chosen, "samples"), handle)
     reader, decoder = found.reader, handle.decoder(lenient=True) if handle else None
     if isinstance(reader, RecordReader) or reader.info.layout is not Layout.SAMPLES:
-        raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave out {Option('samples')}")
+        raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave out --samples")
     first, last = _range(found.paths[0], selection, reader.info.sequences, SAMPLES)
     look = _Rows(reader, found.separator.eos_id, reader.info.pad_id, decoder)
     return SampleView(

@@ -15,7 +15,6 @@ import numpy as np
 
 from tokfmt import registry
 from tokfmt.core.errors import OptionError
-from tokfmt.core.messages import Option
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Tokens
@@ -150,10 +149,7 @@ def show_step(
         TokfmtError: If the recipe or a source cannot be read.
     """
     if (sample is None) == (step is None) or (step is None) != (batch_size is None):
-        raise OptionError(
-            f"no samples are selected. Add {Option('sample', 'K')}, or {Option('step', 'S')} with "
-            f"{Option('batch-size', 'B')}"
-        )
+        raise OptionError("no samples are selected. Add --sample K, or --step S with --batch-size B")
     handle = tokenizer_of(tokenizer)
     decoder = handle.decoder() if handle is not None else None
     source = open_one(SourceRequest.of(path, format, eos, options, allow_loss=allow_loss))
@@ -170,7 +166,7 @@ def show_step(
     else:
         number = sample or 0
         if not -len(reader) <= number < len(reader):
-            raise OptionError(f"{Option('sample', number)}: {printable(path)} has samples 0 to {len(reader) - 1:,}")
+            raise OptionError(f"--sample {number}: {printable(path)} has samples 0 to {len(reader) - 1:,}")
         found = [reader.where(number)]
         taken = range(found[0].sample, found[0].sample + 1)
     look, ledgers = Look(None, decoder, Spelling(decoder) if decoder is not None else None), Ledgers()

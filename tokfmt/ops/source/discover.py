@@ -81,7 +81,7 @@ def find_sources(request: SourceRequest, known: Found | None = None) -> list[Sou
     except UnknownFormatError as error:
         if request.eos is None:
             raise
-        raise UnknownFormatError(error.path, error.why, error.remedy.without("eos").marked) from error
+        raise UnknownFormatError(error.path, error.why, error.remedy.replace(" --eos ID", "")) from error
 
 
 def dataset_paths(request: SourceRequest) -> list[Place]:

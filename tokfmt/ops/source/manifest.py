@@ -37,7 +37,6 @@ from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, FormatError, OptionError, TokfmtError
 from tokfmt.core.files import open_file, read_whole, reading_error
 from tokfmt.core.format import Format
-from tokfmt.core.messages import Message, Option, from_option
 from tokfmt.core.named import place_named
 from tokfmt.core.options import parse_options
 from tokfmt.core.place import AnyPlace, Place, PlaceLike, Url, absolute, is_address, real, relative
@@ -388,15 +387,15 @@ def as_written(
     stated = [word for word in words_of(found) if word.partition("=")[0] in given]
     one = printable(manifests[0].path.name.removesuffix(_SUFFIX))
     notes = [
-        Message(f"read with {word}, by the manifest of {one}; {Option('from-opt', word)} or another value overrides it")
+        f"read with {word}, by the manifest of {one}; --from-opt {word} or another value overrides it"
         for word in stated
     ]
     if any(manifest.rows for manifest in manifests) and format_.stores_rows and not asked & _JOINING:
         _check_all_rows(manifests)
         found["view"] = "samples"
         joins = "stride=overlap" if "stride" in usual else "view=documents"
-        joined = f"{Option('from-opt', joins)} joins them"
-        notes.append(Message(f"each sample is a sequence, by the manifest of {one}; {joined}"))
+        joined = f"--from-opt {joins} joins them"
+        notes.append(f"each sample is a sequence, by the manifest of {one}; {joined}")
     return replace(request, options={**request.options, **found}), tuple(notes)
 
 
@@ -404,7 +403,7 @@ def _check_all_rows(manifests: Sequence[Manifest]) -> None:
     rows, others = ([one.path for one in manifests if one.rows is stated] for stated in (True, False))
     if others:
         what = f"states that each sample is a sequence, and {printable(others[0].name)} does not"
-        remedy = f"Read them one by one, or join the samples with {from_option('view', 'documents')}"
+        remedy = "Read them one by one, or join the samples with --from-opt view=documents"
         raise FormatError(rows[0], what, remedy=remedy)
 
 
@@ -512,7 +511,7 @@ def _contradiction(path: Place, manifest: Manifest, what: str, expected: object,
         f"contradicts its manifest {printable(manifest.path.name)} in {what}",
         expected=expected,
         found=found,
-        remedy=f"Copy it again, or remove the manifest if the change was intended; {Option('ignore-manifest')} "
+        remedy="Copy it again, or remove the manifest if the change was intended; --ignore-manifest "
         "continues without it",
     )
 

@@ -26,7 +26,6 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.files import refuse_stand_in
 from tokfmt.core.format import Format, Hints
-from tokfmt.core.messages import Option, allowing
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Place, PlaceLike, Url, notes_of, place_of
 from tokfmt.core.protocols import MappedView, MayContinue, SkipsDamaged
@@ -78,9 +77,9 @@ def _refuse_others(one: SourceFiles, allow_loss: frozenset[str]) -> None:
         FormatError: The directory holds such files, and `allow_loss` does not accept that.
     """
     if one.left_out and "other-files" not in allow_loss:
-        deeper = f"{Option('recursive')} reads the directories below as well; " if one.below else ""
+        deeper = "--recursive reads the directories below as well; " if one.below else ""
         what = f"is read as {one.format.name}, and holds {one.left_out}"
-        raise FormatError(one.path, what, remedy=f"{deeper}{allowing('other-files')} leaves out what is not read")
+        raise FormatError(one.path, what, remedy=f"{deeper}--allow-loss other-files leaves out what is not read")
 
 
 @listing.kept()
@@ -201,18 +200,14 @@ def find_one(request: SourceRequest) -> Sequence[SourceFiles]:
 
 def advise_partial(error: FormatError, request: SourceRequest) -> None:
     """Add --allow-partial to the remedy of an error of a damaged source, if that can save a sequence."""
-    if (
-        request.allow_partial
-        or isinstance(error, NO_DAMAGE)
-        or (error.remedy and error.remedy.has_option("allow-partial"))
-    ):
+    if request.allow_partial or isinstance(error, NO_DAMAGE) or "--allow-partial" in (error.remedy or ""):
         return
     with suppress(TokfmtError, OSError):
         for group in _datasets(find_sources(request)):
             if not any(_is_of(one, place_of(error.place)) for one in group):
                 continue
             if _saves(open_stored(group, replace(request, allow_partial=True), checked=False)):
-                error.advise(f"{Option('allow-partial')} saves the complete sequences")
+                error.advise("--allow-partial saves the complete sequences")
 
 
 def _is_of(one: SourceFiles, file: Place) -> bool:

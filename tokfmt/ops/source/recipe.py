@@ -29,7 +29,6 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.findings import loss_in
 from tokfmt.core.format import Hints
-from tokfmt.core.messages import Message, allowing, marked, recipe_words, reword
 from tokfmt.core.named import place_named
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Identity, Place, Url, absolute, place_of, text_of
@@ -154,12 +153,13 @@ def _laid(
             except _NestingError:
                 raise
             except TokfmtError as error:
-                error.reword(recipe_words)
                 if isinstance(error, OptionError):  # its message has no path to begin with
                     where = f'{printable(file.where)}: source "{printable(entry.name)}": '
-                    error.args = (Message(f"{where}{marked(error.args[0])}"),)
+                    error.args = (f"{where}{error.args[0]}",)
                 else:
                     error.add_note(_which(entry, file.where))
+                if "--" in str(error):
+                    error.add_note(_AS_KEYS)
                 raise
             found.append(source)
             opened += parts
@@ -307,6 +307,12 @@ def named_by(recipe: Place) -> Found:
     return found
 
 
+_AS_KEYS = (
+    'In a recipe, these options are keys of the source: eos = ID, text = "NAME", format = "NAME", '
+    "options = { width = 4 }"
+)
+
+
 def _which(entry: SourceEntry, recipe: Place) -> str:
     """Return the note that names the source and the recipe of an error, because the error names a file."""
     return f'It is source "{printable(entry.name)}" of {printable(recipe)}'
@@ -439,7 +445,7 @@ def _notes(
 ) -> tuple[str, ...]:
     """Return the notes on a source: those of its parts, an assumed tokenizer, and that it gives no sequence."""
     told = [note for part in parts for note in part.notes if note not in part.accepted]  # The recipe has its losses.
-    notes = dict.fromkeys(reword(note, recipe_words) for note in told)
+    notes = dict.fromkeys(told)
     stored = [made for part in parts for made in part.tokenizers if not part.format.is_computed]  # else noted there
     if handle is not None and None in stored:
         given = f'tokenizer = "{printable(handle.name)}"'
@@ -515,18 +521,18 @@ def _refuse_masks(readers: Sequence[TokenReader], parts: Sequence[Opened], allow
                 part.paths[0],
                 "its rows are documents that were packed, and a recipe has no place for their borders",
                 remedy='Without options = { view = "samples" } each is a sequence; '
-                f"{allowing('inner-boundaries')} joins them",
+                "--allow-loss inner-boundaries joins them",
             )
         if info.inner and "inner-boundaries" not in allow_loss:
             what = f"states {boundaries_of(info.inner[0])}, and a recipe has no place for that"
-            raise FormatError(part.paths[0], what, remedy=f"{allowing('inner-boundaries')} joins them")
+            raise FormatError(part.paths[0], what, remedy="--allow-loss inner-boundaries joins them")
         if "loss-mask" in allow_loss:
             continue
         if what := _masks_of(info):
             raise FormatError(
                 part.paths[0],
                 f"has {what}",
-                remedy=f"{WITH_MASKS}; {allowing('loss-mask')} does without them",
+                remedy=f"{WITH_MASKS}; --allow-loss loss-mask does without them",
             )
 
 

@@ -18,7 +18,6 @@ from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import matching, natural_key
 from tokfmt.core.format import Format
 from tokfmt.core.losses import LOSSES
-from tokfmt.core.messages import allowing
 from tokfmt.core.options import choices, given_options, nearest, parse_count, parse_options
 from tokfmt.core.place import Kind, Place, PlaceLike, Url, place_of
 from tokfmt.core.text_format import printable
@@ -364,7 +363,7 @@ def check_losses(names: Iterable[str]) -> frozenset[str]:
         known = loss_words()
         for name in sorted(words - set(known)):
             raise OptionError(
-                f"{allowing(name)}: is not one of {', '.join(known)}", name=name, nearest=nearest(name, known)
+                f"--allow-loss {name}: is not one of {', '.join(known)}", name=name, nearest=nearest(name, known)
             )
     return words
 

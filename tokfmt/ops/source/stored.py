@@ -21,7 +21,6 @@ from tokfmt.core.errors import (
     TokfmtError,
 )
 from tokfmt.core.format import Format
-from tokfmt.core.messages import Message, Option, from_option, marked
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Damage, Info, Inner, Separators, TokenReader
@@ -43,8 +42,8 @@ if TYPE_CHECKING:
 
 _NAMED = 5  # sources that a message names
 _OTHERWISE = "was made with another tokenizer, by its manifest"
-_KEPT = Message(f"no separator known; sequences are kept as stored. {Option('eos', 'ID')} removes one from their ends")
-GIVEN, NO_SEPARATOR = Message(f"{Option('eos')}"), Message(f"{Option('eos', 'none')}")
+_KEPT = "no separator known; sequences are kept as stored. --eos ID removes one from their ends"
+GIVEN, NO_SEPARATOR = "--eos", "--eos none"
 """The source of a separator that the user gives, and of the statement that there is none."""
 
 
@@ -68,7 +67,7 @@ class Separator(NamedTuple):
         """A note on an inferred separator, or on one that is in doubt; empty for any other."""
         if self.doubt:
             return (self.doubt,)
-        guess = Message(f"separator {self.eos_id} inferred: {marked(self.source)}. {Option('eos', 'ID')} overrides it")
+        guess = f"separator {self.eos_id} inferred: {self.source}. --eos ID overrides it"
         return (guess,) if self.inferred else ()
 
 
@@ -273,9 +272,7 @@ def agreed_separator(sources: Sequence[Source], choice: EosChoice) -> Separator:
     if len(known) > 1:
         found = [f"{eos_id} in {printable(source.paths[0].name)}" for eos_id, source in known.items()]
         listed = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else "")
-        raise ConversionError(
-            f"the sources have different separators ({listed}). Choose one with {Option('eos', 'ID')}"
-        )
+        raise ConversionError(f"the sources have different separators ({listed}). Choose one with --eos ID")
     return next(iter(known.values()), sources[0]).separator
 
 
@@ -327,17 +324,17 @@ def _undivided(info: Info, separator: Separator) -> list[str]:
     known = separator.eos_id is not None or separator.source == NO_SEPARATOR
     if known or not info.tokens or info.separators not in (Separators.AFTER, Separators.BEFORE):
         return []
-    why = f"the separator is not known; {Option('eos', 'ID')} splits it"
-    return [Message(f"read as one sequence of {info.tokens:,} tokens: {why}")]
+    why = "the separator is not known; --eos ID splits it"
+    return [f"read as one sequence of {info.tokens:,} tokens: {why}"]
 
 
-def _swapped(eos_id: int, dtype: np.dtype[np.unsignedinteger]) -> Message:
+def _swapped(eos_id: int, dtype: np.dtype[np.unsignedinteger]) -> str:
     """Return the note on sequences whose token IDs seem to have the wrong byte order."""
     other = dtype.type(eos_id).byteswap()
-    return Message(
+    return (
         "token IDs seem to be big-endian, where little-endian ones are expected: all sequences end with "
         f"{eos_id}, which is {other} with its bytes swapped. Nothing is changed; write the tokens "
-        f"again, with bytes swapped. {Option('eos', eos_id)} reads them as they are"
+        f"again, with bytes swapped. --eos {eos_id} reads them as they are"
     )
 
 
@@ -383,7 +380,7 @@ def without_separators(
             watched.phase("finding separators", info.tokens, "tokens")
             return SplitAt(stored, eos_id, jobs=jobs, scanned=watched.advance), []
         if separator.source == NO_SEPARATOR:
-            return stored, [Message(f"read as one sequence of {info.tokens:,} tokens ({NO_SEPARATOR.marked})")]
+            return stored, [f"read as one sequence of {info.tokens:,} tokens ({NO_SEPARATOR})"]
         if note := _undivided(info, separator):
             return stored, note
         raise SeparatorUnknownError(path, "a stream of tokens whose separator is not known")
@@ -391,8 +388,8 @@ def without_separators(
         if endings is not None and len(endings) == 1 and not separator.doubt and separator.source != NO_SEPARATOR:
             alike = int(endings[0])
             why = f"all end with {alike}, which may be a separator and may be content"
-            either = f"{Option('eos', alike)} removes it, {Option('eos', 'none')} keeps it"
-            return stored, [Message(f"sequences are kept as stored: {why}. {either}")]
+            either = f"--eos {alike} removes it, --eos none keeps it"
+            return stored, [f"sequences are kept as stored: {why}. {either}"]
         return stored, [] if separator.doubt or separator.source == NO_SEPARATOR else [_KEPT]
     if endings is None or len(endings) != 1 or int(endings[0]) != eos_id:
         if eos_id != info.eos_id:
@@ -402,7 +399,7 @@ def without_separators(
         raise CorruptError(
             path,
             f"sequences do not end with the separator {eos_id} that the dataset states",
-            remedy=f"{Option('eos', 'none')} reads the sequences as they are stored, with the IDs that end them",
+            remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
         )
     return WithoutTrailing(stored, eos_id, str(path)), []
 
@@ -412,5 +409,5 @@ def boundaries_of(inner: Inner) -> str:
     where = f"{printable(inner.path.name)} from byte {inner.offset:,} on"
     return (
         f"where {counted(inner.sequences, 'sequence')} of {counted(inner.documents, 'document')} begin ({where}; "
-        f"{from_option('unit', 'sequences')} reads each by itself)"
+        "--from-opt unit=sequences reads each by itself)"
     )

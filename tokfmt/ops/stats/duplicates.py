@@ -19,16 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core import resources
-from tokfmt.core.messages import Message, Option
 from tokfmt.core.ragged import Offsets
 from tokfmt.ops.compare.fingerprint import Fingerprints
 from tokfmt.ops.stats.report import Duplicates, RepeatedSequence
 from tokfmt.ops.stats.tables import Table
 
-TOO_MANY = Message(
-    "duplicates were not counted: for so many sequences that takes more than half of this "
-    f"machine's memory (24 bytes each). {Option('no-duplicates')} leaves them out, {Option('sample')} "
-    "reads some sequences"
+TOO_MANY = (
+    "duplicates were not counted: for so many sequences that takes more than half of this machine's memory (24 bytes "
+    "each). --no-duplicates leaves them out, --sample reads some sequences"
 )
 
 Rows = NDArray[np.uint64]

@@ -20,7 +20,6 @@ from typing import Any
 
 from tokfmt.core.errors import CorruptError, OptionError, TokfmtError, UnsafeError
 from tokfmt.core.files import File
-from tokfmt.core.messages import Message, Option
 from tokfmt.core.options import nearest, parse_count
 from tokfmt.recipes.tree import Row
 
@@ -520,7 +519,7 @@ def parse_expectation(text: str) -> Expectation:
     """
     match = _SHAPE.fullmatch(text)
     if match is None:
-        raise OptionError(f"{Option('expect', f'{text!r}')} is not an expectation. {_GRAMMAR}", name=text)
+        raise OptionError(f"--expect {text!r} is not an expectation. {_GRAMMAR}", name=text)
     name, sign, value = match.groups()
     total = name.startswith(_TOTAL)
     key = checked_key(name.removeprefix(_TOTAL).replace("-", "_"))
@@ -529,7 +528,7 @@ def parse_expectation(text: str) -> Expectation:
     if not problem and sign not in ("==", "!=") and (isinstance(parsed, (str, bool)) or parsed is None):
         problem = f"{sign} compares numbers (found {worded(parsed) if parsed is not None else 'null'})"
     if problem:
-        raise OptionError(f"{Option('expect', f'{text!r}')}: {problem}. {_GRAMMAR}", name=text)
+        raise OptionError(f"--expect {text!r}: {problem}. {_GRAMMAR}", name=text)
     return Expectation(key, sign, parsed, total, " ".join(text.split()))
 
 
@@ -578,7 +577,7 @@ def _why(document: Mapping[str, Any], expected: Expectation) -> str:
         parent = expected.key.partition(".")[0]
         hints = {
             "duplicates": "not counted, or not in a sample",
-            "packing": Message(f"{Option('seq-len')} asks for it"),
+            "packing": "--seq-len asks for it",
             "text": "there is no text",
         }
         return f" ({hints[parent]})" if parent in hints else ""
@@ -618,7 +617,7 @@ def parse_tolerance(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise OptionError(f"{Option('tolerance', f'{text!r}')}: expected a share such as 1% or 0.01", name="tolerance")
+        raise OptionError(f"--tolerance {text!r}: expected a share such as 1% or 0.01", name="tolerance")
     return value / 100 if percent else value
 
 

@@ -19,7 +19,6 @@ from tokfmt.core import listing
 from tokfmt.core.errors import DetectionError, FormatError, OptionError
 from tokfmt.core.format import Decoder
 from tokfmt.core.locks import Scratch
-from tokfmt.core.messages import Message, Option
 from tokfmt.core.place import PlaceLike
 from tokfmt.core.protocols import CountsPadding, HasLabels, PaddingCounts
 from tokfmt.core.ragged import Tokens
@@ -198,7 +197,7 @@ class _Run:
         texts = [source for source in sources if self._is_text(source)]
         if texts and not all(map(self._is_text_or_empty, sources)):
             raise OptionError(
-                f"{printable(texts[0].paths[0])}: holds text, other paths hold token IDs. Add {Option('tokenizer')}"
+                f"{printable(texts[0].paths[0])}: holds text, other paths hold token IDs. Add --tokenizer"
             )
         each, total = self._of_texts(sources, sizes) if texts else self._of_tokens(sources, sizes)
         return StatsReport(each, total() if self.several and not self.failures else None, self.failures)
@@ -339,11 +338,11 @@ def _estimated(found: Statistics, sampled: SampleFacts) -> Statistics:
 
 def _check(request: StatsRequest) -> None:
     if request.sample is not None and request.sample < 1:
-        raise OptionError(f"{Option('sample', request.sample)}: is not a number of sequences (expected 1 or more)")
-    check_seed(request.seed, f"{Option('seed')}")
+        raise OptionError(f"--sample {request.sample}: is not a number of sequences (expected 1 or more)")
+    check_seed(request.seed, "--seed")
     if request.executor.startswith("dask:"):  # scratch is a directory of this machine, and paths may be relative
         raise OptionError(
-            f"{Option('executor')} {printable(request.executor)}: statistics are counted on one machine. "
+            f"--executor {printable(request.executor)}: statistics are counted on one machine. "
             "Use dask, which starts workers on it"
         )
 
@@ -358,9 +357,9 @@ def stored_axis(source: Source, stored: TokenReader) -> tuple[StatsAxis, list[st
     if info.separators.alone and info.tokens and eos_id is not None:
         return Streamed(stored, eos_id), []
     if info.separators is Separators.BETWEEN and info.tokens:
-        splits = f"no separator known; {Option('eos', 'ID')} splits it"
-        why = NO_SEPARATOR.marked if separator.source == NO_SEPARATOR else splits
-        return Indexed(stored, None, str(path)), [Message(f"read as one sequence ({why})")]
+        splits = "no separator known; --eos ID splits it"
+        why = NO_SEPARATOR if separator.source == NO_SEPARATOR else splits
+        return Indexed(stored, None, str(path)), [f"read as one sequence ({why})"]
     reader, notes = without_separators(stored, separator, source.endings, path)
     return axis_of(reader, str(path)), notes
 

@@ -23,7 +23,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from tokfmt.core.errors import CorruptError, FormatError, TokfmtError
-from tokfmt.core.messages import Option
 from tokfmt.core.protocols import HasLabels, read_intervals
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import WINDOW, Info, Separators, TokenReader, sequence_at, windows
@@ -309,7 +308,7 @@ class Indexed:
             f"sequence {self._begun_before(base + int(starts[k])) + before:,} does not end with the separator "
             f"{self.eos_id}",
             found=int(tokens[stops[k]]) if stops[k] >= starts[k] else "nothing",
-            remedy=f"{Option('eos', 'none')} reads the sequences as they are stored, with their last tokens",
+            remedy="--eos none reads the sequences as they are stored, with their last tokens",
         )
 
     def _mask(self, start: int, stop: int, tally: Tally) -> None:
