@@ -104,6 +104,7 @@ def child(work, fatal=0):
 
 def request(case, out, **more):
     shuffle.REGION = case.get("spill", shuffle.REGION)
+    plan.FLUSH_SHARE = case.get("flush", plan.FLUSH_SHARE)
     source = SourceRequest(
         tuple(case["sources"]), eos=case.get("eos"), allow_loss=frozenset(case.get("allow_loss", ()))
     )

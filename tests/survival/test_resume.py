@@ -101,9 +101,10 @@ ARRANGED = {"shuffled": {"shuffle": 5}, "split": SPLIT, "both": {"shuffle": 5, *
 )
 def test_killed_while_arranging(tmp_path, pack, name, how, drive):
     """Spills and regions of each split are journaled: what is done stays done."""
-    seen = drive("sweep", {**of_pack(pack, name), **ARRANGED[how], "spill": 2048}, tmp_path, moments=4)
+    case = {**of_pack(pack, name), **ARRANGED[how], "spill": 2048, "flush": 0}  # at once, however slow the machine is
+    seen = drive("sweep", case, tmp_path, moments=4)
     assert seen["outputs"] == (2 if how != "shuffled" and name != "flat-tokens" else 1)
-    assert seen["spared"], "nothing was saved"  # how much is counted exactly by `sweep`, at each moment
+    assert seen["spared"] >= seen["tasks"] // 2, "little was saved at the end"
 
 
 @pytest.mark.parametrize("name", only(["modalities"], ["modalities", "flat-tokens"]))

@@ -49,7 +49,7 @@ T = TypeVar("T")
 Done = Mapping[int, Any]
 
 _CREATED = "created"
-_SHARE = 9  # Flushing takes at most one part in ten of the time.
+FLUSH_SHARE = 9  # Flushing takes at most one part in ten of the time.
 _PATIENCE = 600  # Seconds to wait for another task that prepares the destination.
 
 
@@ -173,7 +173,7 @@ class Journal(NullJournal):
         if json.loads(text)[2] != facts:
             raise TypeError(f"{kind}: {facts!r} does not survive JSON, so it cannot be journaled")
         self._pending.append(b"%08x %s\n" % (zlib.crc32(text.encode()), text.encode()))
-        if time.monotonic() - self._synced >= _SHARE * self._cost:
+        if time.monotonic() - self._synced >= FLUSH_SHARE * self._cost:
             self.sync()
 
     def sync(self) -> None:

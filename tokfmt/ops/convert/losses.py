@@ -147,7 +147,8 @@ def known_losses(
     masks = traits.keeps_masks and "loss-mask" not in allow_loss and marks_of(axis) is not None
     rows = traits.keeps_boundaries and axis.info.segmented and not axis.info.inner
     kept = {"loss-mask": masks, "inner-boundaries": rows and "inner-boundaries" not in allow_loss}
-    found = _of_sources(sources, masks=traits.keeps_masks, split_chosen=request.one_split)
+    split_chosen = request.split is not None or "split" in request.options
+    found = _of_sources(sources, masks=traits.keeps_masks, split_chosen=split_chosen)
     lost = [loss for loss in found if not kept.get(loss.name)]
     unmarked = _unmarked(axis, sources, traits) if masks and not traits.keeps_labels else ()
     return [*lost, *unmarked, *traits.lost(axis, allow_loss)]

@@ -70,16 +70,11 @@ _LITTLE = 1 << 22  # a stream of at most so many tokens is always scanned to its
 _TRIED = 16  # sequences that are read to find if any is readable
 
 
-def _refuse_others(one: SourceFiles, allow_loss: frozenset[str]) -> None:
-    """Refuse a directory that holds files outside its dataset.
-
-    Raises:
-        FormatError: The directory holds such files, and `allow_loss` does not accept that.
-    """
-    if one.left_out and "other-files" not in allow_loss:
-        deeper = "--recursive reads the directories below as well; " if one.below else ""
-        what = f"is read as {one.format.name}, and holds {one.left_out}"
-        raise FormatError(one.path, what, remedy=f"{deeper}--allow-loss other-files leaves out what is not read")
+def _has_others(one: SourceFiles) -> FormatError:
+    """Return the error of a directory that holds files outside its dataset."""
+    deeper = "--recursive reads the directories below as well; " if one.below else ""
+    what = f"is read as {one.format.name}, and holds {one.left_out}"
+    return FormatError(one.path, what, remedy=f"{deeper}--allow-loss other-files leaves out what is not read")
 
 
 @listing.kept()
@@ -428,7 +423,8 @@ def open_stored(
         stored, damage = _readable(stored, found, manifests)
         damage += tuple(Damage(holes) for holes in named if holes)
     for one in found:
-        _refuse_others(one, allow_loss)
+        if one.left_out and "other-files" not in allow_loss:
+            raise _has_others(one)
     info, left_out = stored.info, tuple(one.left_out for one in found if one.left_out)
     notes = (*ignored, *written, *info.inferred, *info.notes)
     if len(places) > 1:

@@ -122,11 +122,6 @@ class SourceRequest:
             allow_partial,
         )
 
-    @property
-    def one_split(self) -> bool:
-        """True if the user chose a split of the sources."""
-        return self.split is not None or "split" in self.options
-
     def of_split(self, split: str) -> SourceRequest:
         """Return the request for one split of the same sources."""
         others = {name: value for name, value in self.options.items() if name != "split"}
