@@ -314,7 +314,8 @@ def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tu
     read, notes, of_folder = [], [], functools.cache(_of_folder)
     for one in found:
         manifest = manifest_of(one, of_folder)
-        wrong = file_contradiction(one, manifest) if one.files else None
+        differences = file_differences(one, manifest) if one.files else ()
+        wrong = next((_contradiction(one.path, manifest, *difference) for difference in differences), None)
         if wrong is not None:
             kept = request.allow_partial and not request.ignore_manifest and shrunk(one, manifest) is not None
             if not kept and not request.ignore_manifest:
@@ -414,17 +415,6 @@ def found_as_written(one: SourceFiles, request: SourceRequest) -> tuple[SourceRe
     except FormatError:
         return request, ()
     return as_written(one.format, request, manifests)
-
-
-def file_contradiction(one: SourceFiles, manifest: Manifest) -> CorruptError | None:
-    """Return the error of a manifest that contradicts the format, number or size of its files, or None.
-
-    Raises:
-        FormatError: The status of a file cannot be read.
-    """
-    for what, expected, found in file_differences(one, manifest):
-        return _contradiction(one.path, manifest, what, expected, found)
-    return None
 
 
 def file_differences(one: SourceFiles, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
