@@ -6,12 +6,12 @@ import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import is_dataclass, replace
-from operator import index
-from typing import ParamSpec, Protocol, SupportsIndex, TypeVar, cast, runtime_checkable
+from typing import ParamSpec, Protocol, TypeVar, cast, runtime_checkable
 
-from tokfmt.core.errors import OptionError, TokfmtError, missing_package
+from tokfmt.core.errors import TokfmtError, missing_package
 from tokfmt.core.messages import python_words, reword
 from tokfmt.core.named import allowing
+from tokfmt.core.options import fit
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,13 +27,7 @@ def spoken(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in _MINIMUM.keys() & kwargs.keys():
-            number, minimum = kwargs[name], _MINIMUM[name]
-            if number is None:
-                continue
-            if isinstance(number, bool) or not isinstance(number, SupportsIndex) or index(number) < minimum:
-                raise OptionError(f"{name}={number!r}: expected a whole number, at least {minimum}", name=name)
-            if index(number) > sys.maxsize:
-                raise OptionError(f"{name}={number!r}: expected a whole number, at most {sys.maxsize}", name=name)
+            kwargs[name] = fit(name, kwargs[name], int | None, {"minimum": _MINIMUM[name], "maximum": sys.maxsize})
         try:
             if kwargs.get("storage_options") is not None:
                 from tokfmt.remote.options import StoreOptions, configure

@@ -116,7 +116,7 @@ def arrangement_of(shuffle: int | None, split: str | None, seed: int | None) -> 
         OptionError: The shares or a seed are invalid, or nothing uses the seed.
     """
     if shuffle is not None:
-        check_seed(shuffle, f"{Option('shuffle')}")
+        shuffle = check_seed(shuffle, f"{Option('shuffle')}")
     if split is None or "=" not in split:
         if seed is not None:
             raise OptionError(f"{Option('seed')}: nothing is dealt out to splits. {_EXAMPLE}", name="seed")
