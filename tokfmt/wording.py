@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from operator import index
-from typing import ParamSpec, SupportsIndex, TypeVar, cast
+from typing import ParamSpec, TypeVar, cast
 
-from tokfmt.core.errors import OptionError, missing_package
+from tokfmt.core.errors import missing_package
 from tokfmt.core.named import allowing
+from tokfmt.core.options import fit
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -25,13 +25,7 @@ def spoken(function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         for name in _MINIMUM.keys() & kwargs.keys():
-            number, minimum = kwargs[name], _MINIMUM[name]
-            if number is None:
-                continue
-            if isinstance(number, bool) or not isinstance(number, SupportsIndex) or index(number) < minimum:
-                raise OptionError(f"{name}={number!r}: expected a whole number, at least {minimum}", name=name)
-            if index(number) > sys.maxsize:
-                raise OptionError(f"{name}={number!r}: expected a whole number, at most {sys.maxsize}", name=name)
+            kwargs[name] = fit(name, kwargs[name], int | None, {"minimum": _MINIMUM[name], "maximum": sys.maxsize})
         try:
             if kwargs.get("storage_options") is not None:
                 from tokfmt.remote.options import StoreOptions, configure

@@ -81,7 +81,7 @@ def test_json_and_dry_run(tmp_path):
     ("words", "says"),
     [
         (["--split", "train=0.9,validation=0.2"], "the shares sum to 1.1, not to 1"),
-        (["--split", "train=0.9,validation=0.1", "--seed", "-1"], "is not a"),
+        (["--split", "train=0.9,validation=0.1", "--seed", "-1"], "--seed: expected a whole number from 0 to "),
         (["--seed", "1"], "--seed: nothing is dealt out to splits"),
         (["--shuffle", "now"], "'now' is not a whole number"),
     ],

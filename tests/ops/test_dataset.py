@@ -190,9 +190,11 @@ def test_a_shuffle_is_a_permutation_by_keys(ragged, seed):
 
 def test_seeds_are_checked():
     for wrong in ("1", 1.5, True, None):
-        with pytest.raises(OptionError, match="is not a seed: a whole number"):
+        with pytest.raises(
+            OptionError, match="seed: expected a whole number from 0 to 18,446,744,073,709,551,615, found"
+        ):
             held(Ragged.of([[1]])).shuffle(wrong)
-    with pytest.raises(OptionError, match=r"seed: -1 is not a seed"):
+    with pytest.raises(OptionError, match=r"seed: .* found -1$"):
         held(Ragged.of([[1]])).shuffle(-1)
 
 

@@ -212,7 +212,7 @@ def test_facts_go_before_guesses(tmp_path):
 def test_separator_argument_is_checked_and_reported(tmp_path):
     path = pack(tmp_path / "x.pbin", [[1, 9], [2, 9]])
     for wrong in ("foo", -1, 1.5, True):
-        with pytest.raises(OptionError, match="expected a token ID"):
+        with pytest.raises(OptionError, match="^eos: expected a whole number of at least 0 or none, found "):
             tokfmt.open(path, eos=wrong)
     assert "not every sequence ends with 5" in tokfmt.open(path, eos=5).info.notes[0]
 

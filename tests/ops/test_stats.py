@@ -284,7 +284,7 @@ def test_estimates_have_no_bias(tmp_path):
 
 
 @pytest.mark.parametrize(("how", "message"), [
-    ({"sample": 0}, "sample.0"), ({"seed": -1}, "not a seed"),
+    ({"sample": 0}, "sample: expected a whole number of at least 1, found 0"), ({"seed": -1}, "--seed: expected a whole number"),
 ])  # fmt: skip
 def test_invalid_requests_are_refused(how, message):
     with pytest.raises(OptionError, match=message):

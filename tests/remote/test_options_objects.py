@@ -15,13 +15,13 @@ from tokfmt.remote.options import StoreOptions, configure
     [
         ("endpont=x", "Did you mean endpoint?"),
         ("secret_access_key=planted", "secrets are not taken from options"),
-        ("anonymous=perhaps", "expected true or false"),
-        ("anonymous", "expected NAME=VALUE"),
+        ("anonymous=perhaps", "store option anonymous: expected true or false, found 'perhaps'"),
+        ("anonymous", "'anonymous' is not of the form key=value"),
     ],
 )
 def test_options_that_are_refused(words, message):
     with pytest.raises(OptionError, match=re.escape(message)) as caught:
-        StoreOptions.parse([words])
+        StoreOptions.of([words])
     assert "planted" not in str(caught.value) and caught.value.exit_code == 2
 
 
@@ -30,13 +30,13 @@ def test_options_reach_the_server_and_the_workers(server, bucket, monkeypatch):
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "KEY")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    options = StoreOptions.parse([f"endpoint={server.endpoint}", "anonymous=true", "requester-pays=yes"])
-    assert StoreOptions.parse(options.words()) == options
+    options = StoreOptions.of([f"endpoint={server.endpoint}", "anonymous=true", "requester-pays=yes"])
+    assert StoreOptions.of(options.words()) == options
     configure(options)
     assert open_store(Url.parse("s3://bkt")).status("x").size == 1
     assert "authorization" not in server.seen[-1].headers
     configure(StoreOptions())
-    assert StoreOptions.parse([]) == StoreOptions()
+    assert StoreOptions.of([]) == StoreOptions()
 
 
 def test_a_profile_has_keys_an_endpoint_and_a_region(server, bucket, monkeypatch, tmp_path):

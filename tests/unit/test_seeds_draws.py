@@ -46,5 +46,5 @@ def test_purposes_and_seeds_differ():
 def test_invalid_seeds_are_refused():
     assert check_seed(2**64 - 1, "--seed") == 2**64 - 1
     for wrong in (-1, 2**64):
-        with pytest.raises(OptionError, match=r"--shuffle: .* is not a seed"):
+        with pytest.raises(OptionError, match=rf"--shuffle: .* found {wrong:,}$"):
             check_seed(wrong, "--shuffle")

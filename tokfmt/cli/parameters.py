@@ -81,21 +81,16 @@ class Count(click.ParamType[Any]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         from tokfmt.core.errors import OptionError
-        from tokfmt.core.options import parse_count
+        from tokfmt.core.options import fit, parse_count
 
         if isinstance(value, int):
             return value
+        bounds = {"minimum": self.minimum, "maximum": self.maximum}
         try:
-            number = parse_count(value)
+            return int(fit("", parse_count(value), int, bounds))
         except OptionError as error:
-            self.fail(str(error), param, ctx)
-        low, high = self.minimum, self.maximum
-        if low is not None and number < low and high in (None, sys.maxsize):
-            self.fail(f"is too small (expected at least {low:,}, found {number:,}). Choose a larger number", param, ctx)
-        if (low is not None and number < low) or (high is not None and number > high):
-            expected = f"expected {low or 0:,} to {high:,}, found {number:,}"
-            self.fail(f"is out of range ({expected}). Choose a number in it", param, ctx)
-        return number
+            contrast = f"is out of range (expected {error.expected}, found {error.found}). Choose a number in it"
+            self.fail(contrast if error.expected else str(error), param, ctx)
 
 
 class Eos(Count):
@@ -118,10 +113,12 @@ class Words(click.Choice[str]):
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         from difflib import get_close_matches
 
+        from tokfmt.core.text_format import one_of
+
         words = [str(choice) for choice in self.choices]
         near = get_close_matches(str(value), words, 1)
         remedy = f"Did you mean {near[0]}?" if near else "Choose one of them"
-        return f"unknown value {str(value)!r} (expected {_one_of(words)}). {remedy}"
+        return f"unknown value {str(value)!r} (expected {one_of(words)}). {remedy}"
 
 
 class ExecutorName(Words):
@@ -163,11 +160,6 @@ def _listed(words: Sequence[str], width: int) -> str:
         textwrap.fill(", ".join(words), width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
         + "\n"
     )
-
-
-def _one_of(words: Sequence[str]) -> str:
-    """Return the words as a list in prose: `a, b or c`."""
-    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def _formats(ctx: click.Context) -> Iterable[str]:
@@ -275,7 +267,7 @@ def _use_for_stores(context: click.Context, parameter: click.Parameter, value: A
     elif parameter.name == "store_opt":
         from tokfmt.remote.options import StoreOptions, configure
 
-        configure(StoreOptions.parse(value))
+        configure(StoreOptions.of(value))
     elif parameter.name == "allow_source":
         from tokfmt.core.named import allow_sources
 

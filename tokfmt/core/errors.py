@@ -379,13 +379,29 @@ class ShortfallError(ConversionError):
 
 
 class OptionError(TokfmtError):
-    """An unknown option, format or value, or a value that is out of range."""
+    """An unknown option, format or value, or a value that is out of range.
+
+    Attributes:
+        name: The option.
+        nearest: The most similar word that it accepts; None without one.
+        expected: The values that it accepts, in words; None if the message states them.
+        found: The given value, if `expected` is not None.
+    """
 
     exit_code = 2
 
-    def __init__(self, message: str, *, name: str = "", nearest: str | None = None) -> None:
-        self.name, self.nearest = name, nearest
-        super().__init__(f"{message}. Did you mean {nearest}?" if nearest else message)
+    def __init__(
+        self,
+        message: str,
+        *,
+        name: str = "",
+        nearest: str | None = None,
+        expected: str | None = None,
+        found: str | None = None,
+    ) -> None:
+        self.name, self.nearest, self.expected, self.found = name, nearest, expected, found
+        text = f"{message}{_contrast(expected, found)}"
+        super().__init__(f"{text}. Did you mean {nearest}?" if nearest else text)
 
 
 class MissingDependencyError(TokfmtError):

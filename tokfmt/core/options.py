@@ -1,29 +1,46 @@
-"""Options of formats: frozen dataclasses, parsed by the types of their fields.
+"""Read what a user gives by the types of the fields of frozen dataclasses: options, keywords, keys of recipes.
 
-The type of a field is `int`, `str`, `bool`, `Literal[...]`, or one of these with `| None`. `option()` puts its help and
-its bounds into `field(metadata=...)`. There are no `**kwargs`, and an unknown option is an error.
+The type of an option of a format is `int`, `str`, `bool`, `Literal[...]`, or one of these with `| None`. `option()`
+puts its help and its bounds into `field(metadata=...)`. There are no `**kwargs`, and an unknown option is an error.
+
+`fit` is the only judge of values: the command line, Python and recipes refuse the same values in the same words.
 """
 
 from __future__ import annotations
 
 import difflib
 import functools
+import os
 import re
+import sys
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, field, fields
 from importlib import import_module
-from typing import Any, Literal, TypeVar, cast
+from numbers import Real
+from operator import index
+from typing import Any, Literal, SupportsIndex, TypeVar, cast
 
 from tokfmt.core.errors import OptionError, missing_package
-from tokfmt.core.text_format import shortened
+from tokfmt.core.text_format import grouped, one_of, printable, shortened
 
 T = TypeVar("T")
 _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _SUFFIXES |= {"ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 _TOO_LARGE = 10**21  # above 2^64, so that a seed or an ID that is too large has a message of its own
-_ROOM = 40  # characters of a typed number in a message
+_ROOM = 40  # characters of a value in a message
+_MOST = 1 << 1000  # a float holds any number below it
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_NAMES = {
+    "int": "a whole number",
+    "float": "a number",
+    "Fraction": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "tuple": "a list of text",
+}
+_TYPES = (type, types.GenericAlias)
 
 
 class LazyAttribute:
@@ -51,7 +68,7 @@ class LazyAttribute:
         return found if callable(found) else lambda: found
 
 
-def option(default: T, text: str, *, minimum: int | None = None, maximum: int | None = None) -> T:
+def option(default: T, text: str = "", *, minimum: int | None = None, maximum: int | None = None) -> T:
     """Return a dataclass field for an option.
 
     Args:
@@ -110,8 +127,7 @@ def parse_options(kind: type[T], pairs: Iterable[str] | Mapping[str, object], ow
         OptionError: If an option is unknown (the message has the nearest one), a value has the wrong type, or a number
             is out of bounds.
     """
-    hints = _hints(cast("Any", kind))
-    known = {f.name: f for f in fields(cast("Any", kind))}
+    known, hints = {f.name: f for f in fields(cast("Any", kind))}, hints_of(cast("Any", kind))
     given: dict[str, object] = {}
     for name, value in given_options(pairs).items():
         key = name.replace("-", "_")
@@ -120,23 +136,93 @@ def parse_options(kind: type[T], pairs: Iterable[str] | Mapping[str, object], ow
             raise OptionError(
                 f"{owner} has no option {name!r} (expected {listed})", name=name, nearest=nearest(key, known)
             )
-        given[key] = None if value is None else _value(str(value), hints[key], f"{owner} option {key}")
-        _check_bounds(given[key], known[key].metadata, f"{owner} option {key}", key)
+        hint, what = hints[key], f"{owner} option {key}"
+        try:
+            typed = None if value is None else _typed(str(value), kinds_of(hint))
+        except OptionError as error:
+            raise OptionError(f"{what}: {error}", name=key) from error
+        given[key] = fit(what, typed, hint, known[key].metadata, name=key)
     return kind(**given)
 
 
-def _check_bounds(value: object, bounds: Mapping[str, Any], what: str, name: str) -> None:
-    minimum, maximum = bounds.get("minimum"), bounds.get("maximum")
-    if not isinstance(value, int) or isinstance(value, bool):
-        return
-    if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
-        allowed = f"{'' if minimum is None else f'{minimum:,}'}..{'' if maximum is None else f'{maximum:,}'}"
-        raise OptionError(f"{what}: {value:,} is outside {allowed}", name=name)
+def _typed(text: str, kinds: Sequence[Any]) -> object:
+    """Return the value that a word of the command line stands for, for a field of some kinds."""
+    if type(None) in kinds and text.lower() in ("none", "auto", ""):
+        return None
+    if bool in kinds:
+        return _TRUTH.get(text.lower(), text)
+    return parse_count(text) if int in kinds else text
+
+
+def fit(what: str, value: object, hint: Any, bounds: Mapping[str, Any] | None = None, *, name: str = "") -> Any:
+    """Return a value in the type of a field. Every option, keyword and key of a recipe passes here.
+
+    Args:
+        what: The field, for the message.
+        value: The value. A whole number may be a float or a number of numpy, and a list of text may be one text.
+        hint: The type of the field: `int`, `float`, `Fraction`, `str`, `bool`, `tuple[str, ...]`, `Literal[...]`, or a
+            union of some of these and None.
+        bounds: The `minimum` and the `maximum` of a number, as `option` has them.
+        name: The name of the option (default: `what`).
+
+    Raises:
+        OptionError: If the value has another type, or is out of bounds.
+    """
+    low, high = (bounds or {}).get("minimum"), (bounds or {}).get("maximum")
+    kinds = kinds_of(hint)
+    for kind in kinds:
+        if (fitting := _in_kind(value, kind, low, high)) is not None:
+            return fitting
+    if value is None and type(None) in kinds:
+        return None
+    words = [str(kind) for kind in kinds if isinstance(kind, str | int)]
+    names = [_NAMES[kind.__name__] for kind in kinds if isinstance(kind, _TYPES) and kind is not type(None)]
+    limits = _limits(low, None if high == sys.maxsize and not (isinstance(value, int) and value > high) else high)
+    expected = one_of([*(f"{one}{limits}" if "number" in one else one for one in names), *words])
+    if isinstance(value, SupportsIndex) and not isinstance(value, bool):
+        found = grouped(index(value))
+    else:
+        found = printable(shortened(repr(value), _ROOM))
+    near = nearest(value, words) if isinstance(value, str) else None
+    raise OptionError(what, name=name or what, nearest=near, expected=expected, found=found)
+
+
+def _in_kind(value: Any, kind: Any, low: float | None, high: float | None) -> Any:
+    """Return a value as a word of a `Literal`, or in a type; None if it is not of that kind, or out of bounds."""
+    if isinstance(kind, str | int):
+        return kind if str(value) == str(kind) else None
+    if kind in (str, bool):
+        return value if isinstance(value, kind) else None
+    if kind == tuple[str, ...]:
+        listed = [value] if isinstance(value, str | os.PathLike) else value
+        is_text = isinstance(listed, Sequence) and all(isinstance(one, str | os.PathLike) for one in listed)
+        return tuple(map(str, listed)) if is_text else None
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if kind is type(None) or not is_number or not abs(value) < _MOST or (kind is int and value != int(value)):
+        return None
+    found = int(value) if kind is int else kind(str(value))
+    return found if (low is None or low <= found) and (high is None or found <= high) else None
+
+
+def _limits(low: float | None, high: float | None) -> str:
+    if low is None:
+        return "" if high is None else f" of at most {high:,}"
+    return f" of at least {low:,}" if high is None else f" from {low:,} to {high:,}"
 
 
 @functools.cache
-def _hints(kind: type) -> dict[str, Any]:
+def hints_of(kind: type) -> dict[str, Any]:
+    """Return the type of each field of a dataclass."""
     return typing.get_type_hints(kind)
+
+
+def kinds_of(hint: Any) -> tuple[Any, ...]:
+    """Return the types of a union, and the words of a `Literal`."""
+    if typing.get_origin(hint) is Literal:
+        return typing.get_args(hint)
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        return tuple(kind for one in typing.get_args(hint) for kind in kinds_of(one))
+    return (hint,)
 
 
 def given_options(pairs: Iterable[str] | Mapping[str, object]) -> Mapping[str, object]:
@@ -156,49 +242,21 @@ def given_options(pairs: Iterable[str] | Mapping[str, object]) -> Mapping[str, o
     return found
 
 
-def _value(text: str, hint: Any, what: str) -> object:
-    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        if text.lower() in ("none", "auto", ""):
-            return None
-        hint = next(a for a in typing.get_args(hint) if a is not type(None))
-    if typing.get_origin(hint) is Literal:
-        return _choice(text, typing.get_args(hint), what)
-    if hint is bool:
-        return _choice(text.lower(), ("true", "false", "yes", "no", "1", "0"), what) in ("true", "yes", "1")
-    return parse_count(text) if hint is int else text
-
-
-def _choice(text: str, choices: tuple[object, ...], what: str) -> object:
-    for choice in choices:
-        if text == str(choice):
-            return choice
-    words = [str(c) for c in choices]
-    raise OptionError(f"{what}: {text!r} is not one of {', '.join(words)}", name=text, nearest=nearest(text, words))
-
-
 def choices(kind: type, name: str) -> tuple[str, ...]:
     """Return the words that an option accepts; () if the option does not exist, or accepts any text."""
-    hint = _hints(kind).get(name)
+    hint = hints_of(kind).get(name)
     return tuple(map(str, typing.get_args(hint))) if typing.get_origin(hint) is Literal else ()
 
 
 def described(kind: type) -> list[dict[str, str]]:
     """Return the name, type, default and help of each option, for `tokfmt formats NAME`."""
-    hints = _hints(kind)
+    kinds = {name: [one for one in kinds_of(hint) if one is not type(None)] for name, hint in hints_of(kind).items()}
     return [
         {
             "name": f.name,
-            "type": _type_words(hints[f.name]),
+            "type": "|".join(one.__name__ if isinstance(one, type) else str(one) for one in kinds[f.name]),
             "default": "" if f.default is MISSING else ("auto" if f.default is None else str(f.default)),
             "help": f.metadata.get("help", ""),
         }
         for f in fields(kind)
     ]
-
-
-def _type_words(hint: Any) -> str:
-    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
-        return "|".join(_type_words(a) for a in typing.get_args(hint) if a is not type(None))
-    if typing.get_origin(hint) is Literal:
-        return "|".join(str(a) for a in typing.get_args(hint))
-    return str(getattr(hint, "__name__", hint))

@@ -8,14 +8,12 @@ Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011). num
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
-from typing import SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import OptionError
+from tokfmt.core.options import fit
 
 SHUFFLE, SPLIT, SHOW, SAMPLE, DRAWN = 1, 2, 16, 17, 34
 """Purposes of draws. DRAWN is the order in which documents fill a quota."""
@@ -56,7 +54,4 @@ def check_seed(seed: int, option: str) -> int:
     Raises:
         OptionError: If it is not an integer from 0 to 2^64-1.
     """
-    number: object = seed  # A caller without a type checker may pass any object.
-    if isinstance(number, bool) or not isinstance(number, SupportsIndex) or not 0 <= operator.index(number) < 1 << 64:
-        raise OptionError(f"{option}: {seed!r} is not a seed: a whole number from 0 to 2^64-1", name=option)
-    return operator.index(number)
+    return int(fit(option, seed, int, {"minimum": 0, "maximum": (1 << 64) - 1}))

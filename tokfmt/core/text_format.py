@@ -45,6 +45,11 @@ def human_bytes(size: int) -> str:
     return f"{value:,.0f} {units[0]}" if units[0] == "bytes" else f"{value:,.1f} {units[0]}"
 
 
+def one_of(words: Sequence[str]) -> str:
+    """Return words as a list in prose: `a, b or c`."""
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+
+
 def shortened(text: str, room: int) -> str:
     """Return text in at most `room` characters; an ellipsis replaces the end."""
     return text if len(text) <= room else f"{text[: room - 1]}…"

@@ -65,7 +65,7 @@ def tables_of(text: bytes) -> Iterator[Table]:
 
 
 def _known(kind: type) -> frozenset[str]:
-    return frozenset(one.metadata.get("key") or one.name for one in fields(kind))
+    return frozenset(one.name for one in fields(kind))
 
 
 def _keys(text: bytes, begin: int, end: int, known: frozenset[str] | None) -> Iterator[KeyLine]:

@@ -19,28 +19,25 @@ import math
 import os
 import re
 import tomllib
-import typing
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from numbers import Real
 from pathlib import Path
 from typing import Any, Literal
 
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import open_file
 from tokfmt.core.named import place_named
-from tokfmt.core.options import nearest
+from tokfmt.core.options import fit, hints_of, nearest, option
 from tokfmt.core.place import Place, Url, is_address, place_of
 from tokfmt.core.reader import INT32_MAX
-from tokfmt.core.text_format import printable
+from tokfmt.core.text_format import grouped, printable
 
 VERSION = 1
 LONGEST = 1 << 24
 """The maximum length of a sample in tokens."""
 
-_LARGEST_NUMBER = 1 << 10  # bits
 LARGEST_FILE = 1 << 24
 """The maximum size of a recipe in bytes; one with 100,000 sources is smaller."""
 _VERSION = re.compile(rb"^[ \t]*tokfmt[ \t]*=", re.MULTILINE)
@@ -53,11 +50,6 @@ _WORD = re.compile(r"(?:(?P<name>[\w.-]+)=)?(?P<path>.+?)(?::(?P<weight>[0-9][0-
 _SOURCE = re.compile(rb"^[ \t]*\[\[[ \t]*source[ \t]*\]\]", re.MULTILINE)
 
 
-def _bounded(default: Any, minimum: int | None = None, maximum: int | None = None, key: str = "") -> Any:
-    """Return a dataclass field with bounds; `key` is its name in the file if that is a keyword of Python."""
-    return field(default=default, metadata={"minimum": minimum, "maximum": maximum, "key": key})
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterRules:
     """The rules of a `[filter.NAME]` table on text; a rule that is None does not apply.
@@ -65,12 +57,12 @@ class FilterRules:
     Each rule is a method of `_Characters` and one of `_Long` in `text/filters.py`, for short and for long texts.
     """
 
-    min_words: int | None = _bounded(None, 0)
-    min_chars: int | None = _bounded(None, 0)
-    max_symbol_ratio: float | None = _bounded(None, 0)
-    max_char_repetition: float | None = _bounded(None, 0)
-    min_word_diversity: float | None = _bounded(None, 0)
-    max_word_share: float | None = _bounded(None, 0)
+    min_words: int | None = option(None, minimum=0)
+    min_chars: int | None = option(None, minimum=0)
+    max_symbol_ratio: float | None = option(None, minimum=0)
+    max_char_repetition: float | None = option(None, minimum=0)
+    min_word_diversity: float | None = option(None, minimum=0)
+    max_word_share: float | None = option(None, minimum=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,17 +83,17 @@ class SourceEntry:
         filter: The names of filters.
     """
 
-    path: tuple[str, ...] = _bounded(())
-    name: str = _bounded("")
-    format: str | None = _bounded(None)
-    options: tuple[str, ...] = field(default=(), metadata={"key": "", "table": True})
-    split: str | None = _bounded(None)
-    text: str | None = _bounded(None)
-    select: str | None = _bounded(None)
-    weight: Fraction | None = field(default=None, metadata={"key": ""})
-    epochs: int | None = _bounded(None, 1, 1 << 32)
-    tokens: int | None = _bounded(None, 1, 1 << 62)
-    filter: tuple[str, ...] = _bounded(())
+    path: tuple[str, ...] = ()
+    name: str = ""
+    format: str | None = None
+    options: tuple[str, ...] = ()
+    split: str | None = None
+    text: str | None = None
+    select: str | None = None
+    weight: Fraction | None = None
+    epochs: int | None = option(None, minimum=1, maximum=1 << 32)
+    tokens: int | None = option(None, minimum=1, maximum=1 << 62)
+    filter: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,21 +124,21 @@ class RecipeFile:
     where: Place = Path()
     sources: tuple[SourceEntry, ...] = ()
     filters: Mapping[str, FilterRules] = field(default_factory=dict)
-    tokfmt: int = _bounded(VERSION, VERSION, VERSION)
-    seq_len: int | None = _bounded(None, 1, LONGEST)
-    pack: Literal["stream", "document", "bestfit", "stored"] | None = _bounded(None)
-    labels: Literal["next", "disjoint", "starts", "same"] | None = _bounded(None)
-    tail: Literal["pad", "drop"] | None = _bounded(None)
-    long: Literal["split", "truncate"] | None = _bounded(None)
-    shuffle: Literal["none", "samples", "documents"] = _bounded("none")
-    seed: int = _bounded(0, 0, (1 << 64) - 1)
-    tokens: int | None = _bounded(None, 1, 1 << 62)
-    epochs: int | None = _bounded(None, 1, 1 << 32)
-    eos: int | Literal["none"] | None = _bounded(None, 0, INT32_MAX)
-    pad: int | None = _bounded(None, 0, INT32_MAX)
-    bos: int = _bounded(0, 0, INT32_MAX)
-    tokenizer: str | None = _bounded(None)
-    dedup: Literal["none", "exact"] = _bounded("none")
+    tokfmt: int = option(VERSION, minimum=VERSION, maximum=VERSION)
+    seq_len: int | None = option(None, minimum=1, maximum=LONGEST)
+    pack: Literal["stream", "document", "bestfit", "stored"] | None = None
+    labels: Literal["next", "disjoint", "starts", "same"] | None = None
+    tail: Literal["pad", "drop"] | None = None
+    long: Literal["split", "truncate"] | None = None
+    shuffle: Literal["none", "samples", "documents"] = "none"
+    seed: int = option(0, minimum=0, maximum=(1 << 64) - 1)
+    tokens: int | None = option(None, minimum=1, maximum=1 << 62)
+    epochs: int | None = option(None, minimum=1, maximum=1 << 32)
+    eos: int | Literal["none"] | None = option(None, minimum=0, maximum=INT32_MAX)
+    pad: int | None = option(None, minimum=0, maximum=INT32_MAX)
+    bos: int = option(0, minimum=0, maximum=INT32_MAX)
+    tokenizer: str | None = None
+    dedup: Literal["none", "exact"] = "none"
 
     @property
     def weighted(self) -> bool:
@@ -222,6 +214,10 @@ def parse_recipe(table: Mapping[str, Any], where: Place) -> RecipeFile:
     Raises:
         FormatError: If a key, a word or a number is not valid, or keys contradict each other.
     """
+    version = table.get("tokfmt", VERSION)
+    if type(version) is int and version != VERSION:
+        remedy = f"This tokfmt reads version {VERSION}"
+        raise FormatError(where, f"is of version {grouped(version)} of the language", remedy=remedy)
     tables = _keys(table, (*_names(RecipeFile), "source", "filter"), where, "")
     entries, rules = tables.pop("source", []), tables.pop("filter", {})
     if not isinstance(entries, Sequence) or isinstance(entries, str) or not entries:
@@ -245,6 +241,9 @@ def parse_recipe(table: Mapping[str, Any], where: Place) -> RecipeFile:
 def _entry(table: Any, where: Place, number: int) -> SourceEntry:
     name = table.get("name") if isinstance(table, Mapping) else None
     place = f'[[source]] "{printable(name)}"' if isinstance(name, str) else f"[[source]] {number + 1}"
+    options = table.get("options") if isinstance(table, Mapping) else None
+    if isinstance(options, Mapping) and all(isinstance(value, str | int | float) for value in options.values()):
+        table = {**table, "options": [f"{key}={value}" for key, value in options.items()]}
     entry = SourceEntry(**_values(SourceEntry, table, where, place))
     if not entry.path or not all(entry.path):
         raise FormatError(where, f"{place}: has no path", remedy='Add path = "corpus.pbin", or a list of paths')
@@ -354,8 +353,7 @@ def _of_documents(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
 
 
 def _names(kind: type) -> list[str]:
-    inner = ("where", "sources", "filters")
-    return [one.metadata.get("key") or one.name for one in fields(kind) if one.name not in inner]
+    return [one.name for one in fields(kind) if one.name not in ("where", "sources", "filters")]
 
 
 _PLACES = (
@@ -385,83 +383,19 @@ def _keys(table: Any, known: Sequence[str], where: Place, place: str) -> dict[st
 
 def _values(kind: type, table: Any, where: Place, place: str) -> dict[str, Any]:
     """Return the fields of a dataclass from a table, each checked for its type and its bounds."""
-    given = _keys(table, _names(kind), where, place)
-    hints, found = typing.get_type_hints(kind), {}
+    given, found = _keys(table, _names(kind), where, place), {}
     for one in fields(kind):
-        key = one.metadata.get("key") or one.name
-        if key in given and given[key] is not None:
-            what = f"{place}: {key}" if place else key
-            found[one.name] = value = _value(given[key], hints[one.name], one.metadata, where, what)
-            if isinstance(value, str) and not value.strip():
-                raise FormatError(where, f"{what} is empty", remedy="Leave it out, or give it a value")
+        if given.get(one.name) is None:
+            continue
+        what = f"{place}: {one.name}" if place else one.name
+        try:
+            found[one.name] = value = fit(what, given[one.name], hints_of(kind)[one.name], one.metadata)
+        except OptionError as error:
+            remedy = f"Did you mean {error.nearest}?" if error.nearest else None
+            raise FormatError(where, what, expected=error.expected, found=error.found, remedy=remedy) from error
+        if isinstance(value, str) and not value.strip():
+            raise FormatError(where, f"{what} is empty", remedy="Leave it out, or give it a value")
     return found
-
-
-def _value(value: Any, hint: Any, bounds: Mapping[str, Any], where: Place, what: str) -> Any:
-    """Return a value in the type of its field.
-
-    Raises:
-        FormatError: If the value has another type, or is out of bounds.
-    """
-    kinds = [kind for kind in _flat(hint) if kind is not type(None)]
-    words = [word for kind in kinds if typing.get_origin(kind) is Literal for word in typing.get_args(kind)]
-    number = isinstance(value, Real) and not isinstance(value, bool)  # numbers of numpy as well
-    if isinstance(value, str) and value in words:
-        return value
-    if isinstance(value, int) and value.bit_length() > _LARGEST_NUMBER:  # Python refuses to print larger numbers
-        raise FormatError(where, f"{what} is out of bounds", found=f"a number of {value.bit_length():,} bits")
-    if int in kinds and number and (isinstance(value, int) or value == int(value if abs(value) < 1 << 64 else 0)):
-        return _within(int(value), bounds, where, what)
-    if (float in kinds or Fraction in kinds) and number and abs(value) < float("inf"):
-        return _within(Fraction(str(value)) if Fraction in kinds else float(value), bounds, where, what)
-    if str in kinds and isinstance(value, str):
-        return value
-    if tuple[str, ...] in kinds:
-        if bounds.get("table") and isinstance(value, Mapping):
-            if all(isinstance(one, (str, int, float)) for one in value.values()):
-                return tuple(f"{key}={one}" for key, one in value.items())
-            raise _wrong(value, kinds, words, where, what)
-        listed = [value] if isinstance(value, (str, Path)) else value
-        if isinstance(listed, Sequence) and all(isinstance(one, (str, Path)) for one in listed):
-            return tuple(map(str, listed))
-    raise _wrong(value, kinds, words, where, what)
-
-
-def _flat(hint: Any) -> list[Any]:
-    """Return the types of a union."""
-    inner = typing.get_args(hint)
-    if inner and typing.get_origin(hint) is not Literal and typing.get_origin(hint) is not tuple:
-        return [kind for one in inner for kind in _flat(one)]
-    return [hint]
-
-
-def _within(value: Any, bounds: Mapping[str, Any], where: Place, what: str) -> Any:
-    minimum, maximum = bounds.get("minimum"), bounds.get("maximum")
-    if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
-        if what == "tokfmt":
-            raise FormatError(
-                where, f"is of version {value} of the language", remedy=f"This tokfmt reads version {VERSION}"
-            )
-        allowed = f"{'' if minimum is None else f'{minimum:,}'}..{'' if maximum is None else f'{maximum:,}'}"
-        raise FormatError(where, f"{what} is out of bounds", expected=allowed, found=value)
-    return value
-
-
-def _wrong(value: Any, kinds: Sequence[Any], words: Sequence[str], where: Place, what: str) -> FormatError:
-    if words and isinstance(value, str):
-        near = nearest(value, words)
-        hint = f"Did you mean {near}?" if near else None
-        listed = ", ".join([*(["a whole number"] if int in kinds else []), *words])
-        return FormatError(where, f'{what} = "{printable(value)}"', expected=listed, remedy=hint)
-    names = {
-        int: "a whole number",
-        float: "a number",
-        Fraction: "a number",
-        str: "text",
-        tuple[str, ...]: "a list of text",
-    }
-    expected = " or ".join([names[kind] for kind in kinds if kind in names] + [f'"{word}"' for word in words])
-    return FormatError(where, f"{what} is of the wrong type", expected=expected, found=f"{value!r}")
 
 
 def written(recipe: RecipeFile) -> str:
@@ -475,7 +409,7 @@ def written(recipe: RecipeFile) -> str:
     for entry in recipe.sources:
         lines += ["", "[[source]]"]
         lines += [
-            f"{one.metadata['key'] or one.name} = {_toml(getattr(entry, one.name))}"
+            f"{one.name} = {_toml(getattr(entry, one.name))}"
             for one in (*fields(entry)[1:2], *fields(entry)[:1], *fields(entry)[2:])
             if getattr(entry, one.name) != one.default
         ]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 
 from tokfmt.core.errors import OptionError
-from tokfmt.core.options import nearest
+from tokfmt.core.options import given_options, parse_options
 from tokfmt.core.place import close_stores
 
 ENVIRONMENT = "TOKFMT_STORE_OPTIONS"
@@ -36,59 +36,26 @@ class StoreOptions:
     allow_http: bool = False
 
     @staticmethod
-    def parse(words: Sequence[str]) -> StoreOptions:
-        """Parse `NAME=VALUE` words.
+    def of(given: Iterable[str] | Mapping[str, object]) -> StoreOptions:
+        """Return the options of `NAME=VALUE` words, or of a mapping of names to values.
 
         Raises:
             OptionError: If a name is unknown or that of a secret, or a value is not true or false where one is needed.
         """
-        given = dict[str, str]()
-        for word in words:
-            name, equals, value = word.partition("=")
-            if not equals:
-                raise OptionError(f"--store-opt {word}: expected NAME=VALUE", name="store-opt")
-            given[name.strip().lower().replace("-", "_")] = value.strip()
-        return StoreOptions.of(given)
-
-    @staticmethod
-    def of(given: Mapping[str, object]) -> StoreOptions:
-        """Convert a mapping of names to values, which are texts or booleans.
-
-        Raises:
-            OptionError: As `parse`.
-        """
-        kinds = {field.name: field.type for field in fields(StoreOptions)}
-        values: dict[str, str | bool] = {}
-        for name, value in given.items():
-            if name in _SECRETS:
+        given = given_options(given)
+        for name in given:
+            if name.lower().replace("-", "_") in _SECRETS:
                 raise OptionError(
                     f"--store-opt {name}: secrets are not taken from options, which other users can see. "
                     "Set the environment variables or the profile of the store",
                     name="store-opt",
                 )
-            if name not in kinds:
-                known = ", ".join(kinds)
-                raise OptionError(
-                    f"--store-opt {name}: is not an option of stores (expected one of {known})",
-                    name="store-opt",
-                    nearest=nearest(name, kinds),
-                )
-            values[name] = _flag(name, value) if kinds[name] == "bool" else str(value)
-        return StoreOptions(**values)  # type: ignore[arg-type]
+        return parse_options(StoreOptions, given, "store")
 
     def words(self) -> list[str]:
-        """Return the options as `NAME=VALUE` words that `parse` accepts."""
+        """Return the options as `NAME=VALUE` words that `of` accepts."""
         changed = ((field.name, getattr(self, field.name)) for field in fields(self))
         return [f"{name}={str(value).lower() if value is True else value}" for name, value in changed if value]
-
-
-def _flag(name: str, value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    if str(value).lower() not in words:
-        raise OptionError(f"--store-opt {name}={value}: expected true or false", name="store-opt")
-    return words[str(value).lower()]
 
 
 def configure(options: StoreOptions) -> None:
@@ -102,4 +69,4 @@ def configure(options: StoreOptions) -> None:
 
 def configured() -> StoreOptions:
     """Return the options of this process."""
-    return StoreOptions.parse(os.environ.get(ENVIRONMENT, "").splitlines())
+    return StoreOptions.of(os.environ.get(ENVIRONMENT, "").splitlines())

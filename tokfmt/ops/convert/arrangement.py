@@ -115,7 +115,7 @@ def arrangement_of(shuffle: int | None, split: str | None, seed: int | None) -> 
         OptionError: The shares or a seed are invalid, or nothing uses the seed.
     """
     if shuffle is not None:
-        check_seed(shuffle, "--shuffle")
+        shuffle = check_seed(shuffle, "--shuffle")
     if split is None or "=" not in split:
         if seed is not None:
             raise OptionError(f"--seed: nothing is dealt out to splits. {_EXAMPLE}", name="seed")

@@ -18,7 +18,7 @@ from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import matching, natural_key
 from tokfmt.core.format import Format
 from tokfmt.core.losses import LOSSES
-from tokfmt.core.options import choices, given_options, nearest, parse_count, parse_options
+from tokfmt.core.options import choices, fit, given_options, nearest, parse_count, parse_options
 from tokfmt.core.place import Kind, Place, PlaceLike, Url, place_of
 from tokfmt.core.text_format import printable
 
@@ -72,11 +72,8 @@ class SourceRequest:
     allow_partial: bool = False
 
     def __post_init__(self) -> None:
-        eos: object = self.eos  # Python callers can pass a value of any type
-        number = isinstance(eos, int) and not isinstance(eos, bool) and 0 <= eos <= sys.maxsize
-        known = eos is None or eos == "none" or number
-        if not known:
-            raise OptionError(f"eos: expected a token ID, none, or no value; found {eos!r}", name="eos")
+        eos = fit("eos", self.eos, EosChoice, {"minimum": 0, "maximum": sys.maxsize})
+        object.__setattr__(self, "eos", eos)  # an int, also if it was a number of numpy
 
     @staticmethod
     def of(

@@ -19,6 +19,7 @@ from tokfmt.core import listing
 from tokfmt.core.errors import DetectionError, FormatError, OptionError
 from tokfmt.core.format import Decoder
 from tokfmt.core.locks import Scratch
+from tokfmt.core.options import fit
 from tokfmt.core.place import PlaceLike
 from tokfmt.core.protocols import CountsPadding, HasLabels, PaddingCounts
 from tokfmt.core.ragged import Tokens
@@ -106,7 +107,7 @@ def stats(request: StatsRequest, progress: Progress | None = None, cancelled: Ca
         TokfmtError: If the only dataset cannot be read, or an option is wrong.
     """
     jobs = worker_count(request.jobs)
-    _check(request)
+    request = _checked(request)
     reading = replace(request.source, allow_loss=request.source.allow_loss | {"fields"})  # statistics lose no fields
     handle = tokenizer_of(request.tokenizer)
     with Scratch() as scratch, make_executor(request.executor, jobs) as executor:
@@ -336,15 +337,20 @@ def _estimated(found: Statistics, sampled: SampleFacts) -> Statistics:
     return replace(found, bytes_per_token=per_token, separators=None, padding=None, estimated=True, sampled=sampled)
 
 
-def _check(request: StatsRequest) -> None:
-    if request.sample is not None and request.sample < 1:
-        raise OptionError(f"--sample {request.sample}: is not a number of sequences (expected 1 or more)")
-    check_seed(request.seed, "--seed")
+def _checked(request: StatsRequest) -> StatsRequest:
+    """Return the request with a valid sample and seed.
+
+    Raises:
+        OptionError: If an option is wrong.
+    """
+    sample = fit("--sample", request.sample, int | None, {"minimum": 1}, name="sample")
+    request = replace(request, sample=sample, seed=check_seed(request.seed, "--seed"))
     if request.executor.startswith("dask:"):  # scratch is a directory of this machine, and paths may be relative
         raise OptionError(
             f"--executor {printable(request.executor)}: statistics are counted on one machine. "
             "Use dask, which starts workers on it"
         )
+    return request
 
 
 def stored_axis(source: Source, stored: TokenReader) -> tuple[StatsAxis, list[str]]:
