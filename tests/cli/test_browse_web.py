@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import forkserver
 import pytest
@@ -147,7 +148,9 @@ def test_a_server_that_is_stopped_takes_everything_with_it(browser, tmp_path, nu
     with served(tmp_path, PACK) as server:
         visit = Visit(browser, server.url)
         visit.see("begins with")
-        assert server.children
+        started = server.children
+        if number == signal.SIGTERM and sys.platform == "linux":
+            os.kill(started[0], signal.SIGSTOP)  # deaf to everything but SIGKILL
         server.process.send_signal(number)
         assert server.process.wait(15) == 0
         until(lambda: not family(server.mark))
@@ -178,6 +181,12 @@ def ask(url, **headers):
 
 @FUZZ_ONLY
 def test_who_may_read(tmp_path):
+    upgrade = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
     with served(tmp_path, PACK) as server:
         home = server.url.rsplit("/", 2)[0]
         status, headers = ask(server.url)
@@ -186,11 +195,71 @@ def test_who_may_read(tmp_path):
         assert "Access-Control-Allow-Origin" not in headers
         assert ask(f"{home}/")[0] == 404
         assert ask(f"{home}/guess/")[0] == 404
-        assert ask(f"{home}/guess/ws", Connection="Upgrade", Upgrade="websocket", Origin=home)[0] == 404
+        assert ask(f"{home}/guess/ws", **upgrade, Origin=home)[0] == 404
         assert ask(f"{home}/guess/static/js/textual.js")[0] == 404
         assert ask(f"{server.url}static/../../../etc/passwd")[0] in (403, 404)
+        assert ask(server.url, Host="evil.example:80")[0] == 403
+        assert ask(server.url, Host="192.168.0.7")[0] == 403
+        assert ask(server.url, Host="[")[0] == 403
+        assert ask(server.url, Host="localhost:9999")[0] == 200  # a tunnel
+        assert ask(server.url, Host="[::1]:80")[0] == 200
+        for origin in ("http://evil.example", "null", "https://127.0.0.1.evil.example", f"{home}0", "http://[", ""):
+            assert ask(f"{server.url}ws", **upgrade, Origin=origin)[0] == 403, origin
+        assert ask(f"{server.url}ws", **upgrade)[0] == 403
         assert ask(f"{home}/download/nothing")[0] == 404
         assert server.children == []
+
+
+@FUZZ_ONLY
+def test_nonsense_requests_neither_end_it_nor_fill_the_terminal(tmp_path):
+    with served(tmp_path, PACK) as server:
+        place = urlsplit(server.url)
+        host = f"Host: {place.netloc}\r\n".encode()
+        nonsense = [
+            b"\x16\x03\x01 nonsense\r\n\r\n",
+            b"GET / HTTP/9.9\r\n\r\n",
+            b"GET " + b"a" * 100_000 + b" HTTP/1.1\r\n" + host + b"\r\n",
+            b"GET /%ff/%00/ HTTP/1.1\r\n" + host + b"\r\n",
+            b"GET / HTTP/1.1\r\nHost:\r\n\r\n",
+            b"GET / HTTP/1.0\r\n\r\n",
+            b"POST / HTTP/1.1\r\n" + host + b"Content-Length: -1\r\n\r\n",
+            b"POST / HTTP/1.1\r\n" + host + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+            b"",
+        ]
+        idle = [socket.create_connection((place.hostname, place.port), timeout=60) for _ in nonsense * 10]
+        try:
+            for connection, request in zip(idle, nonsense * 10, strict=True):
+                connection.sendall(request)
+            assert ask(server.url)[0] == 200
+            assert server.children == []
+            server.process.send_signal(signal.SIGTERM)
+            assert server.process.wait(15) == 0
+        finally:
+            for connection in idle:
+                connection.close()
+        assert server.process.stderr.read().splitlines() == ["Ctrl+C ends the server and every page"]
+
+
+@FUZZ_ONLY
+def test_a_page_of_the_web_cannot_read_it(browser, tmp_path):
+    """A page that has got hold of the address cannot read it either."""
+    with served(tmp_path, PACK) as server:
+        page = browser.new_page()
+        page.goto("data:text/html,<p>elsewhere")
+        tried = page.evaluate(
+            """async (url) => {
+                const text = await fetch(url).then((answer) => answer.text()).catch(() => "refused");
+                const socket = new WebSocket(url.replace("http", "ws") + "ws");
+                const opened = await new Promise((tell) => {
+                    socket.onopen = () => tell(true); socket.onerror = () => tell(false);
+                });
+                return [text, opened];
+            }""",
+            server.url,
+        )
+        assert tried == ["refused", False]
+        assert server.children == []
+        page.close()
 
 
 def run(*words, **kwargs):
@@ -237,10 +306,17 @@ def test_other_machines_are_admitted_only_with_host_and_a_warning(tmp_path):
     with forkserver.Popen(
         words, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout.readline().startswith("browse at http://")
-        process.send_signal(signal.SIGHUP)
-        assert "any machine that knows the address can read the dataset" in process.stderr.read()
-        assert process.wait(10) == 0
+        try:
+            address = urlsplit(process.stdout.readline().split()[-1])
+            url = f"http://127.0.0.1:{address.port}{address.path}"
+            assert ask(url, Host=f"{socket.gethostname()}:{address.port}")[0] == 200
+            assert ask(url, Host=f"127.0.0.1:{address.port}")[0] == 200
+            assert ask(url, Host="10.0.0.1")[0] == ask(url, Host=f"{socket.gethostname()}.evil.example")[0] == 403
+            process.send_signal(signal.SIGHUP)
+            assert "any machine that knows the address can read the dataset" in process.stderr.read()
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
 
 
 def test_assets_of_the_page_are_packaged():

@@ -1,7 +1,8 @@
-"""The example of `formats/README.md` under the laws of every format, and installed as users install it."""
+"""The packages of `tokfmt plugin new` and the example with an index, under the laws of every format, and installed."""
 
 import json
 import os
+import re
 import shutil
 import struct
 import sys
@@ -9,39 +10,20 @@ import tomllib
 from pathlib import Path
 
 import forkserver
-import numpy as np
 import pytest
 import tokfmt_strata
-import tokfmt_tape
+from made_plugins import REEL, TAPE, test_tokfmt_reel, test_tokfmt_tape
 from plugged import plugged
 
 import tokfmt
 from tokfmt import plugin
 from tokfmt.testing import FormatContract
 
-HOME = Path(tokfmt_tape.__file__).parent
+EXAMPLES = Path(tokfmt.__file__).with_name("plugin_examples")
 
 
-class TestTape(FormatContract):
-    format = tokfmt_tape.FORMAT
-    filename = "x.tape"
-    eos_id = 50256
-    max_id = 2**32 - 1
-
-    def oracle(self, path, options):
-        raw = path.read_bytes()
-        magic, length = struct.unpack("<4sI", raw[:8])
-        ids = np.frombuffer(raw, "<u4", offset=8 + length).tolist()
-        states = {"tokens": len(ids), "sequences": ids.count(self.eos_id), "eos_id": self.eos_id}
-        assert (magic, json.loads(raw[8 : 8 + length])) == (b"TAPE", states)
-        documents = [[]]
-        for token in ids:
-            documents[-1].append(token)
-            if token == self.eos_id:
-                documents[-1].pop()
-                documents.append([])
-        assert documents.pop() == []
-        return documents
+TestTape = test_tokfmt_tape.TestTape
+TestReel = test_tokfmt_reel.TestReel
 
 
 class TestStrata(FormatContract):
@@ -67,12 +49,12 @@ def test_lengths_that_contradict_the_header_are_refused(tmp_path, monkeypatch):
     assert [one.code for one in tokfmt.check(path)[0].findings] == ["STRATA1"]
 
 
-def install(site):
-    """What an installer leaves: the module, and what it says of itself."""
-    project = tomllib.loads((HOME / "pyproject.toml").read_text())["project"]
-    info = site / "tokfmt_tape-1.0.dist-info"
+def install(site, package):
+    """Install a package as an installer does: its module, and its entry points."""
+    project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
+    info = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     info.mkdir(parents=True)
-    for module in HOME.glob("*.py"):
+    for module in package.glob("tokfmt_*.py"):
         shutil.copy(module, site)
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
     ((group, points),) = project["entry-points"].items()
@@ -80,16 +62,29 @@ def install(site):
     (info / "entry_points.txt").write_text(f"[{group}]\n{''.join(lines)}")
 
 
-def test_installed_it_is_a_format_like_any_other(tmp_path):
-    install(tmp_path / "site")
+@pytest.mark.parametrize("example", sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir()))
+def test_an_example_is_of_this_version_of_the_contract(example):
+    text = (EXAMPLES / example / "tokfmt_example.py").read_text()
+    assert re.findall(r"plugin\.VERSION != (\d+)", text) == [str(plugin.VERSION)]
+    assert re.findall(r"for version (\d+) of tokfmt\.plugin", text) == [str(plugin.VERSION)]
+
+
+def installed(home, package):
+    """Install a package; return a function that runs tokfmt with it."""
+    install(home / "site", package)
 
     def tokfmt(*words, code=0):
         command = [sys.executable, "-m", "tokfmt", *map(str, words)]
-        env = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-        done = forkserver.run(command, env=env, capture_output=True, text=True, cwd=tmp_path)
+        env = {**os.environ, "PYTHONPATH": str(home / "site")}
+        done = forkserver.run(command, env=env, capture_output=True, text=True, cwd=home)
         assert done.returncode == code, done.stderr
         return done.stdout
 
+    return tokfmt
+
+
+def test_installed_it_is_a_format_like_any_other(tmp_path):
+    tokfmt = installed(tmp_path, TAPE)
     assert "tape" in [one["name"] for one in json.loads(tokfmt("formats", "--json"))["formats"]]
     (tmp_path / "in.jsonl").write_text("".join(f'{{"input_ids": {list(range(n))}}}\n' for n in range(40)))
     eos = ("--eos", "50256")
@@ -106,30 +101,22 @@ def test_installed_it_is_a_format_like_any_other(tmp_path):
 
 
 def test_installed_records_go_everywhere(tmp_path):
-    """The second example: compressed records in shards, to jsonl, to other formats, through every look."""
-    install(tmp_path / "site")
-
-    def tokfmt(*words, code=0):
-        command = [sys.executable, "-m", "tokfmt", *map(str, words)]
-        env = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-        done = forkserver.run(command, env=env, capture_output=True, text=True, cwd=tmp_path)
-        assert done.returncode == code, done.stderr
-        return done.stdout
-
+    """Compressed records in shards, to jsonl, to other formats, through every look."""
+    tokfmt = installed(tmp_path, REEL)
     lists = [list(range(n)) for n in range(40)]
     (tmp_path / "in.jsonl").write_text("".join(f'{{"input_ids": {ids}}}\n' for ids in lists))
-    tokfmt("convert", "in.jsonl", "o.reels", "--to-opt", "shard_size=100", "--verify", "-q", "--executor", "processes")
-    told = json.loads(tokfmt("convert", "o.reels", "o.jsonl", "--verify", "--json"))
+    tokfmt("convert", "in.jsonl", "o.reel", "--to-opt", "shard_size=100", "--verify", "-q", "--executor", "processes")
+    told = json.loads(tokfmt("convert", "o.reel", "o.jsonl", "--verify", "--json"))
     assert (told["sequences"], told["tokens"]) == (40, 780)
     assert (tmp_path / "o.jsonl").read_bytes() == (tmp_path / "in.jsonl").read_bytes()
-    tokfmt("convert", "o.reels", "o.pbin", "--eos", "50256", "--verify", "-q")
-    tokfmt("diff", "o.reels", "o.pbin")
-    assert json.loads(tokfmt("stats", "o.reels", "--json"))["tokens"] == 780
-    assert json.loads(tokfmt("show", "o.reels", "3", "--json"))["shown"][0]["ids"] == [0, 1, 2]
-    tokfmt("check", "o.reels", "--deep")
-    shard = tmp_path / "o.reels" / "00003.reel"
+    tokfmt("convert", "o.reel", "o.pbin", "--eos", "50256", "--verify", "-q")
+    tokfmt("diff", "o.reel", "o.pbin")
+    assert json.loads(tokfmt("stats", "o.reel", "--json"))["tokens"] == 780
+    assert json.loads(tokfmt("show", "o.reel", "3", "--json"))["shown"][0]["ids"] == [0, 1, 2]
+    tokfmt("check", "o.reel", "--deep")
+    shard = tmp_path / "o.reel" / "00003.reel.gz"
     shard.write_bytes(shard.read_bytes()[:-1])
-    findings = json.loads(tokfmt("check", "o.reels", "--deep", "--json", code=1))["datasets"][0]["findings"]
+    findings = json.loads(tokfmt("check", "o.reel", "--deep", "--json", code=1))["datasets"][0]["findings"]
     assert "REEL2" in [finding["code"] for finding in findings]
 
 

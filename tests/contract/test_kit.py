@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tokfmt_reel
-import tokfmt_tape
+from made_plugins import tokfmt_reel, tokfmt_tape
 
 from tokfmt.core.errors import ConversionError, FormatError
 from tokfmt.plugin import Confidence, Ragged, RecordBatch, Target
@@ -20,8 +19,8 @@ from tokfmt.testing import FormatContract
 
 def kit(format_, **facts):
     """The laws for a format that is like reels, or like tapes."""
-    tape = isinstance(format_, tokfmt_tape.Tape)
-    told = {"filename": "x.tape", "eos_id": 50256} if tape else {"filename": "x.reels", "accounted": True}
+    tape = isinstance(format_, tokfmt_tape.Format)
+    told = {"filename": "x.tape", "eos_id": 50256} if tape else {"filename": "x.reel", "accounted": True}
     told |= {"max_id": 2**32 - 1, "format": format_, "write_variants": [{}, {"shard_size": 16}][: 1 if tape else 2]}
     told |= {"sparse_tokens": 1 << 23, "peak_bytes": 24 << 20}
     return type("Kit", (FormatContract,), {**told, **facts})()
@@ -33,14 +32,14 @@ def broken(law, format_, match, **facts):
         getattr(kit(format_, **facts), f"test_{law}")(Path(home))
 
 
-class Reel(tokfmt_reel.Reel):
+class Reel(tokfmt_reel.Format):
     """Reels that another reader reads, and another writer writes."""
 
     def __init__(self, reader=tokfmt_reel.Reader, writer=tokfmt_reel.Writer):
         self.Reader, self.Writer = reader, writer
 
 
-class Unchecked(tokfmt_tape.Tape):
+class Unchecked(tokfmt_tape.Format):
     """Finds nothing, whatever the reader refuses."""
 
     def audit(self, path, options, how):
@@ -72,8 +71,9 @@ def test_a_missing_shard_that_is_accepted():
                 return
             index = paths[0] / tokfmt_reel.INDEX
             kept = index.read_text()
-            listed = [one for k, one in enumerate(json.loads(kept)["shards"]) if (paths[0] / f"{k:05d}.reel").is_file()]
-            index.write_text(json.dumps({"reel": 1, "shards": listed}))
+            counts = json.loads(kept)["records"]
+            listed = [one for k, one in enumerate(counts) if (paths[0] / f"{k:05d}.reel.gz").is_file()]
+            index.write_text(json.dumps({"version": 1, "records": listed}))
             try:
                 super().__init__(paths, options, hints)
             finally:
@@ -83,7 +83,7 @@ def test_a_missing_shard_that_is_accepted():
             with contextlib.suppress(FormatError):
                 yield from super().records(path)
 
-    broken("a_missing_file_never_crashes", Reel(Lax), r"without 0000\d.reel it is read as other IDs")
+    broken("a_missing_file_never_crashes", Reel(Lax), r"without 0000\d.reel.gz it is read as other IDs")
 
 
 class Hoarder(tokfmt_reel.Reader):
@@ -103,7 +103,7 @@ class Greedy(tokfmt_tape.Writer):
         return receipt if len(held) else None
 
 
-class Greed(tokfmt_tape.Tape):
+class Greed(tokfmt_tape.Format):
     Writer = Greedy
 
 
@@ -132,7 +132,7 @@ class Direct(tokfmt_reel.Writer):
     """Writes a file under its name, which a second one finds there."""
 
     def write(self, region, source):
-        (self.path / f"{region.index:05d}.reel").open("x").close()
+        (self.path / f"{region.index:05d}.reel.gz").open("x").close()
         return super().write(region, source)
 
 
@@ -147,7 +147,7 @@ def test_a_region_that_cannot_be_written_twice():
 
 @pytest.mark.parametrize("what", ["random bytes", "JSON lines"])
 def test_a_sniffer_that_is_certain_of_anything(what):
-    class Certain(tokfmt_tape.Tape):
+    class Certain(tokfmt_tape.Format):
         def recognize(self, probe):
             fits = probe.head.startswith(b"{") == (what == "JSON lines")
             return Confidence.CERTAIN if probe.path.suffix == ".tape" and fits else super().recognize(probe)
@@ -207,7 +207,7 @@ def test_lines_that_are_not_json():
 def test_a_companion_that_the_format_names():
     """A pair of files of one prefix keeps the law; one that is not named breaks it."""
 
-    class Pair(tokfmt_tape.Tape):
+    class Pair(tokfmt_tape.Format):
         suffixes = (".tape", ".off")
 
         class Writer(tokfmt_tape.Writer):

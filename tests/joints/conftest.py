@@ -2,6 +2,7 @@
 
 from importlib.metadata import EntryPoint
 
+import made_plugins  # noqa: F401 - tokfmt_tape can be imported
 import pytest
 
 from tokfmt import registry

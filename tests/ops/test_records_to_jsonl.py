@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-import tokfmt_reel
+from made_plugins import tokfmt_reel
 from plugged import plugged
 
 import tokfmt
@@ -15,7 +15,7 @@ from tokfmt.plugin import Ragged, RecordBatch
 LISTS = [[k, k + 1, 10][: k % 4] for k in range(60)]
 
 
-class Of(tokfmt_reel.Reel):
+class Of(tokfmt_reel.Format):
     """Reels that another reader reads."""
 
     def __init__(self, reader):
@@ -75,9 +75,9 @@ def reel(tmp_path, monkeypatch):
     """A dataset, and what makes `reel` mean another reader of it."""
     (tmp_path / "i.jsonl").write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in LISTS))
     plugged(monkeypatch, tokfmt_reel.FORMAT)
-    tokfmt.convert(tmp_path / "i.jsonl", tmp_path / "i.reels", to_options={"shard_size": 20}, verify=True)
-    assert len(list((tmp_path / "i.reels").glob("*.reel"))) > 3
-    return lambda reader=tokfmt_reel.Reader: plugged(monkeypatch, Of(reader)) and tmp_path / "i.reels"
+    tokfmt.convert(tmp_path / "i.jsonl", tmp_path / "i.reel", to_options={"shard_size": 20}, verify=True)
+    assert len(list((tmp_path / "i.reel").glob("*.reel.gz"))) > 3
+    return lambda reader=tokfmt_reel.Reader: plugged(monkeypatch, Of(reader)) and tmp_path / "i.reel"
 
 
 def records(path, name="input_ids"):
@@ -104,7 +104,7 @@ def test_ids_become_json_lines(reel, tmp_path):
 @pytest.mark.parametrize("name", ["o.jsonl", "o.pbin"])
 def test_verify_counts_the_records_of_the_source(reel, tmp_path, name):
     tokfmt.convert(reel(Miscounted), tmp_path / "unverified.jsonl")
-    with pytest.raises(VerificationError, match=r"i\.reels: 60 of its 61 records were read"):
+    with pytest.raises(VerificationError, match=r"i\.reel: 60 of its 61 records were read"):
         tokfmt.convert(reel(Miscounted), tmp_path / name, verify=True, eos=99)
     assert not (tmp_path / name).exists()
 
@@ -117,7 +117,7 @@ def test_verify_counts_the_records_that_are_copied(reel, tmp_path):
         pass
 
     for reader in (Both, Text):
-        with pytest.raises(VerificationError, match=r"i\.reels: 60 of its 61 records were read"):
+        with pytest.raises(VerificationError, match=r"i\.reel: 60 of its 61 records were read"):
             tokfmt.convert(reel(reader), tmp_path / "o.jsonl", verify=True)
 
 

@@ -141,12 +141,12 @@ def _run_until_closed(app: Any, run: Callable[[], Result]) -> Result:
     Raises:
         RuntimeError: The app failed.
     """
-    from tokfmt.cli.signals import Interrupted, check_dropped
+    from tokfmt.cli.signals import Interrupted, check
     from tokfmt.tui.app import Quit
     from tokfmt.tui.signals import Signals
 
     with Signals(lambda: bool(app.post_message(Quit()))) as signals:
-        check_dropped()
+        check()
         try:
             left = run()
         finally:  # after a signal, an error on the way out is a consequence of it

@@ -259,9 +259,7 @@ def _called(words: list[str]) -> Any:
     try:
         return cli.main(words, prog_name="tokfmt", standalone_mode=False, color=False if plain else None)
     except Exception as error:
-        stop = signals.behind(error)
-        if stop is not None:  # an error raised while a signal ends the command adds nothing
-            raise stop from error
+        signals.check()
         if isinstance(error, ModuleNotFoundError):
             raise missing_package(error, _needing(error) or f"tokfmt {words[0]}") from error
         raise

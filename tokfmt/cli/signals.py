@@ -1,14 +1,11 @@
-"""Handle signals of a running command.
+"""Handle signals of a running command in two stages.
 
 1. The first signal raises `Interrupted` in the main thread, so that the command cleans up.
-2. The second restores the default action of the signals.
-3. The third ends the process, cleaned up or not.
+2. A second one ends the process at once, half a second later or more: a shell and `uv run` pass on each Ctrl-C again.
 
-After the end of a command, a signal ends the process at once.
-
-Python runs handlers in the main thread, which may spend a long time inside a library. A second thread therefore watches
-the signals: if cleaning up takes time, it prints on a terminal that the first signal was received, and it ends the
-process at the third.
+Python runs handlers in the main thread, which may spend a long time inside a library. A second thread therefore reads
+the signals from a pipe. It ends the process, and prints on a terminal that the first signal was received if cleaning up
+takes time. After the end of a command, a signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -24,14 +21,12 @@ from types import FrameType
 
 from tokfmt.run.isolation import ENDING, postponed, undelivered
 
-WATCH = "tokfmt-watch"  # name of the thread that watches the signals
-_MOMENT, _SOON = 0.01, 0.2  # seconds
+WATCH = "tokfmt-watch"  # name of the thread that reads the signals
+_MOMENT = 0.01  # seconds
+_AGAIN = 0.5  # seconds after which another signal is a second one
 _PATIENCE = 1.0  # seconds of cleaning up before a terminal shows that the signal was received
-_LAST = 3
-_DEEP = 100  # limit on the chain of causes of an error, which may be a ring
-_answered = 0  # number of handlers that ran
-_raised = 0  # number of the signal of the last `Interrupted`
 _listened: list[signal.Signals] = []
+_raised: list[Interrupted] = []
 
 
 class Interrupted(BaseException):
@@ -39,14 +34,6 @@ class Interrupted(BaseException):
 
     def __init__(self, number: int) -> None:
         self.number = number
-
-
-def behind(error: BaseException) -> Interrupted | None:
-    """Return the signal in the chain of causes of an error; None without one."""
-    seen: list[BaseException | None] = [error]
-    while (last := seen[-1]) is not None and not isinstance(last, Interrupted) and len(seen) < _DEEP:
-        seen.append(last.__cause__ or last.__context__)
-    return last if isinstance(last, Interrupted) else None
 
 
 def listen() -> None:
@@ -61,65 +48,55 @@ def listen() -> None:
     _answer_with(_interrupt)
 
 
-def check_dropped() -> None:
-    """Raise `Interrupted` again if a C library dropped it, as some do with any error of an import.
+def check() -> None:
+    """Raise `Interrupted` again if a signal was received.
 
-    Call it where a command arrives only if no signal ended it.
+    An error while a signal ends the command is a consequence of it. Some C libraries drop any error of an import.
     """
     if _raised:
-        raise Interrupted(_raised)
+        raise _raised[-1]
 
 
 def leave(code: int) -> None:
     """Let any signal end the process at once with this exit code; everything that matters is on disk."""
     _answer_with(lambda *_: os._exit(code))
+    _raised.clear()  # its traceback holds what the end of the interpreter would find half gone
 
 
-def _answer_with(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
+def _answer_with(handler: Callable[[int, FrameType | None], object]) -> None:
     for number in _listened:
         signal.signal(number, handler)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    global _answered, _raised  # noqa: PLW0603 - shared with the thread that watches
     if postponed(number):
         return
-    _answered += 1
-    _raised = number
-    _answer_with(_again)
+    _answer_with(lambda *_: None)  # the thread reads the next one
     threading.excepthook = lambda _: None  # errors of threads while the process ends add nothing
-    raise Interrupted(number)
-
-
-def _again(number: int, frame: FrameType | None) -> None:
-    global _answered  # noqa: PLW0603
-    _answered += 1
-    _answer_with(signal.SIG_DFL)
+    _raised.append(Interrupted(number))
+    raise _raised[-1]
 
 
 def _not_lost(caught: sys.UnraisableHookArgs) -> None:
-    """Send a signal again 0.01 seconds later if Python dropped its `Interrupted` in a finalizer or a callback."""
+    """Raise `Interrupted` again 0.01 seconds later if Python dropped it in a finalizer or a callback."""
     stop = caught.exc_value
     if not isinstance(stop, Interrupted):
         sys.__unraisablehook__(caught)
         return
-    _answer_with(_interrupt)
-    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(stop.number))
+    signal.signal(signal.SIGALRM, lambda *_: _interrupt(stop.number, None))
     signal.setitimer(signal.ITIMER_REAL, _MOMENT)
 
 
 def _watch(reader: int) -> None:
-    """Watch the signals, whose numbers Python writes into the pipe of `reader`."""
-    unanswered, is_printed = 0, False
+    """Read the numbers of the signals, which Python writes into a pipe."""
+    first, is_printed = 0.0, False
     while True:
-        before = _answered
-        numbers = set(os.read(reader, 4096)) & set(_listened)
-        if not numbers:
-            continue
-        time.sleep(_SOON)
-        unanswered = unanswered + 1 if _answered == before else 0
-        if unanswered == _LAST:  # the main thread is inside a library
-            os._exit(128 + max(numbers))
-        if not is_printed and not select.select([reader], [], [], _PATIENCE)[0] and sys.stderr.isatty():
-            os.write(2, b"\ninterrupting: cleaning up. Two more signals end it at once\n")
+        if first and not is_printed and not select.select([reader], [], [], _PATIENCE)[0]:
             is_printed = True
+            if sys.stderr.isatty():
+                os.write(2, b"\ninterrupting: cleaning up. Another signal ends it at once\n")
+        numbers = set(os.read(reader, 4096)) & set(_listened)
+        if numbers and first and time.monotonic() > first + _AGAIN:
+            os._exit(128 + max(numbers))
+        if numbers and not first:
+            first = time.monotonic()

@@ -85,11 +85,12 @@ def undelivered() -> Iterator[None]:
         if here and not _sections and _postponed:
             number = _postponed[0]
             _postponed.clear()
-            signal.raise_signal(number)
+            if callable(answer := signal.getsignal(number)):
+                answer(number, None)  # not a second signal
 
 
 def postponed(number: int) -> bool:
-    """Return True, for a signal handler, if a process or thread is starting: the signal is raised again afterwards."""
+    """Return True, for a signal handler, if a process or thread is starting: the handler is called again afterwards."""
     if _sections:
         _postponed.append(number)
     return bool(_sections)

@@ -11,6 +11,7 @@ stdin.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import select
 import signal
@@ -26,6 +27,7 @@ ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 GRACE = 3.0
 """Seconds in which the app and the interpreter have to end."""
 
+_PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 _AGAIN = 0.5  # seconds after which another signal counts; a shell sends SIGHUP to its jobs once more
 _RESET = "\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l\r"
 
@@ -131,7 +133,9 @@ def draws_for_server() -> bool:
 
 
 def end_with_server() -> None:
-    """End this process when the server ends, which holds the other end of stdin."""
+    """End this process when the server ends, which holds the other end of stdin. Linux ends even a stopped process."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     threading.Thread(target=_outlive, name="tokfmt-server", daemon=True).start()
 
 

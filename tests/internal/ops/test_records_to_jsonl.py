@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-import tokfmt_reel
+from made_plugins import tokfmt_reel
 from plugged import plugged
 
 import tokfmt
@@ -17,7 +17,7 @@ from tokfmt.ops.show.export import export
 LISTS = [[k, k + 1, 10][: k % 4] for k in range(60)]
 
 
-class Of(tokfmt_reel.Reel):
+class Of(tokfmt_reel.Format):
     """Reels that another reader reads."""
 
     def __init__(self, reader):
@@ -53,9 +53,9 @@ def reel(tmp_path, monkeypatch):
     """A dataset, and what makes `reel` mean another reader of it."""
     (tmp_path / "i.jsonl").write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in LISTS))
     plugged(monkeypatch, tokfmt_reel.FORMAT)
-    tokfmt.convert(tmp_path / "i.jsonl", tmp_path / "i.reels", to_options={"shard_size": 20}, verify=True)
-    assert len(list((tmp_path / "i.reels").glob("*.reel"))) > 3
-    return lambda reader=tokfmt_reel.Reader: plugged(monkeypatch, Of(reader)) and tmp_path / "i.reels"
+    tokfmt.convert(tmp_path / "i.jsonl", tmp_path / "i.reel", to_options={"shard_size": 20}, verify=True)
+    assert len(list((tmp_path / "i.reel").glob("*.reel.gz"))) > 3
+    return lambda reader=tokfmt_reel.Reader: plugged(monkeypatch, Of(reader)) and tmp_path / "i.reel"
 
 
 def records(path, name="input_ids"):

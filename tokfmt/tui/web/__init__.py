@@ -1,7 +1,12 @@
 """Serve `tokfmt browse --web` with textual-serve: one page per visitor who knows the address, one process per page.
 
-The address holds a secret of 128 bits, because a dataset may be private and any web page can send requests to this
-machine. The server sends only its terminal, its font and the files in this directory.
+A dataset may be private, and any web page can send requests to this machine. Three checks protect it:
+
+- The address holds a secret of 128 bits, without which a request gets nothing.
+- The Host of a request must name this server. A name of an attacker may lead to this machine as well (DNS rebinding).
+- The Origin of a websocket, which every web browser sends, must be a page of this server.
+
+The server sends only its terminal, its font and the files in this directory.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ import contextlib
 import errno
 import ipaddress
 import logging
+import re
 import secrets
 import shlex
 import signal
@@ -40,16 +46,6 @@ _HEADERS = {
 }
 
 
-@web.middleware
-async def _private(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    response = await handler(request)
-    if not response.prepared:
-        response.headers.update(_HEADERS)
-    return response
-
-
 async def _file(request: web.Request) -> web.Response:
     name = request.match_info["name"]
     text = files(__package__).joinpath(name or "page.html").read_text("utf-8")
@@ -68,9 +64,12 @@ class PageServer(Server):
     def __init__(self, words: Sequence[str], host: str, port: int) -> None:
         super().__init__(f"exec {shlex.join(words)}", host, port, title="tokfmt browse")
         self._home = f"/{secrets.token_urlsafe(16)}"
+        self._names = {"localhost", "127.0.0.1", "::1", host.lower()}
+        if not is_local(host):
+            self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
 
     async def _make_app(self) -> web.Application:
-        app = web.Application(middlewares=[_private])
+        app = web.Application(middlewares=[self._private])
         app.add_routes(
             [
                 web.get(self._home + "/{name:|page.js|page.css}", _file),
@@ -80,6 +79,25 @@ class PageServer(Server):
             ]
         )
         return app
+
+    @web.middleware
+    async def _private(
+        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        name = re.sub(r":\d*$", "", request.headers.get("Host", "")).strip("[]").lower()
+        reached = request.transport and request.transport.get_extra_info("sockname")
+        if name not in self._names and not (reached and name == reached[0]):
+            raise web.HTTPForbidden(text="this server has another name: open the address that tokfmt printed\n")
+        response = await handler(request)
+        if not response.prepared:
+            response.headers.update(_HEADERS)
+        return response
+
+    async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
+        """Run a process for a page of this server."""
+        if request.headers.get("Origin", "").partition("://")[2] != request.host:
+            raise web.HTTPForbidden(text="only pages of this server may connect\n")
+        return await super().handle_websocket(request)
 
     async def run(self, announce: Callable[[str], object]) -> None:
         """Serve until SIGINT, SIGTERM or SIGHUP.
@@ -93,7 +111,7 @@ class PageServer(Server):
         stop = asyncio.Event()
         for number in _SIGNALS:
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)  # else invalid requests fill the terminal
+        logging.getLogger("aiohttp.server").setLevel(logging.INFO)  # else invalid requests fill the terminal
         runner = web.AppRunner(await self._make_app(), handle_signals=False, access_log=None, shutdown_timeout=GRACE)
         await runner.setup()
         try:

@@ -10,9 +10,18 @@ then      u16 little-endian token IDs, without separators
 import numpy as np
 
 from tokfmt.plugin import (
-    Code, Columns, Confidence, CorruptError, FileLayout, FlatFormat, FlatWriter, Separators, Struct, offsets_of,
+    Code,
+    Columns,
+    Confidence,
+    CorruptError,
+    FileLayout,
+    FlatFormat,
+    FlatWriter,
+    Separators,
+    Struct,
+    offsets_of,
     stated_tokens,
-)  # fmt: skip
+)
 
 MAGIC, TOKEN = b"STRATA01", np.dtype("<u2")
 HEADER = Struct(magic="V8", sequences="<u8", tokens="<u8")
