@@ -209,19 +209,6 @@ def test_what_is_replaced_leaves_no_set_user_id_bit(team_place, alice, uid):
     assert stat.S_IMODE((place / "out.pbin").stat().st_mode) == 0o755
 
 
-def test_a_planted_manifest_leaves_no_permissions(team_place, alice):
-    place, alices = team_place
-    assert alice.converts(alices / "out.pbin").code == 0
-    with user(MALLORY):
-        (place / "out.pbin.tokfmt.json").touch()
-        (place / "out.pbin.tokfmt.json").chmod(0o6666)
-    (place / "out.pbin.tokfmt.json").write_bytes((alices / "out.pbin.tokfmt.json").read_bytes())
-    done = alice.converts(place / "out.pbin")
-    assert done.code == 0, done.stderr
-    for path in (place / "out.pbin", place / "out.pbin.tokfmt.json"):
-        assert (path.stat().st_uid, stat.S_IMODE(path.stat().st_mode) & 0o6022) == (ALICE, 0), path
-
-
 def test_a_link_of_somebody_else_is_not_followed(open_place, alice):
     place, alices = open_place
     with user(MALLORY):
@@ -324,19 +311,3 @@ def test_a_manifest_that_nobody_may_read(open_place, alice):
     done = alice("stats", "in.pbin")
     assert done.code == 0
     assert "note: the manifest in.pbin.tokfmt.json cannot be read and is not used" in done.stderr
-
-
-@pytest.mark.parametrize("planted", ["out.pbin", "out.pbin.tokfmt.json"])
-def test_destination_of_another_user_is_not_taken_for_complete(team_place, alice, planted):
-    """A manifest can state anything: only a result of the same user counts as complete."""
-    place, _ = team_place
-    assert alice.converts(place / "out.pbin", "--resume").code == 0
-    again = alice.converts(place / "out.pbin", "--resume")
-    assert (again.code, "complete already" in again.stderr) == (0, True), again.stderr
-    os.chown(place / planted, MALLORY, MALLORY)
-    done = alice.converts(place / "out.pbin", "--resume", "--verify")
-    assert (done.code, "complete already" in done.stderr) == (4, False), done.stderr
-    assert "already exists" in done.stderr
-    done = alice.converts(place / "out.pbin", "--resume", "--overwrite")
-    assert (done.code, "complete already" in done.stderr) == (0, False), done.stderr
-    assert (place / planted).stat().st_uid == ALICE

@@ -11,7 +11,6 @@ from tokfmt.core.locks import (
     holder,
     lock_dead,
     make_private,
-    own_file,
     release,
     remove_private,
     take_lock,
@@ -45,25 +44,32 @@ def test_private_directories(tmp_path):
             check_private(tmp_path / name)
 
 
-def test_only_what_holds_its_lock_is_removed(tmp_path):
-    """Another directory may have got the name since; the lock goes last, so that a killed removal is known as one."""
-    home, other = tmp_path / "home", tmp_path / "other"
-    for path in (home, other):
-        (path / "build").mkdir(parents=True)
-        take_lock(path / "lock")
-    lock = take_lock(home / "lock", existing=True)
-    assert lock == -1, "it is held"
-    (home / "lock").unlink()
+def test_removal_follows_no_link(tmp_path):
+    """The lock goes last, so that a killed removal is known as one; without a lock, only an empty directory goes."""
+    precious, home = tmp_path / "precious", tmp_path / "home"
+    (precious / "thesis").mkdir(parents=True)
+    (precious / "thesis" / "thesis.tex").write_text("three years")
+    (home / "build").mkdir(parents=True)
+    for path, target in (
+        (home / "scratch", "thesis"),
+        (home / "build" / "0", "thesis"),
+        (home / "1", "thesis/thesis.tex"),
+    ):
+        path.symlink_to(precious / target)
     lock = take_lock(home / "lock")
-    home.rename(tmp_path / "moved")
-    other.rename(home)
-    remove_private(home, lock)
-    assert sorted(os.listdir(home)) == ["build", "lock"]
-    remove_private(tmp_path / "moved", lock)
-    release(lock)
-    assert os.listdir(tmp_path) == ["home"]
+    assert take_lock(home / "lock", existing=True) == -1, "it is held"
+    (tmp_path / "name").symlink_to(home)
+    remove_private(tmp_path / "name", lock)
     remove_private(home, -1)
-    assert home.is_dir()
+    assert sorted(os.listdir(home)) == ["1", "build", "lock", "scratch"]
+    remove_private(home, lock)
+    release(lock)
+    assert not home.exists()
+    assert (precious / "thesis" / "thesis.tex").read_text() == "three years"
+    (home / "lock").parent.mkdir()
+    (home / "lock").touch()
+    remove_private(home, -1)
+    assert not home.exists()
 
 
 def test_leftovers_are_known_by_their_lock(tmp_path):
@@ -81,18 +87,3 @@ def test_leftovers_are_known_by_their_lock(tmp_path):
         remove_private(tmp_path / name, lock)
         release(lock)
     assert sorted(os.listdir(tmp_path)) == ["none", "theirs"]
-
-
-def test_only_files_of_the_caller_are_opened(tmp_path):
-    (tmp_path / "mine").write_text("mine")
-    with own_file(tmp_path / "mine") as fd:
-        assert os.read(fd, 9) == b"mine"
-    (tmp_path / "link").symlink_to("mine")
-    os.mkfifo(tmp_path / "fifo")
-    for name in ("link", "fifo", "none"):
-        with pytest.raises(OSError), own_file(tmp_path / name):  # noqa: PT011 - each has another reason
-            pass
-    if not os.geteuid():
-        os.chown(tmp_path / "mine", 65533, 65533)
-        with pytest.raises(FileNotFoundError), own_file(tmp_path / "mine"):
-            pass

@@ -33,18 +33,7 @@ from typing import TypeVar
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, TokfmtError, replace_paths
 from tokfmt.core.files import walk, write_error, write_reason, writing
 from tokfmt.core.format import everything_in
-from tokfmt.core.locks import (
-    distrusted,
-    held,
-    holder,
-    lock_dead,
-    make_private,
-    open_private,
-    reached,
-    release,
-    remove_private,
-    take_lock,
-)
+from tokfmt.core.locks import check_private, holder, lock_dead, make_private, release, remove_private, take_lock
 from tokfmt.core.output import ANYBODY, Objection, inherit, no_directory, obstacle, remove, resolve_link, restrict
 from tokfmt.core.place import Place, PlaceLike, Url
 from tokfmt.core.text_format import printable
@@ -71,8 +60,7 @@ class Staging:
 
     Attributes:
         destination: Path of the output; links are followed.
-        sibling: Path of the hidden sibling.
-        home: A path of the hidden sibling that other users cannot redirect to another directory; see `core.locks`.
+        home: Path of the hidden sibling.
         path: Path at which the output is built. It has the name of the destination.
         given: The destination as the user gave it, for messages.
         scratch: A directory for intermediate files, removed at the end.
@@ -90,7 +78,6 @@ class Staging:
         kept: str = "",
         shared: bool = False,
         companions: Sequence[str] = (),
-        by_name: bool = False,
         given: Place | None = None,
     ) -> None:
         """Choose a hidden sibling of `destination`. Creates no file yet.
@@ -105,7 +92,6 @@ class Staging:
             shared: Several processes work in the sibling at the same time.
             companions: Names of files that belong to the destination, and appear after it if they were built. If one
                 was not built, an existing file of that name is removed.
-            by_name: Processes on other machines work in the sibling, and know only its name.
             given: The destination for messages (default: `destination`).
 
         Raises:
@@ -118,48 +104,25 @@ class Staging:
         self._inode, self._replaced, self._published = _UNKNOWN, _ABSENT, False
         self._began = 0
         self.removed: tuple[str, ...] = ()
-        self._kept, self._shared, self._by_name = kept, shared, by_name
-        self._lock = self._fd = -1
+        self._kept, self._shared = kept, shared
+        self._lock = -1
         self.companions = tuple(companions)
         self._placed: dict[Path, int] = {}
         self._settle()
 
     def _settle(self) -> None:
-        self._close()
-        self.sibling = hidden_sibling(self.destination, self._kept or os.urandom(4).hex())
-        self._reach(self.sibling)
-
-    def _reach(self, home: Path) -> None:
-        self.home = home
+        self.home = hidden_sibling(self.destination, self._kept or os.urandom(4).hex())
         self.path = self._built()
-        self.scratch = home / "scratch"
-
-    def _hold(self, *, made: bool) -> None:
-        """Open the sibling. The descriptor refers to it even if its name is given to another directory."""
-        self._close()
-        self._fd = open_private(self.sibling, made=made)
-        self._reach(self.sibling if self._by_name else reached(self._fd, self.sibling))
-
-    def _close(self) -> None:
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
-            os.close(fd)
+        self.scratch = self.home / "scratch"
 
     def _built(self) -> Path:
         return self.home / "build" / self.destination.name
 
     def __enter__(self) -> Staging:
-        try:
-            return self._entered()
-        except BaseException:
-            self._close()
-            raise
-
-    def _entered(self) -> Staging:
-        new = bool(self._kept) and not os.path.lexists(self.sibling)
+        new = bool(self._kept) and not os.path.lexists(self.home)
         if self._kept and not new:
             with writing(self.given):
-                self._hold(made=False)
+                check_private(self.home)
         self._inode = self._recorded_inode()
         if not self.published:
             self.check_replaceable()
@@ -182,10 +145,10 @@ class Staging:
     def _take_back(self) -> None:
         """Remove a kept sibling that is still empty, unless another run has taken it over meanwhile."""
         with contextlib.suppress(OSError, ConversionError):
-            lock = lock_dead(self.sibling)
+            lock = lock_dead(self.home)
             if lock >= 0:
-                if set(os.listdir(self.sibling)) <= {"lock", "build", "scratch"}:
-                    remove_private(self.sibling, lock)
+                if set(os.listdir(self.home)) <= {"lock", "build", "scratch"}:
+                    remove_private(self.home, lock)
                 release(lock)
 
     def check_replaceable(self) -> None:
@@ -234,13 +197,12 @@ class Staging:
         absent: FileNotFoundError | None = None
         for _ in range(_TRIES):
             try:
-                made = make_private(self.sibling, taken_over=bool(self._kept))
-                self._hold(made=made)
+                make_private(self.home, taken_over=bool(self._kept))
             except FileExistsError:  # Another run has the same random name.
                 self._settle()
                 continue
             except FileNotFoundError as error:  # Another run removed it as a leftover, or the parent is missing.
-                if not os.path.lexists(self.sibling.parent):
+                if not os.path.lexists(self.home.parent):
                     raise
                 absent = error
                 self._settle()
@@ -255,7 +217,7 @@ class Staging:
         if absent is not None:
             raise absent
         raise ConversionError(
-            f"{printable(self.destination)}: another tokfmt is writing it now ({self.sibling.name} is locked by "
+            f"{printable(self.destination)}: another tokfmt is writing it now ({self.home.name} is locked by "
             f"{holder(self.home / 'lock')}). Wait for it, or stop it"
         )
 
@@ -278,8 +240,7 @@ class Staging:
             scratch = rf"{re.escape(printable(self.scratch))}/[^\s:]+"  # Names of scratch files mean nothing to users.
 
             def shown(text: str) -> str:
-                text = re.sub(scratch, lambda _: printable(self.given), text)
-                return text.replace(printable(self.home), printable(self.sibling))
+                return re.sub(scratch, lambda _: printable(self.given), text)
 
             error.args = tuple(shown(str(said)) for said in error.args)
         if error is not None:
@@ -472,21 +433,13 @@ class Staging:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-        olds = (self.destination.with_name(name), self.home / f"{name}{_OLD}")
-        for old in olds:
+        for old in (self.destination.with_name(name), self.home / f"{name}{_OLD}"):
             with contextlib.suppress(FileNotFoundError):  # Another run removes it.
-                if old.is_file() and not old.is_symlink() and os.lstat(old).st_uid in self._owners():
+                if old.is_file() and not old.is_symlink():
                     inherit(draft, old)
                     return draft
         restrict(draft, os.stat(self.destination if self.published else self.path).st_mode)
         return draft
-
-    def _owners(self) -> set[int]:
-        """Return the owners whose files pass on their permissions. A file that another user planted does not."""
-        found = {os.geteuid()}
-        with contextlib.suppress(FileNotFoundError):
-            found.add(os.lstat(self.destination).st_uid)
-        return found
 
     def _failure(self, error: OSError) -> ConversionError:
         if not self.published:
@@ -512,25 +465,19 @@ class Staging:
         if self._lock >= 0:
             release(self._lock)
             self._lock = -1
-        self._close()
 
     def _discard(self) -> None:
-        if self._fd < 0:  # The sibling was never made, or a signal came directly after.
-            with contextlib.suppress(OSError):
-                if not distrusted(self.sibling):
-                    os.rmdir(self.sibling)
-            return
         old = self._old() if self.published else None
         if old is not None and old.is_dir():
             self._remove_old(old)
         if self._kept:  # Another run must not take over a half-removed sibling.
-            kept, self._kept = self.sibling, ""
-            self.sibling = hidden_sibling(self.destination, os.urandom(4).hex())
+            kept, self._kept = self.home, ""
+            self.home = hidden_sibling(self.destination, os.urandom(4).hex())
             try:
-                os.rename(kept, self.sibling)
+                os.rename(kept, self.home)
             except OSError:
-                self.sibling = kept
-        remove_private(self.sibling, self._lock, self._fd)
+                self.home = kept
+        remove_private(self.home, self._lock)
 
     def _remove_old(self, old: Path) -> None:
         """Remove the files of a replaced dataset. If it gained files since the last check, rename it instead."""
@@ -613,10 +560,9 @@ def remove_leftovers(destination: Path, *, spare: bool = False) -> tuple[str, ..
             # Directories of other users are neither removed nor restored.
             fd = lock_dead(home)
             if fd >= 0:
-                with held(home) as place:
-                    old = replaced_path(place / "build" / destination.name)
-                    if os.path.lexists(old) and not os.path.lexists(destination):
-                        os.rename(old, destination)  # A process died between the two renames: restore the old output.
+                old = replaced_path(home / "build" / destination.name)
+                if os.path.lexists(old) and not os.path.lexists(destination):
+                    os.rename(old, destination)  # A process died between the two renames: restore the old output.
                 remove_private(home, fd)
                 release(fd)
                 removed += [home.name] if kept else []

@@ -1,8 +1,7 @@
 """Private directories, their locks, and scratch directories below $TMPDIR.
 
-Another user may put files beside a destination or below $TMPDIR. So a hidden directory is made with mode 0700. An
-existing one is used only if it is a directory, not a link, belongs to the caller, and others cannot write to it. Then
-everything in it belongs to the caller as well.
+A hidden directory is made with mode 0700. An existing one is used only if it is a directory, not a link, belongs to the
+caller, and others cannot write to it. Then everything in it belongs to the caller as well.
 
 Commands without a destination use scratch:
 
@@ -10,10 +9,6 @@ Commands without a destination use scratch:
         lock                     locked with flock while the process lives
 
 Each new scratch directory first removes those of killed processes (SIGKILL) of the same user.
-
-In some directories others may rename (a directory of a group, without the sticky bit). There, another user can replace
-the name of a private directory with a link at any time. So it is accessed through a descriptor (`held`), which always
-refers to the same directory. No other file is then written, removed or given permissions.
 
 Some file systems have no locks (Lustre mounted without them, an NFS server without them). There, a lock is held as long
 as the process that signed it lives. A process of another machine is assumed to live.
@@ -32,7 +27,6 @@ import stat
 import tempfile
 import time
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 
@@ -48,15 +42,12 @@ _LONGEST = 200  # Bytes of a lock that are read.
 _SIGNED = re.compile(r"process (\d+) on (.*)\n")
 
 
-def make_private(path: Path, *, taken_over: bool = False) -> bool:
+def make_private(path: Path, *, taken_over: bool = False) -> None:
     """Make a directory that only the caller can access.
 
     Args:
         path: The directory; a link is never followed.
         taken_over: Use an existing directory of an earlier run.
-
-    Returns:
-        True if it was made, False if it existed.
 
     Raises:
         ConversionError: If an existing directory belongs to another user, or others may write to it.
@@ -67,15 +58,7 @@ def make_private(path: Path, *, taken_over: bool = False) -> bool:
     except FileExistsError:
         if not taken_over:
             raise
-    else:
-        try:
-            owner = os.lstat(path).st_uid  # On some network file systems, files of root belong to the user "nobody".
-        except FileNotFoundError:  # Another run removed it as a leftover. `take_lock`, which follows, reports it.
-            return True
-        if owner in (0, os.geteuid()) or not os.geteuid():
-            return True
-    check_private(path)
-    return False
+        check_private(path)
 
 
 def check_private(path: Path) -> None:
@@ -85,96 +68,13 @@ def check_private(path: Path) -> None:
         ConversionError: If it is not a directory, belongs to another user, or others may write to it.
         FileNotFoundError: If it does not exist.
     """
-    os.close(open_private(path))
-
-
-def open_private(path: Path, *, made: bool = False) -> int:
-    """Open a hidden directory after the checks of `check_private`.
-
-    Args:
-        path: The directory.
-        made: The caller has just made it. On some network file systems, files of root belong to another user.
-
-    Returns:
-        A descriptor of the directory. The caller closes it.
-
-    Raises:
-        ConversionError: As for `check_private`.
-        FileNotFoundError: As for `check_private`.
-    """
-    why = "" if made else distrusted(path)
-    if not why:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            status = os.fstat(fd)  # It may have been replaced since the first check.
-            why = "" if made and _owns_as_root(fd, status) else _why_distrusted(status)
-            if not why and stat.S_IMODE(status.st_mode) & 0o077:  # It may be readable by others.
-                os.fchmod(fd, 0o700)
-        except BaseException:
-            os.close(fd)
-            raise
-        if not why:
-            return fd
-        os.close(fd)
-    raise ConversionError(
-        f"{printable(path)}: {why}, so its content is not trusted. Have it removed, or choose another destination"
-    )
-
-
-def _owns_as_root(home: int, status: os.stat_result) -> bool:
-    """Return whether root owns a directory under another user ID, which a new file in it has as well."""
-    if os.geteuid() or not status.st_uid:
-        return False
-    name = f"owner-{os.urandom(4).hex()}"
-    try:
-        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=home)
-    except OSError:
-        return False
-    try:
-        return os.fstat(fd).st_uid == status.st_uid
-    finally:
-        os.close(fd)
-        os.unlink(name, dir_fd=home)
-
-
-def reached(fd: int, path: Path) -> Path:
-    """Return a path of an open directory that other users cannot redirect, for all processes of the caller.
-
-    Args:
-        fd: Descriptor of the directory.
-        path: Its name.
-
-    Returns:
-        A path below /proc; or the name, if only the caller and root can rename it, or the system has no /proc.
-    """
-    if may_be_renamed(path):
-        place = Path(f"/proc/{os.getpid()}/fd/{fd}")
-        with contextlib.suppress(OSError):
-            if os.path.samestat(os.stat(place), os.fstat(fd)):
-                return place
-    return path
-
-
-def may_be_renamed(path: Path) -> bool:
-    """Return whether another user may rename or replace a directory of the caller."""
-    status = os.stat(path.parent)
-    anybody = status.st_mode & _OTHERS_WRITE and not status.st_mode & stat.S_ISVTX
-    return bool(anybody) or status.st_uid not in (0, os.geteuid())
-
-
-@contextlib.contextmanager
-def held(path: Path) -> Iterator[Path]:
-    """Open a private directory, and yield a path that refers to it while the block runs; see `reached`.
-
-    Raises:
-        ConversionError: As for `check_private`.
-        FileNotFoundError: As for `check_private`.
-    """
-    fd = open_private(path)
-    try:
-        yield reached(fd, path)
-    finally:
-        os.close(fd)
+    why = distrusted(path)
+    if why:
+        raise ConversionError(
+            f"{printable(path)}: {why}, so its content is not trusted. Have it removed, or choose another destination"
+        )
+    if stat.S_IMODE(os.lstat(path).st_mode) & 0o077:
+        os.chmod(path, 0o700)
 
 
 def distrusted(path: str | os.PathLike[str]) -> str:
@@ -183,10 +83,7 @@ def distrusted(path: str | os.PathLike[str]) -> str:
     Raises:
         FileNotFoundError: If it does not exist.
     """
-    return _why_distrusted(os.lstat(path))
-
-
-def _why_distrusted(status: os.stat_result) -> str:
+    status = os.lstat(path)
     if stat.S_ISLNK(status.st_mode):
         return f"is a link that {_name_of(status.st_uid)} has made, not a directory"
     if not stat.S_ISDIR(status.st_mode):
@@ -201,24 +98,6 @@ def _name_of(owner: int) -> str:
         return printable(pwd.getpwuid(owner).pw_name)
     except KeyError:
         return f"user {owner}"
-
-
-@contextlib.contextmanager
-def own_file(path: Path) -> Iterator[int]:
-    """Open a regular file of the caller, even if its directory is replaced meanwhile.
-
-    Raises:
-        FileNotFoundError: If it does not exist, or belongs to another user.
-        OSError: If it is a link, or cannot be read.
-    """
-    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-            raise FileNotFoundError(errno.ENOENT, f"No file of {_name_of(os.geteuid())}", str(path))
-        yield fd
-    finally:
-        os.close(fd)
 
 
 def user_directory(kind: str, otherwise: str) -> Path:
@@ -275,8 +154,7 @@ def take_lock(path: Path, *, shared: bool = False, patience: float = 0, existing
 def lock_dead(home: Path) -> int:
     """Lock a directory of the caller whose process is dead, to remove it with `remove_private`.
 
-    Only a directory with a lock of tokfmt counts: if others may write to its parent, they can give the name of a
-    leftover to any directory of the caller.
+    Only a directory with a lock of tokfmt counts. Another directory of the caller may have the name of a leftover.
 
     Returns:
         A descriptor for `release`; -1 if the process lives, or the directory is not a leftover.
@@ -286,59 +164,41 @@ def lock_dead(home: Path) -> int:
     """
     if distrusted(home):
         return -1
-    with contextlib.suppress(ConversionError), held(home) as place:
-        try:
-            status = os.lstat(place / "lock")
-        except FileNotFoundError:
-            os.rmdir(home)  # The process was killed before it made its lock. Only an empty directory is a leftover.
-        else:
-            return take_lock(place / "lock", existing=True) if stat.S_ISREG(status.st_mode) else -1
-    return -1
+    try:
+        status = os.lstat(home / "lock")
+    except FileNotFoundError:
+        os.rmdir(home)  # The process was killed before it made its lock. Only an empty directory is a leftover.
+        return -1
+    return take_lock(home / "lock", existing=True) if stat.S_ISREG(status.st_mode) else -1
 
 
-def remove_private(home: Path, lock: int, opened: int = -1) -> None:
+def remove_private(home: Path, lock: int) -> None:
     """Remove a private directory whose lock the caller holds. The lock is removed last.
 
-    If the process is killed meanwhile, `lock_dead` recognizes the rest. If the name refers to another directory by now,
-    no file is removed.
+    If the process is killed meanwhile, `lock_dead` recognizes the rest.
 
     Args:
         home: The directory.
-        lock: Of `take_lock` or `lock_dead`; -1 if a signal came before it was known, so that the directory holds only
-            the lock.
-        opened: A descriptor of the directory, if the caller has one.
+        lock: Of `take_lock` or `lock_dead`; -1 if a signal came before it was known. Then the directory is removed only
+            if it has nothing but the lock.
     """
     with contextlib.suppress(OSError):
-        fd = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC) if opened < 0 else opened
-        try:
-            _empty(fd, lock)
-        finally:
-            if opened < 0:
-                os.close(fd)
-    with contextlib.suppress(OSError):
+        if not stat.S_ISDIR(os.lstat(home).st_mode):
+            return
+        for entry in list(os.scandir(home)) if lock >= 0 else []:
+            if entry.name != "lock":
+                _remove_entry(entry)
+        if os.listdir(home) == ["lock"]:  # If entries are left, the lock stays, and the next run removes the rest.
+            os.unlink(home / "lock")
         os.rmdir(home)
 
 
-def _empty(home: int, lock: int) -> None:
-    """Remove the entries of an open directory, relative to its descriptor, if the caller owns it and holds its lock."""
-    names = os.listdir(home)
-    there = os.stat("lock", dir_fd=home, follow_symlinks=False)
-    ours = names == ["lock"] if lock < 0 else os.path.samestat(os.fstat(lock), there)
-    if not ours or _why_distrusted(os.fstat(home)):
-        return
-    for name in names:
-        if name != "lock":
-            _remove_entry(home, name)
-    if os.listdir(home) == ["lock"]:  # If entries are left, the lock stays, and the next run removes the rest.
-        os.unlink("lock", dir_fd=home)
-
-
-def _remove_entry(home: int, name: str) -> None:
+def _remove_entry(entry: os.DirEntry[str]) -> None:
     with contextlib.suppress(OSError):
-        if stat.S_ISDIR(os.stat(name, dir_fd=home, follow_symlinks=False).st_mode):
-            shutil.rmtree(name, ignore_errors=True, dir_fd=home)
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
         else:
-            os.unlink(name, dir_fd=home)
+            os.unlink(entry.path)
 
 
 def release(lock: int) -> None:
@@ -430,16 +290,9 @@ class Scratch:
             _remove_dead(parent)
             lock = -1
             while lock < 0:  # Another process may remove the directory as a leftover, until it is locked.
-                name = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
-                try:
-                    fd = open_private(name, made=True)
-                except FileNotFoundError:
-                    continue
-                self.path = reached(fd, name)
+                self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
                 lock = take_lock(self.path / "lock")
-                if lock < 0:
-                    os.close(fd)
-        self._finalizer = weakref.finalize(self, _remove, name, fd, lock, os.getpid())
+        self._finalizer = weakref.finalize(self, _remove, self.path, lock, os.getpid())
 
     def close(self) -> None:
         """Remove the directory."""
@@ -454,10 +307,9 @@ class Scratch:
         self.close()
 
 
-def _remove(path: Path, fd: int, lock: int, owner: int) -> None:
+def _remove(path: Path, lock: int, owner: int) -> None:
     if os.getpid() == owner:  # A forked child inherits the finalizer, but must not remove the directory.
-        remove_private(path, lock, fd)
-        os.close(fd)
+        remove_private(path, lock)
         release(lock)
 
 

@@ -398,7 +398,7 @@ def restrict(path: Path, allowed: int) -> None:
 def remove(path: Path, files: Sequence[Path]) -> bool:
     """Remove `files` below a directory, and directories that are then empty. Return True if nothing is left.
 
-    Links are not followed: another user of the directory may put a link in place of a subdirectory.
+    Links are not followed, even if one is in the place of a subdirectory since `files` were listed.
     """
     wanted = {os.fspath(file) for file in files}
     with contextlib.suppress(OSError):

@@ -118,7 +118,6 @@ class StoreStaging(Staging):
         kept: str = "",
         shared: bool = False,
         companions: Sequence[Url] = (),
-        by_name: bool = False,
         format_name: str = "",
         note: Callable[[str], None] = lambda _: None,
         claims: bool = True,
@@ -133,7 +132,6 @@ class StoreStaging(Staging):
             kept: As for `Staging`.
             shared: As for `Staging`.
             companions: Other objects of the dataset at the same level.
-            by_name: As for `Staging`.
             format_name: The format that is written, for the claim.
             note: Receives notes.
             claims: Claim the destination. A single small object needs no claim: it is written only if none is there.
@@ -147,14 +145,12 @@ class StoreStaging(Staging):
         self.claim = Claim(self.store, url, os.urandom(8).hex(), format_name)
         self.uploaded: dict[str, Uploaded] = {}
         self.total, self.begun = 0, False
-        super().__init__(
-            self.spool / url.name, overwrite=overwrite, kept=kept, shared=shared, by_name=by_name, given=url
-        )
+        super().__init__(self.spool / url.name, overwrite=overwrite, kept=kept, shared=shared, given=url)
 
-    def _entered(self) -> Staging:
+    def __enter__(self) -> Staging:
         with writing(self.spool):
             make_private(self.spool, taken_over=True)
-        super()._entered()
+        super().__enter__()
         if not self._claims:
             return self
         try:
@@ -220,7 +216,7 @@ class StoreStaging(Staging):
         if self._kept != "resume":
             return
         with contextlib.suppress(OSError):
-            self.claim.run = (self.sibling / "run").read_text("ascii") or self.claim.run
+            self.claim.run = (self.home / "run").read_text("ascii") or self.claim.run
 
     def _note_run(self) -> None:
         """Record the run, so that another process can go on with the claim. Of several at once, the first decides."""

@@ -37,7 +37,7 @@ from tokfmt.core.atomic_output import (
 )
 from tokfmt.core.errors import ConversionError
 from tokfmt.core.files import walk
-from tokfmt.core.locks import held, release, take_lock
+from tokfmt.core.locks import check_private, release, take_lock
 from tokfmt.core.output import resolve_link
 from tokfmt.core.text_format import printable
 
@@ -141,9 +141,9 @@ def _stamp(path: Path) -> tuple[int, int, int]:
 def _write_records(stagings: Sequence[Staging]) -> None:
     states = {staging: _state(staging.path) for staging in stagings}
     for staging in stagings:
-        parent = staging.sibling.parent
+        parent = staging.home.parent
         members = [
-            [os.path.relpath(one.sibling, parent), os.path.relpath(one.destination, parent), state]
+            [os.path.relpath(one.home, parent), os.path.relpath(one.destination, parent), state]
             for one, state in states.items()
         ]
         with staging.explained():
@@ -153,8 +153,8 @@ def _write_records(stagings: Sequence[Staging]) -> None:
 def _members(home: Path) -> list[_Member]:
     """Return the members of the record in a hidden sibling; [] if it has no record."""
     try:
-        with held(home) as place:  # A file of another user is not even opened, because it may be a FIFO.
-            listed = json.loads((place / _RECORD).read_bytes())["members"]
+        check_private(home)
+        listed = json.loads((home / _RECORD).read_bytes())["members"]
         found = [
             _Member(Path(os.path.normpath(home.parent / place)), Path(os.path.normpath(home.parent / name)), state)
             for place, name, state in listed
@@ -211,8 +211,8 @@ def _taken(members: Sequence[_Member], stack: contextlib.ExitStack) -> list[_Mem
     taken = []
     for member in members:
         try:
-            home = stack.enter_context(held(member.home))
-            lock = take_lock(home / "lock")
+            check_private(member.home)
+            lock = take_lock(member.home / "lock")
         except FileNotFoundError:  # Its process had begun to clean up.
             taken.append(member)
             continue
@@ -221,7 +221,7 @@ def _taken(members: Sequence[_Member], stack: contextlib.ExitStack) -> list[_Mem
         if lock < 0:
             return []
         stack.callback(release, lock)
-        taken.append(member._replace(home=home))
+        taken.append(member)
     return taken
 
 

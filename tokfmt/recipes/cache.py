@@ -32,16 +32,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.atomic_output import write_whole
 from tokfmt.core.errors import ConversionError, OutageError, TokfmtError
-from tokfmt.core.locks import (
-    check_private,
-    distrusted,
-    held,
-    make_private,
-    own_file,
-    release,
-    take_lock,
-    user_directory,
-)
+from tokfmt.core.locks import distrusted, make_private, release, take_lock, user_directory
 from tokfmt.core.text_format import printable
 
 Numbers = NDArray[np.int64]
@@ -79,11 +70,9 @@ class Column:
 
 def _mapped(path: Path) -> NDArray[Any]:
     # a plain array, because each operation on numpy's memmap class takes a microsecond more
-    with own_file(path) as fd:
-        if not os.fstat(fd).st_size:
-            return np.empty(0, _DTYPES[path.suffix])
-        with open(fd, "rb", closefd=False) as file:
-            return np.asarray(np.memmap(file, _DTYPES[path.suffix], "r"))
+    if not os.path.getsize(path):
+        return np.empty(0, _DTYPES[path.suffix])
+    return np.asarray(np.memmap(path, _DTYPES[path.suffix], "r"))
 
 
 Parts = Callable[[], Iterator[Sequence[NDArray[Any]]]]
@@ -100,7 +89,6 @@ def directory() -> Path:
     place = _place()
     place.parent.mkdir(parents=True, exist_ok=True)
     make_private(place, taken_over=True)
-    check_private(place)
     return place
 
 
@@ -224,8 +212,7 @@ def _kept(names: Sequence[str], parts: Parts) -> list[Path]:
     place = directory()
     paths = [place / name for name in names]
     if not _exist(paths):
-        with held(place) as home:
-            _make(names[0].partition("-")[0], [home / name for name in names], parts)
+        _make(names[0].partition("-")[0], paths, parts)
     _use(*paths)
     return paths
 
@@ -290,8 +277,7 @@ def recalled(key: str) -> Any:
     with contextlib.suppress(OSError, ValueError, RecursionError, TokfmtError):
         path = _place() / f"{key}.json"
         if not distrusted(path.parent):
-            with own_file(path) as fd, open(fd, "rb", closefd=False) as file:
-                value = json.loads(file.read())
+            value = json.loads(path.read_bytes())
             _use(path)
             return value
     return None

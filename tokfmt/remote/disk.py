@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tokfmt.core.errors import OptionError, TokfmtError
-from tokfmt.core.locks import make_private, open_private, reached, release, take_lock, user_directory
+from tokfmt.core.locks import make_private, release, take_lock, user_directory
 from tokfmt.core.options import parse_count
 from tokfmt.remote import account
 from tokfmt.remote.blocks import LARGEST, SIZE, Buffer, complete
@@ -119,8 +119,7 @@ class DiskCache:
         """
         home.parent.mkdir(parents=True, exist_ok=True)
         make_private(home, taken_over=True)
-        self._opened = open_private(home)
-        self.home, self.most = reached(self._opened, home), most
+        self.home, self.most = home, most
         self.writes = True
         self._listings: dict[str, _Listing] = {}
         self._lock = threading.Lock()
@@ -216,10 +215,6 @@ class DiskCache:
         with self._lock:
             self._listings.clear()
         return removed
-
-    def close(self) -> None:
-        """Close the directory."""
-        os.close(self._opened)
 
     def _held(self, name: str) -> dict[int, tuple[int, int]]:
         """Return the listing of an object, which other processes may have changed."""

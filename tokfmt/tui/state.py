@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.locks import distrusted, make_private, own_file, release, take_lock, user_directory
+from tokfmt.core.locks import distrusted, make_private, release, take_lock, user_directory
 from tokfmt.core.place import Place, Url
 
 SCHEMA = "tokfmt.browse/1"
@@ -103,9 +103,8 @@ def _packed(datasets: list[tuple[str, Any]]) -> bytes:
 def _read() -> dict[str, Any]:
     with contextlib.suppress(OSError, ValueError, RecursionError):
         file = state_file()
-        with own_file(file) as fd, open(fd, "rb", closefd=False) as opened:
-            small = not distrusted(file.parent) and os.fstat(fd).st_size <= _LIMIT
-            content = json.loads(opened.read(_LIMIT)) if small else None
+        small = not distrusted(file.parent) and file.stat().st_size <= _LIMIT
+        content = json.loads(file.read_bytes()) if small else None
         if isinstance(content, dict) and content.get("schema") == SCHEMA:
             datasets = content.get("datasets")
             return datasets if isinstance(datasets, dict) else {}

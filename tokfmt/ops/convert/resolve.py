@@ -49,7 +49,7 @@ from tokfmt.ops.source.stored import (
     paths_of,
     tokenizer_of,
 )
-from tokfmt.run.execute import is_cluster, may_spawn
+from tokfmt.run.execute import may_spawn
 from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
@@ -351,7 +351,6 @@ def _stagings(
                 kept=request.kept,
                 shared=request.task is not None,
                 companions=[companion for companion in companions if isinstance(companion, Url)],
-                by_name=is_cluster(request.executor),
                 format_name=destination.format.name,
                 note=notes.report,
             )
@@ -364,7 +363,6 @@ def _stagings(
             kept=request.kept,
             shared=request.task is not None,
             companions=[companion.name for companion in companions],
-            by_name=is_cluster(request.executor),
         )
     for path, staging in stagings.items():
         refuse_foreign(path)

@@ -36,7 +36,7 @@ from tokfmt.core.errors import (
     VerificationError,
 )
 from tokfmt.core.format import Format
-from tokfmt.core.locks import check_private, make_private, own_file
+from tokfmt.core.locks import check_private, make_private
 from tokfmt.core.options import given_options
 from tokfmt.core.output import resolve_link
 from tokfmt.core.place import Identity, Place, Url, absolute, local_path, place_of, text_of
@@ -158,8 +158,6 @@ def finished(
 ) -> list[Manifest]:
     """Return the manifests of destinations that an earlier run of the same request completed.
 
-    Files of another user do not count, because that user can write a manifest for any files.
-
     Args:
         destinations: The paths of the destinations.
         format_: Their format.
@@ -190,8 +188,6 @@ def finished(
         own = [file for file in format_.files(destination) if isinstance(file, Path)]
         here = SourceFiles(destination, format_, tuple(own))
         if not os.path.lexists(destination) or any(file_differences(here, manifest)):
-            return []
-        if any(os.stat(path).st_uid != os.geteuid() for path in (beside, destination, *own)):
             return []
         found.append(manifest)
     for destination in destinations:
@@ -266,7 +262,7 @@ def resumed(
             try:
                 _tidy(staging, task, everything=in_tasks)
                 if not new and not in_tasks:
-                    note(f"continuing the work in {staging.sibling.name}")
+                    note(f"continuing the work in {staging.home.name}")
                 yield staging, journal
             except BaseException as error:
                 curable = isinstance(error, _CURED_BY_OPTIONS) or bool(getattr(error, "accepted_by", ""))
@@ -276,7 +272,7 @@ def resumed(
                 )
                 if staging.keep and not hopeless:
                     again = f"again with --resume{' and these options' if curable else ''}"
-                    _say_kept(error, staging.sibling.name, "the same again" if in_tasks else again)
+                    _say_kept(error, staging.home.name, "the same again" if in_tasks else again)
                 raise
         staging.keep = not staging.published
 
@@ -320,7 +316,7 @@ def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None,
         note(f"{change}{more}: the tokenized text is kept, and the rest is done again")
         return False
     again = "run once without --resume"
-    over = f"delete {staging.sibling.name}" if request.kept == "tasks" else again
+    over = f"delete {staging.home.name}" if request.kept == "tasks" else again
     raise ConversionError(
         f"{printable(staging.given)}: an unfinished conversion is kept here, and {change}{more}. "
         f"Ask for the same to continue it; to start over, {over}"
@@ -378,8 +374,7 @@ def _short(value: object) -> str:
 def read_conversion(path: Path) -> dict[str, Any] | None:
     """Return the content of a `conversion.json`; None if there is no valid one."""
     try:
-        with own_file(path) as fd, open(fd, "rb", closefd=False) as file:
-            content = json.loads(file.read())
+        content = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return None
     ours = isinstance(content, dict) and content.get("schema") == SCHEMA
