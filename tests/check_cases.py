@@ -16,13 +16,13 @@ from made_tokenizers import llama3_like
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
+from tokfmt import convert
 from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.flat_tokens import FORMAT as FLAT
 from tokfmt.formats.hdf5 import FORMAT as HDF5
 from tokfmt.ops.check import CheckRequest, check
 from tokfmt.ops.check.codes import all_codes
-from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.testing import write
 

@@ -24,12 +24,9 @@ from typing import TYPE_CHECKING, Any
 from tokfmt.core.version import __version__
 
 if TYPE_CHECKING:
-    from tokfmt.api import check, diff, open, stats  # noqa: A004 - the verb that users expect
+    from tokfmt.api import check, convert, diff, info, open, show, stats  # noqa: A004 - the verb that users expect
     from tokfmt.core.errors import TokfmtError
     from tokfmt.dataset import Dataset
-    from tokfmt.ops.convert.convert import convert
-    from tokfmt.ops.info import info
-    from tokfmt.ops.show.show import show
     from tokfmt.recipe_dataset import recipe
     from tokfmt.registry import list_formats
 
@@ -52,13 +49,13 @@ _HOMES = {
     "Dataset": "tokfmt.dataset",
     "TokfmtError": "tokfmt.core.errors",
     "check": "tokfmt.api",
-    "convert": "tokfmt.ops.convert.convert",
+    "convert": "tokfmt.api",
     "diff": "tokfmt.api",
-    "info": "tokfmt.ops.info",
+    "info": "tokfmt.api",
     "list_formats": "tokfmt.registry",
     "open": "tokfmt.api",
     "recipe": "tokfmt.recipe_dataset",
-    "show": "tokfmt.ops.show.show",
+    "show": "tokfmt.api",
     "stats": "tokfmt.api",
 }
 
@@ -69,14 +66,6 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tokfmt' has no attribute {name!r}")
     found = getattr(import_module(_HOMES[name]), name)
-    if name == "convert":
-        from tokfmt.zarr_groups import with_groups
-
-        found = with_groups(found)
-    if name in ("convert", "info", "show"):  # Their messages are written for the command line.
-        from tokfmt.wording import spoken
-
-        found = spoken(found)
     globals()[name] = found
     return found
 

@@ -18,29 +18,33 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tokfmt.core.errors import OptionError
-from tokfmt.wording import spoken
+from tokfmt.settings import count, settings
 
 if TYPE_CHECKING:
     import zarr
     from zarr.abc.store import Store
 
+    from tokfmt.core.place import PlaceLike
     from tokfmt.core.reader import TokenReader
     from tokfmt.dataset import Dataset
     from tokfmt.ops.check import CheckReport
     from tokfmt.ops.compare.diff import DiffReport
+    from tokfmt.ops.convert.request import Conversion
+    from tokfmt.ops.info import Overview
+    from tokfmt.ops.show.show import Preview
     from tokfmt.ops.source.draft import TextRecipe
-    from tokfmt.ops.source.request import EosChoice, Options
+    from tokfmt.ops.source.request import EosChoice, Options, Selection
     from tokfmt.ops.stats.report import StatsReport
+    from tokfmt.run.execute import Progress
 
 PathLike = str | os.PathLike[str]
 if TYPE_CHECKING:
     ZarrNode = zarr.Group | zarr.Array[Any] | Store
 
 
-@spoken
 def open(  # noqa: A001 - the verb that users expect
     path: PathLike | ZarrNode,
     *,
@@ -52,8 +56,8 @@ def open(  # noqa: A001 - the verb that users expect
     allow_loss: Iterable[str] = (),
     ignore_manifest: bool = False,
     allow_partial: bool = False,
-    storage_options: Mapping[str, str | bool] | None = None,  # noqa: ARG001 -- `wording.spoken` uses them
-    allow_source: str | Iterable[str] = (),  # noqa: ARG001
+    storage_options: Mapping[str, str | bool] | None = None,
+    allow_source: str | Iterable[str] = (),
 ) -> Dataset:
     """Open a dataset of any format for reading.
 
@@ -81,52 +85,236 @@ def open(  # noqa: A001 - the verb that users expect
     Raises:
         TokfmtError: If the dataset cannot be read. `tokfmt.core.errors` lists the subclasses.
     """
-    from tokfmt.core.records import RecordReader
-    from tokfmt.dataset import Dataset
-    from tokfmt.ops.source.open import open_sources
-    from tokfmt.ops.source.request import SourceRequest
-    from tokfmt.ops.source.stored import tokenizer_of
+    with settings("open", storage_options, allow_source):
+        from tokfmt.core.records import RecordReader
+        from tokfmt.dataset import Dataset
+        from tokfmt.ops.source.open import open_sources
+        from tokfmt.ops.source.request import SourceRequest
+        from tokfmt.ops.source.stored import tokenizer_of
 
-    if not isinstance(path, (str, os.PathLike)) and "zarr" in sys.modules:
-        from tokfmt.zarr_groups import is_zarr, local_path, open_zarr
+        if not isinstance(path, (str, os.PathLike)) and "zarr" in sys.modules:
+            from tokfmt.zarr_groups import is_zarr, local_path, open_zarr
 
-        if is_zarr(path):
-            place = local_path(path)
-            if place is None:
-                return open_zarr(path, eos=eos, options=options)
-            path = place
-    request = SourceRequest.of(path, format, eos, options, text_field, None, allow_loss)
-    handle = tokenizer_of(tokenizer)
-    wanted = replace(
-        request,
-        allow_loss=request.allow_loss | {"fields"},
-        ignore_manifest=ignore_manifest,
-        allow_partial=allow_partial,
-    )
-    (source,) = open_sources(wanted, handle)
-    reader = source.reader
-    if source.format.is_computed:
-        from tokfmt.recipe_dataset import dataset_of_recipe
-
-        return dataset_of_recipe(cast("TokenReader | TextRecipe", reader), source.notes, (source,))
-    if isinstance(reader, RecordReader):
-        if reader.info.kind == "text" and tokenizer is None:
-            raise OptionError(f"{path}: holds text, not token IDs. To read it as tokens, add tokenizer=NAME")
-        from tokfmt.dataset import TextDataset
-        from tokfmt.ops.source.ingest import Texts, encoder_of
-
-        texts = Texts(reader, encoder_of(reader, handle))
-        if handle is not None:
-            source = source._replace(tokenizers=(handle.describe(),) * len(source.paths))
-        return TextDataset(
-            texts, source.format.name, inferred=reader.info.inferred, notes=source.notes, origin=(source,)
+            if is_zarr(path):
+                place = local_path(path)
+                if place is None:
+                    return open_zarr(path, eos=eos, options=options)
+                path = place
+        request = SourceRequest.of(path, format, eos, options, text_field, None, allow_loss)
+        handle = tokenizer_of(tokenizer)
+        wanted = replace(
+            request,
+            allow_loss=request.allow_loss | {"fields"},
+            ignore_manifest=ignore_manifest,
+            allow_partial=allow_partial,
         )
-    guessed = (*reader.info.inferred, *source.separator.guess)
-    notes = tuple(note for note in source.notes if note not in guessed)
-    return Dataset(reader, source.format.name, inferred=guessed, notes=notes, origin=(source,))
+        (source,) = open_sources(wanted, handle)
+        reader = source.reader
+        if source.format.is_computed:
+            from tokfmt.recipe_dataset import dataset_of_recipe
+
+            return dataset_of_recipe(cast("TokenReader | TextRecipe", reader), source.notes, (source,))
+        if isinstance(reader, RecordReader):
+            if reader.info.kind == "text" and tokenizer is None:
+                raise OptionError(f"{path}: holds text, not token IDs. To read it as tokens, add tokenizer=NAME")
+            from tokfmt.dataset import TextDataset
+            from tokfmt.ops.source.ingest import Texts, encoder_of
+
+            texts = Texts(reader, encoder_of(reader, handle))
+            if handle is not None:
+                source = source._replace(tokenizers=(handle.describe(),) * len(source.paths))
+            return TextDataset(
+                texts, source.format.name, inferred=reader.info.inferred, notes=source.notes, origin=(source,)
+            )
+        guessed = (*reader.info.inferred, *source.separator.guess)
+        notes = tuple(note for note in source.notes if note not in guessed)
+        return Dataset(reader, source.format.name, inferred=guessed, notes=notes, origin=(source,))
 
 
-@spoken
+def info(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,  # noqa: A002 - the word users know
+    options: Options = (),
+    tokenizer: str | None = None,
+    text_field: str | None = None,
+    eos: EosChoice = None,
+    split: str | None = None,
+    allow_loss: str | Iterable[str] = (),
+    recursive: bool = False,
+    ignore_manifest: bool = False,
+    storage_options: Mapping[str, str | bool] | None = None,
+    allow_source: str | Iterable[str] = (),
+) -> Overview:
+    """Identify a dataset of any size without reading all of it.
+
+    Args:
+        path: A file or a directory.
+        format: The format (default: detected from content).
+        options: Read options of the format.
+        tokenizer: The name, directory or tokenizer.json of a tokenizer, which decodes the first token IDs (default:
+            that of the manifest, if it is on this machine).
+        text_field: The JSON field of the text.
+        eos: The separator, or "none" (default: given by the manifest, or inferred).
+        split: The split of a dataset that has several.
+        allow_loss: Words of `--allow-loss`.
+        recursive: Read subdirectories too.
+        ignore_manifest: Do not use the manifest of the dataset.
+        storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
+            for this process and its workers, until others are given.
+        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
+
+    Raises:
+        TokfmtError: If the dataset cannot be opened, or an option is wrong.
+    """
+    with settings("info", storage_options, allow_source):
+        from tokfmt.ops.info import info as look
+        from tokfmt.ops.source.request import SourceRequest
+
+        given = SourceRequest.of(path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest)
+        return look(given, tokenizer)
+
+
+def convert(
+    sources: PlaceLike | ZarrNode | Sequence[PlaceLike | ZarrNode],
+    destination: PlaceLike | ZarrNode,
+    *,
+    format: str | None = None,  # noqa: A002 - the word users know
+    to_format: str | None = None,
+    options: Options = (),
+    to_options: Options = (),
+    tokenizer: str | None = None,
+    special_tokens: Literal["text", "parse"] = "text",
+    engine: Literal["auto", "fastokens", "tokenizers"] = "auto",
+    text_field: str | None = None,
+    eos: EosChoice = None,
+    seq_len: int | None = None,
+    split: str | None = None,
+    seed: int | None = None,
+    shuffle: int | None = None,
+    select: Selection = None,
+    allow_loss: Iterable[str] = (),
+    jobs: int | None = None,
+    executor: str = "auto",
+    overwrite: bool = False,
+    verify: bool = False,
+    dry_run: bool = False,
+    manifest: bool = True,
+    checksums: bool = False,
+    recursive: bool = False,
+    ignore_manifest: bool = False,
+    allow_partial: bool = False,
+    resume: bool = False,
+    task: tuple[int, int] | None = None,
+    rejects: PlaceLike | None = None,
+    ledger: bool = False,
+    spool: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    storage_options: Mapping[str, str | bool] | None = None,
+    allow_source: str | Iterable[str] = (),
+) -> Conversion:
+    """Convert one or more datasets to one dataset of any format, and return what was done.
+
+    Args:
+        sources: One path, or several that are concatenated in order. A pattern (`part-*.jsonl`) names all files that
+            it matches, in natural order (part-2 before part-10). `-` is standard input. Pipes carry JSON Lines.
+        destination: The path or the address (s3, gs, az) to write. It is complete, or not written. `-` is standard
+            output, for jsonl (the default) and stage1.
+        format: Format of the sources (default: detected from content).
+        to_format: Format of the destination (default: by its name).
+        options: Options of the source format, as a mapping or `key=value` words.
+        to_options: Options of the destination format, as a mapping or `key=value` words.
+        tokenizer: Name, directory or tokenizer.json. It encodes text, or decodes token IDs if the destination holds
+            text. Other token IDs are copied, and never encoded again: it gives their separator if nothing else states
+            it, and an ID that it does not have is refused.
+        special_tokens: "text" encodes a special token that occurs in a text as plain text, "parse" as the token.
+        engine: Library that encodes text.
+        text_field: Dotted path of the text in JSON records.
+        eos: ID of the separator, "none", or None to infer it.
+        seq_len: Tokens per sample, for formats that store samples.
+        split: The split to read, and to write; or `NAME=SHARE,...`, the splits that sequences are dealt to.
+        seed: Seed that deals sequences to splits (default: 0).
+        shuffle: Seed of a global shuffle of the sequences. Each split is shuffled by itself.
+        select: Sequence numbers: `A:B`, one number, or a slice or range without a step.
+        allow_loss: Names of the losses that you accept.
+        jobs: Number of workers (default: one per core).
+        executor: "threads", "processes", "serial", "dask", "dask:ADDRESS" or "auto". "auto" takes processes for much
+            text or many HDF5 samples, and threads for the rest and for readers of classes that the calling script
+            defines. Processes do not run that script. The bytes written do not depend on the executor.
+        overwrite: Replace an existing destination in one step.
+        verify: Read the destination back and compare it before it appears.
+        dry_run: Return what would be done, and write nothing.
+        manifest: Write `DST.tokfmt.json`.
+        checksums: Compute checksums of large sources too.
+        recursive: Read subdirectories too.
+        ignore_manifest: Continue if a manifest contradicts its source.
+        allow_partial: Save the sequences of a damaged source that are certain to be complete.
+        resume: Continue an interrupted run with `resume`. If this run is interrupted, keep its finished work.
+        task: (i, n): write only the part of task i of n, 0 <= i < n. `finish` publishes the destination.
+        rejects: A JSON Lines file for the texts that a recipe leaves out. It states where each text is, why it is left
+            out, and the equal text that is kept.
+        ledger: Write `DST.ledger`: the file and the record that each sequence of a recipe comes from.
+        spool: A directory in which a destination in a store is built (default: TOKFMT_SPOOL, or $TMPDIR).
+        progress: Receives phases, counts and notes while the conversion runs.
+        storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
+            for this process and its workers, until others are given.
+        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
+
+    Returns:
+        The result, with counts, notes and losses.
+
+    Raises:
+        TokfmtError: The conversion failed. The destination is as it was before.
+    """
+    with settings("convert", storage_options, allow_source):
+        from pathlib import Path
+
+        from tokfmt.core.options import given_options
+        from tokfmt.core.place import destination_of
+        from tokfmt.ops.convert.arrangement import arrangement_of
+        from tokfmt.ops.convert.convert import convert as carry_out
+        from tokfmt.ops.convert.request import Request, task_of
+        from tokfmt.ops.source.request import SourceRequest, selection_words
+        from tokfmt.run.execute import NullProgress, worker_count
+
+        into = False
+        if "zarr" in sys.modules:
+            from tokfmt.zarr_groups import convert_into, is_zarr, paths_of
+
+            sources, into = paths_of(sources), is_zarr(destination)
+        arrangement = arrangement_of(shuffle, split, seed)
+        read = None if arrangement.shares else split
+        source = SourceRequest.of(
+            sources, format, eos, options, text_field, read, allow_loss, recursive, ignore_manifest, allow_partial
+        )
+        request = Request(
+            source=source,
+            destination=Path() if into else destination_of(cast("PlaceLike", destination)),
+            to=to_format,
+            to_options=given_options(to_options),
+            tokenizer=tokenizer,
+            special_tokens=special_tokens,
+            engine=engine,
+            seq_len=count("seq_len", seq_len),
+            arrangement=arrangement,
+            select=selection_words(select),
+            jobs=worker_count(count("jobs", jobs)),
+            executor=executor,
+            overwrite=overwrite,
+            verify=verify,
+            dry_run=dry_run,
+            manifest=manifest,
+            checksums=checksums,
+            resume=resume,
+            ledger=ledger,
+            task=None if task is None else task_of(task),
+            rejects=None if rejects is None else destination_of(rejects),
+            spool=None if spool is None else Path(spool),
+        )
+        watched = progress or NullProgress()
+        return convert_into(destination, request, watched) if into else carry_out(request, watched)
+
+
 def stats(
     paths: PathLike | Sequence[PathLike],
     *,
@@ -144,8 +332,8 @@ def stats(
     vocab_size: int | None = None,
     expect: str | Iterable[str] = (),
     jobs: int | None = None,
-    storage_options: Mapping[str, str | bool] | None = None,  # noqa: ARG001 -- `wording.spoken` uses them
-    allow_source: str | Iterable[str] = (),  # noqa: ARG001
+    storage_options: Mapping[str, str | bool] | None = None,
+    allow_source: str | Iterable[str] = (),
 ) -> StatsReport:
     """Count sequences, tokens, lengths, vocabulary and duplicates, for each path and in total.
 
@@ -176,29 +364,29 @@ def stats(
     Raises:
         TokfmtError: If a dataset cannot be read. `tokfmt.core.errors` lists the subclasses.
     """
-    from tokfmt.ops.source.request import SourceRequest
-    from tokfmt.ops.stats import StatsRequest
-    from tokfmt.ops.stats import stats as count
-    from tokfmt.ops.stats.report import parse_expectation, unmet
+    with settings("stats", storage_options, allow_source):
+        from tokfmt.ops.source.request import SourceRequest
+        from tokfmt.ops.stats import StatsRequest
+        from tokfmt.ops.stats import stats as look
+        from tokfmt.ops.stats.report import parse_expectation, unmet
 
-    expectations = [parse_expectation(text) for text in ([expect] if isinstance(expect, str) else expect)]
-    source = SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss)
-    report = count(
-        StatsRequest(
-            source,
-            tokenizer=tokenizer,
-            vocab_size=vocab_size,
-            seq_len=seq_len,
-            duplicates=duplicates,
-            sample=sample,
-            seed=seed,
-            jobs=jobs,
+        expectations = [parse_expectation(text) for text in ([expect] if isinstance(expect, str) else expect)]
+        source = SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss)
+        report = look(
+            StatsRequest(
+                source,
+                tokenizer=tokenizer,
+                vocab_size=count("vocab_size", vocab_size),
+                seq_len=count("seq_len", seq_len),
+                duplicates=duplicates,
+                sample=count("sample", sample),
+                seed=seed,
+                jobs=count("jobs", jobs),
+            )
         )
-    )
-    return replace(report, unmet=unmet(report, expectations))
+        return replace(report, unmet=unmet(report, expectations))
 
 
-@spoken
 def check(
     paths: PathLike | Sequence[PathLike],
     *,
@@ -213,8 +401,8 @@ def check(
     eos: EosChoice = None,
     allow_loss: str | Iterable[str] = (),
     jobs: int | None = None,
-    storage_options: Mapping[str, str | bool] | None = None,  # noqa: ARG001 -- `wording.spoken` uses them
-    allow_source: str | Iterable[str] = (),  # noqa: ARG001
+    storage_options: Mapping[str, str | bool] | None = None,
+    allow_source: str | Iterable[str] = (),
 ) -> list[CheckReport]:
     """Check datasets and return a report for each path, with its `findings` and `exit_code`.
 
@@ -242,18 +430,18 @@ def check(
     Raises:
         TokfmtError: If an option, the tokenizer or the corpus cannot be used.
     """
-    from tokfmt.ops.check import CheckRequest
-    from tokfmt.ops.check import check as look
-    from tokfmt.ops.source.request import SourceRequest
+    with settings("check", storage_options, allow_source):
+        from tokfmt.ops.check import CheckRequest
+        from tokfmt.ops.check import check as look
+        from tokfmt.ops.source.request import SourceRequest
 
-    source = SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss)
-    request = CheckRequest(
-        source, deep=deep, tokenizer=tokenizer, against=against, ignore_order=ignore_order, jobs=jobs
-    )
-    return list(look(request))
+        source = SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss)
+        request = CheckRequest(
+            source, deep=deep, tokenizer=tokenizer, against=against, ignore_order=ignore_order, jobs=count("jobs", jobs)
+        )
+        return list(look(request))
 
 
-@spoken
 def diff(
     a: PathLike,
     b: PathLike,
@@ -269,8 +457,8 @@ def diff(
     allow_loss: str | Iterable[str] = (),
     limit: int = 10,
     jobs: int | None = None,
-    storage_options: Mapping[str, str | bool] | None = None,  # noqa: ARG001 -- `wording.spoken` uses them
-    allow_source: str | Iterable[str] = (),  # noqa: ARG001
+    storage_options: Mapping[str, str | bool] | None = None,
+    allow_source: str | Iterable[str] = (),
 ) -> DiffReport:
     """Compare the sequences of two datasets of any formats.
 
@@ -299,16 +487,70 @@ def diff(
     Raises:
         TokfmtError: If a dataset cannot be read. `tokfmt.core.errors` lists the subclasses.
     """
-    from tokfmt.ops.compare.diff import diff as compare
-    from tokfmt.ops.source.request import SourceRequest
+    with settings("diff", storage_options, allow_source):
+        from tokfmt.ops.compare.diff import diff as compare
+        from tokfmt.ops.source.request import SourceRequest
 
-    format_a, format_b = format if isinstance(format, tuple) else (format, format)
-    return compare(
-        SourceRequest.of(a, format_a, eos, options, text_field, split, allow_loss),
-        SourceRequest.of(b, format_b, eos, options, text_field, split, allow_loss),
-        tokenizer=tokenizer,
-        samples=samples,
-        ignore_order=ignore_order,
-        limit=limit,
-        jobs=jobs,
-    )
+        format_a, format_b = format if isinstance(format, tuple) else (format, format)
+        return compare(
+            SourceRequest.of(a, format_a, eos, options, text_field, split, allow_loss),
+            SourceRequest.of(b, format_b, eos, options, text_field, split, allow_loss),
+            tokenizer=tokenizer,
+            samples=samples,
+            ignore_order=ignore_order,
+            limit=count("limit", limit, 0) or 0,
+            jobs=count("jobs", jobs),
+        )
+
+
+def show(
+    path: str | os.PathLike[str],
+    selection: Selection = None,
+    *,
+    format: str | None = None,  # noqa: A002 - the word users know
+    options: Options = (),
+    tokenizer: str | None = None,
+    text_field: str | None = None,
+    eos: EosChoice = None,
+    split: str | None = None,
+    seed: int = 0,
+    limit: int | None = None,
+    allow_loss: Iterable[str] = (),
+    recursive: bool = False,
+    ignore_manifest: bool = False,
+    progress: Progress | None = None,
+    storage_options: Mapping[str, str | bool] | None = None,
+    allow_source: str | Iterable[str] = (),
+) -> Preview:
+    """Open a dataset and read the selected sequences.
+
+    Args:
+        path: A file or a directory.
+        selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, or a query (see `ops.search.query`). Default: the
+            first five sequences.
+        format: The format (default: detected from content).
+        options: Read options of the format.
+        tokenizer: The name, directory or tokenizer.json of a tokenizer; it decodes IDs and encodes text.
+        text_field: The JSON field of the text.
+        eos: The separator, or "none" (default: given by the manifest, or inferred).
+        split: The split of a dataset that has several.
+        seed: The seed of `random:5`. It chooses the same numbers for every dataset with the same number of sequences.
+        limit: The maximum number of sequences; 0 for all. Default: ten for a query, all for any other selection.
+        allow_loss: Words of `--allow-loss`.
+        recursive: Read subdirectories too.
+        ignore_manifest: Do not use the manifest of the dataset.
+        progress: Receives the progress of a search.
+        storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
+            for this process and its workers, until others are given.
+        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
+
+    Raises:
+        TokfmtError: If the dataset cannot be opened, or an option is wrong.
+    """
+    with settings("show", storage_options, allow_source):
+        from tokfmt.ops.show.show import show as look
+        from tokfmt.ops.source.request import SourceRequest
+
+        given = SourceRequest.of(path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest)
+        most = count("limit", limit, 0)
+        return look(given, selection, tokenizer=tokenizer, seed=seed, limit=most, progress=progress)

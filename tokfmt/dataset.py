@@ -25,8 +25,8 @@ from tokfmt.core.reader import (
     largest_id,
 )
 from tokfmt.core.seeds import check_seed
+from tokfmt.settings import count, settings
 from tokfmt.views.select import Concat, Picked, Shuffled, Slice
-from tokfmt.wording import spoken
 
 if TYPE_CHECKING:
     from tokfmt.ops.convert.request import Conversion
@@ -232,7 +232,6 @@ class Dataset:
     def _derived(self, reader: TokenReader) -> Dataset:
         return Dataset(reader, self.format, inferred=self.inferred, notes=self.notes, origin=self.origin)
 
-    @spoken
     def save(
         self,
         destination: PlaceLike,
@@ -276,35 +275,36 @@ class Dataset:
             TokfmtError: If the dataset cannot be converted. The destination stays as it was. `tokfmt.core.errors` lists
                 the subclasses.
         """
-        from tokfmt.core.options import given_options
-        from tokfmt.core.records import RecordReader
-        from tokfmt.ops.convert.arrangement import Arrangement
-        from tokfmt.ops.convert.convert import carry_out
-        from tokfmt.ops.convert.request import Request
-        from tokfmt.ops.source.request import SourceRequest
-        from tokfmt.run.execute import NullProgress, worker_count
+        with settings("save"):
+            from tokfmt.core.options import given_options
+            from tokfmt.core.records import RecordReader
+            from tokfmt.ops.convert.arrangement import Arrangement
+            from tokfmt.ops.convert.convert import carry_out
+            from tokfmt.ops.convert.request import Request
+            from tokfmt.ops.source.request import SourceRequest
+            from tokfmt.run.execute import NullProgress, worker_count
 
-        if not self.origin:
-            raise OptionError("this dataset was not opened from files, so its manifest cannot record its origin")
-        reader = self.reader
-        axis, seed = (reader.source, reader.seed) if isinstance(reader, Shuffled) else (reader, None)
-        paths = tuple(path for source in self.origin for path in source.paths)
-        request = Request(
-            source=SourceRequest.of(paths, eos=eos, allow_loss=allow_loss),
-            destination=destination_of(destination),
-            to=to_format,
-            to_options=given_options(to_options),
-            tokenizer=tokenizer,
-            seq_len=seq_len,
-            arrangement=Arrangement(seed),
-            jobs=worker_count(jobs),
-            executor=executor,
-            overwrite=overwrite,
-            verify=verify,
-            manifest=manifest,
-        )
-        sources = [s._replace(reader=axis) if isinstance(s.reader, RecordReader) else s for s in self.origin]
-        return carry_out(request, NullProgress(), given=(sources, axis))
+            if not self.origin:
+                raise OptionError("this dataset was not opened from files, so its manifest cannot record its origin")
+            reader = self.reader
+            axis, seed = (reader.source, reader.seed) if isinstance(reader, Shuffled) else (reader, None)
+            paths = tuple(path for source in self.origin for path in source.paths)
+            request = Request(
+                source=SourceRequest.of(paths, eos=eos, allow_loss=allow_loss),
+                destination=destination_of(destination),
+                to=to_format,
+                to_options=given_options(to_options),
+                tokenizer=tokenizer,
+                seq_len=count("seq_len", seq_len),
+                arrangement=Arrangement(seed),
+                jobs=worker_count(count("jobs", jobs)),
+                executor=executor,
+                overwrite=overwrite,
+                verify=verify,
+                manifest=manifest,
+            )
+            sources = [s._replace(reader=axis) if isinstance(s.reader, RecordReader) else s for s in self.origin]
+            return carry_out(request, NullProgress(), given=(sources, axis))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return a stream of Arrow record batches, for pyarrow, polars, pandas and duckdb.

@@ -22,7 +22,7 @@ from tokfmt.recipes.documents import Source, Span
 from tokfmt.recipes.fields import Ids, check_fields
 from tokfmt.recipes.language import RecipeFile, parse_recipe
 from tokfmt.recipes.samples import DEFAULT, Samples, Where
-from tokfmt.wording import spoken
+from tokfmt.settings import settings
 
 if TYPE_CHECKING:
     from tokfmt.ops.source.stored import Source as Opened
@@ -218,7 +218,6 @@ class Recipe(Dataset):
         return f"<tokfmt recipe: {len(self):,} samples of {self.seq_len:,}, {len(self.sources)} sources>"
 
 
-@spoken
 def recipe(
     sources: Sequence[Mapping[str, Any] | str | os.PathLike[str]],
     *,
@@ -238,8 +237,8 @@ def recipe(
     dedup: str = "none",
     filters: Mapping[str, Mapping[str, Any]] | None = None,
     allow_loss: str | Sequence[str] = (),
-    storage_options: Mapping[str, str | bool] | None = None,  # noqa: ARG001 -- `wording.spoken` uses them
-    allow_source: str | Iterable[str] = (),  # noqa: ARG001
+    storage_options: Mapping[str, str | bool] | None = None,
+    allow_source: str | Iterable[str] = (),
 ) -> Dataset:
     """Build a dataset from sources, as `tokfmt.open` does from a recipe file.
 
@@ -297,9 +296,10 @@ def recipe(
         if isinstance(entry.get("select"), (slice, range)):
             entry["select"] = selection_words(entry["select"])
     table = {key: value for key, value in given.items() if value is not None}
-    file = parse_recipe({**table, "source": entries}, Path("recipe"))
-    reader, opened = open_recipe(file, Hints(allow_loss=check_losses(allow_loss)))
-    return dataset_of_recipe(reader, reader.info.notes, tuple(opened))
+    with settings("recipe", storage_options, allow_source):
+        file = parse_recipe({**table, "source": entries}, Path("recipe"))
+        reader, opened = open_recipe(file, Hints(allow_loss=check_losses(allow_loss)))
+        return dataset_of_recipe(reader, reader.info.notes, tuple(opened))
 
 
 def dataset_of_recipe(reader: TokenReader | TextRecipe, notes: tuple[str, ...], origin: tuple[Opened, ...]) -> Dataset:

@@ -10,10 +10,8 @@ temporary directory, so the group is changed only after everything was read and 
 
 from __future__ import annotations
 
-import functools
 import sys
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,10 @@ from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import INT32_MAX, U32, Info, Layout, Separators, check_interval, windows
 from tokfmt.dataset import Dataset
+from tokfmt.ops.convert.convert import convert
+from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.source.request import EosChoice, Options
+from tokfmt.run.execute import Progress
 from tokfmt.views.view import SplitAt
 
 TOKENS, STARTS, BOUND = "encoded_tokens", "seq_starts", "max_token_id"
@@ -190,24 +191,14 @@ class FlatTokensArrays:
         """Do nothing: the store is the caller's."""
 
 
-Convert = Callable[..., Any]
+def paths_of(sources: Any) -> Any:
+    """Return sources with the path of each group of zarr in its place.
 
-
-def with_groups(convert: Convert) -> Convert:
-    """Return `convert` for sources and destinations that may be groups of zarr as well as paths."""
-
-    @functools.wraps(convert)
-    def call(sources: Any, destination: Any, **how: Any) -> Any:
-        if "zarr" not in sys.modules:
-            return convert(sources, destination, **how)
-        several = sources if isinstance(sources, (list, tuple)) else [sources]
-        if any(map(is_zarr, several)):
-            sources = [_path(one) if is_zarr(one) else one for one in several]
-        if not is_zarr(destination):
-            return convert(sources, destination, **how)
-        return _into(convert, sources, _node_to_write(destination), how)
-
-    return call
+    Raises:
+        OptionError: If a group is not in a local store.
+    """
+    several = sources if isinstance(sources, (list, tuple)) else [sources]
+    return [_path(one) if is_zarr(one) else one for one in several] if any(map(is_zarr, several)) else sources
 
 
 def _path(value: Any) -> Path:
@@ -227,25 +218,39 @@ def _node_to_write(value: Any) -> Any:
     return node
 
 
-def _into(convert: Convert, sources: Any, group: Any, how: dict[str, Any]) -> Any:
-    """Convert to a temporary directory, then copy the arrays into the group."""
+def convert_into(value: Any, request: Request, progress: Progress) -> Conversion:
+    """Convert to a temporary directory, then copy the arrays into a group.
+
+    Args:
+        value: The group, or a store, in which a group is made.
+        request: The conversion. Its destination is not used.
+        progress: Receives phases, counts and notes.
+
+    Raises:
+        OptionError: If an option does not apply to groups.
+        TokfmtError: The conversion failed. The group is as it was before.
+    """
     import zarr
 
-    named, overwrite = how.pop("to_format", None), how.pop("overwrite", False)
-    if named not in (None, _FORMAT):
-        raise OptionError(f"{_name(group)}: a group of zarr stores {_FORMAT} (found {named}). Name a path", name="to")
-    refused = [name for name in ("resume", "task", "ledger", "rejects") if how.get(name)]
+    group = _node_to_write(value)
+    if request.to not in (None, _FORMAT):
+        raise OptionError(
+            f"{_name(group)}: a group of zarr stores {_FORMAT} (found {request.to}). Name a path", name="to"
+        )
+    refused = [name for name in ("resume", "task", "ledger", "rejects") if getattr(request, name)]
     if refused:
         raise OptionError(f"{_name(group)}: a group of zarr does not take --{refused[0]}. Name a path")
-    how.pop("manifest", None)
-    options = {"split": "none", **given_options(how.pop("to_options", ())), "zarr_format": group.metadata.zarr_format}
-    if "=" in str(how.get("split") or ""):
+    options = {"split": "none", **request.to_options, "zarr_format": group.metadata.zarr_format}
+    if request.arrangement.shares:
         options.pop("split")
     with tempfile.TemporaryDirectory(prefix="tokfmt-") as home:
         draft = Path(home) / "draft.zarr"
-        done = convert(sources, draft, to_format=_FORMAT, to_options=options, manifest=False, **how)
+        done = convert(
+            replace(request, destination=draft, to=_FORMAT, to_options=options, manifest=False, overwrite=False),
+            progress,
+        )
         if not done.dry_run:
-            _copy(zarr.open_group(draft, mode="r"), group, overwrite=overwrite)
+            _copy(zarr.open_group(draft, mode="r"), group, overwrite=request.overwrite)
     return replace(done, destination=_name(group))
 
 

@@ -24,7 +24,7 @@ from tokfmt.core.errors import (
     SourceChangedError,
     TruncatedError,
 )
-from tokfmt.ops.show.show import show_origins
+from tokfmt.ops.show.show import SourceRequest, show_origins
 from tokfmt.ops.show.step import show_step
 
 EOS = 4095
@@ -104,10 +104,10 @@ def test_a_text_is_known_by_its_digest(tmp_path, whole):
         xxhash.xxh3_128_hexdigest((tmp_path / "texts" / f"{name}.txt").read_bytes()) for name in "ab"
     ]
     (tmp_path / "texts" / "b.txt").write_text("the text c\n")
-    (first,) = show_origins(tmp_path / "c.pbin", "0", options=()).shown
+    (first,) = show_origins(SourceRequest.of(tmp_path / "c.pbin"), "0").shown
     assert first.origins[0].path.endswith("a.txt")
     with pytest.raises(SourceChangedError, match=r"b\.txt: has changed since the ledger was written, by its bytes"):
-        list(show_origins(tmp_path / "c.pbin", "1", options=()).shown)
+        list(show_origins(SourceRequest.of(tmp_path / "c.pbin"), "1").shown)
 
 
 def test_source_given_by_its_prefix(tmp_path):
@@ -120,7 +120,7 @@ def test_source_given_by_its_prefix(tmp_path):
     (source,) = json.loads((tmp_path / "sub" / "c.pbin.ledger.json").read_text())["sources"]
     assert source["paths"] == ["../web_text.bin"]
     assert source["xxh3_128"]
-    first, second = show_origins(tmp_path / "sub" / "c.pbin", "0:2", options=()).shown
+    first, second = show_origins(SourceRequest.of(tmp_path / "sub" / "c.pbin"), "0:2").shown
     assert [origin.record for one in (first, second) for origin in one.origins] == [0, 1]
 
 
@@ -134,7 +134,7 @@ def test_a_source_of_ids_is_known_by_its_digest(tmp_path):
     for suffix in ("", ".tokfmt.json"):
         shutil.copy(tmp_path / f"b.pbin{suffix}", tmp_path / f"a.pbin{suffix}")
     with pytest.raises(SourceChangedError, match="has changed since the ledger was written, by its manifest"):
-        list(show_origins(tmp_path / "c.pbin", "0", options=()).shown)
+        list(show_origins(SourceRequest.of(tmp_path / "c.pbin"), "0").shown)
 
 
 def test_the_line_and_the_byte(corpora, tmp_path):
@@ -148,7 +148,7 @@ def test_the_line_and_the_byte(corpora, tmp_path):
     stored = documents_of(tmp_path / "text.pbin")
     for dataset in ("text.pbin", "again.zarr"):
         seen = set()
-        for shown in show_origins(tmp_path / dataset, "0:", options=(), eos=EOS).shown:
+        for shown in show_origins(SourceRequest.of(tmp_path / dataset, eos=EOS), "0:").shown:
             (origin,) = shown.origins
             text = text_of(origin.path)
             line = text[origin.byte_offset :].split(b"\n")[0]
@@ -192,7 +192,7 @@ def test_a_row_of_a_parquet_file(tmp_path):
     sources(tmp_path)
     (tmp_path / "mix.toml").write_text(f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\n[[source]]\npath = "p.parquet"\n')
     tokfmt.convert(tmp_path / "mix.toml", tmp_path / "a.pbin", ledger=True, eos=EOS)
-    (shown,) = show_origins(tmp_path / "a.pbin", "17", options=()).shown
+    (shown,) = show_origins(SourceRequest.of(tmp_path / "a.pbin"), "17").shown
     (origin,) = shown.origins
     assert (origin.record, origin.line, origin.detail) == (17, None, "row 3 of row group 2")
 
@@ -209,7 +209,7 @@ def test_a_ledger_goes_with_its_dataset(corpora, tmp_path):
     tokfmt.convert(recipe, path, overwrite=True)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["a.pbin", "a.pbin.tokfmt.json"]
     with pytest.raises(FormatError, match="has no ledger. Convert its recipe with --ledger"):
-        show_origins(path, "0", options=())
+        show_origins(SourceRequest.of(path), "0")
     (tmp_path / "a.pbin.ledger").write_bytes(b"mine")
     with pytest.raises(ConversionError, match="has the name of the ledger, and is not one"):
         tokfmt.convert(recipe, path, overwrite=True)
@@ -222,7 +222,7 @@ def test_a_ledger_that_does_not_fit(corpora, tmp_path):
 
     def refused(kind, match):
         with pytest.raises(kind, match=match):
-            list(show_origins(path, "0:", options=()).shown)
+            list(show_origins(SourceRequest.of(path), "0:").shown)
 
     for size in (0, 100, 256, len(rows) - 1):
         Path(f"{path}.ledger").write_bytes(rows[:size])
@@ -230,7 +230,7 @@ def test_a_ledger_that_does_not_fit(corpora, tmp_path):
     Path(f"{path}.ledger").write_bytes(rows + b"\0")
     refused(CorruptError, "does not match a.pbin.ledger.json")
     Path(f"{path}.ledger").write_bytes(rows[:256] + b"\xff" * (len(rows) - 256))
-    list(show_origins(path, "0:", options=()).shown)  # no row is of sequence 0: nothing is said of it
+    list(show_origins(SourceRequest.of(path), "0:").shown)  # no row is of sequence 0: nothing is said of it
     Path(f"{path}.ledger").unlink()
     refused(FormatError, "a.pbin.ledger")
     Path(f"{path}.ledger").write_bytes(rows)
@@ -238,7 +238,7 @@ def test_a_ledger_that_does_not_fit(corpora, tmp_path):
         Path(f"{path}.ledger.json").write_bytes(text)
         refused(CorruptError, "is not a ledger of tokfmt")
     Path(f"{path}.ledger.json").write_bytes(about)
-    list(show_origins(path, "0:", options=()).shown)
+    list(show_origins(SourceRequest.of(path), "0:").shown)
     other = tmp_path / "b.pbin"
     tokfmt.convert(path, other, select="1:", eos=EOS)
     shutil.copy(other, path)
@@ -253,10 +253,10 @@ def test_sources_that_have_changed_since(tmp_path):
     with open(tmp_path / "rest.jsonl", "a") as file:
         file.write('{"text": "more"}\n')
     with pytest.raises(SourceChangedError, match="has changed since the ledger was written: expected"):
-        list(show_origins(tmp_path / "a.pbin", "0", options=()).shown)
+        list(show_origins(SourceRequest.of(tmp_path / "a.pbin"), "0").shown)
     (tmp_path / "rest.jsonl").unlink()
     with pytest.raises(FormatError, match="rest.jsonl"):
-        list(show_origins(tmp_path / "a.pbin", "0", options=()).shown)
+        list(show_origins(SourceRequest.of(tmp_path / "a.pbin"), "0").shown)
 
 
 def test_the_whole_moves(tmp_path):
@@ -268,5 +268,5 @@ def test_the_whole_moves(tmp_path):
     )
     tokfmt.convert(tmp_path / "one" / "mix.toml", tmp_path / "one" / "a.pbin", ledger=True, eos=EOS)
     (tmp_path / "one").rename(tmp_path / "two")
-    (shown,) = show_origins(tmp_path / "two" / "a.pbin", "1", options=()).shown
+    (shown,) = show_origins(SourceRequest.of(tmp_path / "two" / "a.pbin"), "1").shown
     assert shown.origins[0].path.endswith("two/rest.jsonl")

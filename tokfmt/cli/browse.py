@@ -325,15 +325,12 @@ def _preview(requests: list[Any], given: dict[str, Any], unfit: str) -> None:
     path = requests[0].paths[0]
     of = f" for {printable(path)}, the first of {len(requests):,} datasets" if len(requests) > 1 else ""
     click.echo(f"note: {unfit}; printing what tokfmt show prints{of}", err=True)
-    names = ("format", "options", "tokenizer", "text_field", "eos", "split", "ignore_manifest")
-    allow_loss = (
-        *given["allow_loss"],
-        *(("other-files",) if given["recursive"] else ()),
-    )  # datasets in directories below are listed as separate datasets
+    others = ("other-files",) if given["recursive"] else ()  # those below are listed as separate datasets
+    one = requested((path,), given, recursive=False, allow_loss=(*given["allow_loss"], *others))
     at = given["at"]
     selection = None if at is None or at.view in ("samples", "rows") else str(at.row)
     try:
-        print_preview(show(path, selection, **{name: given[name] for name in names}, allow_loss=allow_loss))
+        print_preview(show(one, selection, tokenizer=given["tokenizer"]))
     except TokfmtError as error:
         if error.exit_code == TokfmtError.exit_code and listing.is_there(place_of(path)):
             with contextlib.suppress(TokfmtError):

@@ -141,7 +141,7 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
 
 
 def _convert(context: click.Context, sources: tuple[str, ...]) -> Callable[..., Any]:
-    from tokfmt.ops.convert.convert import convert
+    from tokfmt.api import convert
 
     if not sources:
         context.fail(missing(context, "DST"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tokfmt.cli.console import document
-from tokfmt.cli.parameters import PLACE, Command, common, examples, reading, tokenizer
+from tokfmt.cli.parameters import PLACE, Command, common, examples, reading, requested, tokenizer
 from tokfmt.core.text_format import counted, human_bytes, listed_facts, printable, shortened
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def command(path: str, *, as_json: bool, quiet: bool, debug: bool, **given: Any)
     """
     from tokfmt.ops.info import info
 
-    found = info(path, **given)
+    found = info(requested((path,), given), given["tokenizer"])
     if as_json:
         document("info", dataclasses.asdict(found))
         return

@@ -129,7 +129,8 @@ def command(path: str, selection: str | None, **given: Any) -> None:
         return
     # on a terminal, a bar and the printed sequences would mix
     with Watcher(quiet=quiet or _terminal()) as watcher:
-        preview = (show_origins if origin else show)(path, selection, progress=watcher, **given)
+        how = {name: given[name] for name in ("tokenizer", "seed", "limit")}
+        preview = (show_origins if origin else show)(requested((path,), given), selection, progress=watcher, **how)
         if as_json:
             facts = {f.name: getattr(preview, f.name) for f in dataclasses.fields(preview)}
             _write_json({name: fact for name, fact in facts.items() if name not in ("shown", "cut")}, preview.shown)
@@ -176,21 +177,10 @@ def _holds_text(path: str, given: Mapping[str, Any]) -> bool:
     from tokfmt.core.records import RecordReader
     from tokfmt.ops.source.discover import format_of
     from tokfmt.ops.source.open import open_one
-    from tokfmt.ops.source.request import SourceRequest
 
     if not format_of(path, given["format"]).may_hold_text:
         return False
-    request = SourceRequest.of(
-        path,
-        given["format"],
-        given["eos"],
-        given["options"],
-        given["text_field"],
-        given["split"],
-        {*given["allow_loss"], "fields"},
-        given["recursive"],
-        given["ignore_manifest"],
-    )
+    request = requested((path,), given, allow_loss={*given["allow_loss"], "fields"})
     reader = open_one(request, few_sequences=True).reader
     reader.close()
     return isinstance(reader, RecordReader) and reader.info.kind == "text"

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import msgspec
 
+from tokfmt.api import convert
 from tokfmt.core.atomic_output import Staging, write_whole
 from tokfmt.core.errors import ConversionError, OptionError, missing_package
 from tokfmt.core.files import names_in, write_error, writing
@@ -36,7 +37,6 @@ from tokfmt.core.protocols import HasRecordOffsets, Tabular
 from tokfmt.core.reader import TokenReader, batches, windows
 from tokfmt.core.records import Block, RecordReader, json_lines
 from tokfmt.core.text_format import printable
-from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.prepare.prepare import selected_records
 from tokfmt.ops.source.draft import TextRecipe, TextSource
 from tokfmt.ops.source.manifest import extent, manifest_path, read_manifest

@@ -6,8 +6,7 @@ sequences are read. A fact that would take more is taken from the manifest, or i
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import shortened
 from tokfmt.ops.source.manifest import Manifest, extent, manifest_of
 from tokfmt.ops.source.open import counted, find_one, open_stored
-from tokfmt.ops.source.request import EosChoice, Options, SourceFiles, SourceRequest
+from tokfmt.ops.source.request import SourceFiles, SourceRequest
 from tokfmt.ops.source.stored import Source, tokenizer_of, without_separators
 
 _COUNTED = 1 << 20
@@ -116,47 +115,21 @@ class Overview:
 
 
 @listing.kept()
-def info(
-    path: str | os.PathLike[str],
-    *,
-    format: str | None = None,  # noqa: A002 - the word users know
-    options: Options = (),
-    tokenizer: str | None = None,
-    text_field: str | None = None,
-    eos: EosChoice = None,
-    split: str | None = None,
-    allow_loss: str | Iterable[str] = (),
-    recursive: bool = False,
-    ignore_manifest: bool = False,
-    storage_options: Mapping[str, str | bool] | None = None,  # noqa: ARG001 -- `wording.spoken` uses them
-    allow_source: str | Iterable[str] = (),  # noqa: ARG001
-) -> Overview:
+def info(given: SourceRequest, tokenizer: str | None = None) -> Overview:
     """Identify a dataset of any size without reading all of it.
 
     Args:
-        path: A file or a directory.
-        format: The format (default: detected from content).
-        options: Read options of the format.
+        given: The dataset, and how to read it.
         tokenizer: The name, directory or tokenizer.json of a tokenizer, which decodes the first token IDs (default:
             that of the manifest, if it is on this machine).
-        text_field: The JSON field of the text.
-        eos: The separator, or "none" (default: given by the manifest, or inferred).
-        split: The split of a dataset that has several.
-        allow_loss: Words of `--allow-loss`.
-        recursive: Read subdirectories too.
-        ignore_manifest: Do not use the manifest of the dataset.
-        storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
-            for this process and its workers, until others are given.
-        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
 
     Raises:
         TokfmtError: If the dataset cannot be opened, or an option is wrong.
     """
     handle = tokenizer_of(tokenizer)
-    given = SourceRequest.of(path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest)
     request = replace(given, allow_loss=given.allow_loss | {"fields", "other-files"})
     found = find_one(request)
-    manifest = manifest_of(found[0]) if len(found) == 1 and not ignore_manifest else Manifest({})
+    manifest = manifest_of(found[0]) if len(found) == 1 and not given.ignore_manifest else Manifest({})
     try:
         source = open_stored(found, request, handle, few_sequences=True, max_sequences=1)
     except (TruncatedError, CorruptError) as error:

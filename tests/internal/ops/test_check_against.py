@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from paths import CORPUS, TOKENIZER
 
 import tokfmt
-from tokfmt import registry
+from tokfmt import registry, show
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.check import check
 from tokfmt.ops.check.cross_checks import compare
 from tokfmt.ops.compare.fingerprint import fingerprints
-from tokfmt.ops.show.show import show
 from tokfmt.run.execute import NullProgress
 from tokfmt.testing import write
 

@@ -11,11 +11,11 @@ import xxhash
 from paths import TOKENIZER
 
 import tokfmt
+from tokfmt import show
 from tokfmt.core.files import File
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.convert import manifests
 from tokfmt.ops.show import show as shows
-from tokfmt.ops.show.show import show
 from tokfmt.ops.source import open as opening
 from tokfmt.text.engine import TextEncoder
 from tokfmt.views.memory import MemoryReader

@@ -8,11 +8,11 @@ from paths import FIXTURES
 from reads import asked_of
 
 import tokfmt
+from tokfmt import show
 from tokfmt.core.errors import CorruptError, TokfmtError
 from tokfmt.formats import megatron
 from tokfmt.formats.modalities import layout
 from tokfmt.formats.pickled_index import decode
-from tokfmt.ops.show.show import show
 from tokfmt.ops.source.endings import SequenceEnds
 
 EOS = 50256

@@ -7,7 +7,7 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.ops.convert.convert import convert
+from tokfmt import convert
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"  # 2,004 tokens
 

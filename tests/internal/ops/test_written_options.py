@@ -134,7 +134,7 @@ def test_samples_of_another_length_are_known_everywhere(blocks, tmp_path):
     assert tokfmt.stats(path).datasets[0].sequences == 40
     assert tokfmt.check(path, deep=True)[0].findings == []
     assert tokfmt.diff(path.parent / "mix.toml", path).identical
-    shown = show_origins(path, "0", options=(), tokenizer=None)
+    shown = show_origins(SourceRequest.of(path), "0")
     assert [Path(one.path).name for one in next(iter(shown.shown)).origins] == ["web.jsonl"]
     assert tokfmt.convert(path, tmp_path / "again.pbin").sequences == 40
     raw = _fields(sections(path))

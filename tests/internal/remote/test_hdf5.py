@@ -6,8 +6,8 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
+from tokfmt import show
 from tokfmt.core.errors import SourceChangedError
-from tokfmt.ops.show.show import show
 from tokfmt.remote import blocks
 
 HOME = FIXTURES / "hdf5"

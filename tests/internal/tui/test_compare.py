@@ -9,8 +9,8 @@ import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
+from tokfmt import convert
 from tokfmt.core.reader import Info, Layout
-from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.source.stored import Separator
 from tokfmt.tui.app import Browser, settled

@@ -8,7 +8,7 @@ import pytest
 from browsing import BLOCKS, PACK, Fake, browse, session_of, tab_of
 from paths import CORPUS, TOKENIZER
 
-from tokfmt.ops.convert.convert import convert
+from tokfmt import convert
 from tokfmt.ops.source.open import open_source
 from tokfmt.tui.frequency import frequencies_of
 from tokfmt.tui.health import is_cheap

@@ -8,7 +8,7 @@ from browsing import PACK, browse, line, reader_text, tab_of
 from paths import TOKENIZER
 from textual.widgets import Input, Static
 
-from tokfmt.ops.convert.convert import convert
+from tokfmt import convert
 from tokfmt.tui.app import unknown_key
 from tokfmt.tui.state import remember
 from tokfmt.tui.tabs.findings import FindingTable

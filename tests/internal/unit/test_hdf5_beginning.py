@@ -6,12 +6,12 @@ import pytest
 from paths import FIXTURES
 from reads import asked_of
 
+from tokfmt import show
 from tokfmt.core import files
 from tokfmt.core.errors import FormatError, TokfmtError
 from tokfmt.formats.hdf5 import beginning, reader
 from tokfmt.formats.hdf5.container import open_stored
 from tokfmt.formats.hdf5.table import Table
-from tokfmt.ops.show.show import show
 
 EOS = 50256
 

@@ -8,27 +8,23 @@ sources more than once, and because output is complete, or not written.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from tokfmt import registry
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import write_error
 from tokfmt.core.locks import Scratch
 from tokfmt.core.once import OpenedOnce
-from tokfmt.core.options import given_options
 from tokfmt.core.place import PlaceLike, absolute, destination_of, place_of
 from tokfmt.core.spool import is_named
 from tokfmt.core.text_format import printable
-from tokfmt.ops.convert.arrangement import arrangement_of
 from tokfmt.ops.convert.dry_run import dry_run, read_from_stores
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.pipes import piped, print_files, renamed
 from tokfmt.ops.convert.prepare import prepare
 from tokfmt.ops.convert.publish import Proof, publish
-from tokfmt.ops.convert.request import Conversion, Request, task_of
+from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.convert.resolve import Given, resolve
 from tokfmt.ops.convert.results import finished_before
 from tokfmt.ops.convert.resume import facts_of, request_of_tasks
@@ -37,141 +33,22 @@ from tokfmt.ops.convert.write import write
 from tokfmt.ops.source.open import advise_partial
 from tokfmt.ops.source.request import (
     STREAM,
-    EosChoice,
-    Options,
-    Selection,
-    SourceRequest,
     expanded,
     is_pipe,
-    selection_words,
 )
 from tokfmt.run.execute import NullProgress, Progress, is_cluster, worker_count
 
 
-def convert(
-    sources: PlaceLike | Sequence[PlaceLike],
-    destination: PlaceLike,
-    *,
-    format: str | None = None,  # noqa: A002 - the word users know
-    to_format: str | None = None,
-    options: Options = (),
-    to_options: Options = (),
-    tokenizer: str | None = None,
-    special_tokens: Literal["text", "parse"] = "text",
-    engine: Literal["auto", "fastokens", "tokenizers"] = "auto",
-    text_field: str | None = None,
-    eos: EosChoice = None,
-    seq_len: int | None = None,
-    split: str | None = None,
-    seed: int | None = None,
-    shuffle: int | None = None,
-    select: Selection = None,
-    allow_loss: Iterable[str] = (),
-    jobs: int | None = None,
-    executor: str = "auto",
-    overwrite: bool = False,
-    verify: bool = False,
-    dry_run: bool = False,
-    manifest: bool = True,
-    checksums: bool = False,
-    recursive: bool = False,
-    ignore_manifest: bool = False,
-    allow_partial: bool = False,
-    resume: bool = False,
-    task: tuple[int, int] | None = None,
-    rejects: PlaceLike | None = None,
-    ledger: bool = False,
-    spool: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
-    storage_options: Mapping[str, str | bool] | None = None,  # noqa: ARG001 -- `wording.spoken` uses them
-    allow_source: str | Iterable[str] = (),  # noqa: ARG001
-) -> Conversion:
+def convert(request: Request, progress: Progress) -> Conversion:
     """Convert one or more datasets to one dataset of any format, and return what was done.
 
     Args:
-        sources: One path, or several that are concatenated in order. A pattern (`part-*.jsonl`) names all files that
-            it matches, in natural order (part-2 before part-10). `-` is standard input. Pipes carry JSON Lines.
-        destination: The path or the address (s3, gs, az) to write. It is complete, or not written. `-` is standard
-            output, for jsonl (the default) and stage1.
-        format: Format of the sources (default: detected from content).
-        to_format: Format of the destination (default: by its name).
-        options: Options of the source format, as a mapping or `key=value` words.
-        to_options: Options of the destination format, as a mapping or `key=value` words.
-        tokenizer: Name, directory or tokenizer.json. It encodes text, or decodes token IDs if the destination holds
-            text. Other token IDs are copied, and never encoded again: it gives their separator if nothing else states
-            it, and an ID that it does not have is refused.
-        special_tokens: "text" encodes a special token that occurs in a text as plain text, "parse" as the token.
-        engine: Library that encodes text.
-        text_field: Dotted path of the text in JSON records.
-        eos: ID of the separator, "none", or None to infer it.
-        seq_len: Tokens per sample, for formats that store samples.
-        split: The split to read, and to write; or `NAME=SHARE,...`, the splits that sequences are dealt to.
-        seed: Seed that deals sequences to splits (default: 0).
-        shuffle: Seed of a global shuffle of the sequences. Each split is shuffled by itself.
-        select: Sequence numbers: `A:B`, one number, or a slice or range without a step.
-        allow_loss: Names of the losses that you accept.
-        jobs: Number of workers (default: one per core).
-        executor: "threads", "processes", "serial", "dask", "dask:ADDRESS" or "auto". "auto" takes processes for much
-            text or many HDF5 samples, and threads for the rest and for readers of classes that the calling script
-            defines. Processes do not run that script. The bytes written do not depend on the executor.
-        overwrite: Replace an existing destination in one step.
-        verify: Read the destination back and compare it before it appears.
-        dry_run: Return what would be done, and write nothing.
-        manifest: Write `DST.tokfmt.json`.
-        checksums: Compute checksums of large sources too.
-        recursive: Read subdirectories too.
-        ignore_manifest: Continue if a manifest contradicts its source.
-        allow_partial: Save the sequences of a damaged source that are certain to be complete.
-        resume: Continue an interrupted run with `resume`. If this run is interrupted, keep its finished work.
-        task: (i, n): write only the part of task i of n, 0 <= i < n. `finish` publishes the destination.
-        rejects: A JSON Lines file for the texts that a recipe leaves out. It states where each text is, why it is left
-            out, and the equal text that is kept.
-        ledger: Write `DST.ledger`: the file and the record that each sequence of a recipe comes from.
-        spool: A directory in which a destination in a store is built (default: TOKFMT_SPOOL, or $TMPDIR).
-        progress: Receives phases, counts and notes while the conversion runs.
-        storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
-            for this process and its workers, until others are given.
-        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
-
-    Returns:
-        The result, with counts, notes and losses.
+        request: The conversion. Its sources may be patterns and pipes.
+        progress: Receives phases, counts and notes.
 
     Raises:
         TokfmtError: The conversion failed. The destination is as it was before.
     """
-    arrangement = arrangement_of(shuffle, split, seed)
-    read = None if arrangement.shares else split
-    source = SourceRequest.of(
-        sources, format, eos, options, text_field, read, allow_loss, recursive, ignore_manifest, allow_partial
-    )
-    request = Request(
-        source=source,
-        destination=destination_of(destination),
-        to=to_format,
-        to_options=given_options(to_options),
-        tokenizer=tokenizer,
-        special_tokens=special_tokens,
-        engine=engine,
-        seq_len=seq_len,
-        arrangement=arrangement,
-        select=selection_words(select),
-        jobs=worker_count(jobs),
-        executor=executor,
-        overwrite=overwrite,
-        verify=verify,
-        dry_run=dry_run,
-        manifest=manifest,
-        checksums=checksums,
-        resume=resume,
-        ledger=ledger,
-        task=None if task is None else task_of(task),
-        rejects=None if rejects is None else destination_of(rejects),
-        spool=None if spool is None else Path(spool),
-    )
-    return _convert(request, progress or NullProgress())
-
-
-def _convert(request: Request, progress: Progress) -> Conversion:
     if request.destination == Path(STREAM):
         if request.ledger:
             raise OptionError("--ledger is written beside DST, and standard output has nothing beside it. Name a file")
@@ -303,7 +180,7 @@ def _to_stdout(request: Request, progress: Progress) -> Conversion:
         place = home / "piped"
         with renamed({str(place): STREAM}):
             filed = replace(request, destination=place, to=format_.name, manifest=False, overwrite=False)
-            done = _convert(filed, progress)
+            done = convert(filed, progress)
             if not request.dry_run:
                 print_files(format_.files(place))
     return replace(done, destination=STREAM)

@@ -8,9 +8,8 @@ and the padding that follow from them.
 from __future__ import annotations
 
 import codecs
-import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import CorruptError, FormatError, OptionError
 from tokfmt.core.format import Encoder
 from tokfmt.core.loss_mask import padding_of
-from tokfmt.core.options import given_options, nearest, parse_count
+from tokfmt.core.options import nearest, parse_count
 from tokfmt.core.place import Place, place_of
 from tokfmt.core.protocols import HasDocumentStarts, HasLabels, count_up_to
 from tokfmt.core.ragged import Offsets, Tokens
@@ -35,8 +34,6 @@ from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.ingest import encoded, encoder_of, tokenized
 from tokfmt.ops.source.open import open_one
 from tokfmt.ops.source.request import (
-    EosChoice,
-    Options,
     Selection,
     SourceRequest,
     needed,
@@ -97,45 +94,24 @@ class Preview:
 
 
 def show(
-    path: str | os.PathLike[str],
+    given: SourceRequest,
     selection: Selection = None,
     *,
-    format: str | None = None,  # noqa: A002 - the word users know
-    options: Options = (),
     tokenizer: str | None = None,
-    text_field: str | None = None,
-    eos: EosChoice = None,
-    split: str | None = None,
     seed: int = 0,
     limit: int | None = None,
-    allow_loss: Iterable[str] = (),
-    recursive: bool = False,
-    ignore_manifest: bool = False,
     progress: Progress | None = None,
-    storage_options: Mapping[str, str | bool] | None = None,  # noqa: ARG001 -- `wording.spoken` uses them
-    allow_source: str | Iterable[str] = (),  # noqa: ARG001
 ) -> Preview:
     """Open a dataset and read the selected sequences.
 
     Args:
-        path: A file or a directory.
+        given: The dataset, and how to read it.
         selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, or a query (see `ops.search.query`). Default: the
             first five sequences.
-        format: The format (default: detected from content).
-        options: Read options of the format.
         tokenizer: The name, directory or tokenizer.json of a tokenizer; it decodes IDs and encodes text.
-        text_field: The JSON field of the text.
-        eos: The separator, or "none" (default: given by the manifest, or inferred).
-        split: The split of a dataset that has several.
         seed: The seed of `random:5`. It chooses the same numbers for every dataset with the same number of sequences.
         limit: The maximum number of sequences; 0 for all. Default: ten for a query, all for any other selection.
-        allow_loss: Words of `--allow-loss`.
-        recursive: Read subdirectories too.
-        ignore_manifest: Do not use the manifest of the dataset.
         progress: Receives the progress of a search.
-        storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
-            for this process and its workers, until others are given.
-        allow_source: Addresses or directories, one or several, that a recipe in a store may name outside of that store.
 
     Raises:
         TokfmtError: If the dataset cannot be opened, or an option is wrong.
@@ -144,8 +120,7 @@ def show(
     query = _query(selection)
     handle = tokenizer_of(tokenizer)
     decoder = handle.decoder() if handle else None
-    said = SourceRequest.of(path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest)
-    request = replace(said, allow_loss=said.allow_loss | {"fields"})
+    request = replace(given, allow_loss=given.allow_loss | {"fields"})
     most = None if query is not None or _is_random(selection) else needed(selection, DEFAULT)
     source = open_one(request, handle, progress=progress, max_sequences=most, few_sequences=query is None)
     reader = source.reader
@@ -172,29 +147,29 @@ def show(
     return _preview(source, counts, _sequences(reader, kept, look), kept)
 
 
-def show_origins(path: str | os.PathLike[str], selection: Selection = None, **given: Any) -> Preview:
+def show_origins(given: SourceRequest, selection: Selection = None, **how: Any) -> Preview:
     """Show sequences as `show` does, with the origins that the ledger of the dataset lists for each.
 
     If the ledger is one of samples, samples are shown.
 
     Args:
-        path: A file or a directory.
+        given: The dataset, and how to read it.
         selection: As for `show`.
-        given: The other arguments of `show`; `options` is required.
+        how: The other arguments of `show`.
 
     Raises:
         FormatError: If the ledger is missing, damaged, cut, or of another dataset.
     """
     from tokfmt.ops.provenance import Ledgers  # imports every module of recipes
 
-    format_ = format_of(path, given.get("format"))
-    place, ledgers, options = format_.canonical(place_of(path)), Ledgers(), dict(given_options(given["options"]))
+    (path,) = given.paths
+    format_ = format_of(path, given.format)
+    place, ledgers = format_.canonical(place_of(path)), Ledgers()
     ledger = ledgers.of(place, format_.name)
     if ledger is None:
         raise FormatError(place, "has no ledger", remedy="Convert its recipe with --ledger")
-    if ledger.unit == "samples":
-        options = dict(viewed(SourceRequest((path,), options=options), format_, "samples").options)
-    preview = show(path, selection, **{**given, "format": format_.name, "options": options})
+    request = viewed(given, format_, "samples") if ledger.unit == "samples" else given
+    preview = show(replace(request, format=format_.name), selection, **how)
     if preview.sequences not in (None, ledger.sequences):
         raise CorruptError(
             place,

@@ -1,0 +1,47 @@
+"""What every public function does with its keywords for stores, and with a package that is not installed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from tokfmt.core.errors import missing_package
+from tokfmt.core.named import allowing
+from tokfmt.core.options import fit
+
+
+@contextmanager
+def settings(
+    name: str, storage_options: Mapping[str, str | bool] | None = None, allow_source: str | Iterable[str] = ()
+) -> Iterator[None]:
+    """Apply the keywords for stores inside of a public function.
+
+    Args:
+        name: The name of the function, for the error of a missing package.
+        storage_options: Options of stores, which hold for this process and its workers until others are given.
+        allow_source: Addresses or directories that a recipe in a store may name outside of that store.
+
+    Raises:
+        OptionError: If an option of stores is not valid.
+        MissingDependencyError: If the function needs a package that is not installed.
+    """
+    try:
+        if storage_options is not None:
+            from tokfmt.remote.options import StoreOptions, configure
+
+            configure(StoreOptions.of(storage_options))
+        with allowing(allow_source):
+            yield
+    except ModuleNotFoundError as error:
+        raise missing_package(error, f"tokfmt.{name}") from error
+
+
+def count(name: str, value: int | None, minimum: int = 1) -> int | None:
+    """Return the value of a keyword that counts something.
+
+    Raises:
+        OptionError: If it is not a whole number of at least `minimum`.
+    """
+    found: int | None = fit(name, value, int | None, {"minimum": minimum, "maximum": sys.maxsize})
+    return found
