@@ -124,6 +124,34 @@ def test_no_command_passes_over_damage(made, name, damage, tmp_path):
             tokfmt.open(path)
 
 
+@pytest.fixture(params=["megatron", "olmo"])
+def flipped(request, tmp_path):
+    """A dataset with a manifest, a pair or a folder, of which one byte changed."""
+    source = tmp_path / {"megatron": "x.bin", "olmo": "x"}[request.param]
+    (tmp_path / "in.jsonl").write_text('{"input_ids": [5, 6, 7]}\n' * 40)
+    tokfmt.convert(tmp_path / "in.jsonl", source, to_format=request.param, eos=0)
+    tokfmt.convert(source, tmp_path / "as-it-was.jsonl")
+    file = source if source.is_file() else min(source.glob("*.npy"))
+    content = bytearray(file.read_bytes())
+    content[0] ^= 1
+    file.write_bytes(content)
+    return source
+
+
+def test_bytes_that_changed_at_the_same_size_are_not_copied(flipped):
+    with pytest.raises(CorruptError, match="contradicts its manifest .* in the checksum") as caught:
+        tokfmt.convert(flipped, flipped.with_name("out.jsonl"))
+    assert caught.value.path == str(flipped) and caught.value.expected != caught.value.found
+    assert "allow-partial" not in str(caught.value)
+    assert not list(flipped.parent.glob("out*"))
+
+
+def test_changed_bytes_are_copied_if_the_manifest_is_ignored(flipped):
+    assert tokfmt.convert(flipped, flipped.with_name("out.jsonl"), ignore_manifest=True).sequences == 40
+    flipped.with_name(f"{flipped.name}.tokfmt.json").unlink()
+    assert tokfmt.convert(flipped, flipped.with_name("more.jsonl")).sequences == 40
+
+
 def test_undamaged_ones_are_read(made, tmp_path):
     for name in TARGETS:
         path, _ = copied(made, name, tmp_path / name)

@@ -19,7 +19,7 @@ from stores import close_stores
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import OptionError, UnreachableError
+from tokfmt.core.errors import CorruptError, OptionError, UnreachableError
 
 PACK = "modalities/D_2byte_gpt2.pbin"
 DATASETS = [
@@ -235,6 +235,20 @@ def test_a_server_that_fails_for_good_leaves_no_output(server, bucket, tmp_path)
     with pytest.raises(UnreachableError, match="503 SlowDown after"):
         tokfmt.convert(f"s3://bkt/{PACK}", tmp_path / "out.pbin")
     assert not list(tmp_path.glob("*out*"))
+
+
+def test_bytes_that_a_store_changed_are_not_copied(server, bucket, tmp_path):
+    tokfmt.convert(FIXTURES / PACK, tmp_path / "x.bin", to_format="megatron")
+    for name in ("x.bin", "x.idx", "x.bin.tokfmt.json"):
+        shutil.copy(tmp_path / name, bucket / name)
+    content = bytearray((bucket / "x.bin").read_bytes())
+    content[100] ^= 1
+    (bucket / "x.bin").write_bytes(content)
+    with pytest.raises(CorruptError, match="contradicts its manifest x.bin.tokfmt.json in the checksum"):
+        tokfmt.convert("s3://bkt/x.bin", tmp_path / "out.pbin")
+    assert not list(tmp_path.glob("out*"))
+    assert len(server.bodies("bkt/x.bin.tokfmt.json")) == 1
+    assert tokfmt.convert("s3://bkt/x.bin", tmp_path / "out.pbin", ignore_manifest=True).sequences == 42
 
 
 def test_options_of_stores_in_python(server, bucket, monkeypatch):

@@ -218,7 +218,7 @@ class SourceChangedError(FormatError):
 
 
 class ContradictionError(CorruptError):
-    """The tokens of a file contradict what the file states about them, so it is unknown which tokens are right."""
+    """The tokens of a file contradict what it or its manifest states, so it is unknown which tokens are right."""
 
 
 NO_DAMAGE = (UnsupportedError, UnsafeError, StandInError, UnreachableError, SourceChangedError, ContradictionError)

@@ -12,7 +12,15 @@ from tokfmt import registry
 from tokfmt.core.place import Place, Url
 from tokfmt.core.version import __version__
 from tokfmt.ops.convert.request import Conversion
-from tokfmt.ops.source.manifest import LITTLE, SCHEMA, extent, fingerprint, written_files
+from tokfmt.ops.source.manifest import (
+    LITTLE,
+    SCHEMA,
+    Manifest,
+    checksum_contradiction,
+    extent,
+    fingerprint,
+    written_files,
+)
 from tokfmt.ops.source.request import SourceFiles
 from tokfmt.run.execute import Progress
 
@@ -31,6 +39,7 @@ def manifests(
     jobs: int,
     *,
     checksums: bool = False,
+    stated: Mapping[Place, Manifest] | None = None,
     outputs: Mapping[Place, Mapping[str, Any]] | None = None,
 ) -> dict[Place, bytes]:
     """Return the manifest of each destination, as bytes by path.
@@ -44,7 +53,11 @@ def manifests(
         jobs: Number of files that are read at a time for checksums.
         checksums: Read large sources again for their checksums. Without it, tokfmt reads at most 64 MiB of sources in
             all, because sources may take terabytes.
+        stated: The manifests of the sources, which their checksums are compared with (default: they are not compared).
         outputs: The size, number and checksum of the files of each destination (default: they are read).
+
+    Raises:
+        CorruptError: A source has another checksum than its manifest states, and is not read in part.
     """
     progress.phase("checksums", len(sources) + len(stagings), "files")
     if outputs is None:
@@ -54,7 +67,7 @@ def manifests(
             for path, staging in stagings.items()
         }
     read = checksums or sum(extent(one.files)["bytes"] for one in sources) <= LITTLE
-    described = _described(sources, progress, jobs if read else 0)
+    described = _described(sources, progress, jobs if read else 0, {} if done.partial else stated or {})
     found = {}
     for path in stagings:
         part = done if len(stagings) == 1 else _part(done, path)
@@ -71,13 +84,16 @@ def with_objects(manifest: bytes, objects: Sequence[Mapping[str, Any]]) -> bytes
     return _text(content)
 
 
-def _described(sources: Sequence[SourceFiles], progress: Progress, jobs: int) -> dict[str, object]:
+def _described(
+    sources: Sequence[SourceFiles], progress: Progress, jobs: int, stated: Mapping[Place, Manifest]
+) -> dict[str, object]:
     """Return path, format, size and checksum of each source, and only sums of those beyond the first 20,000.
 
     Args:
         sources: The datasets to describe.
         progress: Receives the number of sources that are done.
         jobs: Number of files that are read at a time for checksums; 0 to leave checksums out.
+        stated: The manifests that checksums are compared with.
     """
     import xxhash
 
@@ -85,6 +101,9 @@ def _described(sources: Sequence[SourceFiles], progress: Progress, jobs: int) ->
     for number, one in enumerate(sources):
         facts = fingerprint(one.path, one.files, jobs) if jobs else extent(one.files)
         progress.advance(1)
+        manifest = stated.get(one.path) if jobs else None
+        if manifest is not None and (wrong := checksum_contradiction(one.path, manifest, facts)):
+            raise wrong
         if number < _LISTED:
             listed.append({"path": str(one.path), "format": one.format.name, **facts})
             continue

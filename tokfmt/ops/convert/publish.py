@@ -144,6 +144,7 @@ def _manifests(
         notes.progress,
         request.jobs,
         checksums=request.checksums,
+        stated=resolved.stated,
         outputs=outputs,
     )
     return {path: notes.named(text.decode()).encode() if request.piped else text for path, text in made.items()}

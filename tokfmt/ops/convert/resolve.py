@@ -38,6 +38,7 @@ from tokfmt.ops.convert.request import Request
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in, strangers_in_store
 from tokfmt.ops.source.discover import find_sources, snapshot
 from tokfmt.ops.source.ingest import first_look
+from tokfmt.ops.source.manifest import Manifest, read_manifest
 from tokfmt.ops.source.open import open_sources, text_recipe_of, with_named
 from tokfmt.ops.source.request import SourceFiles, option_names, parse_selection
 from tokfmt.ops.source.stored import (
@@ -76,6 +77,8 @@ class Resolved:
         tokenizer: The tokenizer that encodes text or decodes token IDs; None if there is none.
         files: Every dataset that is read, including those that recipes name.
         before: The identity of these files before they were opened.
+        stated: The manifest of each of these datasets, reduced to the size, number and checksum of its files. Empty
+            with --ignore-manifest.
         sources: The sources of the conversion.
         read: The readers to read from: the sources, one given reader over them, or the packed rows of one.
         separator: The separator that the destination uses.
@@ -92,6 +95,7 @@ class Resolved:
     tokenizer: TokenizerHandle | None
     files: tuple[SourceFiles, ...]
     before: Mapping[Place, Identity]
+    stated: Mapping[Place, Manifest]
     sources: tuple[Source, ...]
     read: tuple[Source, ...]
     separator: Separator
@@ -162,6 +166,8 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
     stagings = _stagings(request, destination, before, freed, notes)
     with listing.kept(answers):
         sources = given[0] if given else _opened(request, destination, tokenizer, found, notes)
+        compared = () if request.source.ignore_manifest else files
+        stated = {one.path: read_manifest(one.path).of_files for one in compared}
     read = [sources[0]._replace(reader=given[1])] if given else sources
     tokenizer = _named_tokenizer(sources, tokenizer)
     if len(sources) == 1:
@@ -186,6 +192,7 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
         tokenizer,
         files,
         before,
+        stated,
         tuple(sources),
         tuple(read),
         separator,

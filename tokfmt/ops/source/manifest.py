@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tokfmt.core import listing
-from tokfmt.core.errors import CorruptError, FormatError, OptionError, TokfmtError
+from tokfmt.core.errors import ContradictionError, CorruptError, FormatError, OptionError, TokfmtError
 from tokfmt.core.files import open_file, read_whole, reading_error
 from tokfmt.core.format import Format
 from tokfmt.core.named import place_named
@@ -144,6 +144,11 @@ class Manifest(NamedTuple):
         """The `bytes`, `files` and `xxh3_128` of the dataset; empty if the manifest does not state them."""
         found = self.content.get("output")
         return found if isinstance(found, dict) else {}
+
+    @property
+    def of_files(self) -> Manifest:
+        """The manifest without what it does not state of the files of the dataset: it may list thousands of sources."""
+        return self._replace(content={"output": self.output})
 
     @property
     def objects(self) -> Sequence[Mapping[str, Any]]:
@@ -438,6 +443,22 @@ def file_differences(one: SourceFiles, manifest: Manifest) -> Iterator[tuple[str
             yield key, manifest.output.get(key), found[key]
 
 
+def checksum_contradiction(path: Place, manifest: Manifest, measured: Mapping[str, Any]) -> CorruptError | None:
+    """Return the error of a manifest that states another checksum than the files of its dataset have, or None.
+
+    Args:
+        path: The dataset.
+        manifest: Its manifest.
+        measured: The size, number and checksum of the files, as `fingerprint` returns them. If their size or number is
+            another one, nothing is compared: an index was made later, or `file_contradiction` reports it.
+    """
+    alike = all(manifest.output.get(key) == measured[key] for key in ("files", "bytes"))
+    expected, found = manifest.output.get("xxh3_128"), measured["xxh3_128"]
+    if not alike or not isinstance(expected, str) or expected == found:
+        return None
+    return _contradiction(path, manifest, "the checksum", expected, found)
+
+
 def shrunk(one: SourceFiles, manifest: Manifest) -> Damage | None:
     """Return the damage of a dataset that has fewer files or bytes than its manifest states; None for any other.
 
@@ -496,7 +517,8 @@ def count_contradiction(
 
 
 def _contradiction(path: Place, manifest: Manifest, what: str, expected: object, found: object) -> CorruptError:
-    return CorruptError(
+    may_be_cut = what in ("files", "bytes")
+    return (CorruptError if may_be_cut else ContradictionError)(
         path,
         f"contradicts its manifest {printable(manifest.path.name)} in {what}",
         expected=expected,
