@@ -59,7 +59,7 @@ def faults_of(tree):
 
     def visit(node, statement, function, scope):
         if isinstance(node, (ast.JoinedStr, ast.AnnAssign)) and not (isinstance(node, ast.AnnAssign) and node.value):
-            return  # settings and annotations
+            return  # wording and annotations
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             name = f"{scope}{node.name}"
             for default in [*node.args.defaults, *filter(None, node.args.kw_defaults)]:
