@@ -307,10 +307,7 @@ def _unfit_terminal() -> str:
         stream = getattr(sys, name)
         if stream is None or not stream.isatty():
             return f"{name} is not a terminal"
-    if dumb:
-        return "a terminal with TERM=dumb has no cursor"
-    coding = sys.stderr.encoding
-    return "" if "utf" in coding.lower() else f"the encoding {coding} lacks characters (set LC_ALL=C.UTF-8)"
+    return "a terminal with TERM=dumb has no cursor" if dumb else ""
 
 
 def _preview(requests: list[Any], given: dict[str, Any], unfit: str) -> None:

@@ -3,8 +3,7 @@
 - If stdout cannot be written, `StdoutError` ends the command with one line and exit code 4. If the reader of stdout
   closes it (`| head`), `ReaderGone` ends the command silently. Neither is an OSError, so no library catches it. A
   failure to write to stderr is ignored.
-- An ASCII encoding is replaced by UTF-8. A character that another encoding lacks is written as a JSON escape
-  (`\\u00b7`), so JSON keeps its meaning.
+- Text is UTF-8 in every locale, and JSON is ASCII.
 - A GitHub workflow obeys each line of either stream that begins with `::` or holds `##[`. Both are escaped, except in
   the annotations of tokfmt.
 
@@ -13,7 +12,6 @@ Source: https://docs.github.com/actions/reference/workflow-commands-for-github-a
 
 from __future__ import annotations
 
-import codecs
 import contextlib
 import dataclasses
 import errno
@@ -24,7 +22,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import click
 
@@ -160,7 +158,7 @@ class Watcher(contextlib.AbstractContextManager["Watcher"]):
 
 _DATA = ("show", "completion", "convert")
 """Commands that print the content of datasets, or code, which must stay unchanged."""
-_HIDDEN = "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+_LAST_STREAM = 2
 
 
 class StdoutError(ConversionError):
@@ -194,11 +192,10 @@ class _Err(io.FileIO):
 
 
 class _Json(io.TextIOWrapper):
-    """Write JSON with the characters that control a terminal or a workflow as JSON escapes, which mean the same."""
+    """Write JSON, which is ASCII; what controls a workflow or a terminal is a JSON escape, which means the same."""
 
     def write(self, text: str, /) -> int:
-        hidden = re.sub(_HIDDEN, lambda found: _as_json(found[0]), text)
-        return super().write(hidden.replace("##[", "#\\u0023["))
+        return super().write(text.replace("##[", "#\\u0023[").replace("\x7f", "\\u007f"))
 
 
 class _Defused(io.TextIOWrapper):
@@ -215,41 +212,18 @@ class _Defused(io.TextIOWrapper):
 
 def open_streams(words: Sequence[str]) -> None:
     """Replace `sys.stdout` and `sys.stderr` as the command line `words` needs them."""
-    codecs.register_error("tokfmt-json", _escaped)
+    while (opened := os.open(os.devnull, os.O_RDONLY)) <= _LAST_STREAM:
+        pass  # the next file would get the number of a closed stream, and be written by any print
+    os.close(opened)
     output = output_of(words)
     workflow = os.environ.get("GITHUB_ACTIONS") == "true" or output == "github"
     data = words[:1] and words[0] in _DATA and not {"--raw", "--dry-run"} & set(words)
     about = _Defused if workflow else io.TextIOWrapper
     out = _Json if output == "json" else io.TextIOWrapper if data else about
-    for descriptor, access in ((1, os.O_RDONLY), (2, os.O_WRONLY)):
-        with contextlib.suppress(OSError):
-            os.fstat(descriptor)
-            continue
-        # Open the null device at a closed descriptor, as the next file would get its number and be written by any
-        # print.
-        os.open(os.devnull, access)
-    sys.stdout = _stream(_Out(1, "w", closefd=False), sys.stdout, out)
-    sys.stderr = _stream(_Err(2, "w", closefd=False), sys.stderr, about)
-
-
-def _stream(raw: io.FileIO, before: TextIO | None, kind: type[io.TextIOWrapper]) -> io.TextIOWrapper:
-    encoding = getattr(before, "encoding", None) or "utf-8"
-    if codecs.lookup(encoding).name == "ascii":  # the default of an unset locale, which click replaces too
-        encoding = "utf-8"
-    return kind(io.BufferedWriter(raw), encoding, "tokfmt-json", line_buffering=raw.fileno() == 2 or raw.isatty())
-
-
-def _escaped(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    return _as_json(error.object[error.start : error.end]), error.end
-
-
-def _as_json(text: str) -> str:
-    """Return text as the inside of a JSON string."""
-    import json  # imported here: it takes 1 ms, and few commands need it
-
-    return json.dumps(text)[1:-1]
+    raw = _Out(1, "w", closefd=False)
+    sys.stdout = out(io.BufferedWriter(raw), "utf-8", "backslashreplace", line_buffering=raw.isatty())
+    err = io.BufferedWriter(_Err(2, "w", closefd=False))
+    sys.stderr = about(err, "utf-8", "backslashreplace", line_buffering=True)
 
 
 def output_of(words: Sequence[str]) -> str:

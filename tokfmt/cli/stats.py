@@ -221,7 +221,7 @@ def _print(report: StatsReport, problems: Sequence[Problem], output: str, held: 
     A quiet run that compares with expectations or a baseline prints problems only.
     """
     if output == "json":
-        click.echo(json.dumps({**report.as_json(), **transferred()}, ensure_ascii=False, indent=2))
+        click.echo(json.dumps({**report.as_json(), **transferred()}, indent=2))
     elif report.datasets and not (quiet and (held or problems)):
         _table(report, quiet=quiet)
     for path, message, where in problems:
