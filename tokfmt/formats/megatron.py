@@ -306,6 +306,9 @@ class Megatron(FlatFormat):
 
     def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
         if not self._is_list(paths[0]):
+            if options.split != SPLITS[0]:
+                remedy = "Only a blend list has splits. Leave out --split"
+                raise FormatError(paths[0], f"holds no split {options.split}", remedy=remedy)
             return super().examine(paths, options, self._few_if_long(paths, hints))
         if self._in_capitals(paths[0]):
             what = "is a file of Megatron-LM, which finds only files in .bin and .idx"
@@ -518,7 +521,7 @@ def _of_fairseq(data: File, index: File, options: ReadOptions) -> FileLayout | N
     """Return the layout of a pair with an index of fairseq; None for another index.
 
     magic, version, dtype code, S          as in an index of Megatron-LM, with the dtype codes 9 u32 and 10 u64
-    26 .. 26 + 12 S                        i32[S] tokens of each sequence, i64[S] byte at which each begins; then nothing
+    26 .. 26 + 12 S                        i32[S] tokens of each sequence, i64[S] byte at which each begins; no more
 
     An index of Megatron-LM is longer. A cut one may have this size, but then its pointers do not follow from lengths.
     """
