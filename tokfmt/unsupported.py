@@ -15,10 +15,11 @@ import numpy as np
 
 from tokfmt.core import listing
 from tokfmt.core.annotation import NUMPY_IDS
-from tokfmt.core.files import PAGE, PAGE_HEAD, open_file
+from tokfmt.core.files import MANIFEST, PAGE, PAGE_HEAD, open_file
 from tokfmt.core.format import ZSTANDARD, Probe
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import kind_of, places
+from tokfmt.core.text_format import printable
 from tokfmt.unsupported_config import is_modalities, modalities_step
 
 _GPT2_EOS = 50256
@@ -56,6 +57,8 @@ class Sign(NamedTuple):
 
 def foreign(probe: Probe) -> Sign | None:
     """Return the kind of a path that no format reads; None if it is unknown."""
+    if sign := _manifest(probe):
+        return sign
     if probe.is_directory:
         for sign, *wanted in _DIRECTORIES:
             if all(any(re.fullmatch(one, name) for name in probe.entries) for one in wanted):
@@ -73,6 +76,19 @@ def overruling(probe: Probe) -> Sign | None:
         if sign.certain and isinstance(test, tuple) and probe.head.startswith(test):
             return sign
     return _CERTAIN.get(kind_of([probe.head], _GPT2_EOS))
+
+
+def _manifest(probe: Probe) -> Sign | None:
+    """Recognize a manifest, and a directory that holds only manifests."""
+    described = [name.removesuffix(MANIFEST) for name in probe.entries or (probe.path.name,) if name.endswith(MANIFEST)]
+    if not described or len(described) < len(probe.entries):
+        return None
+    name = printable(described[0])
+    if probe.is_directory:
+        return Sign("a directory of manifests without their datasets", f"Copy {name} into it again")
+    is_there = listing.exists(probe.path.with_name(described[0]))
+    step = f"Name the dataset, {name}" if is_there else f"Its dataset, {name}, is not there: copy it again"
+    return Sign("the manifest of a dataset", step)
 
 
 def _zip_holds(probe: Probe, name: bytes) -> bool:

@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 
 import forkserver
+import h5py
 import numpy as np
 import pytest
 import registered
@@ -188,6 +189,83 @@ def test_the_dtype_of_a_file_is_listed_once_and_tokens_are_counted_with_separato
     assert "  tokens      21,286; 24,576 with separators and padding" in told
     told = lines(tokfmt.info(FIXTURES / "hdf5" / "new_vsl"))
     assert "  tokens      1,366" in told and "  dtype       uint32" in told
+
+
+def samples_of(stream, width, pad_id):
+    """Return the samples of Cerebras ModelZoo: windows that overlap by a token, and padding after the last."""
+    starts = range(0, len(stream) - 1, width)
+    samples = np.full((len(starts), 3, width), pad_id, np.int32)
+    samples[:, 1] = 0
+    for sample, start in zip(samples, starts, strict=True):
+        window = stream[start : start + width + 1]
+        sample[0, : len(window) - 1], sample[2, : len(window) - 1] = window[:-1], window[1:]
+        sample[1, : len(window) - 1] = 1
+    return samples
+
+
+def documents_in(stream, eos):
+    """Return the number of documents of a stream that ends with a separator, and the number of their tokens."""
+    count = int(np.count_nonzero(stream == eos))
+    return count, len(stream) - count
+
+
+def write_hdf5(path, samples):
+    with h5py.File(path, "w") as file:
+        file.create_dataset("data", data=samples)
+        file.attrs["n_examples"] = len(samples)
+
+
+def test_samples_are_counted_with_their_padding_and_without_what_the_reader_inserts(tmp_path):
+    stream = np.random.default_rng(1).integers(1, 900, 3_000, np.int32)
+    stream[50::150], stream[-1] = 0, 0
+    count, tokens = documents_in(stream, 0)
+    samples = samples_of(stream, 128, 7)
+    write_hdf5(tmp_path / "examples_0_0.h5", samples)
+    used = int(samples[:, 1].sum())
+    found = tokfmt.info(tmp_path, eos=0)
+    assert (found.sequences, found.tokens, found.stored_tokens) == (count, tokens, len(stream))
+    assert (found.samples, found.sample_length) == (len(samples), 128)
+    assert found.padding == samples[:, 1].size - used > 0
+    share = f"{100 * used / samples[:, 1].size:.4f}".partition(".")
+    full = float(f"{share[0]}.{share[2][:2]}")  # Rounded down.
+    assert f"  samples     {len(samples)} of 128, {full:g} % full" in lines(found)
+    assert f"  tokens      {tokens:,}; {len(stream):,} with separators" in lines(found)
+
+
+def test_a_single_position_of_padding_is_less_than_full(tmp_path):
+    stream = np.random.default_rng(1).integers(1, 900, 400 * 128, np.int32)  # The last window lacks a token.
+    samples = samples_of(stream, 128, 0)
+    write_hdf5(tmp_path / "examples_0_0.h5", samples)
+    found = tokfmt.info(tmp_path)
+    assert (found.samples, found.padding) == (400, 1)
+    assert any(line.split()[:3] == ["samples", "400", "of"] and "99.99 %" in line for line in lines(found))
+    write_hdf5(tmp_path / "examples_0_0.h5", samples[:-1])
+    assert "  samples     399 of 128, 100 % full" in lines(tokfmt.info(tmp_path))
+
+
+def test_long_samples_are_counted_and_their_padding_is_not_claimed(tmp_path):
+    stream = np.random.default_rng(1).integers(1, 900, 23_000 * 256, np.int32)  # 70 MB of samples
+    stream[50::150], stream[-1] = 0, 0
+    samples = samples_of(stream, 256, 0)
+    write_hdf5(tmp_path / "examples_0_0.h5", samples)
+    with asked_of(tmp_path) as asked:
+        found = tokfmt.info(tmp_path, eos=0)
+    assert asked.bytes_of() < samples.nbytes / 2
+    assert (found.samples, found.sample_length, found.padding, found.sequences) == (23_000, 256, None, None)
+    assert "  samples     23,000 of 256" in lines(found)
+
+
+@pytest.mark.parametrize("last", [0, 5])
+def test_samples_of_a_stream_are_full_but_for_separators_that_end_no_sequence(last, tmp_path):
+    stream = np.random.default_rng(1).integers(1, 900, 2 * 8192).astype("<i4")
+    stream[50::150], stream[9_000:9_500], stream[-1] = 0, 0, last
+    stream.tofile(tmp_path / "stage1_block_0000.bin")
+    found = tokfmt.info(tmp_path, eos=0)
+    before = np.concatenate(([0], stream[:-1]))
+    assert (found.samples, found.sample_length) == (2, 8192)
+    assert found.padding == int(np.count_nonzero((stream == 0) & (before == 0)))
+    stream[:-3].tofile(tmp_path / "stage1_block_0000.bin")
+    assert tokfmt.info(tmp_path, eos=0).samples is None
 
 
 def test_notes_beyond_fifteen_lines_are_counted():

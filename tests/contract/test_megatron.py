@@ -257,3 +257,83 @@ def test_many_parts_of_the_tokens(tmp_path):
     subprocess.run(raised.value.remedy.partition(" joins them")[0], shell=True, check=True, cwd=tmp_path)
     with tokfmt.open(tmp_path / "x.bin", eos=0) as dataset:
         assert [ids.tolist() for ids in dataset] == documents
+
+
+FAIRSEQ_CODES = {"<u1": 1, "<i4": 4, "<i8": 5, "<u2": 8, "<u4": 9}
+"""The dtype codes of fairseq's indexes of which the IDs below have a value for tokfmt to read."""
+SENTENCES = [[4, 9, 5, 2], [2], [6, 7, 2], [], [200, 5, 2]]
+
+
+def write_fairseq(prefix, dtype, sentences=SENTENCES):
+    """A memory-mapped dataset of fairseq-preprocess: no document indices, and a header of 26 bytes."""
+    lengths = np.array([len(one) for one in sentences], np.int64)
+    pointers = (np.cumsum(lengths) - lengths) * np.dtype(dtype).itemsize
+    index = b"MMIDIDX\0\0" + struct.pack("<QBQ", 1, FAIRSEQ_CODES[dtype], len(lengths))
+    prefix.with_suffix(".idx").write_bytes(index + lengths.astype("<i4").tobytes() + pointers.astype("<i8").tobytes())
+    np.concatenate([np.array(one, dtype) for one in sentences]).tofile(prefix.with_suffix(".bin"))
+    return prefix.with_suffix(".bin")
+
+
+@pytest.mark.parametrize("dtype", FAIRSEQ_CODES)
+def test_an_index_of_fairseq_is_read(dtype, tmp_path):
+    path = write_fairseq(tmp_path / "train", dtype)
+    with tokfmt.open(path, eos="none") as dataset:
+        assert dataset.format == "megatron"
+        assert [one.tolist() for one in dataset] == SENTENCES
+    (report,) = tokfmt.check(path, deep=True)
+    assert not report.findings
+    assert tokfmt.info(path).extras["variant"] == "fairseq"
+    tokfmt.convert(path, tmp_path / "x_document.bin", eos="none", to_options={"eos": "none"})
+    assert documents(tmp_path / "x_document.bin") == SENTENCES
+
+
+def test_no_cut_of_an_index_is_read_as_another_kind(tmp_path):
+    """An index of Megatron-LM that lacks 16 bytes or more can have the size of one of fairseq."""
+    path = write_fairseq(tmp_path / "train", "<u2")
+    index = path.with_suffix(".idx")
+    raw = index.read_bytes()
+    lengths = [len(one) for one in SENTENCES]
+    full = (
+        raw[:26] + struct.pack("<Q", len(lengths) + 1) + raw[26:] + np.arange(len(lengths) + 1, dtype="<i8").tobytes()
+    )
+    for whole in (raw, full):
+        index.write_bytes(whole)
+        with tokfmt.open(path, eos="none") as dataset:
+            assert [len(one) for one in dataset] == lengths
+        for size in range(len(whole)):
+            index.write_bytes(whole[:size])
+            with pytest.raises(FormatError):
+                tokfmt.open(path, format="megatron", eos="none")
+
+
+def test_tokens_of_fairseq_that_were_cut_are_reported(tmp_path):
+    path = write_fairseq(tmp_path / "train", "<u2")
+    path.write_bytes(path.read_bytes()[:-2])
+    (report,) = tokfmt.check(path)
+    assert [one.code for one in report.findings] == ["TF604"]
+    tokfmt.convert(path, tmp_path / "x_document.bin", eos="none", to_options={"eos": "none"}, allow_partial=True)
+    assert documents(tmp_path / "x_document.bin") == SENTENCES[:-1]
+
+
+def test_the_older_index_of_fairseq_is_refused_because_its_ids_are_shifted(tmp_path):
+    """fairseq adds one to each ID, and takes it away when it reads; its index has no number of documents."""
+    bounds = np.cumsum([0, *map(len, SENTENCES)]).astype("<i8")
+    head = b"TNTIDX\0\0" + struct.pack("<5Q", 1, 4, 4, len(SENTENCES), len(SENTENCES))
+    arrays = np.arange(len(bounds), dtype="<i8"), bounds, np.diff(bounds)
+    (tmp_path / "train.idx").write_bytes(head + b"".join(one.tobytes() for one in arrays))
+    (np.concatenate(SENTENCES) + 1).astype("<i4").tofile(tmp_path / "train.bin")
+    with pytest.raises(FormatError) as caught:
+        tokfmt.open(tmp_path / "train.bin", eos="none")
+    assert "fairseq" in str(caught.value) and "mmap" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["X.BIN", "X.IDX"])
+@pytest.mark.parametrize("format_", [None, "megatron"])
+def test_names_in_capitals_are_refused_as_what_they_are(name, format_, tmp_path):
+    path = write_fairseq(tmp_path / "x", "<u2")
+    for one in (path, path.with_suffix(".idx")):
+        one.rename(tmp_path / one.name.upper())
+    with pytest.raises(FormatError) as caught:
+        tokfmt.open(tmp_path / name, format=format_, eos="none")
+    assert str(tmp_path / name) in str(caught.value)
+    assert "Megatron-LM" in str(caught.value) and "Rename" in str(caught.value)

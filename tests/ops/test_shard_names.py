@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import CorruptError
+from tokfmt.core.errors import CorruptError, FormatError
 
 
 def parquet(path, ids):
@@ -83,12 +84,9 @@ def test_hole_that_is_accepted(tmp_path, kind):
     """The files that are there are saved, and what is missing is reported. A second set is not saved."""
     made, suffix, how = kind
     folder = made(tmp_path / "in", (0, 3), (2, 3))
-    if suffix == ".parquet":  # The names also state which files are a split.
-        with pytest.raises(CorruptError, match="lacks"):
-            tokfmt.convert(folder, tmp_path / "x.pbin", allow_partial=True, **how)
-        return
     done = tokfmt.convert(folder, tmp_path / "x.pbin", allow_partial=True, **how)
-    assert done.sequences in (1, 2)  # a document may run on from one file of raw tokens to the next
+    # A document may run on from one file of raw tokens to the next, so the last file may begin with the rest of one.
+    assert done.sequences == (1 if suffix == ".npy" else 2)
     assert any(f"lacks train-00001-of-00003{suffix}" in note for note in done.notes)
     with pytest.raises(CorruptError, match="2 sets of train"):
         tokfmt.convert(made(tmp_path / "in", *TWO), tmp_path / "y.pbin", allow_partial=True, **how)
@@ -129,6 +127,107 @@ def test_complete_sets(tmp_path, kind, name, counts):
         assert len(dataset) == len(counts)
     (report,) = tokfmt.check(folder, **how)
     assert not report.errors
+
+
+def blocks(path, ids):
+    """Rows of one length, which are blocks of a stream: documents run on from row to row, and from file to file."""
+    rows = pa.FixedSizeListArray.from_arrays(pa.array(ids, pa.int32()), 4)
+    pa.parquet.write_table(pa.table({"input_ids": rows}), path)
+
+
+def block_stream(path, ids):
+    rows = pa.FixedSizeListArray.from_arrays(pa.array(ids, pa.int32()), 4)
+    table = pa.table({"input_ids": rows})
+    with pa.ipc.new_stream(path, table.schema) as out:
+        out.write_table(table)
+
+
+def raw(path, ids):
+    np.array(ids, "<u2").tofile(path)
+
+
+STREAMS = {
+    "olmo": (raw, ".npy", {"format": "olmo", "options": {"width": 2}}),
+    "parquet": (blocks, ".parquet", {}),
+    "arrow": (block_stream, ".arrow", {}),
+}
+PARTS = [[1, 2, 0, 3, 4, 5, 0, 6], [7, 0, 8, 9, 8, 9, 0, 8], [9, 9, 0, 1, 0, 2, 2, 0]]
+
+
+@pytest.mark.parametrize("damage", ["missing", "cut"])
+@pytest.mark.parametrize("name", ["train-{:05d}-of-00003", "part_{:03d}"])
+@pytest.mark.parametrize("stream", STREAMS)
+def test_no_document_is_joined_over_a_file_that_is_missing_or_cut(stream, name, damage, tmp_path):
+    write, suffix, how = STREAMS[stream]
+    folder = tmp_path / "in"
+    folder.mkdir()
+    paths = [folder / f"{name.format(number)}{suffix}" for number in range(3)]
+    for path, ids in zip(paths, PARTS, strict=True):
+        write(path, ids)
+    whole = tokfmt.convert(folder, tmp_path / "whole.jsonl", eos=0, **how)
+    documents = [json.loads(line)["input_ids"] for line in (tmp_path / "whole.jsonl").read_text().splitlines()]
+    assert whole.sequences == sum(ids.count(0) for ids in PARTS)
+    if damage == "missing":
+        paths[1].unlink()
+    else:
+        paths[1].write_bytes(paths[1].read_bytes()[:-3])
+    done = tokfmt.convert(folder, tmp_path / "x.jsonl", eos=0, allow_partial=True, **how)
+    saved = [json.loads(line)["input_ids"] for line in (tmp_path / "x.jsonl").read_text().splitlines()]
+    assert saved == documents[: len(saved)]
+    assert len(saved) >= PARTS[0].count(0)
+    assert any("may begin inside a sequence" in note for note in done.notes)
+
+
+def test_blocks_after_a_first_file_that_cannot_be_read_are_refused(tmp_path):
+    for number, ids in enumerate(PARTS):
+        blocks(tmp_path / f"part_{number}.parquet", ids)
+    (tmp_path / "part_0.parquet").write_bytes(b"PAR1 of which the end is missing")
+    with pytest.raises(FormatError) as caught:
+        tokfmt.open(tmp_path, eos=0, allow_partial=True)
+    assert str(tmp_path / "part_0.parquet") in str(caught.value)
+
+
+@pytest.fixture
+def splits(tmp_path):
+    """A folder of Parquet files with a complete split and one that lacks a file."""
+    for name, number, count in (("train", 0, 2), ("train", 1, 2), ("test", 0, 2)):
+        parquet(tmp_path / f"{name}-{number:05d}-of-{count:05d}.parquet", [number])
+    return tmp_path
+
+
+def test_a_hole_in_another_split_is_no_hole_in_this_one(splits):
+    with tokfmt.open(splits) as dataset:
+        assert len(dataset) == 2
+    assert tokfmt.info(splits, split="train").files == 3
+    with pytest.raises(CorruptError, match=r"lacks test-00001-of-00002\.parquet"):
+        tokfmt.info(splits, split="test")
+    (report,) = tokfmt.check(splits)
+    assert [one.code for one in report.findings] == ["TF918"]
+
+
+SPLITLESS = {
+    "parquet": (parquet, "x.parquet"), "parquet of a split": (parquet, "train-00000-of-00001.parquet"),
+    "arrow": (arrow, "x.arrow"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("named", ["file", "folder"])
+@pytest.mark.parametrize("kind_of_file", SPLITLESS)
+def test_a_split_that_files_do_not_state_is_refused(kind_of_file, named, tmp_path):
+    write, name = SPLITLESS[kind_of_file]
+    write(tmp_path / name, [1, 2])
+    path = tmp_path / name if named == "file" else tmp_path
+    with pytest.raises(FormatError, match="holds no split validation"):
+        tokfmt.info(path, split="validation")
+    assert tokfmt.info(path).sequences == 1
+    if "split" in kind_of_file:
+        assert tokfmt.info(path, split="train").sequences == 1
+
+
+def test_a_prefix_of_megatron_has_no_splits():
+    path = FIXTURES / "megatron" / "gpt2_text_document.bin"
+    with pytest.raises(FormatError, match="holds no split valid"):
+        tokfmt.info(path, split="valid")
 
 
 def test_splits_are_sets_of_their_own(tmp_path):

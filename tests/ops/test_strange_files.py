@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tokfmt
-from tokfmt.core.errors import TokfmtError
+from tokfmt.core.errors import FormatError, TokfmtError
 
 LISTS = [[5, 6, 7], [8], [9, 10]]
 
@@ -96,3 +96,44 @@ def test_a_split_of_a_format_without_splits(tmp_path):
     (tmp_path / "x.jsonl").write_text('{"input_ids": [5]}\n')
     assert any("no splits" in note for note in tokfmt.info(tmp_path / "x.jsonl", split="train").notes)
     assert not any("no splits" in note for note in tokfmt.info(tmp_path / "x.jsonl").notes)
+
+
+@pytest.fixture
+def lost(tmp_path):
+    """A folder with the manifest of a pack that is not there."""
+    tokfmt.convert(rows(tmp_path / "x.jsonl"), tmp_path / "x.pbin", eos=0)
+    (tmp_path / "copied").mkdir()
+    (tmp_path / "x.pbin.tokfmt.json").rename(tmp_path / "copied" / "x.pbin.tokfmt.json")
+    return tmp_path / "copied"
+
+
+def rows(path):
+    path.write_text("".join(f"{json.dumps({'input_ids': ids})}\n" for ids in LISTS))
+    return path
+
+
+@pytest.mark.parametrize("format_", [None, "modalities"])
+def test_a_dataset_of_which_only_the_manifest_is_there(lost, format_):
+    path = lost / "x.pbin"
+    for call in (
+        lambda: tokfmt.info(path, format=format_),
+        lambda: tokfmt.stats(path, format=format_),
+        lambda: tokfmt.open(path, format=format_),
+        lambda: tokfmt.diff(path, lost.parent / "x.pbin"),
+        lambda: tokfmt.convert(path, lost / "y.zarr", format=format_),
+    ):
+        with pytest.raises(FormatError, match=r"x\.pbin: no such file; .*manifest, x\.pbin\.tokfmt\.json, is there"):
+            call()
+    (report,) = tokfmt.check(path, format=format_)
+    assert "x.pbin.tokfmt.json" in report.findings[0].message
+
+
+def test_a_manifest_that_is_named_instead_of_its_dataset(lost):
+    manifest = lost / "x.pbin.tokfmt.json"
+    error = refusal(manifest)
+    assert "manifest" in str(error) and "x.pbin, is not there" in error.remedy
+    error = refusal(lost)
+    assert "manifests without their datasets" in str(error) and "x.pbin" in error.remedy
+    (lost.parent / "x.pbin").rename(lost / "x.pbin")
+    assert refusal(manifest).remedy == "Name the dataset, x.pbin"
+    assert tokfmt.info(lost / "x.pbin").manifest is not None

@@ -56,6 +56,7 @@ def lines(found: Overview, *, notes: bool = True) -> list[str]:
     rows = [
         ("layout", _layout(found)),
         ("size", _size(found)),
+        ("samples", _samples(found)),
         ("sequences", _count(found.sequences, found.counts_from)),
         ("tokens", _tokens(found)),
         ("dtype", _dtype(found)),
@@ -97,12 +98,24 @@ def _count(number: int | None, origin: str) -> str:
     return f"{number:,}{' (by the manifest)' if origin == 'manifest' else ''}"
 
 
+def _samples(found: Overview) -> str:
+    """Return the samples that a stream is stored in, and how full they are, rounded down."""
+    if found.layout == "samples" or found.samples is None or found.sample_length is None:
+        return ""
+    samples = f"{found.samples:,} of {found.sample_length:,}"
+    if found.padding is None or not found.samples:
+        return samples
+    positions = found.samples * found.sample_length
+    hundredths = 10_000 * (positions - found.padding) // positions
+    return f"{samples}, {hundredths / 100:.4g} % full"
+
+
 def _tokens(found: Overview) -> str:
     if found.layout == "text" and found.tokens is None:
         return ""
     if found.tokens is None and found.stored_tokens is not None:
         return f"{found.stored_tokens:,} with separators"
-    if found.sample_length is not None:
+    if found.layout == "samples" and found.sample_length is not None:
         return f"{_count(found.tokens, found.counts_from)}, in samples of {found.sample_length:,}"
     return f"{_count(found.tokens, found.counts_from)}{_stored(found)}"
 

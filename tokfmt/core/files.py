@@ -634,11 +634,13 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     return status_of(os.stat(path)).kind.value
 
 
+MANIFEST = ".tokfmt.json"
+"""The suffix of the manifest beside a dataset; see `tokfmt.ops.source.manifest`."""
 _NAME_A_FILE = "If it is a folder, name a file in it, because a web server lists no folders"
 
 
 def reading_error(path: PlaceLike, error: OSError) -> FormatError:
-    """Return the error for an OSError of a read."""
+    """Return the error for an OSError of a read. If only the manifest of a dataset is there, it says so."""
     reasons = {
         errno.ENOENT: "no such file",
         errno.EACCES: "permission denied",
@@ -647,6 +649,10 @@ def reading_error(path: PlaceLike, error: OSError) -> FormatError:
         errno.ENXIO: "is not a regular file (found a FIFO or socket)",
         errno.EIO: "the disk reports a read error",
     }
+    if error.errno == errno.ENOENT and (manifest := _manifest_of(path)):
+        return FormatError(
+            path, f"no such file; only its manifest, {manifest}, is there", remedy="Copy the dataset again"
+        )
     if isinstance(path, Url):
         remedy = _NAME_A_FILE if path.scheme in ("http", "https") and error.errno == errno.ENOENT else None
         what = reasons.get(error.errno or 0, (error.strerror or "cannot be read").lower())
@@ -656,6 +662,15 @@ def reading_error(path: PlaceLike, error: OSError) -> FormatError:
     what = reasons.get(error.errno or 0, (error.strerror or "cannot be read").lower())
     piped = error.errno == errno.ENXIO or (error.errno == errno.ENOENT and os.fspath(path) == "-")
     return FormatError(path, what, remedy=_SAVE if piped else None)
+
+
+def _manifest_of(path: PlaceLike) -> str:
+    """Return the name of the manifest beside a path; "" without one."""
+    place = path if isinstance(path, Url) else Path(path)
+    name = f"{place.name}{MANIFEST}"
+    with suppress(OSError, FormatError):
+        return printable(name) if place.name and listing.is_file(place.parent / name) else ""
+    return ""
 
 
 @contextmanager

@@ -106,7 +106,7 @@ class Signature(NamedTuple):
     Attributes:
         names: Substrings of the file name; one of them is enough.
         marks: Bytes that occur in `Probe.head`; one of them is enough.
-        beside: Suffix of a file with the same stem in the same directory.
+        beside: Suffix of a file with the same stem in the same directory, in capitals if that of the file is.
         text: `Probe.head` holds no zero byte.
     """
 
@@ -121,10 +121,11 @@ class Signature(NamedTuple):
 
     def fits(self, probe: Probe) -> bool:
         """Return whether a file may be of the format."""
+        beside = self.beside.upper() if probe.path.suffix.isupper() else self.beside
         return (
             self.is_named(probe.path.name)
             or any(mark in probe.head for mark in self.marks)
-            or (self.beside != "" and listing.exists(probe.path.with_suffix(self.beside)))
+            or (beside != "" and listing.exists(probe.path.with_suffix(beside)))
             or (self.text and b"\0" not in probe.head)
         )
 

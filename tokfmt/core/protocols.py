@@ -5,7 +5,7 @@ Every capability is optional: a plug-in without any can still be converted, coun
     Capability of a reader                                                              used by
         HasByteOffsets        finds the file and the byte offset of a token             browse, diff, show
         RawCopyable           finds the bytes of uncompressed tokens, for a copy        convert
-        CountsPadding         counts padding removed and separators inserted            stats
+        CountsPadding         counts samples, padding removed and separators inserted   info, stats
         HasLabels             has rows with loss masks and labels                       show, browse
         HasMarks              has marks beside its tokens, such as loss masks           convert
         HasDocumentStarts     finds where documents begin in its rows                   show, browse
@@ -329,16 +329,18 @@ class PaddingCounts:
         padding: Positions of the file that hold padding and are not on the axis; None if it was not counted.
         positions: All positions of the file.
         separators: Separators on the axis that the reader inserted.
+        sample_length: Positions of each sample that the file stores the axis in; None if it stores no samples.
     """
 
     padding: int | None
     positions: int
     separators: int = 0
+    sample_length: int | None = None
 
 
 @runtime_checkable
 class CountsPadding(Protocol):
-    """A reader that removes padding, or inserts separators."""
+    """A reader that joins samples, removes padding, or inserts separators."""
 
     def padding_counts(self) -> PaddingCounts:
         """Return the counts."""

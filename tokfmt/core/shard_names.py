@@ -7,7 +7,7 @@ Both are in the names alone, so every format is asked the same question.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -16,6 +16,8 @@ from tokfmt.core.place import Place
 from tokfmt.core.text_format import counted, printable
 
 _NAME = re.compile(r"(?P<prefix>.*?)(?P<number>\d+)(?P<of>[-_]of[-_])(?P<count>\d+)(?P<hash>-\w+)?(?P<suffix>\..*)?")
+_LAST = re.compile(r"(.*?)(\d+)(\D*)")
+_ENDS = "-_."  # between the name of a set and a number
 _SHOWN = 3
 
 
@@ -66,13 +68,34 @@ def shard_sets(names: Iterable[str]) -> list[ShardSet]:
         if key not in found:
             end = f"{of}{count}{'-*' if match['hash'] else ''}{suffix}"
             template = f"{_literal(prefix)}{{:0{len(match['number'])}}}{_literal(end)}"
-            found[key] = ShardSet(prefix.rstrip("-_."), f"{prefix}*{end}", int(count), {}, template, suffix)
+            found[key] = ShardSet(prefix.rstrip(_ENDS), f"{prefix}*{end}", int(count), {}, template, suffix)
         found[key].files.setdefault(int(match["number"]), []).append(name)
     return list(found.values())
 
 
+def _set_of(name: str) -> str:
+    """Return the name of the set of a file; "" if its name states no number of files."""
+    match = _NAME.fullmatch(name)
+    return match["prefix"].rstrip(_ENDS) if match else ""
+
+
 def _literal(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
+
+
+def follows(before: str, name: str) -> bool:
+    """Return False if the names of two files differ only in their number, and the second is not the next one."""
+    (one, first), (other, second) = map(_numbered, (before, name))
+    return one != other or first is None or second == first + 1
+
+
+def _numbered(name: str) -> tuple[tuple[str, ...], int | None]:
+    """Return the parts of a name that its series has in common, and its number; None without one."""
+    if match := _NAME.fullmatch(name):
+        return (match["prefix"], match["of"], match["count"], match["suffix"] or ""), int(match["number"])
+    if match := _LAST.fullmatch(name):
+        return (match[1], match[3]), int(match[2])
+    return (name,), None
 
 
 def shard_problem(names: Iterable[str]) -> str:
@@ -99,13 +122,16 @@ def shard_problem(names: Iterable[str]) -> str:
     return ""
 
 
-def refuse_incomplete(path: Place, names: Iterable[str], *, partial: bool = False) -> str:
+def refuse_incomplete(
+    path: Place, names: Iterable[str], *, partial: bool = False, left_out: Collection[str] = ()
+) -> str:
     """Refuse a directory if the names of its files contradict each other; see `shard_problem`.
 
     Args:
         path: The directory.
         names: The names of the files of its dataset in one directory.
         partial: Accept holes. A second set is never accepted, as its documents are those of the first.
+        left_out: Names of sets that are not read, such as other splits.
 
     Returns:
         A sentence about the holes that `partial` accepted; "" if there is none.
@@ -113,7 +139,7 @@ def refuse_incomplete(path: Place, names: Iterable[str], *, partial: bool = Fals
     Raises:
         CorruptError: A file is missing, or a second set of files is there.
     """
-    problem = shard_problem(names)
+    problem = shard_problem(name for name in names if not left_out or _set_of(name) not in left_out)
     holes = problem.startswith("lacks")
     if problem and not (holes and partial):
         remedy = "Find it, or give the files one by one"

@@ -82,6 +82,7 @@ from tokfmt.core.reader import (
     sequence_at,
     windows,
 )
+from tokfmt.core.shard_names import follows
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.widths import contradicted_width
 from tokfmt.formats.files_ahead import FILES_AT_ONCE, FilesAhead, parts_of
@@ -669,14 +670,6 @@ def _whole_cuts(stored: TokenReader, maximum: int) -> Iterator[Cut]:
         first, number = last, number + 1
 
 
-def _follows(before: Place, path: Place) -> bool:
-    """Return False if two names differ only in their last number, and the second is not the successor."""
-    split = [re.fullmatch(r"(.*?)(\d+)(\D*)", each.name) for each in (before, path)]
-    if split[0] is None or split[1] is None or split[0].group(1, 3) != split[1].group(1, 3):
-        return True
-    return int(split[1][2]) == int(split[0][2]) + 1
-
-
 def files_named(directory: Place, pattern: re.Pattern[str]) -> list[Place]:
     """Return the files of a directory whose names match, in natural order of the first group or the name.
 
@@ -836,7 +829,7 @@ class FlatFormat(Format):
         """
         parts, damage, failed = list[FileLayout](), list[Damage](), list[FormatError]()
         for k, path in enumerate(files):
-            stop, behind = k + 1 < len(files) and not _follows(path, files[k + 1]), files[k + 1 :]
+            stop, behind = k + 1 < len(files) and not follows(path.name, files[k + 1].name), files[k + 1 :]
             try:
                 part = certain(look(path))
                 raise_fatal(part.problems, accepted)

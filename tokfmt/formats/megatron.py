@@ -15,12 +15,13 @@
 - Pointers may be in any order, leave out tokens or repeat a sequence: readers take each sequence at its pointer. If
   pointers are impossible, tokfmt reads sequences by length.
 - tokfmt also reads blend lists as one dataset: each prefix once, in the order of the list.
-- tokfmt also reads TNTIDX, the older index of fairseq and GPT-NeoX.
+- tokfmt also reads MMIDIDX of fairseq, which has no document indices, and TNTIDX, the older index of GPT-NeoX.
 - With several prefixes, tokfmt writes a blend list of them, data_args.txt, and their counts, sequences.json. Both use
   names within the folder, and leave out prefixes without tokens, which upstream cannot map.
 - If an index is larger than 64 MiB, `show` reads only the entries that it needs.
 - Not stored: checksum, tokenizer, masks.
-Source: NVIDIA/Megatron-LM d98e8a64 and megatron-core 0.16.1, EleutherAI/gpt-neox, huggingface/datatrove, run.
+Source: NVIDIA/Megatron-LM d98e8a64 and megatron-core 0.16.1, EleutherAI/gpt-neox, huggingface/datatrove, run;
+facebookresearch/fairseq 03e53783, read.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ _CODE_AT = 17  # byte offset of the dtype code
 MAGIC, LEGACY = b"MMIDIDX\0\0", b"TNTIDX\0\0"
 HEADER = Struct(magic="V9", version="<u8", dtype_code="u1", sequences="<u8", document_indices="<u8")
 OLD = Struct(magic="V8", version="<u8", dtype_code="<u8", item_size="<u8", items="<u8", sizes="<u8", documents="<u8")
+SHORT = Struct(magic="V9", version="<u8", dtype_code="u1", sequences="<u8")  # the header of fairseq
 DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
+MORE_DTYPES = {**DTYPES, 9: "<u4", 10: "<u8"}  # those of fairseq
 NAMES = {1: "uint8", 2: "uint16", 4: "int32", 8: "int64"}
 """The dtype of tokens of each width that the read option `dtype` accepts."""
 _AT_ONCE = 1 << 17  # index entries per read: they fit the processor's cache, and 10^8 entries have 2 GB
@@ -254,6 +257,8 @@ class Megatron(FlatFormat):
                 not listing.is_file(index) or listing.status(index).size < HEADER.size
             )
             return Confidence.CERTAIN if _is_index(index) else Confidence.NAME if lost else None
+        if self._in_capitals(path):
+            return Confidence.CERTAIN if _is_index(path.with_suffix(".IDX")) else None
         words = likely_prefixes(probe.head)
         prefixes = [word for word in words if _number(word) is None and word not in (*SPLITS, "null")]
         listed = any(self._leads_to_index(path, prefix) for prefix in words)
@@ -275,6 +280,9 @@ class Megatron(FlatFormat):
             what = f"shard_size={options.shard_size}: {printable(path.name)} is one file. Name a folder"
             raise OptionError(what, name="shard_size")
         return path
+
+    def _in_capitals(self, path: Place) -> bool:
+        return path.suffix.isupper() and path.suffix.lower() in self.suffixes
 
     def _is_list(self, path: Place) -> bool:
         return path.suffix not in self.suffixes and listing.is_file(path)
@@ -298,7 +306,13 @@ class Megatron(FlatFormat):
 
     def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
         if not self._is_list(paths[0]):
+            if options.split != SPLITS[0]:
+                remedy = "Only a blend list has splits. Leave out --split"
+                raise FormatError(paths[0], f"holds no split {options.split}", remedy=remedy)
             return super().examine(paths, options, self._few_if_long(paths, hints))
+        if self._in_capitals(paths[0]):
+            what = "is a file of Megatron-LM, which finds only files in .bin and .idx"
+            raise UnsupportedError(paths[0], what, found=paths[0].suffix, remedy="Rename it and the file beside it")
         if not (blend := read_blend(paths[0], options.split)):
             raise FormatError(paths[0], "is a blend list without a prefix", found=f"split {options.split}")
         prefixes = [located(paths[0], one.prefix) for one in blend]
@@ -468,6 +482,8 @@ def pair_layout(data: File, index: File, options: ReadOptions, *, partial: bool 
     begin, path, by_document = index.read(0, min(HEADER.size, index.size)), index.path, options.unit == "documents"
     if begin.startswith(LEGACY):
         return _legacy(data, index, options)
+    if (file_layout := _of_fairseq(data, index, options)) is not None:
+        return file_layout
     if (more := HEADER.size - index.size) > 0:
         what, expected = f"the file {ENDS_EARLY}", f"{more:,} more bytes"
         raise TruncatedError(path, what, offset=index.size, expected=expected, remedy=_KILLED)
@@ -499,6 +515,32 @@ def pair_layout(data: File, index: File, options: ReadOptions, *, partial: bool 
     starts, inner, marked = _marked(index, columns, begins, by_document=by_document)
     problems = [*(negative or sizes), *problems, *marked]
     return replace(_documents(extent, starts, problems, header, *columns.sections(index)), inner=inner)
+
+
+def _of_fairseq(data: File, index: File, options: ReadOptions) -> FileLayout | None:
+    """Return the layout of a pair with an index of fairseq; None for another index.
+
+    magic, version, dtype code, S          as in an index of Megatron-LM, with the dtype codes 9 u32 and 10 u64
+    26 .. 26 + 12 S                        i32[S] tokens of each sequence, i64[S] byte at which each begins; no more
+
+    An index of Megatron-LM is longer. A cut one may have this size, but then its pointers do not follow from lengths.
+    """
+    if index.size <= SHORT.size:
+        return None
+    head = SHORT.read(index)
+    count, kind = head["sequences"], MORE_DTYPES.get(head["dtype_code"])
+    columns = Columns(SHORT.size, lengths=("<i4", count), pointers=("<i8", count))
+    if head["magic"] != MAGIC or head["version"] != 1 or kind is None or index.size != columns.end:
+        return None
+    bounded_entries(index.path, count, data)
+    stated = np.dtype(kind)
+    begins, negative, pointers = _begins(index, columns, [stated.itemsize])
+    if negative or pointers.error is not None:
+        return None
+    extent, problems = _tokens(data, index, columns, begins, pointers, options, stated)
+    sections = SHORT.part(f"header of {index.path.name}", index), *columns.sections(index)
+    file_layout = _documents(extent, begins, problems, *sections)
+    return replace(file_layout, extras={**file_layout.extras, "variant": "fairseq"})
 
 
 def _tokens(
@@ -1002,6 +1044,10 @@ def _legacy(data: File, index: File, options: ReadOptions) -> FileLayout:
         sizes=("<i8", head["sizes"]),
         document_indices=("<i8", head["documents"]),
     )
+    if not head["documents"] and index.size == columns.end - 8:  # It has no number of documents.
+        what = "is a TNTIDX index of fairseq, whose stored IDs are one above those of its dictionary"
+        remedy = "Write the dataset again with fairseq-preprocess --dataset-impl mmap, which tokfmt reads"
+        raise UnsupportedError(index.path, what, remedy=remedy)
     if index.size != columns.end:
         raise TruncatedError(index.path, "the size of the index", expected=columns.end, found=index.size)
     bounded_entries(index.path, max(count, head["sizes"], head["documents"]), data)

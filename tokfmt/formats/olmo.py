@@ -194,14 +194,16 @@ class Olmo(FlatFormat):
             raise FormatError(paths[0], what, remedy="Finish the run" if stopped else None)
         rows = all_or_none([rows_of(file) for file in tokens])
         beside: list[Place | None] = [*masks] if len(masks) == len(tokens) else [None] * len(tokens)
-        if rows and hints.allow_partial:
+        if hints.allow_partial:
             masked = dict(zip(tokens, beside, strict=True))
-            looks = self.certain_parts(
-                tokens,
-                lambda path: _look_partly(open_file(path), masked[path], options.width, hints.eos_id),
-                hints.allow_loss,
-            )
-            looks = _closed(looks, hints.eos_id)
+
+            def look(path: Place) -> FileLayout:
+                if rows:
+                    return _look_partly(open_file(path), masked[path], options.width, hints.eos_id)
+                return _look(open_file(path), masked[path], options.width, rows=False)
+
+            looks = self.certain_parts(tokens, look, hints.allow_loss)
+            looks = _closed(looks, hints.eos_id) if rows else looks
         else:
             looks = [_look(open_file(file), beside[k], options.width, rows=rows) for k, file in enumerate(tokens)]
         file_layout, problems = joined(looks), list[Problem]()

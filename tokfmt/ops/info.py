@@ -16,7 +16,7 @@ import numpy as np
 
 from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, TruncatedError
-from tokfmt.core.protocols import count_up_to
+from tokfmt.core.protocols import CountsPadding, count_up_to
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
@@ -75,7 +75,9 @@ class Overview:
         tokens: The number of tokens without separators; None if it is not known without reading the dataset.
         counts_from: "dataset", "manifest", or "" if the counts are not known.
         stored_tokens: The number of tokens with separators, as they are stored; None for records.
-        sample_length: Tokens per sample; None if sequences differ in length.
+        samples: The number of samples of one length that the dataset is stored in; None without such samples.
+        sample_length: Tokens per sample; None without samples of one length.
+        padding: The number of positions of the samples that hold padding; None if they were not counted.
         dtype: The dtype of the token IDs; None for records.
         max_id: The largest token ID, which may be the separator; None if no ID is known.
         max_id_from: "dataset", "manifest", or "N tokens" for the first tokens that were read; "" if no ID is known.
@@ -100,7 +102,9 @@ class Overview:
     tokens: int | None
     counts_from: str
     stored_tokens: int | None
+    samples: int | None
     sample_length: int | None
+    padding: int | None
     dtype: str | None
     max_id: int | None
     max_id_from: str
@@ -181,7 +185,9 @@ def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> di
         "tokens": stated.get("tokens"),
         "counts_from": "dataset" if count is not None else "manifest" if stated else "",
         "stored_tokens": None,
+        "samples": None,
         "sample_length": None,
+        "padding": None,
         "dtype": None,
         "max_id": top,
         "max_id_from": "" if top is None else "manifest",
@@ -214,13 +220,14 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
         counts = {"sequences": axis.info.sequences, "tokens": axis.info.tokens}
     stated = _stated_counts(source, manifest, about.split, samples=about.layout is Layout.SAMPLES)
     top, top_from = _largest(stored, manifest, computed=source.format.is_computed)
+    made = stored.padding_counts().separators if isinstance(stored, CountsPadding) else 0
     return {
         "layout": about.layout.value,
         "sequences": (counts or stated).get("sequences"),
         "tokens": (counts or stated).get("tokens"),
         "counts_from": "dataset" if counts else "manifest" if stated else "",
-        "stored_tokens": about.beginning_of if about.beginning else about.tokens,
-        "sample_length": about.sample_length,
+        "stored_tokens": about.beginning_of if about.beginning else about.tokens - made,
+        **_samples(stored, axis, eos_id),
         "dtype": str(about.dtype),
         "max_id": top,
         "max_id_from": top_from,
@@ -229,6 +236,33 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
         "text": None,
         "notes": notes,
     }
+
+
+def _samples(stored: TokenReader, axis: TokenReader, eos_id: int | None) -> dict[str, int | None]:
+    """Return the number and the length of the samples that tokens are stored in, and their padding.
+
+    Args:
+        stored: The stored axis.
+        axis: The same without separators; `stored` itself if its sequences were not counted.
+        eos_id: The separator; None if unknown.
+    """
+    about = stored.info
+    if about.layout is Layout.SAMPLES or not isinstance(stored, CountsPadding):
+        whole = about.layout is Layout.SAMPLES and about.sample_length is not None and not about.beginning
+        return {
+            "samples": about.sequences if whole else None,
+            "sample_length": about.sample_length,
+            "padding": None,
+        }
+    counts = stored.padding_counts()
+    padding, length = counts.padding, counts.sample_length
+    if length is None:
+        return {"samples": None, "sample_length": None, "padding": None}
+    if padding is None and axis is not stored and about.tokens and not axis.info.beginning:
+        # Separators that end no sequence. The last sequence may go on after the dataset.
+        is_ended = int(stored.tokens(about.tokens - 1, about.tokens)[0]) == eos_id
+        padding = about.tokens - axis.info.tokens - axis.info.sequences + (not is_ended)
+    return {"samples": counts.positions // length, "sample_length": length, "padding": padding}
 
 
 def _stated_counts(

@@ -48,7 +48,6 @@ from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import Confidence, Format, Hints, Probe, Target, WriterTraits
 from tokfmt.core.options import LazyAttribute
 from tokfmt.core.place import Place
-from tokfmt.core.shard_names import refuse_incomplete
 from tokfmt.core.text_format import printable
 from tokfmt.formats.arrow.container import begins_old
 from tokfmt.formats.arrow.options import Found, ReadOptions, WriteOptions
@@ -75,7 +74,7 @@ class Columnar(Format):
         """Return the files of a dataset, in order; of a folder with several splits, those of one split.
 
         Raises:
-            FormatError: The folder holds no files, or lacks one that its lists or names promise.
+            FormatError: The folder holds no files, lacks one that its lists promise, or has no such split.
         """
 
     def files(self, path: Place) -> list[Place]:
@@ -131,6 +130,8 @@ class Parquet(Columnar):
 
     def find(self, path: Place, split: str | None = None) -> Found:
         if not listing.is_dir(path):
+            shard = _SHARD.fullmatch(path.name)
+            _refuse_split(path, split, shard[1] if shard else None)
             return Found([path])
         home, names = path, _named(path, ".parquet", ".pq")
         if not names and listing.is_dir(path / "data"):
@@ -139,13 +140,13 @@ class Parquet(Columnar):
             raise FormatError(path, "holds no *.parquet")
         shards = [_SHARD.fullmatch(name) for name in names]
         if not all(shards):
+            _refuse_split(path, split)
             return Found([home / name for name in names])
         splits: dict[str, list[re.Match[str]]] = {}
         for shard in shards:
             if shard is not None:
                 splits.setdefault(shard[1], []).append(shard)
         chosen = _chosen(path, split, list(splits))
-        refuse_incomplete(path, (shard[0] for shard in splits[chosen]))
         others = tuple(name for name in splits if name != chosen)
         return Found([home / shard[0] for shard in splits[chosen]], chosen if others else None, others)
 
@@ -174,6 +175,7 @@ class Arrow(Columnar):
 
     def find(self, path: Place, split: str | None = None) -> Found:
         if not listing.is_dir(path):
+            _refuse_split(path, split)
             return Found([path])
         if listing.is_file(named := path / "dataset_dict.json"):
             splits = [inside(path, name).name for name in _listed(named, "splits")]
@@ -183,6 +185,7 @@ class Arrow(Columnar):
             chosen = _chosen(path, split, splits)
             one = self.find(path / chosen)
             return Found(one.files, chosen, tuple(s for s in splits if s != chosen), (named, *one.metadata_files))
+        _refuse_split(path, split)
         if listing.is_file(state := path / "state.json"):
             listed = _listed(state, "_data_files")
             files = [inside(path, one.get("filename") if isinstance(one, dict) else one) for one in listed]
@@ -199,6 +202,13 @@ class Arrow(Columnar):
 def _named(directory: Place, *suffixes: str) -> list[str]:
     found = (name for name in names_in(directory) if name.endswith(suffixes) and not name.startswith("."))
     return sorted((name for name in found if listing.is_file(directory / name)), key=natural_key)
+
+
+def _refuse_split(path: Place, split: str | None, stated: str | None = None) -> None:
+    """Raise FormatError if a split was given and is not that of the files, which may state none."""
+    if split is not None and split != stated:
+        remedy = "Leave out --split" if stated else "Its files state no split. Leave out --split"
+        raise FormatError(path, f"holds no split {split}", found=stated, remedy=remedy)
 
 
 def _chosen(path: Place, split: str | None, splits: Sequence[str]) -> str:

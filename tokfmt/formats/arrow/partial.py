@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tokfmt.core import listing
-from tokfmt.core.errors import NO_DAMAGE, FormatError
+from tokfmt.core.errors import NO_DAMAGE, FormatError, TruncatedError
 from tokfmt.core.place import Place
 from tokfmt.core.reader import Damage
+from tokfmt.core.shard_names import follows
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.arrow.container import ArrowContainer, Container, Group, open_containers
 
@@ -45,6 +46,36 @@ def readable_files(format_: Variant, files: Sequence[Place]) -> tuple[list[Conta
     if not found:
         raise failed[0]
     return found, damage
+
+
+def keep_following(files: Sequence[Place], containers: list[Container]) -> list[Damage]:
+    """Remove the containers after a file that is missing or damaged, because rows continue from file to file.
+
+    Args:
+        files: The files of the dataset, in order.
+        containers: Those that could be opened, which are changed.
+
+    Returns:
+        What was left out, or nothing.
+
+    Raises:
+        TruncatedError: The first file is damaged, so that no row is known to begin a sequence.
+    """
+    opened, kept = {container.path: container for container in containers}, list[Container]()
+    for before, path in zip([None, *files], files, strict=False):
+        is_next = path in opened and (before is None or follows(before.name, path.name))
+        if not is_next or (kept and isinstance(kept[-1], ArrowContainer) and not kept[-1].ended):
+            break
+        kept.append(opened[path])
+    behind = containers[len(kept) :]
+    if not kept:
+        what = f"cannot be read, and the rows of {counted(len(behind), 'file')} after it may continue its last sequence"
+        raise TruncatedError(files[0], what, remedy="Copy it again, or name the other files")
+    containers[:] = kept
+    if not behind:
+        return []
+    what = f"{counted(len(behind), 'file')} from {printable(behind[0].path.name)} on may begin inside a sequence"
+    return [Damage(what, unused=sum(listing.status(one.path).size for one in behind))]
 
 
 def keep_readable(

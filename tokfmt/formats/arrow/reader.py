@@ -60,7 +60,7 @@ from tokfmt.formats.arrow.container import (
     values_of,
     worded,
 )
-from tokfmt.formats.arrow.partial import keep_readable, readable_files
+from tokfmt.formats.arrow.partial import keep_following, keep_readable, readable_files
 
 if TYPE_CHECKING:
     from tokfmt.formats.arrow.options import Found, ReadOptions, Variant
@@ -166,6 +166,8 @@ def open_reader(
         )
         fixed = arrow().types.is_fixed_size_list(plain(typed(containers[0].schema, column.name)))
         blocks = options.rows == "blocks" or own_blocks(containers[0]) or (fixed and options.rows is None)
+        if blocks:
+            damage += keep_following(files, containers)
         damage += keep_readable(containers, decode, first_only=blocks)
     if column.kind == TEXT:
         return TextReader(containers, column, hints, found[0], tuple(damage))

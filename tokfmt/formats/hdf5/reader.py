@@ -47,6 +47,7 @@ from tokfmt.formats.hdf5.options import PARAMS, Order, ReadOptions
 from tokfmt.formats.hdf5.partial import open_first
 from tokfmt.formats.hdf5.samples import (
     Corpus,
+    FirstSamples,
     MaskedRuns,
     MaskedSamples,
     PackedSamples,
@@ -61,7 +62,7 @@ from tokfmt.formats.hdf5.samples import (
 from tokfmt.formats.hdf5.stride import chained, continued, join, judge, pieces_of, scan_segments
 from tokfmt.formats.hdf5.table import LARGEST_CHUNK, Rows
 from tokfmt.views.select import Leading
-from tokfmt.views.view import Beginning, View
+from tokfmt.views.view import Beginning
 
 _EXAMPLES = re.compile(r"examples_(\d+)_(\d+)\.h5", re.ASCII)
 _CHUNK = re.compile(r"output_chunk_(\d+)_(\d+)(?:_(\d+))?\.h5", re.ASCII)
@@ -655,7 +656,7 @@ def _first_samples(opening: Opening, rows: Rows, groups: NDArray[np.int64], most
             found = sum(int(np.count_nonzero(reader.tokens(a, b) == eos_id)) for a, b in windows(0, reader.info.tokens))
         whole = found >= most and not (eos_id is not None and Beginning(reader, eos_id, most).whole)
         if whole or (reader.info.separators is Separators.BETWEEN and eos_id is None):
-            return View(reader, replace(reader.info, beginning=True, nonstandard_masks=None, first_nonstandard=-1))
+            return FirstSamples(reader, rows)
         count = max(2 * count, int(1.2 * count * most / max(1, found)))
     return None
 

@@ -303,7 +303,8 @@ class Runs:
 
     def padding_counts(self) -> PaddingCounts:
         """Return the amount of padding in the rows; see `protocols.CountsPadding`."""
-        return PaddingCounts(self.padding, len(self.rows) * self.rows.width)
+        width = self.rows.width
+        return PaddingCounts(self.padding, len(self.rows) * width, sample_length=width)
 
     def check_ends_before(self, following: object, eos_id: int | None) -> None:
         """See `protocols.MayContinue`. Files of tokfmt need no check: their attributes state where streams end."""
@@ -508,6 +509,23 @@ class Stream(View):
             else PaddingCounts(None, self.runs.info.tokens)
         )
         return replace(below, separators=self.runs.info.sequences)
+
+
+class FirstSamples(View):
+    """View of the first samples of a long dataset, of which only the number of samples is known.
+
+    Args:
+        reader: Reader of the first samples.
+        rows: All samples.
+    """
+
+    def __init__(self, reader: TokenReader, rows: Rows) -> None:
+        super().__init__(reader, replace(reader.info, beginning=True, nonstandard_masks=None, first_nonstandard=-1))
+        self._counts = PaddingCounts(None, len(rows) * rows.width, sample_length=rows.width)
+
+    def padding_counts(self) -> PaddingCounts:
+        """Return the positions of all samples; see `protocols.CountsPadding`."""
+        return self._counts
 
 
 class Corpus:

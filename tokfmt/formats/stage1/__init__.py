@@ -31,7 +31,7 @@ from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe, Target, WriterTraits
 from tokfmt.core.place import Place, place_of
-from tokfmt.core.protocols import ByteOffset
+from tokfmt.core.protocols import ByteOffset, PaddingCounts
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import LARGEST, kind_of, places
 from tokfmt.core.reader import INT32_MAX, Damage, Separators, TokenReader
@@ -59,6 +59,11 @@ class Stage1Reader(FlatReader):
             raise CorruptError(
                 path, error.what, offset=error.offset, expected=error.expected, found=error.found, remedy=seems
             ) from error
+
+    def padding_counts(self) -> PaddingCounts:
+        """Return the samples that the stream is stored in, if they are complete; see `protocols.CountsPadding`."""
+        tokens = self.info.tokens
+        return PaddingCounts(None, tokens, sample_length=None if tokens % self.seq_len else self.seq_len)
 
     def byte_offset(self, position: int) -> ByteOffset:
         place = super().byte_offset(position)

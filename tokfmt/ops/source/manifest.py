@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 from tokfmt.core import listing
 from tokfmt.core.errors import ContradictionError, CorruptError, FormatError, OptionError, TokfmtError
-from tokfmt.core.files import open_file, read_whole, reading_error
+from tokfmt.core.files import MANIFEST, open_file, read_whole, reading_error
 from tokfmt.core.format import Format
 from tokfmt.core.named import place_named
 from tokfmt.core.options import parse_options
@@ -53,7 +53,6 @@ LITTLE = 1 << 26
 IGNORED = "the manifest is ignored"
 _JOINING = {"view", "stride"}
 """Options of readers that decide if samples are joined."""
-_SUFFIX = ".tokfmt.json"
 _SEVERAL, _NAMED = 2, 3  # splits from which each has its own counts; sources that a message names
 _SHOWN = 40  # characters of a value that a message quotes
 _IDS, _COUNTS = (1 << 32) - 1, (1 << 63) - 1
@@ -62,7 +61,7 @@ _BOUNDS = {"eos_id": (0, _IDS), "max_id": (-1, _IDS), "sequences": (0, _COUNTS),
 
 def manifest_path(path: AnyPlace) -> AnyPlace:
     """Return the path of the manifest of a dataset, which need not exist."""
-    return path.parent / f"{path.name}{_SUFFIX}"
+    return path.parent / f"{path.name}{MANIFEST}"
 
 
 def ledger_paths(path: AnyPlace) -> tuple[AnyPlace, AnyPlace]:
@@ -194,7 +193,7 @@ def announce_manifest(path: Place) -> None:
     """Announce the manifest beside a dataset in a store, before its format is known: .idx may stand for .bin."""
     if isinstance(path, Url):
         names = {place.name: place for place in listing.beside(path)}
-        own = [name for name in (f"{path.name}{_SUFFIX}", f"{path.stem}.bin{_SUFFIX}") if name in names][:1]
+        own = [name for name in (f"{path.name}{MANIFEST}", f"{path.stem}.bin{MANIFEST}") if name in names][:1]
         for place in map(names.__getitem__, own):
             size = listing.status(place).size
             if size <= _LIMIT:
@@ -391,7 +390,7 @@ def as_written(
             if read != usual[name] and not own:
                 found[name] = read
     stated = [word for word in words_of(found) if word.partition("=")[0] in given]
-    one = printable(manifests[0].path.name.removesuffix(_SUFFIX))
+    one = printable(manifests[0].path.name.removesuffix(MANIFEST))
     notes = [
         f"read with {word}, by the manifest of {one}; --from-opt {word} or another value overrides it"
         for word in stated

@@ -407,18 +407,18 @@ def open_stored(
         few_sequences,
         max_sequences,
     )
-    folders = [one for one in found if listing.is_dir(one.path)]
-    named = [
-        refuse_incomplete(directory, names, partial=request.allow_partial)
-        for one in folders
-        for directory, names in names_by_directory(one.files).items()
-    ]
     try:
         stored, damage = format_.open(places, options, hints), tuple[Damage, ...]()
     except FormatError as error:  # Whatever a format misses in a file: the cause may be that it is not the data.
         path, is_stated = place_of(error.place), isinstance(error.expected, int)  # An index states what is missing.
         refuse_stand_in(path, may_be_empty=is_stated or places != (path,))
         raise
+    named = [
+        refuse_incomplete(directory, names, partial=request.allow_partial, left_out=stored.info.other_splits)
+        for one in found
+        if listing.is_dir(one.path)
+        for directory, names in names_by_directory(one.files).items()
+    ]
     if request.allow_partial and checked:
         stored, damage = _readable(stored, found, manifests)
         damage += tuple(Damage(holes) for holes in named if holes)

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from tokfmt import registry
 from tokfmt.core import listing
 from tokfmt.core.errors import FormatError, OptionError
-from tokfmt.core.files import matching, natural_key
+from tokfmt.core.files import MANIFEST, matching, natural_key
 from tokfmt.core.format import Format
 from tokfmt.core.losses import LOSSES
 from tokfmt.core.options import choices, fit, given_options, nearest, parse_count, parse_options
@@ -157,7 +157,7 @@ def several(paths: object) -> tuple[PlaceLike, ...]:
     return tuple(found)
 
 
-_BESIDE = (".tokfmt.json", ".ledger", ".ledger.json")
+_BESIDE = (MANIFEST, ".ledger", ".ledger.json")
 """Suffixes of manifests and ledgers, which are beside datasets but are not datasets."""
 
 
