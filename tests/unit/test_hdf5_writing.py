@@ -155,7 +155,7 @@ def test_corpus_types(tmp_path, top, dtype):
     "options", [{"seq_len": 0}, {"seq_len": 1 << 23}, {"shard_size": 0}, {"pad": -1}, {"pad": 1 << 31}]
 )
 def test_options_out_of_range(tmp_path, options):
-    with pytest.raises(OptionError, match="outside|less"):
+    with pytest.raises(OptionError, match="expected a whole number"):
         write(FORMAT, tmp_path / "x.h5", Ragged.of([[1]]), eos_id=EOS, options=options)
 
 

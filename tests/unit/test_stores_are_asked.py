@@ -40,7 +40,9 @@ ALLOWED = {
     "formats/jsonl/index.py": {"open": OWN, "samefile": "the index is written, so it is a local path"},
     "formats/jsonl/lines.py": {"open": OWN},
     "formats/arrow/writer.py": dict.fromkeys(("File", "is_file", "read_bytes"), WRITTEN),
-    "recipes/cache.py": dict.fromkeys(("open", "os.scandir", "is_file", "stat"), "the cache of this user is local"),
+    "recipes/cache.py": dict.fromkeys(
+        ("os.scandir", "os.path.getsize", "is_file", "read_bytes", "stat"), "the cache of this user is local"
+    ),
     "recipes/language.py": dict.fromkeys(("os.path.isabs", "os.path.relpath"), WORDS),
     "ops/source/manifest.py": {"os.path.normpath": "a name of a manifest, which is compared and not read"},
     "ops/source/request.py": {"glob.glob": "patterns of local paths; `_objects` expands those of addresses"},
@@ -63,8 +65,8 @@ ALLOWED = {
     "ops/convert/pipes.py": dict.fromkeys(("open", "os.open", "stat"), "pipes, and copies of them"),
     "ops/convert/refusals.py": dict.fromkeys(("is_file", "os.path.lexists"), DESTINATION),
     "ops/convert/resume.py": dict.fromkeys(
-        ("exists", "glob", "is_dir", "open", "os.path.abspath", "os.path.exists", "os.path.lexists", "os.scandir",
-         "os.stat"), DESTINATION
+        ("exists", "glob", "is_dir", "os.path.abspath", "os.path.exists", "os.path.lexists", "os.scandir",
+         "os.stat", "read_bytes"), DESTINATION
     ),
     "ops/convert/spread.py": {"rglob": OWN},
     "ops/convert/tasks_in_stores.py": dict.fromkeys(("exists", "open", "os.open", "read_bytes"), OWN),
@@ -94,7 +96,7 @@ ALLOWED = {
         ("is_dir", "os.path.abspath", "os.path.exists", "os.path.isdir", "os.scandir", "os.stat", "stat"), BROWSER
     ),
     "tui/signals.py": {"os.open": "the terminal"},
-    "tui/state.py": dict.fromkeys(("open", "os.path.abspath"), "the state of the browser is a local file"),
+    "tui/state.py": dict.fromkeys(("open", "os.path.abspath", "read_bytes", "stat"), "the state of the browser is a local file"),
     "tui/tabs/findings.py": {"is_dir": BROWSER},
     "tui/tokenizers.py": dict.fromkeys(("os.path.exists", "os.path.realpath"), "a tokenizer of this machine"),
     "tui/web/__init__.py": {"read_text": "a file of this package"},
