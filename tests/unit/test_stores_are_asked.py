@@ -17,7 +17,6 @@ LOCAL_STORE = {
     "core/once.py": "keeps descriptors of local files open",
     "core/atomic_output.py": "publishes local files",
     "core/output.py": "writes local files",
-    "core/together.py": "publishes local files",
     "core/locks.py": "makes locks and private directories, which are local",
     "core/resources.py": "reads limits of this machine",
     "core/spool.py": "builds what is uploaded in a local directory",
@@ -40,7 +39,8 @@ ALLOWED = {
     "formats/jsonl/index.py": {"open": OWN, "samefile": "the index is written, so it is a local path"},
     "formats/jsonl/lines.py": {"open": OWN},
     "formats/arrow/writer.py": dict.fromkeys(("File", "is_file", "read_bytes"), WRITTEN),
-    "recipes/cache.py": dict.fromkeys(("open", "os.scandir", "is_file", "stat"), "the cache of this user is local"),
+    "recipes/cache.py": dict.fromkeys(("read_bytes", "os.path.getsize", "os.scandir", "is_file", "stat"),
+                                      "the cache of this user is local"),
     "recipes/language.py": dict.fromkeys(("os.path.isabs", "os.path.relpath"), WORDS),
     "ops/source/manifest.py": {"os.path.normpath": "a name of a manifest, which is compared and not read"},
     "ops/source/request.py": {"glob.glob": "patterns of local paths; `_objects` expands those of addresses"},
@@ -63,8 +63,8 @@ ALLOWED = {
     "ops/convert/pipes.py": dict.fromkeys(("open", "os.open", "stat"), "pipes, and copies of them"),
     "ops/convert/refusals.py": dict.fromkeys(("is_file", "os.path.lexists"), DESTINATION),
     "ops/convert/resume.py": dict.fromkeys(
-        ("exists", "glob", "is_dir", "open", "os.path.abspath", "os.path.exists", "os.path.lexists", "os.scandir",
-         "os.stat"), DESTINATION
+        ("exists", "glob", "is_dir", "os.path.abspath", "os.path.exists", "os.path.lexists", "os.scandir", "os.stat",
+         "read_bytes"), DESTINATION
     ),
     "ops/convert/spread.py": {"rglob": OWN},
     "ops/convert/tasks_in_stores.py": dict.fromkeys(("exists", "open", "os.open", "read_bytes"), OWN),
@@ -94,7 +94,7 @@ ALLOWED = {
         ("is_dir", "os.path.abspath", "os.path.exists", "os.path.isdir", "os.scandir", "os.stat", "stat"), BROWSER
     ),
     "tui/signals.py": {"os.open": "the terminal"},
-    "tui/state.py": dict.fromkeys(("open", "os.path.abspath"), "the state of the browser is a local file"),
+    "tui/state.py": dict.fromkeys(("open", "os.path.abspath", "read_bytes", "stat"), "the state of the browser is a local file"),
     "tui/tabs/findings.py": {"is_dir": BROWSER},
     "tui/tokenizers.py": dict.fromkeys(("os.path.exists", "os.path.realpath"), "a tokenizer of this machine"),
     "tui/web/__init__.py": {"read_text": "a file of this package"},
