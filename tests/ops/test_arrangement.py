@@ -154,6 +154,42 @@ def test_a_destination_that_exists_refuses_all(pack, tmp_path):
     assert len([p for p in os.listdir(tmp_path) if p.endswith(".pbin")]) == 3
 
 
+def missing(path):
+    """The paths of the splits whose manifest another one names."""
+    found = [finding for report in tokfmt.check(path) for finding in report.findings if finding.code == "TF910"]
+    assert all(finding.severity == "error" and "has no manifest" in finding.message for finding in found)
+    return [os.path.basename(finding.path) for finding in found]
+
+
+@pytest.mark.parametrize(("name", "suffix"), [("modalities", ".pbin"), ("stage1", ""), ("megatron", ".bin")])
+def test_a_split_without_a_manifest_that_others_name(pack, tmp_path, name, suffix):
+    """Manifests of splits appear when all splits are there; without any, nothing names a split."""
+    convert(pack, tmp_path / f"x.y{suffix}", name, split=SPLITS)
+    paths = [tmp_path / f"x.y.{split}{suffix}" for split in ("train", "validation", "test")]
+    assert all(path.exists() for path in paths)
+    assert [missing(path) for path in paths] == [[], [], []]
+    manifests = [path.with_name(f"{path.name}.tokfmt.json") for path in paths]
+    manifests[1].unlink()
+    assert [missing(path) for path in paths] == [[], [paths[1].name], []]
+    for path in manifests[::2]:
+        path.unlink()
+    assert [missing(path) for path in paths] == [[], [], []]
+
+
+def test_a_manifest_that_an_interrupted_run_left(pack, tmp_path):
+    convert(pack, tmp_path / "x.pbin", "modalities", split=SPLITS)
+    hidden = tmp_path / ".x.test.pbin.tokfmt-0123abcd"
+    hidden.mkdir(mode=0o700)
+    (hidden / "lock").touch()
+    (tmp_path / "x.test.pbin.tokfmt.json").rename(hidden / "x.test.pbin.tokfmt.json.draft")
+    (tmp_path / "x.train.pbin.tokfmt.json").unlink()
+    (tmp_path / "x.validation.pbin.tokfmt.json").unlink()
+    for name in ("x.train.pbin", "x.validation.pbin", "x.test.pbin"):
+        assert missing(tmp_path / name) == [name]
+    convert(pack, tmp_path / "x.pbin", "modalities", split=SPLITS, manifest=False, overwrite=True)
+    assert missing(tmp_path / "x.test.pbin") == [], "the run removed what was left"
+
+
 def test_a_destination_is_never_a_source(pack, tmp_path):
     (tmp_path / "x.train.pbin").write_bytes(pack.read_bytes())
     with pytest.raises(ConversionError, match=r"x\.train\.pbin: is also a source"):

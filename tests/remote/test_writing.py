@@ -432,6 +432,11 @@ def test_splits_appear_together(server, bucket, tmp_path):
     written = [name for name in order(server) if not name.endswith("writing")]
     kinds = [name.rpartition(".")[2] for name in written]
     assert kinds == sorted(kinds, key=["bin", "idx", "json"].index), "all data, then all entries, then manifests"
+    names = ["out_document.train.bin", "out_document.validation.bin"]
+    (bucket / f"{names[1]}.tokfmt.json").unlink()
+    close_stores()
+    reports = [tokfmt.check(f"s3://bkt/{name}")[0] for name in names]
+    assert [report.counts for report in reports] == [{}, {"TF910": 1}]
 
 
 def test_text_is_tokenized_into_a_bucket(bucket, tmp_path):

@@ -150,8 +150,14 @@ class Place:
 
         Its manifest is the one that belongs to it, or is absent. Of several destinations that differ: "partly".
         """
-        states = {self.state_of(name) for name in self.names}
-        return states.pop() if len(states) == 1 else "partly"
+        states, held = {self.state_of(name) for name in self.names}, self.held()
+        if len(states) == 1:
+            return states.pop()
+        beside = {f"{name}.tokfmt.json" for name in self.names}
+        assert not any(held.get(name) == self.new.get(name) for name in beside & held.keys()), (
+            "a manifest came too early"
+        )
+        return "partly"
 
     def state_of(self, name):
         beside = f"{name}.tokfmt.json"
@@ -196,9 +202,9 @@ def check(place, ended):
 def check_again(place, stage, state):
     """A run after a fault succeeds, whatever was left; it leaves nothing hidden."""
     words = place.words
-    if state == "partly" and place.names == NAMES[PAIR]:  # killed between its renames
+    if state == "partly" and not {"--overwrite", "--resume"} & set(words):  # killed between its renames
         assert "already exists" in stage.run(place.home, *words).error()
-        words = words if "--overwrite" in words else [*words, "--overwrite"]
+        words = [*words, "--overwrite"]
     if (
         state not in ("absent", "partly")
         and "--overwrite" not in words

@@ -8,6 +8,8 @@ import pytest
 from amount import FUZZ_ONLY, first, only
 from survival.stage import DIRECTORY, EVERY, NAMES, TARGETS, TEXT, Place, check, check_again
 
+import tokfmt
+
 pytestmark = pytest.mark.slow
 
 SIGNALS = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -125,7 +127,7 @@ KINDS = {
 @FUZZ_ONLY
 @pytest.mark.parametrize("kind", only(["resume", "hdf5 directory"], KINDS))
 def test_kinds(tmp_path, stage, pack, kind):
-    """Splits that are several destinations come all or not at all, but for SIGKILL: then each is whole or absent."""
+    """Splits that are several destinations come all or not at all, but for SIGKILL: then each is old or new."""
     words, names = KINDS[kind]
     place = Place(tmp_path / "home", [*words, "--executor", "serial"], pack, names)
     sweep(place, stage, phase=list(KINDS).index(kind), stride=17 if len(words) > 8 else 9)
@@ -149,64 +151,75 @@ DESTINATIONS = {
 }
 
 
+def killed(place, stage, at):
+    """Kill a run that writes splits, see what `check` reports of each, and finish it; returns the state it left."""
+    place.reset()
+    state = check(place, stage.run(place.home, *place.words, at=at, signal=signal.SIGKILL))
+    held = place.held()
+    for name in (name for name in place.names if (place.home / name).exists()):
+        (report,) = tokfmt.check(place.home / name)
+        found = [one for one in report.findings if one.code == "TF910"]
+        assert [one.severity for one in found] == (["error"] if f"{name}.tokfmt.json" not in held else []), (at, name)
+    check_again(place, stage, state)
+    return state
+
+
+def test_a_kill_between_two_splits(tmp_path, stage, pack):
+    words, names = KINDS["split"]
+    place = Place(tmp_path / "home", [*words, "--executor", "serial"], pack, names)
+    operations = place.learn(stage).operations
+    _, second = (k for k, name in enumerate(operations) if name.startswith("renameat2"))
+    assert killed(place, stage, second) == "partly"
+
+
 @FUZZ_ONLY
 @pytest.mark.parametrize(
-    ("kind", "old"),
-    only([("files", False), ("directories", True)], [(kind, old) for kind in DESTINATIONS for old in (False, True)]),
+    ("kind", "word"),
+    only(
+        [("files", ""), ("files", "--resume"), ("directories", "--overwrite")],
+        [(kind, word) for kind in DESTINATIONS for word in ("", "--overwrite", "--resume")],
+    ),
 )
-def test_a_kill_between_the_renames_of_splits(tmp_path, stage, pack, other_pack, kind, old):
-    """The same command, run again, takes back what had appeared alone; nothing is synced between the renames."""
+def test_a_kill_between_the_renames_of_splits(tmp_path, stage, pack, other_pack, kind, word):
+    """Each split is old or new, `check` reports the set, and a run with --overwrite or --resume finishes it."""
     words, names = DESTINATIONS[kind]
-    words = [*words, "--executor", "serial", *(["--overwrite"] if old else [])]
+    words = [*words, "--executor", "serial", *([word] if word else [])]
     place = Place(tmp_path / "home", words, pack, names)
-    if old:
+    if word == "--overwrite":
         before = Place(tmp_path / "before", [other_pack.name, *words[1:]], other_pack, names)
         before.learn(stage)
         place.old = before.new
         place.reset()
     operations = place.learn(stage).operations
-    renames = [k for k, name in enumerate(operations) if name.startswith("renameat2")]
-    assert len(renames) == 2
-    assert not any(name.startswith("fsync") for name in operations[renames[0] : renames[1]])
+    first, last = (k for k, name in enumerate(operations) if name.startswith("renameat2"))
+    assert not any(name.startswith("fsync") for name in operations[first:last])
     states = []
-    for at in range(renames[0], len(operations)):
-        if at > renames[1] + 1 and at % 4 and not EVERY:  # all has appeared
+    for at in range(first - 6, len(operations)):  # journals are kept by the clock: a run may have fewer operations
+        if at > last + 6 and at % 4 and not EVERY:
             continue
-        place.reset()
-        ended = stage.run(place.home, *words, at=at, signal=signal.SIGKILL)
-        states.append(check(place, ended))
-        if states[-1] == "partly":
-            (out,) = (name for name in names if place.state_of(name) == "new")
-            why = f"{out}: a run that was killed had published it without"
-            before, dry = place.state(), stage.run(place.home, *words, "--dry-run")
-            assert (dry.code, dry.stderr.count(f"note: would take back {why}")) == (0, 1), dry.stderr
-            assert place.state() == before
-            note = f"note: took back {why}"
-            assert note in stage.run(place.home, *words).stderr
-            assert (place.state(), place.hidden()) == ("new", [])
-        else:
-            check_again(place, stage, states[-1])
-    assert states[0] == ("old" if old else "absent")
-    assert "partly" in states
+        states.append(killed(place, stage, at))
+    assert states[0] == ("old" if word == "--overwrite" else "absent")
+    assert "new" in states
+    assert "partly" in states or word == "--resume"
 
 
-@pytest.mark.parametrize("touched", ["replaced", "changed"])
-def test_rollback_leaves_files_of_other_runs(tmp_path, stage, pack, touched):
+@pytest.mark.parametrize("existing", [False, True])
+def test_a_split_that_cannot_appear_takes_back_the_others(tmp_path, stage, pack, other_pack, existing):
     words, names = KINDS["split"]
-    place = Place(tmp_path / "home", [*words, "--executor", "serial"], pack, names)
+    words = [*words, "--executor", "serial", "--overwrite"]
+    place = Place(tmp_path / "home", words, pack, names)
+    if existing:
+        before = Place(tmp_path / "before", [other_pack.name, *words[1:]], other_pack, names)
+        before.learn(stage)
+        place.old = before.new
+        place.reset()
     operations = place.learn(stage).operations
     second = [k for k, name in enumerate(operations) if name.startswith("renameat2")][1]
-    assert stage.run(place.home, *place.words, at=second, signal=signal.SIGKILL).code == -signal.SIGKILL
-    train = place.home / "out.train.pbin"
-    if touched == "replaced":
-        train.unlink()
-    with open(train, "ab") as file:
-        file.write(b"mine")
-    held = train.read_bytes()
-    done = stage.run(place.home, *place.words)
-    assert done.code == 4
-    assert "already exists" in done.error()
-    assert train.read_bytes() == held
+    for fault in ({"errno": errno.ENOSPC}, {"signal": signal.SIGTERM}):
+        ended = stage.run(place.home, *words, at=second, **fault)
+        assert check(place, ended) == ("old" if existing else "absent")
+        assert place.held() == (place.old or {})
+        assert place.hidden() == []
 
 
 @pytest.mark.parametrize("name", first(1, ["out.pbin", "out.h5"]))

@@ -135,23 +135,6 @@ def test_parts_of_a_sibling(open_place, alice, part):
     refused(place, alices, alice.converts(place / "out.zarr", "--resume"), "is a link that")
 
 
-def test_a_record_of_somebody_else_is_not_opened(open_place, alice):
-    """Of destinations that appear together; it is a FIFO, or names what alice has."""
-    place, alices = open_place
-    with user(MALLORY):
-        for name in ("0", "1"):
-            home = place / f".out.train.pbin.tokfmt-0000000{name}"
-            home.mkdir(mode=0o777)
-            home.chmod(0o777)
-        os.mkfifo(home / "together.json")
-        members = [[home.name, "../alice/precious", ""], ["../alice", "out.train.pbin", ""]]
-        (place / ".out.train.pbin.tokfmt-00000000" / "together.json").write_text(json.dumps({"members": members}))
-    done = alice.converts(place / "out.pbin", "--split", "train=0.5,validation=0.5")
-    assert done.code == 0, done.stderr
-    assert "took back" not in done.stderr
-    assert (alices / "precious" / "thesis.tex").read_text() == "three years"
-
-
 def test_leftovers_of_somebody_else_are_left_alone(open_place, alice):
     """Neither removed nor published in place of what alice makes."""
     place, alices = open_place

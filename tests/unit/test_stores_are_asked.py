@@ -17,7 +17,6 @@ LOCAL_STORE = {
     "core/once.py": "keeps descriptors of local files open",
     "core/atomic_output.py": "publishes local files",
     "core/output.py": "writes local files",
-    "core/together.py": "publishes local files",
     "core/locks.py": "makes locks and private directories, which are local",
     "core/resources.py": "reads limits of this machine",
     "core/spool.py": "builds what is uploaded in a local directory",
@@ -65,8 +64,8 @@ ALLOWED = {
     "ops/convert/pipes.py": dict.fromkeys(("open", "os.open", "stat"), "pipes, and copies of them"),
     "ops/convert/refusals.py": dict.fromkeys(("is_file", "os.path.lexists"), DESTINATION),
     "ops/convert/resume.py": dict.fromkeys(
-        ("exists", "glob", "is_dir", "os.path.abspath", "os.path.exists", "os.path.lexists", "os.scandir",
-         "os.stat", "read_bytes"), DESTINATION
+        ("exists", "glob", "is_dir", "os.path.abspath", "os.path.exists", "os.path.lexists", "os.scandir", "os.stat",
+         "read_bytes"), DESTINATION
     ),
     "ops/convert/spread.py": {"rglob": OWN},
     "ops/convert/tasks_in_stores.py": dict.fromkeys(("exists", "open", "os.open", "read_bytes"), OWN),

@@ -13,7 +13,11 @@ the path is never missing. The next start removes siblings of dead processes.
 A sibling with a fixed name (`.DST.tokfmt-resume`, `.DST.tokfmt-tasks`) may outlive its process. The next run takes it
 over, and only a run that is not resumable removes it. The lock is a file, because a directory cannot be locked on NFS.
 Siblings are private (`core.locks`): other users cannot read, create or change them. `core.output` decides what may be
-replaced, before the rename and again after it. `core.together` publishes several destinations together.
+replaced, before the rename and again after it.
+
+Of several destinations, the splits of one run, each appears complete. The files beside them, and at the very end their
+manifests, follow when all are there (`publish_all`). So a process that is killed leaves each split old or new, and a
+new one without its manifest if another one may be missing.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TypeVar
@@ -269,20 +274,7 @@ class Staging:
         Raises:
             DestinationExistsError: If another process created the destination meanwhile, and `overwrite` is False.
         """
-        belongs = self.prepare(beside)
-        with self.explained():
-            try:
-                self.appear(belongs)
-                self.accompany(belongs)
-            except BaseException as error:
-                if not self.published:
-                    self._bring_back()
-                elif not isinstance(error, Exception):  # After a signal, a complete destination still gets its files.
-                    self.accompany(belongs)
-                elif self.is_partial:
-                    self.withdraw()
-                raise
-            sync_directory(self.destination.parent)
+        publish_all({self: beside})
 
     def prepare(self, beside: Beside) -> Belonging:
         """Flush the output, and the files beside it, to the disk under hidden names.
@@ -404,11 +396,19 @@ class Staging:
     def _bring_back(self) -> None:
         """Move files beside the destination back, if the destination is still, or again, the old one."""
         if _inode(self.destination) == self._replaced:
-            bring_back(self.home, self.destination)
+            for old in self.home.glob(f"*{_OLD}"):
+                os.replace(old, self.destination.with_name(old.name.removesuffix(_OLD)))
 
-    def accompany(self, belongs: Belonging) -> None:
-        """Move files beside the destination to their names, unless another run has replaced the destination."""
+    def accompany(self, belongs: Belonging, *, companions: bool) -> None:
+        """Move files beside the destination to their names, unless another run has replaced the destination.
+
+        Args:
+            belongs: The draft of each; see `prepare`.
+            companions: Move those that are part of the dataset, or else all others.
+        """
         for beside, draft in belongs.items():
+            if (beside.name in self.companions) is not companions:
+                continue
             if not self._is_own():
                 return
             if draft is None:
@@ -456,7 +456,12 @@ class Staging:
         self._placed.clear()
         if self._is_own():
             self.path = self._built()
-            take_back(self.path, self.destination)
+            if os.path.lexists(self.path):  # What was replaced.
+                rename(self.path, self.destination, EXCHANGE)
+            else:
+                rename(self.destination, self.path, NOREPLACE)
+                if os.path.lexists(replaced_path(self.path)):
+                    os.rename(replaced_path(self.path), self.destination)
         self._bring_back()
 
     def _leave(self) -> None:
@@ -495,28 +500,43 @@ def is_whole(destination: PlaceLike) -> str:
     return f"{printable(destination)} is complete"
 
 
-def take_back(built: Path, destination: Path) -> None:
-    """Undo a publication: `built` gets its hidden name again, and what it replaced is the destination."""
-    if os.path.lexists(built):
-        rename(built, destination, EXCHANGE)
-        return
-    rename(destination, built, NOREPLACE)
-    if os.path.lexists(replaced_path(built)):
-        os.rename(replaced_path(built), destination)
+def publish_all(outputs: Mapping[Staging, Beside]) -> None:
+    """Publish destinations, followed by the files beside them.
 
+    The renames follow each other directly. If one fails, those before it are undone; a process that is killed leaves
+    them. Companions follow when all destinations are there, and then the other files, the last of each last.
 
-def bring_back(home: Path, destination: Path) -> None:
-    """Move back the files beside a destination that were moved to its hidden sibling."""
-    for old in home.glob(f"*{_OLD}"):
-        os.replace(old, destination.with_name(old.name.removesuffix(_OLD)))
+    Args:
+        outputs: The files beside each destination; see `Staging.prepare`.
 
-
-def place_drafts(home: Path, destination: Path) -> None:
-    """Move the drafts of files beside a published destination to their names, unless these exist by now."""
-    for draft in home.glob(f"*{_DRAFT}"):
-        beside = destination.with_name(draft.name.removesuffix(_DRAFT))
-        with contextlib.suppress(FileExistsError):
-            rename(draft, beside, NOREPLACE)
+    Raises:
+        ConversionError: If one cannot be published.
+    """
+    belongs = {staging: staging.prepare(beside) for staging, beside in outputs.items()}
+    appear = [(one, partial(one.appear, names)) for one, names in belongs.items()]
+    follow = [
+        (one, partial(one.accompany, names, companions=companions))
+        for companions in (True, False)
+        for one, names in belongs.items()
+    ]
+    current = next(iter(belongs))
+    try:
+        for one, step in [*appear, *follow]:
+            current = one
+            step()
+    except BaseException as error:
+        complete = all(one.published for one in belongs)
+        if complete and not isinstance(error, Exception):  # After a signal, the files beside them follow all the same.
+            for _, again in follow:
+                again()
+        elif not complete or any(one.is_partial for one in belongs):
+            for one in belongs:
+                one.withdraw()
+        with current.explained():
+            raise
+    for staging in belongs:
+        with staging.explained():
+            sync_directory(staging.destination.parent)
 
 
 def _inode(path: Path) -> int:

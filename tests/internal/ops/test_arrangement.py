@@ -11,14 +11,13 @@ import pytest
 import tokfmt
 from tokfmt import registry
 from tokfmt.core import atomic_output
-from tokfmt.core.atomic_output import Staging
+from tokfmt.core.atomic_output import Staging, publish_all
 from tokfmt.core.errors import (
     ConversionError,
     VerificationError,
 )
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.seeds import SHUFFLE, SPLIT, draws
-from tokfmt.core.together import publish_together
 from tokfmt.ops.convert.arrangement import arrangement_of, split_path
 from tokfmt.ops.convert.convert import carry_out
 from tokfmt.ops.convert.request import Request
@@ -172,7 +171,7 @@ def test_published_together_or_not_at_all(tmp_path, monkeypatch, existing, porta
             with Staging(tmp_path / "c", overwrite=existing) as c:
                 for staging in (a, b, c):
                     staging.path.write_text("new")
-                publish_together({a: {}, b: {}, c: {}})
+                publish_all({a: {}, b: {}, c: {}})
 
     with monkeypatch.context() as patched:
         patched.setattr(atomic_output, "rename", third_fails)
@@ -211,7 +210,7 @@ def test_signal_leaves_no_destination_without_its_companions(tmp_path, monkeypat
             staging.path.write_text("new")
         patched.setattr(atomic_output, "rename", struck(atomic_output.rename))
         patched.setattr(os, "replace", struck(os.replace))
-        publish_together({one: {f"{one.destination.name}.json": b"beside new"} for one in stagings})
+        publish_all({one: {f"{one.destination.name}.json": b"beside new"} for one in stagings})
     left = {path.name: path.read_text() for path in tmp_path.iterdir()}
     whole = dict.fromkeys(names, "new") | {f"{name}.json": "beside new" for name in names}
     assert left in (whole, before)

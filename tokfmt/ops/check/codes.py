@@ -57,8 +57,10 @@ _OPENING = {
 
 _MANIFEST = {
     "TF910": Code(
-        "the manifest cannot be read",
-        "The manifest of a dataset X is X.tokfmt.json: what was converted, with counts and checksums. This file is "
+        "the manifest is missing or cannot be read",
+        "The manifest of a dataset X is X.tokfmt.json: what was converted, with counts and checksums. An error: the "
+        "manifest of another split names this dataset, which has none. The manifests of splits are written last, when "
+        "all of them are there, so the conversion was interrupted. Repeat it with --overwrite. A warning: the file is "
         "not such JSON, or has a number that cannot be a count or an ID, so nothing was compared with it. Remove it, "
         "or copy it again with the dataset.",
     ),

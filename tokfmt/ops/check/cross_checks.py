@@ -43,9 +43,11 @@ from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, sur
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_fingerprint, hands, read_records
 from tokfmt.ops.source.manifest import (
     Manifest,
+    dataset_path,
     file_differences,
     fingerprint,
     ledger_paths,
+    manifests_of_siblings,
     read_manifest,
     written_files,
 )
@@ -62,7 +64,44 @@ if TYPE_CHECKING:
 _COPY = "Copy it again; if it was changed on purpose, remove the manifest"
 
 
-def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress) -> Iterator[Finding]:
+class Splits:
+    """The datasets that manifests name as splits of one run. Each manifest is read once."""
+
+    def __init__(self) -> None:
+        self._named: dict[tuple[Place, str], dict[str, tuple[str, int]]] = {}
+
+    def missing(self, path: Place, place: Place) -> Iterator[Finding]:
+        """Report a dataset without a manifest, if that of another split names it.
+
+        The manifests of splits appear when all of them are there. A run that is killed before leaves them in hidden
+        directories.
+
+        Args:
+            path: The dataset, as it was given.
+            place: The path that its manifest would have.
+        """
+        dataset = dataset_path(place)
+        group = place.parent, dataset.name.partition(".")[0] if isinstance(place, Url) else ""
+        if group not in self._named:
+            self._named[group] = {
+                name: (_shown(manifest.path, place.parent), len(names))
+                for manifest in manifests_of_siblings(dataset)
+                for names in [manifest.split_names]
+                for name in names
+            }
+        named = self._named[group].get(dataset.name)
+        if named is not None:
+            what = "has no manifest, and {} names it as one of {:,} splits. ".format(*named)
+            what += "Manifests of splits are written when all of them are there"
+            remedy = "If their conversion was interrupted, repeat it with --overwrite; otherwise remove their manifests"
+            yield Finding("TF910", "error", str(path), what, remedy)
+
+
+def _shown(manifest: Place, home: Place) -> str:
+    return printable(manifest.name if manifest.parent == home else f"{manifest.parent.name}/{manifest.name}")
+
+
+def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress, splits: Splits) -> Iterator[Finding]:
     """Compare the files of a dataset with its manifest.
 
     Args:
@@ -70,9 +109,11 @@ def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress) -
         deep: Compare the checksum as well; otherwise compare only the format, the size and the number of files.
         jobs: Number of threads.
         progress: Receives the phase of the checksum.
+        splits: What the manifests beside the datasets of this command name.
     """
     path, manifest = one.path, read_manifest(one.path)
     if not listing.is_there(manifest.path):
+        yield from splits.missing(path, manifest.path)
         return
     if not manifest.output:
         why = f": {manifest.broken}" if manifest.broken else ""

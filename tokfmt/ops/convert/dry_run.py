@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from tokfmt.core.format import Target
-from tokfmt.core.output import resolve_link
 from tokfmt.core.place import Url
 from tokfmt.core.reader import TokenReader
 from tokfmt.ops.convert.arrangement import SplitTarget, portion_of
@@ -39,8 +38,7 @@ def dry_run(resolved: Resolved, notes: Notes, opened: int) -> Conversion:
     destination = resolved.destination
     written = _of_records(resolved) if resolved.holds_records else _of_tokens(resolved, notes)
     result = result_of(resolved, written, notes)
-    stay = [path for path in destination.paths if isinstance(path, Url) or resolve_link(path) not in resolved.freed]
-    goes = {str(path): what for path in stay if (what := replaced(path))}
+    goes = {str(path): what for path in destination.paths if (what := replaced(path))}
     minimum_bytes = total_of(one.minimum_bytes for one in written.portions)
     built_at = _built_at(resolved, destination.portions[0])
     plan = {**result.plan, "minimum_bytes": minimum_bytes, "free_bytes": free_bytes(built_at)}

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tokfmt.core.atomic_output import Beside, Staging
+from tokfmt.core.atomic_output import Beside, Staging, publish_all
 from tokfmt.core.place import Place, Url
 from tokfmt.core.spool import StoreStaging, put_small
-from tokfmt.core.together import publish_together
 from tokfmt.ops.convert.manifests import manifests, with_objects
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.request import Conversion, Request
@@ -58,10 +57,10 @@ def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes
     files: dict[Staging, Beside] = {}
     for path, staging in place.stagings.items():
         manifest = texts.get(path)
-        named = {manifest_path(staging.destination).name: manifest}
         proven = {} if prove is None else prove(staging)
-        files[staging] = {**named, **_ledger(written, staging, manifest), **proven}
-    publish_together(files)
+        named = {manifest_path(staging.destination).name: manifest}
+        files[staging] = {**_ledger(written, staging, manifest), **proven, **named}
+    publish_all(files)
     for path in place.stagings:
         remove_manifest_of_link(path)
     return done

@@ -11,17 +11,15 @@ from typing import TYPE_CHECKING, Any
 from tokfmt.core import listing
 from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import Loss, OptionError, SeparatorUnknownError, TokenizerMismatchError, TokfmtError
-from tokfmt.core.files import writing
 from tokfmt.core.format import Target
 from tokfmt.core.options import choices
-from tokfmt.core.output import readable_by, resolve_link
+from tokfmt.core.output import readable_by
 from tokfmt.core.place import Identity, Place, Url
 from tokfmt.core.protocols import HasLabels
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.spool import StoreStaging
 from tokfmt.core.text_format import printable
-from tokfmt.core.together import foreseen, settle
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import Losses, known_losses, record_losses
 from tokfmt.ops.convert.notes import Notes
@@ -73,7 +71,6 @@ class Resolved:
         request: The request, with the destination path that the format gives it and the executor that was chosen.
         destination: The path, format and options of the destination.
         stagings: The hidden directory where each path of the destination is built.
-        freed: Paths of the destination that a run removes first, and that a dry run leaves alone.
         tokenizer: The tokenizer that encodes text or decodes token IDs; None if there is none.
         files: Every dataset that is read, including those that recipes name.
         before: The identity of these files before they were opened.
@@ -91,7 +88,6 @@ class Resolved:
     request: Request
     destination: Destination
     stagings: Mapping[Place, Staging]
-    freed: frozenset[Place]
     tokenizer: TokenizerHandle | None
     files: tuple[SourceFiles, ...]
     before: Mapping[Place, Identity]
@@ -162,8 +158,7 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
     for path in destination.paths:
         guard(path, request.source.paths, files)
     before = snapshot(files)
-    freed = _foreseen(request, destination, notes)
-    stagings = _stagings(request, destination, before, freed, notes)
+    stagings = _stagings(request, destination, before, notes)
     with listing.kept(answers):
         sources = given[0] if given else _opened(request, destination, tokenizer, found, notes)
         compared = () if request.source.ignore_manifest else files
@@ -188,7 +183,6 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
         request,
         destination,
         stagings,
-        freed,
         tokenizer,
         files,
         before,
@@ -303,36 +297,10 @@ def _refuse_unshared(resolved: Resolved, url: Url, *, by_request: bool) -> None:
         refuse_unshared(url, request.spool, what, "with --overwrite the old dataset stays until all are done")
 
 
-def _foreseen(request: Request, destination: Destination, notes: Notes) -> frozenset[Place]:
-    """Undo or finish the publication of several destinations that a killed run began; a dry run only reports it.
-
-    If the request keeps its work, `resumed` does this instead.
-
-    Returns:
-        The paths that a run would free. A dry run leaves them alone.
-    """
-    reported, freed = dict[str, None](), frozenset[Place]()
-    for path in destination.paths if not request.kept else ():
-        if isinstance(path, Url):  # A run that was killed left its claim there.
-            continue
-        if request.dry_run:
-            found, free = foreseen(path)
-            freed |= free
-        else:
-            with writing(path):
-                found = list(settle(path))
-        for note in found:
-            if note not in reported:
-                notes.report(note)
-        reported |= dict.fromkeys(found)
-    return freed
-
-
 def _stagings(
     request: Request,
     destination: Destination,
     before: Mapping[Place, Identity],
-    freed: frozenset[Place],
     notes: Notes,
 ) -> dict[Place, Staging]:
     """Return the hidden directory of each destination, after a check that the destination may be replaced.
@@ -343,7 +311,6 @@ def _stagings(
         request: The request, with the path that the format gives the destination.
         destination: The destination with its portions.
         before: The identity of each source file; a destination gets no permissions that a source file lacks.
-        freed: Paths that a run will have removed by then.
         notes: Receives notes on destinations in stores.
     """
     stagings = dict[Place, Staging]()
@@ -373,7 +340,7 @@ def _stagings(
         )
     for path, staging in stagings.items():
         refuse_foreign(path)
-        if (not request.kept or request.dry_run) and (isinstance(path, Url) or resolve_link(path) not in freed):
+        if not request.kept or request.dry_run:
             staging.check_replaceable()
     return stagings
 

@@ -27,6 +27,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -53,6 +54,8 @@ LITTLE = 1 << 26
 IGNORED = "the manifest is ignored"
 _JOINING = {"view", "stride"}
 """Options of readers that decide if samples are joined."""
+_HIDDEN = re.compile(r"\.(.+)\.tokfmt-[^.]+")  # the directory in which a destination is built: `core.atomic_output`
+_OTHERS = 64  # manifests in a store that are read to find the splits of one run
 _SEVERAL, _NAMED = 2, 3  # splits from which each has its own counts; sources that a message names
 _SHOWN = 40  # characters of a value that a message quotes
 _IDS, _COUNTS = (1 << 32) - 1, (1 << 63) - 1
@@ -70,6 +73,11 @@ def ledger_paths(path: AnyPlace) -> tuple[AnyPlace, AnyPlace]:
     They need not exist; see `tokfmt.ops.provenance`.
     """
     return path.parent / f"{path.name}.ledger", path.parent / f"{path.name}.ledger.json"
+
+
+def dataset_path(place: AnyPlace) -> AnyPlace:
+    """Return the path of the dataset that a manifest describes."""
+    return place.parent / place.name.rpartition(MANIFEST)[0]
 
 
 class Manifest(NamedTuple):
@@ -167,6 +175,16 @@ class Manifest(NamedTuple):
         )
         return {name.replace("-", "_"): value for name, value in pairs}
 
+    @property
+    def split_names(self) -> Sequence[str]:
+        """The names of the datasets that the splits of one run are, this one included; empty without splits."""
+        split, own = self.content.get("split"), self.content.get("splits")
+        shares = split.get("shares") if isinstance(split, dict) else None
+        if not isinstance(shares, dict) or not isinstance(own, dict) or len(own) != 1:
+            return []
+        before, found, after = dataset_path(self.path).name.rpartition(f".{next(iter(own))}")
+        return [f"{before}.{name}{after}" for name in shares] if found else []
+
     def counts(self, split: object = None, *, samples: bool = False) -> Mapping[str, Any]:
         """Return a mapping with `sequences` and `tokens` of the dataset, or of one split if it has several.
 
@@ -206,18 +224,39 @@ def _read_manifest(path: Place) -> Manifest:
         if not listing.is_link(path):
             return Manifest({}, beside)
         beside = manifest_path(real(path))
+    return _read_file(beside)
+
+
+def manifests_of_siblings(dataset: Place) -> Iterator[Manifest]:
+    """Yield the manifests in the directory of a dataset, and those that interrupted runs left in hidden directories.
+
+    In a store, at most 64 with the stem of the dataset.
+    """
+    if isinstance(dataset, Url):
+        found = sorted(place.name for place in listing.beside(dataset) if place.name.endswith(MANIFEST))
+        yield from (_read_file(dataset.parent / name) for name in found[:_OTHERS])
+        return
+    with suppress(OSError):
+        for name in sorted(listing.names(dataset.parent)):
+            hidden = _HIDDEN.fullmatch(name)
+            file = dataset.parent / (f"{name}/{hidden[1]}{MANIFEST}.draft" if hidden else name)
+            if hidden or name.endswith(MANIFEST):
+                yield _read_file(file)
+
+
+def _read_file(file: Place) -> Manifest:
     try:
-        content = json.loads(read_whole(beside, _LIMIT))
+        content = json.loads(read_whole(file, _LIMIT))
     except FormatError as error:
         if isinstance(error.__cause__, FileNotFoundError):  # the target of a link has none, or it was just removed
-            return Manifest({}, beside)
+            return Manifest({}, file)
         content = None
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        return Manifest({}, beside, broken="it is not JSON of a manifest")
+        return Manifest({}, file, broken="it is not JSON of a manifest")
     wrong = _invalid(content)
-    return Manifest({}, beside, broken=wrong) if wrong else Manifest(content, beside)
+    return Manifest({}, file, broken=wrong) if wrong else Manifest(content, file)
 
 
 def _invalid(content: Mapping[str, Any]) -> str:
