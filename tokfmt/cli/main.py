@@ -33,6 +33,7 @@ import click
 from tokfmt.cli import console, signals
 from tokfmt.cli.usage import usage_line
 from tokfmt.core.errors import LoaderWarning, PluginWarning, StoreWarning, TokfmtError, missing_package
+from tokfmt.core.resources import keep_freed_memory
 from tokfmt.core.text_format import printable
 from tokfmt.core.version import __version__
 
@@ -150,7 +151,7 @@ def _end_threads(codes: list[int]) -> None:
 
 
 def _tune_interpreter() -> None:
-    """Set variables for Python and for libraries, before any library is imported.
+    """Prepare the allocator, and set variables for Python and for libraries before any library is imported.
 
     - OPENBLAS_NUM_THREADS=1: tokfmt multiplies no matrices, and idle threads of OpenBLAS spin at their start.
     - RUST_BACKTRACE=0: a tokenizer library that runs out of memory ends the process with one line instead of a hundred.
@@ -160,6 +161,7 @@ def _tune_interpreter() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ["RUST_BACKTRACE"] = "0"
     os.environ["PYTHONSAFEPATH"] = "1"
+    keep_freed_memory()
 
 
 def _show_warning(

@@ -40,10 +40,7 @@ from tokfmt.core.errors import (
 from tokfmt.core.once import open_to_read
 from tokfmt.core.place import AnyPlace, Identity, Kind, Place, PlaceLike, Url, refuse_address, status_of, store_of
 from tokfmt.core.reader import Passed
-from tokfmt.core.resources import keep_freed_memory
 from tokfmt.core.text_format import printable
-
-keep_freed_memory()  # Every process that reads data imports this module.
 
 _DIGITS = re.compile("([0-9]+)")
 _SAVE = "Only tokfmt convert reads pipes. Save it to a file first"

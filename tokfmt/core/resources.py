@@ -92,7 +92,9 @@ def _settings(controller: str, second: str, first: str) -> Iterator[list[str]]:
 
 
 def keep_freed_memory() -> None:
-    """Make the allocator keep up to 32 MiB of freed memory for the next window. Call it once per process.
+    """Make the allocator keep up to 32 MiB of freed memory for the next window.
+
+    Call it where a process begins to read much: in the command line, before a job of Python, and in workers.
 
     glibc returns large blocks to the kernel as soon as they are freed, and gets them again page by page, zeroed. This
     takes a third of the CPU time of a conversion that only copies. The size that counts as large rises to the largest

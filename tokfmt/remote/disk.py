@@ -415,7 +415,6 @@ class _State:
 
     opened: DiskCache | None = None
     by: tuple[str, str] | None = None
-    why = ""
     writer = _Writer()
     lock = threading.Lock()
 
@@ -426,20 +425,12 @@ def opened() -> DiskCache | None:
     with _State.lock:
         if _State.by != by:
             most = capacity()
-            _State.opened, _State.why = None, "its size is 0" if not most else ""
+            _State.opened = None
             if most:
-                try:
+                with contextlib.suppress(OSError, TokfmtError):
                     _State.opened = DiskCache(directory(), most)
-                except (OSError, TokfmtError) as error:
-                    known = error.strerror if isinstance(error, OSError) else str(error)
-                    _State.why = known or "cannot be used"
             _State.by = by
         return _State.opened
-
-
-def why_closed() -> str:
-    """Return the reason why `opened` returns None; "" if it returns the cache."""
-    return _State.why if opened() is None else ""
 
 
 def write_later(cache: DiskCache, name: str, start: int, content: Buffer, size: int) -> None:

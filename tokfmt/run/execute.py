@@ -58,7 +58,7 @@ from tokfmt.core.errors import (
 from tokfmt.core.locks import Scratch
 from tokfmt.core.options import nearest
 from tokfmt.core.place import is_address
-from tokfmt.core.resources import cpus
+from tokfmt.core.resources import cpus, keep_freed_memory
 from tokfmt.core.text_format import printable
 from tokfmt.run.isolation import ENDING, isolated, undelivered, without_main
 
@@ -135,6 +135,7 @@ def make_executor(name: str, jobs: int) -> AbstractContextManager[Executor]:
     Raises:
         OptionError: If there is no executor of that name.
     """
+    keep_freed_memory()
     if is_cluster(name):
         return connected(name.partition(":")[2], jobs)
     if name not in EXECUTORS:
@@ -369,6 +370,7 @@ def receive(parcel: SharedPayload) -> Any:
     """Return the object of a payload, unpickled once per process and kept for the next tasks."""
     with _receiving:  # Workers of a cluster have threads.
         if parcel.key not in _received:
+            keep_freed_memory()
             from hashlib import sha256
 
             pickled, *buffers = parcel.parts if isinstance(parcel.parts, tuple) else _mapped(parcel.parts)

@@ -171,7 +171,7 @@ def test_a_directory_that_cannot_be_used(server, store, bucket, kind, tmp_path):
         assert [*store.read_ranges("x.bin", SPANS, store.status("x.bin").identity)] == PARTS
     forget()
     assert kind == "file" or not os.listdir(home())
-    assert disk.opened() is None and disk.why_closed()
+    assert disk.opened() is None
 
 
 @pytest.mark.parametrize("size", ["0", "", "many"])
