@@ -12,9 +12,11 @@ it is made, and it is picklable: a worker process opens its own files.
 from __future__ import annotations
 
 import itertools
+import struct
+import sys
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,7 @@ Numbers = NDArray[np.int64]
 """int64[n]: numbers of sequences, or positions on an axis."""
 
 _NEAR = 1 << 12  # Slots between two intervals that take less time to read than another read does.
+_CODES = {"<i8": "<2q", "<u8": "<2Q", "<i4": "<2i", "<u4": "<2I", ">i8": ">2q", ">u8": ">2Q"}
 _SHORT = 48  # Tokens per interval, on average, from which slices are copied one by one.
 
 
@@ -53,6 +56,27 @@ class Axis(ABC):
             IndexError: If the interval leaves the axis.
             FormatError: If the file does not hold what its header states.
         """
+
+    def interval_reader(self, ending: int | None = None) -> Callable[[int, int], Tokens]:
+        """Return a function that reads as `read` does, in as few steps as possible. It cannot be pickled.
+
+        Args:
+            ending: An ID that the function takes off the end of an interval, at most once.
+        """
+        read = self.read
+        if ending is None:
+            return read
+
+        def ended(start: int, stop: int) -> Tokens:
+            tokens = read(start, stop)
+            return tokens[:-1] if tokens.size and tokens.item(-1) == ending else tokens
+
+        return ended
+
+    def pair_reader(self) -> Callable[[int], Sequence[int]]:
+        """Return a function that reads two neighboring integers of an index; see `interval_reader`."""
+        read = self.interval_reader()
+        return lambda position: read(position, position + 2).tolist()
 
     def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
         """Yield the tokens of each interval, in the given order. A store is asked for several side by side."""
@@ -130,6 +154,17 @@ class ArrayAxis(Axis):
         check_interval(start, stop, self.length)
         return self.values[start:stop]
 
+    def pair_reader(self) -> Callable[[int], Sequence[int]]:
+        values, last = self.values.data, self.length - 1
+
+        def pair(position: int) -> Sequence[int]:
+            if not 0 <= position < last:
+                check_position(position, last)
+            found: list[int] = values[position : position + 2].tolist()
+            return found
+
+        return pair
+
     def at(self, positions: Numbers) -> Tokens:
         if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < self.length:
             raise IndexError(f"positions {positions.min()}..{positions.max()} are outside 0:{self.length}")
@@ -158,6 +193,36 @@ class RawAxis(Axis):
         check_interval(start, stop, self.length)
         ids = self.file.ids(self.offset + start * self.width, stop - start, self.stored)
         return ids if ids.dtype == self.dtype else ids.astype(self.dtype)
+
+    def interval_reader(self, ending: int | None = None) -> Callable[[int, int], Tokens]:
+        """See `Axis.interval_reader`. The bytes of native IDs are compared with those of `ending`."""
+        array, dtype, width, general = np.ndarray, self.dtype, self.width, super().interval_reader(ending)
+        if self.stored != dtype or (ending is not None and ending >> 8 * width):
+            return general
+        end = b"" if ending is None else ending.to_bytes(width, sys.byteorder)
+
+        def make(count: int, raw: bytes) -> Tokens:
+            if end and raw[-width:] == end:
+                count -= 1
+            return array(count, dtype, bytearray(raw))  # Callers may write to it.
+
+        return self.file.item_reader(self.offset, self.length, width, make, general)
+
+    def pair_reader(self) -> Callable[[int], Sequence[int]]:
+        """See `Axis.pair_reader`. Two integers are unpacked without an array."""
+        code, general = _CODES.get(self.stored.str), super().pair_reader()
+        if code is None:
+            return general
+        unpack, last = struct.Struct(code).unpack, self.length - 1
+        read = self.file.item_reader(
+            self.offset, self.length, self.width, lambda _, raw: unpack(raw), lambda start, _: tuple(general(start))
+        )
+
+        def pair(position: int) -> Sequence[int]:
+            found = read(position, position + 2) if 0 <= position < last else general(position)
+            return found if found[0] >= 0 <= found[1] else general(position)
+
+        return pair
 
     def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
         for start, stop in wanted:

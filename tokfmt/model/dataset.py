@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple, TypeVar, overload
 
 import numpy as np
@@ -74,16 +75,30 @@ class Dataset:
         Raises:
             IndexError: If there is no such sequence.
         """
-        if isinstance(chosen, (int, np.integer)):
-            count = self.spans.count
-            number = int(chosen) if chosen >= 0 else int(chosen) + count
-            if not 0 <= number < count:
-                raise IndexError(f"there is no sequence {chosen} (expected 0 to {count - 1})")
-            start, stop = self.spans.extent(number)
-            return self.spans.content(number, self.axis.read(start, stop))
+        if type(chosen) is int or isinstance(chosen, np.integer):
+            return self._one(int(chosen))
         if isinstance(chosen, slice):
             return self.take(np.arange(len(self))[chosen])
         return self.take(np.asarray(chosen))
+
+    @cached_property
+    def _one(self) -> Callable[[int], Tokens]:
+        """The function that reads one sequence: what is the same for all sequences is decided once."""
+        spans, count, find = self.spans, self.spans.count, self.spans.finder()
+        read, trim = self.axis.interval_reader(spans.ending), spans.content
+        is_trimmed = spans.ending is not None
+
+        def one(chosen: int) -> Tokens:
+            number = chosen if chosen >= 0 else chosen + count
+            if not 0 <= number < count:
+                raise IndexError(f"there is no sequence {chosen} (expected 0 to {count - 1})")
+            start, stop = find(number)
+            return read(start, stop) if is_trimmed else trim(number, read(start, stop))
+
+        return one
+
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in vars(self).items() if key != "_one"}
 
     def take(self, numbers: NDArray[np.integer]) -> Dataset:
         """Return the sequences with these numbers, in this order. A number may repeat.

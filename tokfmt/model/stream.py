@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Literal, NamedTuple
 
@@ -82,6 +82,26 @@ class Compact:
             return np.ones(len(numbers), np.bool_)
         places = np.minimum(np.searchsorted(self._bare, numbers), len(self._bare) - 1)
         return np.asarray(self._bare[places] != numbers)
+
+    def finder(self) -> Callable[[int], tuple[int, int]]:
+        """Return a function that returns the start and the stop of one sequence, in as few steps as possible."""
+        lengths, gaps, bases, wide = self._lengths, self._gaps, self._bases.data, bool(len(self._wide))
+        add, held = np.add.reduce, self._lengths.data
+
+        def find(number: int) -> tuple[int, int]:
+            if wide:
+                starts, stops = self.contents(number, number + 1)
+                return int(starts[0]), int(stops[0])
+            begin = number - number % _STEP
+            within = slice(begin, number + 1)
+            stop = bases[begin // _STEP] + int(add(lengths[within], dtype=np.int64)) + int(add(gaps[within]))
+            return stop - held[number], stop
+
+        return find
+
+    def has_separator(self, number: int) -> bool:
+        """Return whether one sequence has a separator."""
+        return not self._bare.size or bool(self.is_closed(np.array([number]))[0])
 
     def at(self, position: int, closed: int) -> int | None:
         """Return the last sequence that starts at or before a position, its `closed` slots in front included."""
@@ -170,8 +190,19 @@ class Split(Spans):
         return (starts + closed, stops, beside) if self.bit == BEFORE else (starts, stops - closed, beside)
 
     def content(self, number: int, tokens: Tokens) -> Tokens:
-        closed = int(self.compact.is_closed(np.array([number]))[0])
-        return tokens[closed:] if self.bit == BEFORE else tokens[: len(tokens) - closed]
+        if not self.compact.has_separator(number):
+            return tokens
+        return tokens[1:] if self.bit == BEFORE else tokens[:-1]
+
+    def finder(self) -> Callable[[int], Sequence[int]]:
+        find, is_closed, is_before = self.compact.finder(), self.compact.has_separator, self.bit == BEFORE
+
+        def extent(number: int) -> tuple[int, int]:
+            start, stop = find(number)
+            closed = is_closed(number)
+            return (start - closed, stop) if is_before else (start, stop + closed)
+
+        return extent
 
     def at(self, position: int) -> int | None:
         return self.compact.at(position, self.bit == BEFORE)
