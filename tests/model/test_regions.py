@@ -232,6 +232,8 @@ def test_a_sequence_longer_than_a_window_is_held_in_windows(closed, target):
     assert np.array_equal(np.concatenate(found), whole)
     for at in (0, 1, 5, 1 << 20, (2 << 20) + 3, length - 8):
         assert axis.read(at, at + 9).tolist() == whole[at : at + 9].tolist()
+    for at in [*range(8), *range(length, len(whole))]:
+        assert axis.read(at, at + 1).tolist() == [whole[at]]
     if not closed and target.id is not None:
         with pytest.raises(NotPresumedError):
             Laid(dataset, target).read(5, 9)
