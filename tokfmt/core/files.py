@@ -20,7 +20,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,8 @@ from tokfmt.core.once import open_to_read
 from tokfmt.core.place import AnyPlace, Identity, Kind, Place, PlaceLike, Url, refuse_address, status_of, store_of
 from tokfmt.core.reader import Passed
 from tokfmt.core.text_format import printable
+
+T = TypeVar("T")
 
 _DIGITS = re.compile("([0-9]+)")
 _SAVE = "Only tokfmt convert reads pipes. Save it to a file first"
@@ -278,6 +280,36 @@ class File:
             place = self.to_stored_offset(offset + at * ids.itemsize)
             raise CorruptError(self.path, "has a negative ID", offset=place, expected="0 or more", found=int(ids[at]))
         return ids.view(f"u{ids.itemsize}")
+
+    def item_reader(
+        self, begin: int, items: int, width: int, make: Callable[[int, bytes], T], general: Callable[[int, int], T]
+    ) -> Callable[[int, int], T]:
+        """Return a function that reads the items `start <= k < stop` in as few steps as possible. It is not picklable.
+
+        Args:
+            begin: Byte offset of the first item.
+            items: Number of items.
+            width: Bytes per item.
+            make: Returns the result for a number of items and their bytes.
+            general: Reads other intervals: if the file is not open, or the interval is empty, long, at the beginning or
+                outside.
+        """
+        pread, longest = os.pread, _SMALL // width
+        if not self.is_plain:
+            return general
+
+        def read(start: int, stop: int) -> T:
+            count = stop - start
+            if 0 < count <= longest and start > 0 and stop <= items:  # `File.read` looks at the beginning of a file.
+                try:
+                    content = pread(self._fd, count * width, begin + start * width)  # type: ignore[arg-type]
+                    if len(content) == count * width:
+                        return make(count, content)
+                except (OSError, TypeError):  # `general` opens the file, or raises.
+                    pass
+            return general(start, stop)
+
+        return read
 
     def sequence_reader(
         self,

@@ -1,0 +1,41 @@
+"""What commands read of each golden, and the stored axis below it."""
+
+import os
+
+from amount import NIGHTLY
+
+import tokfmt
+from tokfmt.core.errors import TokfmtError
+from tokfmt.core.reader import TokenReader
+from tokfmt.views.view import SplitAt, WithoutTrailing
+
+HOMES = (
+    "datatrove", "flat-tokens", "hdf5", "levanter", "litdata", "llmc", "mds", "megatron", "modalities", "nanogpt",
+    "olmo", "parquet", "stage1", "array", "arrayrecord", "internevo", "litgpt-packed", "tfrecord", "webdataset",
+)  # fmt: skip
+GIVEN = ({}, {"eos": 50256}, {"eos": "none"})[: 2 + NIGHTLY]
+"""The ways in which each is opened."""
+
+
+def entries(home):
+    """Every file and folder that may be a dataset; in `make fuzz`, also inside of others. Of a pair, the first."""
+    for folder, folders, files in os.walk(home):
+        names = sorted(files + folders) if NIGHTLY or folder == str(home) else []
+        yield from (os.path.join(folder, name) for name in names if not name.endswith((".idx", ".index", ".json")))
+
+
+def readers(home):
+    """Yield a name, the reader of commands, the reader of the stored axis, and the separator that is taken off it."""
+    for path in entries(home):
+        for given in GIVEN:
+            try:
+                view = tokfmt.open(path, **given).reader
+            except (TokfmtError, OSError):
+                continue
+            if not isinstance(view, TokenReader):
+                continue
+            name = f"{os.path.relpath(path, home)} {given}"
+            if isinstance(view, (SplitAt, WithoutTrailing)):
+                yield name, view, view.source, view.eos_id
+            else:
+                yield name, view, view, None

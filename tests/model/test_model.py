@@ -1,0 +1,342 @@
+"""The laws of the model on random datasets, against lists."""
+
+import pickle
+
+import numpy as np
+import pytest
+from amount import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model.naive import BOS, DOCUMENTS, EOS, TARGETS, datasets, indexed, laid, stored, streamed
+
+from tokfmt.core.errors import LossyConversionError
+from tokfmt.model import (
+    AFTER,
+    LEAD,
+    SEP,
+    ArrayAxis,
+    Bounds,
+    Dataset,
+    Gap,
+    Joined,
+    Laid,
+    Ledger,
+    Listed,
+    Pieces,
+    Split,
+    Target,
+    concat,
+)
+
+
+def contents(dataset):
+    return [dataset[k].tolist() for k in range(len(dataset))]
+
+
+def batched(dataset, size, **which):
+    found = []
+    for batch in dataset.batches(size, **which):
+        tokens, lengths = batch.content()
+        assert batch.first == len(found) + which.get("first", 0)
+        found += [part.tolist() for part in np.split(tokens, np.cumsum(lengths))[:-1]]
+    return found
+
+
+@settings(max_examples=examples(300))
+@given(datasets(), st.integers(1, 60))
+def test_sequences_are_read_alone_and_in_batches(pair, size):
+    dataset, sequences = pair
+    expected = [one.content for one in sequences]
+    assert batched(dataset, size) == expected  # before anything was counted
+    assert len(dataset) == len(expected)
+    assert contents(dataset) == expected
+    assert batched(dataset, size) == expected
+    starts, stops, beside = dataset.contents(0, len(expected))
+    assert ((starts >= 0) & (starts <= stops) & (stops <= dataset.axis.length)).all()
+    assert [bool(bits & SEP) for bits in beside.tolist()] == [one.separator is not None for one in sequences]
+    assert [bool(bits & LEAD) for bits in beside.tolist()] == [one.lead is not None for one in sequences]
+    tokens = dataset.axis.read(0, dataset.axis.length)
+    for one, start, stop, bits in zip(sequences, starts.tolist(), stops.tolist(), beside.tolist()):
+        assert tokens[start:stop].tolist() == one.content
+        if bits & SEP:
+            assert tokens[stop if bits & AFTER else start - 1 - bool(bits & LEAD)] == one.separator
+        if bits & LEAD:
+            assert tokens[start - 1] == one.lead
+
+
+@settings(max_examples=examples(300))
+@given(datasets(), TARGETS, st.integers(1, 60))
+def test_a_batch_is_laid_out_with_its_ledger(pair, target, size):
+    dataset, sequences = pair
+    tokens, ends, fates = laid(sequences, target)
+    found, found_ends, ledger = [], [], Ledger()
+    for batch in dataset.batches(size):
+        out = batch.laid_out(target)
+        found_ends += (out.ends + len(found)).tolist()
+        found += out.tokens.tolist()
+        assert sum(out.ledger.separators) == sum(out.ledger.leads) == len(batch)
+        ledger = ledger.plus(out.ledger)
+    assert (found, found_ends) == (tokens, ends)
+    assert [list(counts) for counts in ledger] == fates
+
+
+@settings(max_examples=examples(300))
+@given(datasets(), TARGETS, st.data())
+def test_a_laid_out_axis_is_read_anywhere(pair, target, data):
+    dataset, sequences = pair
+    tokens, ends, fates = laid(sequences, target)
+    axis = Laid(dataset, target, exact=True)
+    assert axis.length == len(tokens)
+    assert axis.bases.tolist() == [0, *[len(tokens)] * bool(sequences)]
+    first = data.draw(st.integers(0, len(sequences)))
+    last = data.draw(st.integers(first, len(sequences)))
+    assert axis.offsets(first, last).tolist() == [0, *ends][first : last + 1]
+    for _ in range(3):
+        start = data.draw(st.integers(0, len(tokens)))
+        stop = data.draw(st.integers(start, len(tokens)))
+        assert axis.read(start, stop).tolist() == tokens[start:stop]
+    for position in range(len(tokens)):
+        number, inside = axis.sequence_at(position)
+        assert [0, *ends][number] + inside == position < ends[number]
+    ledger, found = Ledger(), []
+    for region in axis.regions(data.draw(st.integers(1, 20))):
+        assert region.tokens.start == len(found)
+        for part in axis.walk(region):
+            ledger, found = ledger.plus(part.ledger), found + part.tokens.tolist()
+        assert region.tokens.stop == len(found)
+    assert found == tokens
+    assert [list(counts) for counts in ledger] == fates
+
+
+@settings(max_examples=examples(200))
+@given(datasets(), st.integers(0, (1 << 64) - 1))
+def test_pickled_and_shuffled(pair, seed):
+    dataset, sequences = pair
+    expected = [one.content for one in sequences]
+    assert contents(pickle.loads(pickle.dumps(dataset))) == expected
+    shuffled = dataset.shuffle(seed)
+    assert sorted(contents(shuffled)) == sorted(expected)
+    assert batched(shuffled, 20) == contents(shuffled)
+    assert batched(shuffled, 20, first=len(expected) // 2) == contents(shuffled)[len(expected) // 2 :]
+
+
+@settings(max_examples=examples(200))
+@given(datasets(), st.sampled_from([1, 2]))
+def test_a_fold_is_the_walk_in_order(pair, workers):
+    dataset, sequences = pair
+    found = dataset.fold(lambda batch: batch.content()[0].tolist(), lambda one, other: one + other, workers)
+    assert (found or []) == [token for one in sequences for token in one.content]
+
+
+@settings(max_examples=examples(200))
+@given(st.sampled_from(["after", "before", "between"]), st.lists(st.integers(5, 8), max_size=60), st.booleans())
+def test_slots_are_contents_separators_leads_and_padding(how, tokens, is_indexed):
+    dataset, sequences = indexed([tokens], EOS, BOS) if is_indexed else streamed(tokens, how)
+    slots = dataset.slots()
+    assert sum(slots) == dataset.axis.length
+    assert slots.contents == sum(len(one.content) for one in sequences)
+    assert slots.closed == sum(one.separator is not None for one in sequences)
+    assert slots.leads == sum(one.lead is not None for one in sequences)
+    assert slots.padding == 0 or how == "between"
+
+
+@settings(max_examples=examples(200))
+@given(datasets())
+def test_the_sequence_around_each_slot(pair):
+    """`at` finds a sequence whose extent holds the slot, if one does."""
+    dataset, sequences = pair
+    starts, stops, beside = dataset.contents(0, len(sequences))
+    lows = starts - (beside & LEAD > 0) - (beside & SEP > 1)
+    highs = stops + (beside & AFTER)
+    for slot in range(dataset.axis.length):
+        holders = np.flatnonzero((lows <= slot) & (slot < highs)).tolist()
+        if holders:
+            found = dataset.spans.at(slot)
+            assert found in holders
+
+
+@settings(max_examples=examples(150))
+@given(DOCUMENTS, st.data())
+def test_an_index_that_is_a_view(documents, data):
+    """Starts in any order, which repeat and overlap, and documents of pieces that are not neighbors."""
+    tokens = np.array([token for document in documents for token in document], "u2")
+    starts = np.array(data.draw(st.lists(st.integers(0, len(tokens)), max_size=20)), np.int64)
+    lengths = np.array([data.draw(st.integers(0, min(9, len(tokens) - start))) for start in starts], np.int64)
+    expected = [tokens[a : a + k].tolist() for a, k in zip(starts, lengths)]
+    listed = Dataset(ArrayAxis(tokens), Listed(ArrayAxis(starts * 2), ArrayAxis(lengths), 2))
+    assert contents(listed) == batched(listed, 12) == expected
+    axis = Pieces(ArrayAxis(tokens), starts, lengths)
+    assert axis.read(0, axis.length).tolist() == [token for one in expected for token in one]
+    tiled = Dataset(axis, Bounds(ArrayAxis(np.cumsum([0, *lengths]))))
+    assert contents(tiled) == batched(tiled, 12) == expected
+    order = np.arange(len(starts))[::-1]
+    assert batched(listed.take(order), 12) == expected[::-1]
+
+
+@settings(max_examples=examples(150))
+@given(st.lists(st.lists(st.integers(0, 300), max_size=12), max_size=5), st.data())
+def test_axes_joined_are_one_axis(parts, data):
+    dtypes = [np.dtype(data.draw(st.sampled_from(["u2", "u4"]))) for _ in parts]
+    axis = Joined([ArrayAxis(np.array(part, dtype)) for part, dtype in zip(parts, dtypes)])
+    whole = [token for part in parts for token in part]
+    assert axis.length == len(whole)
+    for _ in range(4):
+        start = data.draw(st.integers(0, len(whole)))
+        stop = data.draw(st.integers(start, len(whole)))
+        assert axis.read(start, stop).tolist() == whole[start:stop]
+        assert axis.read(start, stop).dtype == axis.dtype
+    if whole:
+        positions = np.array(data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=9)), np.int64)
+        assert axis.at(positions).tolist() == [whole[p] for p in positions]
+    for start, stop in ((-1, 0), (0, len(whole) + 1), (1, 0)):
+        with pytest.raises(IndexError):
+            axis.read(start, stop)
+
+
+@settings(max_examples=examples(150))
+@given(DOCUMENTS, st.integers(1, 30), TARGETS)
+def test_marks_go_with_their_tokens(documents, size, target):
+    """A mark is that of its slot, wherever the token goes; what is added counts."""
+    dataset, sequences = indexed(documents, EOS, BOS)
+    marks = np.arange(dataset.axis.length, dtype=np.uint8) % 251
+    dataset = Dataset(dataset.axis, dataset.spans, dataset.gap, ArrayAxis(marks))
+    expected, at = [], 0
+    for document, one in zip(documents, sequences):
+        own = marks[at : at + len(document)].tolist()
+        at += len(document)
+        lead = own.pop(0) if one.lead is not None else None
+        separator = own.pop() if one.separator is not None else None
+        tokens, put, led = laid_one(one, target)
+        own = ([1 if lead is None else lead] if led else []) + own
+        mark = [1 if separator is None else separator] if put else []
+        expected += mark + own if target.kind == "before" else own + mark
+        assert len(tokens) == len(mark) + len(own)
+    for taken in (dataset, dataset.take(np.arange(len(documents)))):
+        found = [mark for batch in taken.batches(size) for mark in batch.marks(target).tolist()]
+        assert found == expected
+    reverse = dataset.take(np.arange(len(documents))[::-1])
+    assert sum(len(batch.marks(target)) for batch in reverse.batches(size)) == len(expected)
+
+
+def laid_one(one, target):
+    tokens, separator, lead = stored(one, target)
+    puts = {"added", "kept", "replaced"}
+    return tokens, separator in puts, lead in puts
+
+
+def test_several_separators_are_told_apart_by_their_tokens():
+    """Replaced or kept is a fact of each sequence, also where two sources end theirs with different IDs."""
+    one, _ = indexed([[1, 2, 7], [3, 7]], 7)
+    other, _ = indexed([[1, 9], [9], [2]], 9)
+    joined = concat([one, other])
+    for dataset in (joined, joined.take(np.array([4, 3, 2, 1, 0]))):
+        total = Ledger()
+        for batch in dataset.batches():
+            total = total.plus(batch.laid_out(Target(7)).ledger)
+        assert total.separators == (2, 2, 1, 0, 0)
+    assert joined.gap.id is None and joined.gap.ids == [7, 9]
+
+
+def test_equal_separators_on_two_sides_are_one():
+    after, before = streamed([1, 2, 7, 3, 7], "after")[0], streamed([7, 4, 7, 5], "before")[0]
+    joined = concat([after, before])
+    assert joined.gap.id == 7
+    for dataset in (joined, joined.take(np.array([3, 0, 2, 1]))):
+        for target in (Target(7), Target(7, "after"), Target(7, "before")):
+            found = [batch.laid_out(target) for batch in dataset.batches()]
+            total = Ledger()
+            for one in found:
+                total = total.plus(one.ledger)
+            assert total.separators.kept == 4
+    (out,) = [batch.laid_out(Target(7, "before")) for batch in joined.batches(first=0, last=4)]
+    assert out.tokens.tolist() == [7, 1, 2, 7, 3, 7, 4, 7, 5]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: indexed([[1, 2, 7], [7], [3, 7]])[0], lambda: streamed([1, 2, 7, 7, 3, 7], "after")[0]]
+)
+def test_what_is_stored_as_wanted_is_the_window_itself(make):
+    """Nothing is copied: the raw copy."""
+    dataset = make()
+    for batch in dataset.batches():
+        out = batch.laid_out(Target(7))
+        assert np.shares_memory(out.tokens, batch.window)
+        assert out.tokens.tolist() == [1, 2, 7, 7, 3, 7] and out.ends.tolist() == [3, 4, 6]
+        assert not np.shares_memory(batch.laid_out(Target(8)).tokens, batch.window)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sequences", "what", "facts"),
+    [
+        ("after", [[1, 7, 2]], "embedded-separators", ["sequence 0", "position 1"]),
+        (
+            "before",
+            [[1, 2], [3], [7, 2], [2, 7]],
+            "embedded-separators",
+            ["2 separators 7", "sequence 2", "position 0", "--bos 7"],
+        ),
+        ("between", [[1], [2, 7]], "embedded-separators", ["sequence 1", "position 1"]),
+        ("between", [[1], [], [2], []], "empty-sequences", ["sequence 1"]),
+    ],
+)
+def test_what_separators_cannot_mark_is_refused(kind, sequences, what, facts):
+    dataset, _ = indexed(sequences, None)
+    (batch,) = dataset.batches()
+    target = Target(7, kind, name="format x")
+
+    def read_all(target):
+        axis = Laid(dataset, target)
+        axis.read(0, axis.length)
+
+    for write in (batch.laid_out, read_all):
+        with pytest.raises(LossyConversionError, match="format x") as error:
+            write(target)
+        assert error.value.losses == [what]
+        assert all(fact in str(error.value) for fact in facts)
+    batch.laid_out(Target(7, kind, accepted=frozenset([what])))
+
+
+def test_nobody_can_write_into_an_axis():
+    values = np.arange(5, dtype="u2")
+    axis = ArrayAxis(values)
+    with pytest.raises(ValueError, match="read-only"):
+        axis.read(0, 5)[0] = 9
+    for wrong in (np.array([-1]), np.array([5])):
+        with pytest.raises(IndexError):
+            axis.at(wrong)
+
+
+def test_selections_by_slice_and_list():
+    dataset, _ = indexed([[k] for k in range(1, 7)], None)
+    assert contents(dataset[1:4]) == [[2], [3], [4]]
+    assert contents(dataset[[5, 0]]) == [[6], [1]]
+    assert contents(dataset[::-2]) == [[6], [4], [2]]
+    assert dataset[-1].tolist() == [6]
+    for wrong in (6, -7):
+        with pytest.raises(IndexError):
+            dataset[wrong]
+    with pytest.raises(IndexError):
+        dataset[[0, 6]]
+    assert dataset[4:][1].tolist() == [6]
+
+
+class Counting(ArrayAxis):
+    """An axis that counts the slots that are read."""
+
+    slots = 0
+
+    def read(self, start, stop):
+        Counting.slots += stop - start
+        return super().read(start, stop)
+
+
+def test_a_stream_is_not_scanned_for_its_first_sequences():
+    Counting.slots = 0
+    tokens = np.tile(np.array([1, 2, 3, 7], "u2"), 1 << 20)
+    axis = Counting(tokens)
+    dataset = Dataset(axis, Split(axis, 7, "after"), Gap(7, alone=True))
+    assert Counting.slots == 0
+    assert len(next(dataset.batches(1 << 12))) == 1 << 10
+    assert Counting.slots == 1 << 12
+    assert len(dataset) == 1 << 20
+    assert len(pickle.dumps(dataset)) - tokens.nbytes < 5.1 * len(dataset)

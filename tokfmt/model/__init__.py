@@ -1,0 +1,27 @@
+"""The model of a dataset: the token axis as it is stored, the spans of sequences on it, and the gaps between them.
+
+axis       token slots in the order of the files
+spans      the extent and the content of each sequence; `stream`: those of a stream
+gap        what is between contents, and how that is known
+separator  which ID separates a source, and what a destination writes
+batch      sequences in one window, and the one place that writes separators
+dataset    an axis with spans
+laid       what a destination stores, as an axis
+regions    regions of such an axis, written in any order and resumed
+bridge     datasets of readers, and readers of datasets
+"""
+
+from tokfmt.model.axis import ArrayAxis, Axis, Joined, Pieces, RawAxis
+from tokfmt.model.batch import AFTER, BEFORE, LEAD, SEP, Batch, Counts, Ledger, Target
+from tokfmt.model.dataset import Dataset, Slots, concat
+from tokfmt.model.gap import Gap
+from tokfmt.model.laid import Laid, NotPresumedError
+from tokfmt.model.separator import Statement, decide, divide, look, target
+from tokfmt.model.spans import Bounds, Chain, Ended, Listed, Spans, Taken
+from tokfmt.model.stream import Split
+
+__all__ = [
+    "AFTER", "BEFORE", "LEAD", "SEP", "ArrayAxis", "Axis", "Batch", "Bounds", "Chain", "Counts", "Dataset", "Ended",
+    "Gap", "Joined", "Laid", "Ledger", "Listed", "NotPresumedError", "Pieces", "RawAxis", "Slots", "Spans", "Split",
+    "Statement", "Taken", "Target", "concat", "decide", "divide", "look", "target",
+]  # fmt: skip

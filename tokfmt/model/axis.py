@@ -1,0 +1,381 @@
+"""Axes: the token slots of a dataset in the order in which its files store them, separators and padding included.
+
+An axis never changes while it is open: the same position is the same slot, with the same token. It reads nothing when
+it is made, and it is picklable: a worker process opens its own files.
+
+    RawAxis     uncompressed tokens, or the integers of an index, in a file
+    ArrayAxis   integers in memory
+    Joined      axes one after the other: files of a dataset, or datasets
+    Pieces      intervals of another axis, where a sequence is not one interval of stored slots
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+import sys
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.annotation import NATIVE
+from tokfmt.core.files import File
+from tokfmt.core.place import Place
+from tokfmt.core.protocols import ByteOffset
+from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.core.reader import WINDOW, Dtype, check_interval, check_position
+
+Numbers = NDArray[np.int64]
+"""int64[n]: numbers of sequences, or positions on an axis."""
+
+_NEAR = 1 << 12  # Slots between two intervals that take less time to read than another read does.
+_CODES = {"<i8": "<2q", "<u8": "<2Q", "<i4": "<2i", "<u4": "<2I", ">i8": ">2q", ">u8": ">2Q"}
+_SHORT = 48  # Tokens per interval, on average, from which slices are copied one by one.
+
+
+class Axis(ABC):
+    """Token slots 0 .. length - 1. Subclasses define `read` and `locate`; the other methods have defaults.
+
+    Attributes:
+        length: Number of slots.
+        dtype: Unsigned dtype of what `read` returns, in native byte order.
+    """
+
+    length: int
+    dtype: Dtype
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> Tokens:
+        """Return the tokens in the slots `start <= p < stop`. Do not write to them.
+
+        Raises:
+            IndexError: If the interval leaves the axis.
+            FormatError: If the file does not hold what its header states.
+        """
+
+    def interval_reader(self, ending: int | None = None) -> Callable[[int, int], Tokens]:
+        """Return a function that reads as `read` does, in as few steps as possible. It cannot be pickled.
+
+        Args:
+            ending: An ID that the function takes off the end of an interval, at most once.
+        """
+        read = self.read
+        if ending is None:
+            return read
+
+        def ended(start: int, stop: int) -> Tokens:
+            tokens = read(start, stop)
+            return tokens[:-1] if tokens.size and tokens.item(-1) == ending else tokens
+
+        return ended
+
+    def pair_reader(self) -> Callable[[int], Sequence[int]]:
+        """Return a function that reads two neighboring integers of an index; see `interval_reader`."""
+        read = self.interval_reader()
+        return lambda position: read(position, position + 2).tolist()
+
+    def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
+        """Yield the tokens of each interval, in the given order. A store is asked for several side by side."""
+        return (self.read(start, stop) for start, stop in wanted)
+
+    def gather(self, starts: Numbers, lengths: Numbers) -> Tokens:
+        """Return the tokens of many intervals, concatenated in the given order. Neighbors are read together.
+
+        Args:
+            starts: First position of each interval; in any order, and intervals may overlap.
+            lengths: Number of tokens of each.
+        """
+        if len(starts) < 2:
+            return self.read(int(starts[0]), int(starts[0] + lengths[0])) if len(starts) else np.empty(0, self.dtype)
+        if bool((starts[1:] >= starts[:-1]).all()):
+            return self._gathered(starts, lengths)
+        order = np.argsort(starts, kind="stable")
+        places = np.empty(len(order), np.int64)
+        places[order] = offsets_of(lengths[order])[:-1]
+        return pick(self._gathered(starts[order], lengths[order]), places, lengths)
+
+    def _gathered(self, starts: Numbers, lengths: Numbers) -> Tokens:
+        """Return what `gather` returns, of intervals whose starts ascend."""
+        reach = np.maximum.accumulate(starts + lengths)
+        far = np.append(np.flatnonzero(starts[1:] - reach[:-1] > _NEAR) + 1, len(starts))
+        cuts, i = [0], 0
+        for end in far.tolist():
+            while i < end:  # One read holds at most WINDOW slots, or one interval.
+                i = min(end, max(i + 1, int(np.searchsorted(reach[i:end], starts[i] + WINDOW, "right")) + i))
+                cuts.append(i)
+        wanted = [(int(starts[i]), int(reach[i:j].max())) for i, j in itertools.pairwise(cuts)]
+        found = [
+            pick(window, starts[i:j] - start, lengths[i:j])
+            for window, (start, _), (i, j) in zip(self.intervals(wanted), wanted, itertools.pairwise(cuts), strict=True)
+        ]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def at(self, positions: Numbers) -> Tokens:
+        """Return the tokens of single slots, in the given order."""
+        return self.gather(positions, np.ones(len(positions), np.int64))
+
+    def __getitem__(self, positions: Numbers) -> Tokens:
+        """Return what `at` returns, so that an axis and a window of it are read in the same way."""
+        return self.at(positions)
+
+    @abstractmethod
+    def locate(self, position: int) -> ByteOffset:
+        """Return the file and the byte of a slot. Its `width` is None inside a compressed or textual unit.
+
+        Raises:
+            IndexError: If the position leaves the axis.
+        """
+
+    def find(self, place: Place, byte: int) -> int | None:  # noqa: ARG002 - an axis without files
+        """Return the position of the slot that holds a byte of a file; None if no slot does."""
+        return None
+
+    def check(self) -> None:  # noqa: B027 - an axis without files
+        """Raise SourceChangedError unless the files are those that were opened."""
+
+    def close(self) -> None:  # noqa: B027 - an axis without files
+        """Close the files; the next read opens them again."""
+
+
+class ArrayAxis(Axis):
+    """Unsigned or non-negative integers in memory, such as a small index."""
+
+    def __init__(self, values: NDArray[Any]) -> None:
+        """Hold the values, which are not copied, and do not write to them."""
+        self.values = values.view()
+        self.values.flags.writeable = False
+        self.length, self.dtype = len(values), values.dtype
+
+    def read(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self.length)
+        return self.values[start:stop]
+
+    def pair_reader(self) -> Callable[[int], Sequence[int]]:
+        values, last = self.values.data, self.length - 1
+
+        def pair(position: int) -> Sequence[int]:
+            if not 0 <= position < last:
+                check_position(position, last)
+            found: list[int] = values[position : position + 2].tolist()
+            return found
+
+        return pair
+
+    def at(self, positions: Numbers) -> Tokens:
+        if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < self.length:
+            raise IndexError(f"positions {positions.min()}..{positions.max()} are outside 0:{self.length}")
+        return self.values[positions]
+
+    def locate(self, position: int) -> ByteOffset:
+        raise LookupError(f"position {position} is in memory, and in no file")
+
+
+class RawAxis(Axis):
+    """Tokens of one width and byte order that a file stores one after the other; or the integers of an index."""
+
+    def __init__(self, file: File, offset: int, length: int, dtype: np.dtype[Any] | str) -> None:
+        """Describe the tokens without a read.
+
+        Args:
+            file: The file.
+            offset: Byte offset of the first token.
+            length: Number of tokens.
+            dtype: Dtype in the file, in either byte order; see `File.ids`.
+        """
+        self.file, self.offset, self.length, self.stored = file, offset, length, np.dtype(dtype)
+        self.width, self.dtype = self.stored.itemsize, NATIVE[self.stored.itemsize]
+
+    def read(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self.length)
+        ids = self.file.ids(self.offset + start * self.width, stop - start, self.stored)
+        return ids if ids.dtype == self.dtype else ids.astype(self.dtype)
+
+    def interval_reader(self, ending: int | None = None) -> Callable[[int, int], Tokens]:
+        """See `Axis.interval_reader`. The bytes of native IDs are compared with those of `ending`."""
+        array, dtype, width, general = np.ndarray, self.dtype, self.width, super().interval_reader(ending)
+        if self.stored != dtype or (ending is not None and ending >> 8 * width):
+            return general
+        end = b"" if ending is None else ending.to_bytes(width, sys.byteorder)
+
+        def make(count: int, raw: bytes) -> Tokens:
+            if end and raw[-width:] == end:
+                count -= 1
+            return array(count, dtype, bytearray(raw))  # Callers may write to it.
+
+        return self.file.item_reader(self.offset, self.length, width, make, general)
+
+    def pair_reader(self) -> Callable[[int], Sequence[int]]:
+        """See `Axis.pair_reader`. Two integers are unpacked without an array."""
+        code, general = _CODES.get(self.stored.str), super().pair_reader()
+        if code is None:
+            return general
+        unpack, last = struct.Struct(code).unpack, self.length - 1
+        read = self.file.item_reader(
+            self.offset, self.length, self.width, lambda _, raw: unpack(raw), lambda start, _: tuple(general(start))
+        )
+
+        def pair(position: int) -> Sequence[int]:
+            found = read(position, position + 2) if 0 <= position < last else general(position)
+            return found if found[0] >= 0 <= found[1] else general(position)
+
+        return pair
+
+    def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
+        for start, stop in wanted:
+            check_interval(start, stop, self.length)
+        ranges = [(self.offset + start * self.width, self.offset + stop * self.width) for start, stop in wanted]
+        for raw, (begin, _) in zip(self.file.read_ranges(ranges), ranges, strict=True):
+            yield self.file.unsigned(np.frombuffer(raw, self.stored), begin).astype(self.dtype, copy=False)
+
+    def locate(self, position: int) -> ByteOffset:
+        check_position(position, self.length)
+        return ByteOffset(self.file.path, self.offset + position * self.width, self.width)
+
+    def find(self, place: Place, byte: int) -> int | None:
+        position = (byte - self.offset) // self.width
+        return position if place == self.file.path and 0 <= position < self.length else None
+
+    def check(self) -> None:
+        self.file.check_unchanged()
+
+    def close(self) -> None:
+        self.file.close()
+
+
+class Joined(Axis):
+    """Axes one after the other: the files of a dataset, or several datasets."""
+
+    def __init__(self, axes: Sequence[Axis]) -> None:
+        self.axes = list(axes)
+        self.starts = [0, *itertools.accumulate(axis.length for axis in axes)]
+        self.length = self.starts[-1]
+        self.dtype = np.result_type(*(axis.dtype for axis in axes)) if axes else np.dtype(np.uint8)
+
+    def _holder(self, position: int) -> int:
+        return min(bisect_right(self.starts, position), len(self.axes)) - 1
+
+    def read(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self.length)
+        found, k = [np.empty(0, self.dtype)], self._holder(start)
+        while start < stop:
+            base, end = self.starts[k], min(stop, self.starts[k + 1])
+            tokens = self.axes[k].read(start - base, end - base).astype(self.dtype, copy=False)
+            if end == stop and len(found) == 1:
+                return tokens
+            found.append(tokens)
+            start, k = end, k + 1
+        return np.concatenate(found)
+
+    def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
+        for k, run in itertools.groupby(wanted, key=self._holder_of):
+            if k is None:
+                yield from itertools.starmap(self.read, run)
+                continue
+            base = self.starts[k]
+            inner = [(start - base, stop - base) for start, stop in run]
+            yield from (tokens.astype(self.dtype, copy=False) for tokens in self.axes[k].intervals(inner))
+
+    def _holder_of(self, interval: tuple[int, int]) -> int | None:
+        """Return the number of the axis that holds a whole interval; None if several do."""
+        check_interval(*interval, self.length)
+        k = self._holder(interval[0])
+        return k if k >= 0 and interval[1] <= self.starts[k + 1] else None
+
+    def locate(self, position: int) -> ByteOffset:
+        check_position(position, self.length)
+        k = self._holder(position)
+        return self.axes[k].locate(position - self.starts[k])
+
+    def find(self, place: Place, byte: int) -> int | None:
+        for axis, start in zip(self.axes, self.starts, strict=False):
+            if (position := axis.find(place, byte)) is not None:
+                return start + position
+        return None
+
+    def check(self) -> None:
+        for axis in self.axes:
+            axis.check()
+
+    def close(self) -> None:
+        for axis in self.axes:
+            axis.close()
+
+
+class Pieces(Axis):
+    """Intervals of another axis, one after the other, in the order in which their tokens are read.
+
+    Examples are overlapping rows, padding inside rows, and documents of sequences that are not neighbors. It holds 16
+    bytes per piece; pieces that touch are one.
+    """
+
+    def __init__(self, axis: Axis, starts: Numbers, lengths: Numbers) -> None:
+        """Hold the intervals `starts[k] .. starts[k] + lengths[k] - 1` of an axis."""
+        held = lengths > 0
+        starts, lengths = starts[held], lengths[held]
+        begins = np.ones(len(starts), np.bool_)
+        begins[1:] = starts[1:] != starts[:-1] + lengths[:-1]
+        offsets = offsets_of(lengths)
+        self.axis, self._starts = axis, starts[begins]
+        self._offsets = np.append(offsets[:-1][begins], offsets[-1:])
+        self.length, self.dtype = int(offsets[-1]), axis.dtype
+
+    def read(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self.length)
+        if start == stop:
+            return np.empty(0, self.dtype)
+        first = int(np.searchsorted(self._offsets, start, "right")) - 1
+        last = int(np.searchsorted(self._offsets, stop, "left"))
+        bounds = np.clip(self._offsets[first : last + 1], start, stop)
+        return self.axis.gather(self._starts[first:last] + bounds[:-1] - self._offsets[first:last], np.diff(bounds))
+
+    def locate(self, position: int) -> ByteOffset:
+        check_position(position, self.length)
+        k = int(np.searchsorted(self._offsets, position, "right")) - 1
+        return self.axis.locate(int(self._starts[k] + position - self._offsets[k]))
+
+    def find(self, place: Place, byte: int) -> int | None:
+        position = self.axis.find(place, byte)
+        if position is None:
+            return None
+        holders = np.flatnonzero((self._starts <= position) & (position < self._starts + np.diff(self._offsets)))
+        return int(self._offsets[holders[0]] + position - self._starts[holders[0]]) if len(holders) else None
+
+    def check(self) -> None:
+        self.axis.check()
+
+    def close(self) -> None:
+        self.axis.close()
+
+
+def pick(window: Tokens, starts: Offsets, lengths: Offsets) -> Tokens:
+    """Return intervals of a window, concatenated in the given order; the window itself if they are all of it.
+
+    Args:
+        window: Tokens.
+        starts: First place of each interval in the window.
+        lengths: Number of tokens of each.
+    """
+    count, total = len(starts), int(lengths.sum())
+    if not count or not total:
+        return window[:0]
+    if count == 1:
+        return window[int(starts[0]) : int(starts[0]) + total]
+    if total > _SHORT * count:
+        bounds = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
+        return np.concatenate([window[start:stop] for start, stop in bounds])
+    ends = starts + lengths
+    gaps = starts[1:] - ends[:-1]
+    if not gaps.any():
+        return window[int(starts[0]) : int(ends[-1])]
+    if int(gaps.min()) >= 0 and int(gaps.max()) <= 1:  # One slot, such as a separator, is between most neighbors.
+        base = int(starts[0])
+        kept = np.ones(int(ends[-1]) - base, np.bool_)
+        kept[(ends[:-1] - base)[gaps == 1]] = False
+        return window[base : int(ends[-1])][kept]
+    places = np.repeat(starts - offsets_of(lengths)[:-1], lengths)
+    places += np.arange(total)
+    return window[places]

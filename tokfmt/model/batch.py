@@ -1,0 +1,320 @@
+"""A batch: consecutive sequences in one window of the axis, and the one place that writes separators.
+
+Tokens beside a content are bits of `beside`, one number per sequence:
+
+    AFTER   1  its separator is in the slot at `stop`
+    LEAD    2  its lead, such as a BOS, is in the slot before `start`
+    BEFORE  4  its separator is before its content, and before its lead
+
+The extent of a sequence is its content with these slots. No slot belongs to two extents of an index that tiles its
+axis; a slot in no extent is padding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.errors import Loss, LossyConversionError
+from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.reader import smallest
+from tokfmt.core.text_format import counted
+from tokfmt.model.axis import Numbers, pick
+
+AFTER, LEAD, BEFORE = 1, 2, 4
+SEP = AFTER | BEFORE
+"""The bits of a closed sequence."""
+TARGET = np.uint8(1)
+"""The mark of a token that counts in the loss; see `core.loss_mask`."""
+
+Beside = NDArray[np.uint8]
+Flags = NDArray[np.bool_]
+Kind = Literal["index", "after", "before", "between"]
+
+
+class Counts(NamedTuple):
+    """What became of one kind of token beside contents. The sum is the number of sequences.
+
+    Attributes:
+        kept: Written as it was read.
+        replaced: Written with another ID.
+        added: Written, and not in the source.
+        dropped: In the source, and not written.
+        bare: Neither in the source nor written.
+    """
+
+    kept: int = 0
+    replaced: int = 0
+    added: int = 0
+    dropped: int = 0
+    bare: int = 0
+
+    def plus(self, other: Counts) -> Counts:
+        """Return the sums."""
+        return Counts(*map(int.__add__, self, other))
+
+
+class Ledger(NamedTuple):
+    """What became of the separator and of the lead of every sequence."""
+
+    separators: Counts = Counts()
+    leads: Counts = Counts()
+
+    def plus(self, other: Ledger) -> Ledger:
+        """Return the sums."""
+        return Ledger(self.separators.plus(other.separators), self.leads.plus(other.leads))
+
+
+class Target(NamedTuple):
+    """What a destination writes beside contents.
+
+    Attributes:
+        id: The separator; None: none is written.
+        kind: What marks boundaries: an index, a separator after or before each sequence, or one between sequences,
+            where a run of separators is padding.
+        lead: The lead; None: none is written.
+        leads: The sequences that get the lead: those that have one, or all.
+        only_closed: A sequence without a separator gets none.
+        accepted: Names of the accepted losses.
+        name: Name of the format, for messages.
+    """
+
+    id: int | None = None
+    kind: Kind = "index"
+    lead: int | None = None
+    leads: Literal["as-read", "all"] = "as-read"
+    only_closed: bool = False
+    accepted: frozenset[str] = frozenset()
+    name: str = "the destination"
+
+    @property
+    def side(self) -> int:
+        """The bit of the side on which separators are written."""
+        return BEFORE if self.kind == "before" else AFTER
+
+    def beside(self, lengths: Numbers, beside: Beside) -> tuple[Flags, Flags]:
+        """Return which sequences get a separator, and which get a lead. This rule is the only one.
+
+        Args:
+            lengths: Number of content tokens of each sequence.
+            beside: What is beside each sequence in the source.
+        """
+        if self.id is None:
+            separator = np.zeros(len(lengths), np.bool_)
+        elif self.only_closed:
+            separator = beside & SEP != 0
+        elif self.kind == "index":
+            separator = (beside & SEP != 0) | (lengths > 0)
+        elif self.kind == "between":
+            separator = lengths > 0
+        else:
+            separator = np.ones(len(lengths), np.bool_)
+        if self.lead is None:
+            return separator, np.zeros(len(lengths), np.bool_)
+        return separator, np.ones(len(lengths), np.bool_) if self.leads == "all" else beside & LEAD != 0
+
+    def widest(self, dtype: np.dtype[np.unsignedinteger]) -> np.dtype[np.unsignedinteger]:
+        """Return the dtype of laid out tokens, given that of the source."""
+        return np.promote_types(dtype, smallest(max(self.id or 0, self.lead or 0)))
+
+
+class LaidOut(NamedTuple):
+    """Tokens as a destination stores them.
+
+    Attributes:
+        tokens: The tokens; do not write to them, as they may be the window itself.
+        ends: End of each sequence in `tokens`, with its separator.
+        ledger: What became of separators and leads.
+    """
+
+    tokens: Tokens
+    ends: Offsets
+    ledger: Ledger
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Consecutive sequences, and the tokens of their extents.
+
+    Attributes:
+        first: Number of the first sequence.
+        window: Tokens. If `base` is not None, consecutive slots of the axis; else the extents, one after the other.
+        base: Position on the axis of the first token of the window; None if the window was gathered.
+        starts: First place of each content in the window.
+        stops: Place after the last token of each content.
+        beside: What is beside each content.
+        separator: The ID of every separator beside a content; None: there are several, or none.
+        lead: The same for leads.
+        read_marks: Reads the marks of the slots of the window; None if the dataset has none.
+    """
+
+    first: int
+    window: Tokens
+    base: int | None
+    starts: Offsets
+    stops: Offsets
+    beside: Beside
+    separator: int | None = None
+    lead: int | None = None
+    read_marks: Callable[[], NDArray[np.uint8]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def content(self) -> tuple[Tokens, Numbers]:
+        """Return the contents, concatenated, and the number of tokens of each."""
+        lengths = self.stops - self.starts
+        return pick(self.window, self.starts, lengths), lengths
+
+    def laid_out(self, target: Target) -> LaidOut:
+        """Return the sequences as a destination stores them. No other function writes separators.
+
+        Raises:
+            LossyConversionError: If the destination cannot store a sequence, and the target does not accept that.
+        """
+        lengths = self.stops - self.starts
+        separator, lead = target.beside(lengths, self.beside)
+        if target.kind != "index":
+            self._refuse_losses(target, lengths)
+        ledger = Ledger(
+            self._counts(separator, SEP, target.id, self.separator), self._counts(lead, LEAD, target.lead, self.lead)
+        )
+        stored = self._stored(target, ledger)
+        if stored is not None:
+            return LaidOut(*stored, ledger)
+        tokens = pick(self.window, self.starts, lengths)
+        placed = _place(lengths, separator, lead, target)
+        if placed.plain is None:
+            return LaidOut(tokens, placed.ends, ledger)
+        out = np.empty(len(placed.plain), target.widest(self.window.dtype))
+        out[placed.separators], out[placed.leads] = target.id or 0, target.lead or 0
+        out[placed.plain] = tokens
+        return LaidOut(out, placed.ends, ledger)
+
+    def marks(self, target: Target) -> NDArray[np.uint8] | None:
+        """Return the marks of the tokens that `laid_out` returns; None if the dataset has none.
+
+        Added separators and leads count in the loss.
+        """
+        if self.read_marks is None:
+            return None
+        window, lengths = self.read_marks(), self.stops - self.starts
+        separator, lead = target.beside(lengths, self.beside)
+        placed = _place(lengths, separator, lead, target)
+        marks = pick(window, self.starts, lengths)
+        if placed.plain is None:
+            return marks
+        out = np.full(len(placed.plain), TARGET)
+        for flags, bits, places in ((separator, SEP, placed.separators), (lead, LEAD, placed.leads)):
+            had = self.beside[flags] & bits != 0
+            out[places[had]] = window[self.places(bits)[flags][had]]
+        out[placed.plain] = marks
+        return out
+
+    def places(self, bits: int) -> Offsets:
+        """Return the place in the window of the separator (SEP) or the lead (LEAD) of each sequence that has one."""
+        if bits == LEAD:
+            return self.starts - 1
+        return np.where(self.beside & BEFORE, self.starts - 1 - (self.beside & LEAD != 0), self.stops)
+
+    def _counts(self, wanted: Flags, bits: int, id_: int | None, known: int | None) -> Counts:
+        had = self.beside & bits != 0
+        both, count = int(np.count_nonzero(wanted & had)), len(had)
+        added, dropped = int(np.count_nonzero(wanted)) - both, int(np.count_nonzero(had)) - both
+        kept = both
+        if both and known is None:  # Several IDs: the tokens show which.
+            kept = int(np.count_nonzero(self.window[self.places(bits)[wanted & had]] == id_))
+        elif known != id_:
+            kept = 0
+        return Counts(kept, both - kept, added, dropped, count - both - added - dropped)
+
+    def _stored(self, target: Target, ledger: Ledger) -> tuple[Tokens, Offsets] | None:
+        """Return the window itself, and the ends, if the sequences are stored as they are wanted; else None."""
+        changed = any(counts.replaced or counts.added or counts.dropped for counts in ledger)
+        other = BEFORE if target.side == AFTER else AFTER
+        if changed or self.base is None or not len(self) or (self.beside & other).any():
+            return None
+        begins, ends = self.starts, self.stops
+        if ledger.leads.kept:
+            begins = begins - (self.beside & LEAD != 0)
+        if ledger.separators.kept:
+            if target.side == AFTER:
+                ends = ends + (self.beside & AFTER)
+            else:
+                begins = begins - (self.beside >> 2)
+        if (begins[1:] != ends[:-1]).any():
+            return None
+        start = int(begins[0])
+        return self.window[start : int(ends[-1])], ends - start
+
+    def extents(self) -> tuple[Offsets, Offsets]:
+        """Return the start and the stop of each extent in the window."""
+        starts = self.starts - (self.beside & LEAD != 0) - (self.beside & BEFORE != 0)
+        return starts, self.stops + (self.beside & AFTER)
+
+    def _refuse_losses(self, target: Target, lengths: Numbers) -> None:
+        """Raise LossyConversionError for what separators cannot mark: D6 and D7."""
+        if target.kind == "between" and "empty-sequences" not in target.accepted and not lengths.all():
+            count, first = int(np.count_nonzero(lengths == 0)), self.first + int(np.argmin(lengths))
+            what = f"{counted(count, 'empty sequence')} (first: sequence {first:,})"
+            raise LossyConversionError(target.name, [Loss("empty-sequences", what)])
+        tokens, _ = self.content()
+        refuse_embedded(target, tokens, self.first, 0, lengths)
+
+
+def refuse_embedded(target: Target, tokens: Tokens, first: int, position: int, lengths: Numbers | None = None) -> None:
+    """Refuse separators inside sequences, if only separators mark boundaries.
+
+    Args:
+        target: What is written.
+        tokens: Contents, concatenated.
+        first: Number of the first sequence.
+        position: Position in it of the first token.
+        lengths: Number of tokens of each sequence; None: all are of the first.
+
+    Raises:
+        LossyConversionError: A content holds the separator, and the target does not accept that.
+    """
+    if target.kind == "index" or target.id is None or "embedded-separators" in target.accepted:
+        return
+    inside = np.flatnonzero(tokens == target.id)
+    if not len(inside):
+        return
+    ends = np.cumsum(np.array([len(tokens)]) if lengths is None else lengths)
+    k = int(np.searchsorted(ends, inside[0], "right"))
+    position += int(inside[0]) - (int(ends[k - 1]) if k else 0)
+    what = f"{counted(len(inside), 'separator')} {target.id} inside sequences "
+    what += f"(first: sequence {first + k:,}, position {position:,})"
+    if not position:
+        what += f"; --bos {target.id} reads it as a lead, which is not content"
+    raise LossyConversionError(target.name, [Loss("embedded-separators", what)])
+
+
+class _Placed(NamedTuple):
+    """Places in laid out tokens: the end of each sequence, separators, leads, and a mask of contents.
+
+    `plain` is None if there are only contents.
+    """
+
+    ends: Offsets
+    separators: Offsets
+    leads: Offsets
+    plain: Flags | None
+
+
+def _place(lengths: Numbers, separator: Flags, lead: Flags, target: Target) -> _Placed:
+    ends = np.cumsum(lengths + separator + lead)
+    begins = ends - lengths - separator - lead
+    if target.side == AFTER:
+        separators, leads = (ends - 1)[separator], begins[lead]
+    else:
+        separators, leads = begins[separator], (begins + separator)[lead]
+    if not len(separators) and not len(leads):
+        return _Placed(ends, separators, leads, None)
+    plain = np.ones(int(ends[-1]), np.bool_)
+    plain[separators] = plain[leads] = False
+    return _Placed(ends, separators, leads, plain)

@@ -1,0 +1,255 @@
+"""A dataset: the token axis as it is stored, and the start and the stop of each sequence on it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.place import Place
+from tokfmt.core.protocols import ByteOffset
+from tokfmt.core.ragged import Tokens
+from tokfmt.core.reader import WINDOW, windows
+from tokfmt.core.seeds import SHUFFLE, draws
+from tokfmt.model.axis import Axis, Joined
+from tokfmt.model.batch import LEAD, SEP, Batch
+from tokfmt.model.gap import Gap, joined_gap
+from tokfmt.model.spans import Chain, Contents, Spans, Taken
+
+T = TypeVar("T")
+
+_AT_ONCE = 1 << 18  # Sequences whose ends are read at once.
+_REGIONS = 8  # Regions per thread of a `fold`.
+
+
+class Slots(NamedTuple):
+    """The slots of an axis by what they hold. Their sum is the length of the axis.
+
+    Attributes:
+        contents: Tokens of sequences.
+        closed: Separators beside contents.
+        leads: Leads beside contents.
+        padding: All other slots.
+    """
+
+    contents: int
+    closed: int
+    leads: int
+    padding: int
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Sequences of token IDs. Nothing but headers is read before it is asked for.
+
+    Attributes:
+        axis: The token slots.
+        spans: Where each sequence is on the axis.
+        gap: What is between contents.
+        marks: One byte per slot of the axis, such as loss masks; None without any.
+        facts: What else is known of it.
+    """
+
+    axis: Axis
+    spans: Spans
+    gap: Gap = field(default_factory=Gap)
+    marks: Axis | None = None
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return self.spans.count
+
+    @overload
+    def __getitem__(self, chosen: int | np.integer) -> Tokens: ...
+    @overload
+    def __getitem__(self, chosen: slice | Sequence[int] | NDArray[np.integer]) -> Dataset: ...
+    def __getitem__(self, chosen: int | np.integer | slice | Sequence[int] | NDArray[np.integer]) -> Tokens | Dataset:
+        """Return the content of one sequence, in one read; or a dataset of several sequences.
+
+        Raises:
+            IndexError: If there is no such sequence.
+        """
+        if type(chosen) is int or isinstance(chosen, np.integer):
+            return self._one(int(chosen))
+        if isinstance(chosen, slice):
+            return self.take(np.arange(len(self))[chosen])
+        return self.take(np.asarray(chosen))
+
+    @cached_property
+    def _one(self) -> Callable[[int], Tokens]:
+        """The function that reads one sequence: what is the same for all sequences is decided once."""
+        spans, count, find = self.spans, self.spans.count, self.spans.finder()
+        read, trim = self.axis.interval_reader(spans.ending), spans.content
+        is_trimmed = spans.ending is not None
+
+        def one(chosen: int) -> Tokens:
+            number = chosen if chosen >= 0 else chosen + count
+            if not 0 <= number < count:
+                raise IndexError(f"there is no sequence {chosen} (expected 0 to {count - 1})")
+            start, stop = find(number)
+            return read(start, stop) if is_trimmed else trim(number, read(start, stop))
+
+        return one
+
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in vars(self).items() if key != "_one"}
+
+    def take(self, numbers: NDArray[np.integer]) -> Dataset:
+        """Return the sequences with these numbers, in this order. A number may repeat.
+
+        Raises:
+            IndexError: If there is no such sequence.
+        """
+        if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self):
+            raise IndexError(f"sequences {numbers.min()}..{numbers.max()} are outside 0:{len(self)}")
+        return replace(self, spans=Taken(self.spans, numbers))
+
+    def shuffle(self, seed: int) -> Dataset:
+        """Return all sequences in the order of a seed."""
+        order = np.argsort(draws(seed, SHUFFLE, 0, len(self)), kind="stable")
+        return self.take(order.astype(np.uint32 if len(self) < 1 << 32 else np.int64))
+
+    def contents(self, first: int, last: int) -> Contents:
+        """Return the content of the sequences `first <= i < last` on the axis, by a look at their ends."""
+        return self.spans.read(first, last, self.axis)
+
+    def batches(self, size: int = WINDOW, first: int = 0, last: int | None = None) -> Iterator[Batch]:
+        """Yield whole sequences in order, in batches of about `size` tokens. Each token is read once.
+
+        Args:
+            size: Tokens per batch, about.
+            first: First sequence.
+            last: Sequence after the last; None: to the end, before sequences are counted.
+        """
+        several = len(self.gap.ids) > 1
+        for batch in self.spans.batches(self.axis, size, first, last):
+            yield replace(
+                batch,
+                separator=None if several else self.gap.id,
+                lead=self.gap.lead,
+                read_marks=None if self.marks is None else _MarksOf(self, batch),
+            )
+
+    def fold(self, look: Callable[[Batch], T], merge: Callable[[T, T], T], workers: int = 1) -> T | None:
+        """Merge what `look` returns for each batch, in order. This is the only walk over all tokens.
+
+        Args:
+            look: Called for each batch, in threads if there are several workers.
+            merge: An associative function.
+            workers: Number of threads.
+
+        Returns:
+            None without a sequence.
+        """
+        if workers == 1:
+            return _merged((look(batch) for batch in self.batches()), merge)
+        cuts = np.linspace(0, len(self), _REGIONS * workers + 1).astype(np.int64).tolist()
+
+        def region(first: int, last: int) -> T | None:
+            return _merged((look(batch) for batch in self.batches(WINDOW, first, last)), merge)
+
+        with ThreadPoolExecutor(workers) as pool:
+            parts: deque[Future[T | None]] = deque(
+                pool.submit(region, a, b) for a, b in zip(cuts, cuts[1:], strict=False)
+            )
+            found = (parts.popleft().result() for _ in range(len(parts)))
+            return _merged((one for one in found if one is not None), merge)
+
+    def slots(self) -> Slots:
+        """Count slots, by a look at the ends of all sequences. Sequences must not overlap."""
+        tokens = closed = leads = 0
+        for first, last in windows(0, len(self), _AT_ONCE):
+            starts, stops, beside = self.contents(first, last)
+            tokens += int((stops - starts).sum())
+            closed += int(np.count_nonzero(beside & SEP))
+            leads += int(np.count_nonzero(beside & LEAD))
+        return Slots(tokens, closed, leads, self.axis.length - tokens - closed - leads)
+
+    def byte_of(self, number: int, position: int) -> ByteOffset:
+        """Return the file and the byte of a token of a sequence."""
+        starts, stops, _ = self.contents(number, number + 1)
+        if not 0 <= position < int(stops[0] - starts[0]):
+            raise IndexError(f"sequence {number} has no position {position}")
+        return self.axis.locate(int(starts[0]) + position)
+
+    def at_byte(self, place: Place, byte: int) -> tuple[int, int | None] | None:
+        """Return the sequence and the position of the token that holds a byte of a file.
+
+        Returns:
+            The position is None if the byte is beside a sequence, or in padding behind it. None if it is in none of
+            the sequences.
+        """
+        slot = self.axis.find(place, byte)
+        number = None if slot is None else self.spans.at(slot)
+        if slot is None or number is None:
+            return None
+        starts, stops, _ = self.contents(number, number + 1)
+        return number, slot - int(starts[0]) if starts[0] <= slot < stops[0] else None
+
+    def check(self) -> None:
+        """Raise SourceChangedError unless the files are those that were opened."""
+        self.axis.check()
+
+    def close(self) -> None:
+        """Close the files; the next read opens them again."""
+        self.axis.close()
+
+
+class _MarksOf:
+    """A function that reads the marks of the window of a batch."""
+
+    def __init__(self, dataset: Dataset, batch: Batch) -> None:
+        self._dataset, self._batch = dataset, batch
+
+    def __call__(self) -> NDArray[np.uint8]:
+        dataset, batch = self._dataset, self._batch
+        assert dataset.marks is not None
+        if batch.base is not None:
+            return dataset.marks.read(batch.base, batch.base + len(batch.window)).astype(np.uint8, copy=False)
+        starts, stops = dataset.spans.extents(batch.first, batch.first + len(batch))
+        return dataset.marks.gather(starts, stops - starts).astype(np.uint8, copy=False)
+
+
+def _merged(parts: Iterator[T], merge: Callable[[T, T], T]) -> T | None:
+    result: T | None = None
+    for part in parts:
+        result = part if result is None else merge(result, part)
+    return result
+
+
+def concat(datasets: Sequence[Dataset]) -> Dataset:
+    """Return the sequences of several datasets, one dataset after the other. Each keeps its own separator."""
+    if len(datasets) == 1:
+        return datasets[0]
+    axes = [dataset.axis for dataset in datasets]
+    marks = None
+    if any(dataset.marks is not None for dataset in datasets):
+        marks = Joined([dataset.marks or _AllCount(dataset.axis.length) for dataset in datasets])
+    return Dataset(
+        Joined(axes),
+        Chain([dataset.spans for dataset in datasets], axes),
+        joined_gap([dataset.gap for dataset in datasets]),
+        marks,
+        datasets[0].facts,
+    )
+
+
+class _AllCount(Axis):
+    """Marks of a dataset without marks: every token counts in the loss."""
+
+    dtype = np.dtype(np.uint8)
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def read(self, start: int, stop: int) -> Tokens:
+        return np.ones(stop - start, np.uint8)
+
+    def locate(self, position: int) -> ByteOffset:
+        raise LookupError(f"the mark of position {position} is in no file")

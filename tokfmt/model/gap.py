@@ -1,0 +1,107 @@
+"""What is between the contents of a dataset, and how that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from tokfmt.core.text_format import counted
+
+Known = Literal["user", "manifest", "file", "tokenizer", "convention", "inferred", ""]
+"""The origin of a fact, the strongest first; "" if the fact is not known."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """The separator of a source, and what was seen of it. Between contents are separators, leads and padding alone.
+
+    Attributes:
+        id: The separator; None if there is none, if it is not known, or if parts have different ones.
+        side: The side of its sequence on which it is.
+        known: The origin of `id`, or of the statement that there is none.
+        lead: An ID, such as a BOS, that is not content at the beginning of a sequence, as the user says.
+        looked: Number of sequences whose ends were looked at.
+        of: Number of sequences.
+        closed: Number of sequences that were looked at and end with the separator.
+        lack: Number of those that are not empty and do not end with it.
+        empty: Number of those that are empty.
+        alone: Only separators mark boundaries. Nothing was counted.
+        stored: The separator is in the data. A manifest may state one that is not.
+        common: If the separator is not known: an ID that ends nearly all sequences, and how many; None without one.
+        overrules: The ID that the manifest or the file states, which fewer sequences end with.
+        parts: The gaps of the datasets that were joined.
+    """
+
+    id: int | None = None
+    side: Literal["after", "before"] = "after"
+    known: Known = ""
+    lead: int | None = None
+    looked: int = 0
+    of: int = 0
+    closed: int = 0
+    lack: int = 0
+    empty: int = 0
+    alone: bool = False
+    stored: bool = True
+    common: tuple[int, int] | None = None
+    overrules: int | None = None
+    parts: tuple[Gap, ...] = ()
+
+    def each(self) -> Iterator[Gap]:
+        """Yield the gap of each part; the gap itself without parts."""
+        for part in self.parts:
+            yield from part.each()
+        if not self.parts:
+            yield self
+
+    @property
+    def ids(self) -> list[int]:
+        """The separators of the parts, each once, in order."""
+        return list(dict.fromkeys(part.id for part in self.each() if part.id is not None))
+
+    @property
+    def unclear(self) -> Gap | None:
+        """The first part whose separator is not known, and nearly all of whose sequences end with one ID."""
+        return next((part for part in self.each() if part.known == "" and part.common is not None), None)
+
+    def words(self) -> str:
+        """Return a sentence about the separator. It states no more than was looked at."""
+        if self.parts and (len(self.ids) > 1 or any(part.alone or not part.stored for part in self.each())):
+            return "; ".join(dict.fromkeys(part.words() for part in self.each()))
+        if self.id is None:
+            if self.known:
+                return f"no separator ({self._origin})"
+            seen = f": {self.common[1]:,} of {self._scope} end with {self.common[0]}" if self.common else ""
+            return f"no separator is known{seen}"
+        if not self.stored:
+            return f"separator {self.id} ({self._origin}), which is not stored"
+        if self.alone:
+            verb = "begins" if self.side == "before" else "ends"
+            return f"separator {self.id} ({self._origin}) {verb} each sequence"
+        overruled = f", and not {self.overrules}" if self.overrules is not None else ""
+        numbers = f"{self.closed:,} end with it, {self.lack:,} do not, {self.empty:,} are empty"
+        return f"separator {self.id} ({self._origin}){overruled}: of {self._scope}, {numbers}"
+
+    @property
+    def _origin(self) -> str:
+        given = f"--eos {'none' if self.id is None else self.id}"
+        return given if self.known == "user" else self.known
+
+    @property
+    def _scope(self) -> str:
+        if self.looked == self.of:
+            return f"all {counted(self.of, 'sequence')}"
+        return f"{self.looked:,} sequences that were looked at, of {self.of:,}"
+
+
+def joined_gap(gaps: Sequence[Gap]) -> Gap:
+    """Return the gap of datasets that are joined. Equal separators are one, on whichever side they are."""
+    first = next((gap for gap in gaps if gap.id is not None), gaps[0])
+    sums = {name: sum(getattr(gap, name) for gap in gaps) for name in ("looked", "of", "closed", "lack", "empty")}
+    joined = Gap(**sums, parts=tuple(gaps))
+    leads = list(dict.fromkeys(gap.lead for gap in gaps if gap.lead is not None))
+    lead = leads[0] if leads else None
+    if len(joined.ids) > 1:
+        return replace(joined, lead=lead)
+    return replace(joined, id=first.id, known=first.known, side=first.side, lead=lead)

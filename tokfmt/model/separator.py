@@ -1,0 +1,365 @@
+"""The separator of a source, how it is known, and what a destination writes in its place.
+
+`decide` finds the ID that ends sequences which an index bounds; `divide` splits a stream. Looking decides which ID is
+the separator. It never changes a byte of a result: each sequence is trimmed by its own tokens.
+
+    Known as      by
+    user          --eos ID
+    manifest      DST.tokfmt.json
+    file          what the format stores
+    tokenizer     the tokenizer in use, or the one that the manifest states
+    convention    the format
+    inferred      the ends of sequences
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from tokfmt.core.errors import ConversionError, Loss, LossyConversionError, OptionError
+from tokfmt.core.reader import windows
+from tokfmt.core.text_format import counted
+from tokfmt.model.axis import ArrayAxis, Axis, Numbers
+from tokfmt.model.batch import AFTER, LEAD, Kind, Target
+from tokfmt.model.dataset import Dataset
+from tokfmt.model.gap import Gap, Known
+from tokfmt.model.spans import Bounds, Ended, Spans
+from tokfmt.model.stream import How, Split
+
+Choice = int | Literal["none"] | None
+"""What the user says: an ID, that there is none, or nothing."""
+ToEos = int | Literal["none", "as-stored"] | None
+
+ENOUGH = 8
+"""Sequences that must end with one ID before it is inferred as the separator."""
+_REFUSING = 2  # Sequences that must end with one ID before another one is refused, or the user is asked.
+_SHARE = 0.9  # Share of sequences that end with one ID, from which the user is asked.
+_MOST, _RUNS = 4096, 64  # Sequences that are looked at, in runs of neighbors.
+_SEARCHED, _INSIDE = 256, 1 << 16  # Sequences that are searched for an ID inside, and tokens of each.
+_AT_ONCE = 1 << 18
+
+
+class Statement(NamedTuple):
+    """What a manifest or a file says about the separator.
+
+    Attributes:
+        id: The ID.
+        by: The origin.
+        stored: It is in the data, as the origin says. A manifest of a format that stores none says False.
+    """
+
+    id: int
+    by: Literal["manifest", "file"] = "manifest"
+    stored: bool = True
+
+
+class Ends(NamedTuple):
+    """The last tokens of sequences that were looked at.
+
+    Attributes:
+        looked: Number of sequences.
+        of: Number of sequences of the dataset.
+        counts: How many end with each ID.
+        led: How many begin with the lead.
+        rival: The ID that all non-empty ones end with, and that none of up to 256 of them has inside; None without one.
+    """
+
+    looked: int
+    of: int
+    counts: Counter[int]
+    led: int
+    rival: int | None
+
+    @property
+    def full(self) -> int:
+        """Number of sequences that were looked at and are not empty."""
+        return self.counts.total()
+
+
+def look(axis: Axis, spans: Spans, most: int = _MOST, lead: int | None = None) -> Ends:
+    """Look at the ends of sequences, spread over a dataset.
+
+    Args:
+        axis: The axis.
+        spans: The extents of its sequences.
+        most: Number of sequences that are looked at, at most.
+        lead: An ID that may begin sequences.
+    """
+    runs, counts, looked, led = _spread(spans.count, most), Counter[int](), 0, 0
+    for first, last in runs:
+        starts, stops = spans.extents(first, last)
+        starts, stops, looked = starts[stops > starts], stops[stops > starts], looked + last - first
+        ids, times = np.unique(axis.at(stops - 1), return_counts=True)
+        counts.update(dict(zip(ids.tolist(), times.tolist(), strict=True)))
+        if lead is not None:
+            led += int(np.count_nonzero(axis.at(starts) == lead))
+    rival = next(iter(counts)) if len(counts) == 1 and counts.total() >= _REFUSING else None
+    if rival is not None and _is_inside(axis, spans, runs, rival):
+        rival = None
+    return Ends(looked, spans.count, counts, led, rival)
+
+
+def _spread(count: int, most: int) -> list[tuple[int, int]]:
+    """Return runs of neighbors, `most` sequences in all, of which the first and the last are those of the dataset."""
+    if count <= most:
+        return list(windows(0, count, _AT_ONCE))
+    run = max(1, most // _RUNS)
+    starts = np.linspace(0, count - run, most // run).astype(np.int64).tolist()
+    return [(start, start + run) for start in starts]
+
+
+def _is_inside(axis: Axis, spans: Spans, runs: Sequence[tuple[int, int]], id_: int) -> bool:
+    """Return whether one of 256 sequences has an ID before its last token."""
+    each = -(-_SEARCHED // max(1, len(runs)))
+    for first, last in runs:
+        starts, stops = spans.extents(first, min(last, first + each))
+        inner = np.clip(stops - starts - 1, 0, _INSIDE)
+        if (axis.gather(starts, inner) == id_).any():
+            return True
+    return False
+
+
+def decide(
+    dataset: Dataset,
+    eos: Choice = None,
+    stated: Statement | None = None,
+    tokenizer: int | None = None,
+    bos: int | None = None,
+    most: int = _MOST,
+) -> Dataset:
+    """Return a dataset that an index bounds, with its separator.
+
+    Args:
+        dataset: The dataset; its spans are extents.
+        eos: What the user says about the source.
+        stated: What a manifest or a file says.
+        tokenizer: The separator of the tokenizer, if the IDs may be its own.
+        bos: An ID that is a lead at the beginning of sequences, as the user says.
+        most: Number of sequences that are looked at, at most.
+
+    Raises:
+        OptionError: `eos` contradicts what is stated, or what the data show.
+        ConversionError: What is stated contradicts what the data show.
+    """
+    axis, spans = dataset.axis, dataset.spans
+    if isinstance(eos, int) and bos == eos:
+        raise OptionError(f"--eos {eos} and --bos {bos} are one ID. It is a separator, or it is a lead", name="bos")
+    if eos == "none":  # S1
+        ends = look(axis, spans, most, bos) if bos is not None else Ends(0, spans.count, Counter(), 0, None)
+        return _ended(dataset, None, "user", ends, bos)
+    if stated is not None and not stated.stored and eos in {None, stated.id}:  # S9
+        ends = look(axis, spans, most, bos) if bos is not None else Ends(0, spans.count, Counter(), 0, None)
+        found = _ended(dataset, None, stated.by, ends, bos)
+        return replace(found, gap=replace(found.gap, id=stated.id, stored=False))
+    ends = look(axis, spans, most, bos)
+    if eos is not None:
+        if stated is not None and eos != stated.id and ends.counts[eos] <= ends.counts[stated.id]:  # S3
+            raise _contradiction(eos, stated, ends)
+        found = _checked(dataset, eos, "user", ends, bos)  # S2, S4
+        overruled = stated.id if stated is not None and stated.id != eos else None
+        return replace(found, gap=replace(found.gap, overrules=overruled))
+    if stated is not None:  # S5
+        return _checked(dataset, stated.id, stated.by, ends, bos)
+    if tokenizer is not None:  # S6
+        return _checked(dataset, tokenizer, "tokenizer", ends, bos)
+    if ends.rival is not None and ends.full >= ENOUGH:  # S7
+        return _ended(dataset, ends.rival, "inferred", ends, bos)
+    return _ended(dataset, None, "", ends, bos)  # S8
+
+
+def _checked(dataset: Dataset, separator: int, known: Known, ends: Ends, lead: int | None) -> Dataset:
+    """Return a dataset with a separator, unless none of its sequences has it and all end with another one."""
+    if not ends.counts[separator] and ends.rival is not None:
+        says = {"user": f"--eos {separator} is given", "tokenizer": f"the tokenizer ends texts with {separator}"}
+        what = f"{says.get(known, f'the {known} states the separator {separator}')}, and no sequence ends with it: "
+        what += f"{_all(ends)} with {ends.rival}. --eos {ends.rival} reads it as the separator; "
+        what += f"--to-eos {separator} writes {separator} in its place"
+        raise OptionError(what, name="eos") if known == "user" else ConversionError(what)
+    return _ended(dataset, separator, known, ends, lead)
+
+
+def _contradiction(eos: int, stated: Statement, ends: Ends) -> OptionError:
+    numbers = f"of {counted(ends.full, 'sequence')}, {ends.counts[stated.id]:,} end with {stated.id} and "
+    numbers += f"{ends.counts[eos]:,} with {eos}"
+    return _contradicts(eos, stated, numbers)
+
+
+def _contradicts(eos: int, stated: Statement, numbers: str) -> OptionError:
+    what = f"--eos {eos} contradicts the {stated.by}, which states {stated.id} ({numbers}). "
+    return OptionError(f"{what}--to-eos {eos} writes {eos} in its place", name="eos")
+
+
+def _all(ends: Ends) -> str:
+    return f"all {ends.full:,} that were looked at end"
+
+
+def _ended(dataset: Dataset, separator: int | None, known: Known, ends: Ends, lead: int | None) -> Dataset:
+    closed = ends.counts[separator] if separator is not None else 0
+    gap = Gap(
+        id=separator,
+        known=known,
+        lead=lead,
+        looked=ends.looked,
+        of=ends.of,
+        closed=closed,
+        lack=ends.full - closed,
+        empty=ends.looked - ends.full,
+        common=_common(ends) if known == "" else None,
+    )
+    if separator is None and lead is None:
+        return replace(dataset, gap=gap)
+    presumed: int | None = 0
+    for bit, count in ((AFTER, closed), (LEAD, ends.led)):
+        if presumed is not None and count:
+            presumed = presumed | bit if count == ends.full else None
+    return replace(dataset, spans=Ended(dataset.spans, separator, lead, presumed), gap=gap)
+
+
+def _common(ends: Ends) -> tuple[int, int] | None:
+    """Return the ID that ends nearly all sequences, and their number; None without one."""
+    id_, count = max(ends.counts.items(), key=lambda one: one[1], default=(0, 0))
+    return (id_, count) if ends.full >= _REFUSING and count >= _SHARE * ends.full else None
+
+
+def divide(
+    axis: Axis,
+    how: How,
+    eos: Choice = None,
+    stated: Statement | None = None,
+    tokenizer: int | None = None,
+    convention: int | None = None,
+    opens: Numbers | None = None,
+    jobs: int | None = None,
+) -> Dataset:
+    """Return the dataset of a stream, split at its separator.
+
+    Args:
+        axis: The stream.
+        how: What a separator means; see `Split`.
+        eos: What the user says about the source.
+        stated: What a manifest or a file says.
+        tokenizer: The separator of the tokenizer, if the IDs may be its own.
+        convention: The separator by convention of the format.
+        opens: Positions at which a sequence begins whatever is before it.
+        jobs: Threads that scan the stream.
+
+    Raises:
+        OptionError: `eos` contradicts what is stated, or does not occur.
+        ConversionError: The separator does not occur.
+    """
+    if isinstance(eos, int) and stated is not None and eos != stated.id and _occurs(axis, stated.id):
+        raise _contradicts(eos, stated, f"{stated.id} occurs in the stream")
+    separator, known = _first_known(eos, stated, tokenizer, convention)
+    if separator is None or separator == "none":
+        starts = np.zeros(1, np.int64) if opens is None else np.unique(np.append(opens, 0))
+        bounds = np.append(starts[starts < axis.length], axis.length)
+        count = len(bounds) - 1
+        gap = Gap(known=known, looked=count, of=count, lack=count, alone=True)
+        return Dataset(axis, Bounds(ArrayAxis(bounds)), gap)
+    if axis.length and not _occurs(axis, separator):
+        what = f"the separator {separator} ({known}) does not occur in {axis.length:,} tokens. "
+        what += "--eos ID names another one, and --eos none reads one sequence"
+        raise OptionError(what, name="eos") if known == "user" else ConversionError(what)
+    gap = Gap(separator, "before" if how == "before" else "after", known=known, alone=True)
+    return Dataset(axis, Split(axis, separator, how, opens, jobs), gap)
+
+
+def _first_known(
+    eos: Choice, stated: Statement | None, tokenizer: int | None, convention: int | None
+) -> tuple[Choice, Known]:
+    if eos is not None:
+        return eos, "user"
+    if stated is not None:
+        return stated.id, stated.by
+    if tokenizer is not None:
+        return tokenizer, "tokenizer"
+    return convention, "" if convention is None else "convention"
+
+
+def _occurs(axis: Axis, id_: int) -> bool:
+    return any((axis.read(start, stop) == id_).any() for start, stop in windows(0, axis.length))
+
+
+def target(
+    dataset: Dataset,
+    kind: Kind,
+    to_eos: ToEos = None,
+    to_bos: Choice = None,
+    *,
+    fixed: int | None = None,
+    needs: bool = False,
+    accepted: frozenset[str] = frozenset(),
+    name: str = "the destination",
+) -> Target:
+    """Return what a destination writes beside contents.
+
+    Args:
+        dataset: The source.
+        kind: What marks boundaries in the destination.
+        to_eos: The separator to write (default: that of the source).
+        to_bos: The lead to write (default: as read if an index marks boundaries, else none).
+        fixed: The ID that the variant prescribes.
+        needs: The format stores a separator, also if an index marks boundaries.
+        accepted: Names of the accepted losses.
+        name: Name of the format.
+
+    Raises:
+        OptionError: An option is not possible for this destination.
+        ConversionError: The separator is not known, or sources have different ones.
+        LossyConversionError: Leads would be lost.
+    """
+    gap = dataset.gap
+    lead, leads = _lead(gap, kind, to_bos, accepted, name)
+    id_ = _separator_to_write(gap, kind, to_eos, fixed, needs=needs, name=name)
+    return Target(id_, kind, lead, leads, to_eos == "as-stored" and id_ is not None, accepted, name)
+
+
+def _lead(
+    gap: Gap, kind: Kind, to_bos: Choice, accepted: frozenset[str], name: str
+) -> tuple[int | None, Literal["as-read", "all"]]:
+    if isinstance(to_bos, int):  # D10
+        return to_bos, "all"
+    if gap.lead is None or to_bos == "none" or kind in {"after", "before"}:  # Q7
+        return None, "as-read"
+    if kind == "between":
+        if "leads" not in accepted:
+            raise LossyConversionError(name, [Loss("leads", f"the lead {gap.lead} of sequences")])
+        return None, "as-read"
+    return gap.lead, "as-read"
+
+
+def _separator_to_write(
+    gap: Gap, kind: Kind, to_eos: ToEos, fixed: int | None, *, needs: bool, name: str
+) -> int | None:
+    bounded = kind == "index"
+    unclear = None if bounded and to_eos == "as-stored" else gap.unclear
+    if unclear is not None and unclear.common is not None:  # S8: --to-eos does not say what the source has.
+        id_, count = unclear.common
+        what = f"the separator is not known, and {count:,} of {counted(unclear.lack, 'sequence')} that were looked at "
+        raise ConversionError(f"{what}end with {id_}. --eos {id_} reads it as the separator, --eos none as content")
+    if to_eos == "none":
+        if not bounded:  # D3
+            what = f"--to-eos none: in {name}, only separators mark where a sequence ends. --to-eos ID writes one"
+            raise OptionError(what, name="to_eos")
+        return None
+    if to_eos is None and fixed is None and len(ids := gap.ids) > 1:  # D2
+        listed = ", ".join(map(str, ids))
+        raise ConversionError(f"the sources have different separators ({listed}). --to-eos ID replaces all by one")
+    if to_eos == "as-stored" and len(gap.ids) > 1:
+        raise OptionError("--to-eos as-stored: the sources have different separators. --to-eos ID replaces all by one")
+    found = to_eos if isinstance(to_eos, int) else gap.id
+    if fixed is not None and found != fixed:  # D5
+        what = f"{name} prescribes the separator {fixed}" + (
+            f", and the source has {found}" if found is not None else ""
+        )
+        raise ConversionError(f"{what}. --to-eos {fixed} writes it; another variant keeps that of the source")
+    if found is None and (not bounded or (needs and to_eos is None and gap.known == "")):  # D4
+        more = ", --to-eos none writes none" if bounded else ""
+        what = f"{name} needs a separator, and that of the source is not known. --eos ID names it"
+        raise ConversionError(f"{what}, --to-eos ID writes one{more}")
+    return found

@@ -1,0 +1,454 @@
+"""Spans: where each sequence of a dataset is on its axis, and which tokens beside a content are not content.
+
+Spans know numbers alone. They are given tokens: of the whole axis, of a window that was read anyway, or none.
+
+    Bounds   sequence i is bounds[i] .. bounds[i + 1]
+    Listed   a start and a length of each sequence
+    Ended    spans of an index whose sequences may end with a separator, or begin with a lead
+    Taken    other sequences of the same dataset: a selection, another order, repeats
+    Chain    the spans of several datasets, one after the other on a `Joined` axis
+
+`stream.Split` has the spans of a stream, which only separators divide.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.core.reader import WINDOW, check_interval, windows
+from tokfmt.model.axis import Axis, Numbers
+from tokfmt.model.batch import AFTER, LEAD, Batch, Beside
+
+_AT_ONCE = 1 << 18  # Sequences of a batch at most, and entries of an index that are read at once.
+_LOOSE = 1 << 12  # Slots between the extents of a batch that are read with it.
+
+Extents = tuple[Offsets, Offsets]
+"""The start and the stop of each extent, int64[n] each."""
+Contents = tuple[Offsets, Offsets, Beside]
+"""The start and the stop of each content, int64[n] each, and what is beside it."""
+
+
+class TokensAt(Protocol):
+    """Tokens by position: an axis, or a window of one."""
+
+    def __getitem__(self, positions: Numbers, /) -> Tokens: ...
+
+
+class Spans(ABC):
+    """The extent of each sequence, and its content. 0 <= start <= stop <= axis.length.
+
+    Starts need not ascend, and spans may repeat and overlap.
+
+    Attributes:
+        presumes: `trim` without tokens is right for every sequence that was looked at. False: some are exceptions.
+    """
+
+    presumes: bool = True
+
+    @property
+    @abstractmethod
+    def count(self) -> int:
+        """Number of sequences. For a stream, asking scans it."""
+
+    @abstractmethod
+    def extents(self, first: int, last: int) -> Extents:
+        """Return the extents of the sequences `first <= i < last`, without a read of a token.
+
+        Raises:
+            IndexError: If the range leaves the dataset.
+        """
+
+    @abstractmethod
+    def extents_of(self, numbers: Numbers) -> Extents:
+        """Return the extents of sequences with given numbers, in the given order."""
+
+    def extent(self, number: int) -> tuple[int, int]:
+        """Return the extent of one sequence."""
+        starts, stops = self.extents(number, number + 1)
+        return int(starts[0]), int(stops[0])
+
+    def finder(self) -> Callable[[int], Sequence[int]]:
+        """Return a function that does what `extent` does, in as few steps as possible. It cannot be pickled."""
+        return self.extent
+
+    @property
+    def ending(self) -> int | None:
+        """The ID that `content` takes off the end, if that is all it does; see `Axis.interval_reader`. Else None."""
+        return None
+
+    def trim(self, numbers: Numbers, starts: Offsets, stops: Offsets, tokens: TokensAt | None) -> Contents:  # noqa: ARG002
+        """Return the contents of extents.
+
+        Args:
+            numbers: The numbers of the sequences.
+            starts: Start of each extent, as an index into `tokens`. It is not changed.
+            stops: Stop of each extent.
+            tokens: The tokens of the extents. None: return what is presumed, without a look at a token.
+        """
+        return starts, stops, np.zeros(len(starts), np.uint8)
+
+    def content(self, number: int, tokens: Tokens) -> Tokens:  # noqa: ARG002
+        """Return the content of one sequence, given the tokens of its extent."""
+        return tokens
+
+    def read(self, first: int, last: int, tokens: TokensAt | None) -> Contents:
+        """Return the contents of the sequences `first <= i < last`; see `trim`."""
+        return self.trim(np.arange(first, last), *self.extents(first, last), tokens)
+
+    def at(self, position: int) -> int | None:
+        """Return the last sequence whose extent starts at or before a position; None without one.
+
+        By default, bisect starts that ascend.
+        """
+        low, high = 0, self.count
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if self.extent(middle)[0] <= position else (low, middle)
+        return low - 1 if low else None
+
+    def batches(self, axis: Axis, size: int = WINDOW, first: int = 0, last: int | None = None) -> Iterator[Batch]:
+        """Yield whole sequences in order, in batches of about `size` tokens. Each extent is read once.
+
+        Args:
+            axis: The axis of the dataset.
+            size: Tokens per batch, about.
+            first: First sequence.
+            last: Sequence after the last; None: to the end, before `count` is known.
+        """
+        last, limit = self.count if last is None else last, _LOOSE
+        check_interval(first, last, self.count, "sequences")
+        while first < last:
+            starts, stops = self.extents(first, min(last, first + limit))
+            ends = np.cumsum(stops - starts)
+            count = max(1, int(np.searchsorted(ends, size, "right")))
+            # Twice as many sequences as filled this batch, or as many again if they did not fill it.
+            limit = min(_AT_ONCE, 2 * (count if count < len(starts) else limit))
+            yield self._batch(axis, first, starts[:count], stops[:count], int(ends[count - 1]))
+            first += count
+
+    def _batch(self, axis: Axis, first: int, starts: Offsets, stops: Offsets, total: int) -> Batch:
+        numbers, base = np.arange(first, first + len(starts)), int(starts[0])
+        is_ordered = bool((starts[1:] >= stops[:-1]).all())
+        if is_ordered and int(stops[-1]) - base <= total + total // 2 + _LOOSE:
+            window = axis.read(base, int(stops[-1]))
+            return Batch(first, window, base, *self.trim(numbers, starts - base, stops - base, window))
+        lengths = stops - starts
+        bounds = offsets_of(lengths)
+        window = axis.gather(starts, lengths)
+        contents = self.trim(numbers, bounds[:-1], bounds[1:], window)
+        return Batch(first, window, None, *contents)
+
+
+class Bounds(Spans):
+    """Sequence i is bounds[i] .. bounds[i + 1]. The index is an axis of integers, of which windows are read."""
+
+    def __init__(self, bounds: Axis, scale: int = 1) -> None:
+        """Hold the index.
+
+        Args:
+            bounds: Non-decreasing integers, one more than sequences.
+            scale: Units of the bounds per token, such as bytes.
+        """
+        self.bounds, self.scale = bounds, scale
+
+    @property
+    def count(self) -> int:
+        return self.bounds.length - 1
+
+    def extents(self, first: int, last: int) -> Extents:
+        check_interval(first, last, self.count, "sequences")
+        bounds = _integers(self.bounds.read(first, last + 1), self.scale)
+        return bounds[:-1], bounds[1:]
+
+    def extents_of(self, numbers: Numbers) -> Extents:
+        return tuple(_integers(self.bounds.at(numbers + k), self.scale) for k in (0, 1))  # type: ignore[return-value]
+
+    def extent(self, number: int) -> tuple[int, int]:
+        start, stop = self.bounds.read(number, number + 2).tolist()
+        return start // self.scale, stop // self.scale
+
+    def finder(self) -> Callable[[int], Sequence[int]]:
+        pair, scale = self.bounds.pair_reader(), self.scale
+        return pair if scale == 1 else lambda number: [bound // scale for bound in pair(number)]
+
+
+class Listed(Spans):
+    """A start and a length of each sequence, in any order. Both are axes of integers, of which windows are read."""
+
+    def __init__(self, starts: Axis, lengths: Axis, scale: int = 1) -> None:
+        """Hold the index.
+
+        Args:
+            starts: Start of each sequence.
+            lengths: Number of tokens of each sequence.
+            scale: Units of the starts per token, such as bytes.
+        """
+        self.starts, self.lengths, self.scale = starts, lengths, scale
+
+    @property
+    def count(self) -> int:
+        return self.starts.length
+
+    def extents(self, first: int, last: int) -> Extents:
+        check_interval(first, last, self.count, "sequences")
+        starts = _integers(self.starts.read(first, last), self.scale)
+        return starts, starts + self.lengths.read(first, last).astype(np.int64, copy=False)
+
+    def extents_of(self, numbers: Numbers) -> Extents:
+        starts = _integers(self.starts.at(numbers), self.scale)
+        return starts, starts + self.lengths.at(numbers).astype(np.int64, copy=False)
+
+    def extent(self, number: int) -> tuple[int, int]:
+        start = self.starts.read(number, number + 1).item() // self.scale
+        return start, start + self.lengths.read(number, number + 1).item()
+
+    def finder(self) -> Callable[[int], Sequence[int]]:
+        starts, lengths, scale = self.starts.interval_reader(), self.lengths.interval_reader(), self.scale
+
+        def find(number: int) -> tuple[int, int]:
+            start = starts(number, number + 1).item() // scale
+            return start, start + lengths(number, number + 1).item()
+
+        return find
+
+    @cached_property
+    def _ascends(self) -> bool:
+        before = 0
+        for a, b in windows(0, self.count, _AT_ONCE):
+            starts = _integers(self.starts.read(a, b), 1)
+            if int(starts[0]) < before or (starts[1:] < starts[:-1]).any():
+                return False
+            before = int(starts[-1])
+        return True
+
+    def at(self, position: int) -> int | None:
+        """See `Spans.at`. If starts do not ascend, return the first sequence around the position."""
+        if self._ascends:
+            return super().at(position)
+        for a, b in windows(0, self.count, _AT_ONCE):
+            starts, stops = self.extents(a, b)
+            around = (starts <= position) & (position < stops)
+            if around.any():
+                return a + int(np.argmax(around))
+        return None
+
+
+class Ended(Spans):
+    """Spans of an index, each trimmed by its own tokens: a separator at its end, and a lead at its beginning."""
+
+    def __init__(
+        self, spans: Spans, separator: int | None = None, lead: int | None = None, presumed: int | None = None
+    ) -> None:
+        """State the tokens.
+
+        Args:
+            spans: The extents.
+            separator: The ID that is taken off the end of a sequence, at most once.
+            lead: The ID that is taken off the beginning, at most once. A sequence of one token that is both is ended.
+            presumed: The bits AFTER and LEAD of every sequence with enough tokens that was looked at; None if some
+                differ.
+        """
+        self.spans, self.separator, self.lead, self.presumed = spans, separator, lead, presumed
+        self.presumes = presumed is not None
+
+    @property
+    def count(self) -> int:
+        return self.spans.count
+
+    def extents(self, first: int, last: int) -> Extents:
+        return self.spans.extents(first, last)
+
+    def extents_of(self, numbers: Numbers) -> Extents:
+        return self.spans.extents_of(numbers)
+
+    def extent(self, number: int) -> tuple[int, int]:
+        return self.spans.extent(number)
+
+    def finder(self) -> Callable[[int], Sequence[int]]:
+        return self.spans.finder()
+
+    @property
+    def ending(self) -> int | None:
+        return self.separator if self.lead is None else None
+
+    def at(self, position: int) -> int | None:
+        return self.spans.at(position)
+
+    def trim(self, numbers: Numbers, starts: Offsets, stops: Offsets, tokens: TokensAt | None) -> Contents:  # noqa: ARG002
+        if self.separator is None:
+            beside = np.zeros(len(starts), np.uint8)
+        else:
+            ended = self._has(self.separator, AFTER, starts, stops, stops - 1, tokens)
+            stops, beside = stops - ended, ended.view(np.uint8)
+        if self.lead is not None:
+            led = self._has(self.lead, LEAD, starts, stops, starts, tokens)
+            starts, beside = starts + led, beside | led.view(np.uint8) * np.uint8(LEAD)
+        return starts, stops, beside
+
+    def _has(
+        self, id_: int, bit: int, starts: Offsets, stops: Offsets, places: Offsets, tokens: TokensAt | None
+    ) -> NDArray[np.bool_]:
+        """Return which extents have an ID at a place. An empty extent has none."""
+        held: NDArray[np.bool_] = stops > starts
+        if tokens is None:
+            return held if (self.presumed or 0) & bit else np.zeros_like(held)
+        if held.all():
+            return np.asarray(tokens[places] == id_)
+        held[held] = tokens[places[held]] == id_
+        return held
+
+    def content(self, number: int, tokens: Tokens) -> Tokens:  # noqa: ARG002
+        if self.separator is not None and tokens.size and tokens.item(-1) == self.separator:
+            tokens = tokens[:-1]
+        if self.lead is not None and tokens.size and tokens.item(0) == self.lead:
+            tokens = tokens[1:]
+        return tokens
+
+
+class Taken(Spans):
+    """Other sequences of the same dataset: a selection, a split, another order, repeats."""
+
+    def __init__(self, spans: Spans, numbers: NDArray[np.integer]) -> None:
+        """Hold the numbers of the sequences, each any number of times, of any integer dtype."""
+        self.spans, self.numbers, self.presumes = spans, numbers, spans.presumes
+
+    @property
+    def count(self) -> int:
+        return len(self.numbers)
+
+    def extents(self, first: int, last: int) -> Extents:
+        check_interval(first, last, self.count, "sequences")
+        numbers = self.numbers[first:last].astype(np.int64, copy=False)
+        if len(numbers) and int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1 and (np.diff(numbers) == 1).all():
+            return self.spans.extents(int(numbers[0]), int(numbers[-1]) + 1)
+        return self.spans.extents_of(numbers)
+
+    def extents_of(self, numbers: Numbers) -> Extents:
+        return self.spans.extents_of(self.numbers[numbers].astype(np.int64, copy=False))
+
+    def extent(self, number: int) -> tuple[int, int]:
+        return self.spans.extent(int(self.numbers[number]))
+
+    def finder(self) -> Callable[[int], Sequence[int]]:
+        find, numbers = self.spans.finder(), np.ascontiguousarray(self.numbers).data
+        return lambda number: find(numbers[number])
+
+    @property
+    def ending(self) -> int | None:
+        return self.spans.ending
+
+    def trim(self, numbers: Numbers, starts: Offsets, stops: Offsets, tokens: TokensAt | None) -> Contents:
+        return self.spans.trim(self.numbers[numbers].astype(np.int64, copy=False), starts, stops, tokens)
+
+    def content(self, number: int, tokens: Tokens) -> Tokens:
+        return self.spans.content(int(self.numbers[number]), tokens)
+
+    def at(self, position: int) -> int | None:
+        """Return the first place of the sequence that starts at or before a position; None if it was not taken."""
+        places = np.flatnonzero(self.numbers == self.spans.at(position))
+        return int(places[0]) if len(places) else None
+
+
+class Chain(Spans):
+    """The spans of several datasets, one after the other on a `Joined` axis. Each is trimmed by its own rule."""
+
+    def __init__(self, spans: Sequence[Spans], axes: Sequence[Axis]) -> None:
+        """Hold the spans and the axis of each dataset. The axes are those of the joined axis."""
+        self.spans, self._axes = list(spans), list(axes)
+        self._shifts = offsets_of([axis.length for axis in axes])
+        self.presumes = all(one.presumes for one in spans)
+
+    @cached_property
+    def firsts(self) -> Offsets:
+        """The number of the first sequence of each dataset, and of all: int64[datasets + 1]."""
+        return offsets_of([one.count for one in self.spans])
+
+    @property
+    def count(self) -> int:
+        return int(self.firsts[-1])
+
+    def _holder(self, number: int) -> int:
+        return int(np.searchsorted(self.firsts, number, "right")) - 1
+
+    def extents(self, first: int, last: int) -> Extents:
+        check_interval(first, last, self.count, "sequences")
+        found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+        for k in range(self._holder(first), len(self.spans)):
+            base, end = int(self.firsts[k]), int(self.firsts[k + 1])
+            if base >= last:
+                break
+            starts, stops = self.spans[k].extents(max(first, base) - base, min(last, end) - base)
+            found.append((starts + self._shifts[k], stops + self._shifts[k]))
+        return np.concatenate([one[0] for one in found]), np.concatenate([one[1] for one in found])
+
+    def extents_of(self, numbers: Numbers) -> Extents:
+        starts, stops = np.empty((2, len(numbers)), np.int64)
+        for k, inside in self._parts(numbers):
+            begins, ends = self.spans[k].extents_of(numbers[inside] - self.firsts[k])
+            starts[inside], stops[inside] = begins + self._shifts[k], ends + self._shifts[k]
+        return starts, stops
+
+    def extent(self, number: int) -> tuple[int, int]:
+        k = self._holder(number)
+        start, stop = self.spans[k].extent(number - int(self.firsts[k]))
+        return start + int(self._shifts[k]), stop + int(self._shifts[k])
+
+    def trim(self, numbers: Numbers, starts: Offsets, stops: Offsets, tokens: TokensAt | None) -> Contents:
+        starts, stops, beside = starts.copy(), stops.copy(), np.zeros(len(starts), np.uint8)
+        for k, inside in self._parts(numbers):
+            starts[inside], stops[inside], beside[inside] = self.spans[k].trim(
+                numbers[inside] - self.firsts[k], starts[inside], stops[inside], tokens
+            )
+        return starts, stops, beside
+
+    def _parts(self, numbers: Numbers) -> Iterator[tuple[int, slice | NDArray[np.intp]]]:
+        """Yield each dataset with the places of its numbers: a slice if all numbers are of one dataset."""
+        if not len(numbers):
+            return
+        low, high = self._holder(int(numbers.min())), self._holder(int(numbers.max()))
+        if low == high:
+            yield low, slice(None)
+            return
+        holders = np.searchsorted(self.firsts, numbers, "right") - 1
+        for k in range(low, high + 1):
+            if len(inside := np.flatnonzero(holders == k)):
+                yield k, inside
+
+    def content(self, number: int, tokens: Tokens) -> Tokens:
+        k = self._holder(number)
+        return self.spans[k].content(number - int(self.firsts[k]), tokens)
+
+    def at(self, position: int) -> int | None:
+        for k in reversed(range(len(self.spans))):
+            shift = int(self._shifts[k])
+            if shift <= position and (number := self.spans[k].at(position - shift)) is not None:
+                return number + int(self.firsts[k])
+        return None
+
+    def batches(self, axis: Axis, size: int = WINDOW, first: int = 0, last: int | None = None) -> Iterator[Batch]:
+        """See `Spans.batches`. Before the sequences are counted, no batch spans two datasets."""
+        if first or last is not None or "firsts" in vars(self):
+            yield from super().batches(axis, size, first, last)
+            return
+        for one, part, shift in zip(self.spans, self._axes, self._shifts.tolist(), strict=False):
+            after: int = first
+            for batch in one.batches(part, size):
+                base = None if batch.base is None else batch.base + shift
+                window = batch.window.astype(axis.dtype, copy=False)
+                yield replace(batch, first=first + batch.first, base=base, window=window)
+                after = first + batch.first + len(batch)
+            first = after
+
+
+def _integers(values: NDArray[np.integer], scale: int) -> Offsets:
+    """Return entries of an index as int64, divided by the number of units per token."""
+    found = values.astype(np.int64, copy=False)
+    return found if scale == 1 else found // scale
