@@ -73,7 +73,9 @@ def get(name: str) -> Format:
     point = _points().get(name)
     if point is None:
         known = names()
-        raise OptionError(f"no format {name!r} (known: {', '.join(known)})", name=name, nearest=nearest(name, known))
+        titled = next((one.name for one in list_formats() if name.lower() in one.title.lower().split()), None)
+        near = titled or nearest(name, known)
+        raise OptionError(f"no format {name!r} (known: {', '.join(known)})", name=name, nearest=near)
     if _is_own(point):
         own: Format = point.load()
         return own
@@ -249,11 +251,12 @@ def _refuse_foreign(path: PlaceLike, probe: Probe, *, claimed: bool, head_only: 
 
 
 def _datasets_in(probe: Probe) -> list[str]:
-    """Return those of the first eight subdirectories that a format recognizes."""
+    """Return those of the first eight subdirectories that a format recognizes, else files with names of datasets."""
     folders = [name for name in probe.entries if listing.is_dir(probe.path / name) and not name.startswith(".")]
     with contextlib.suppress(FormatError):  # A subdirectory may be unreadable.
-        return [name for name in folders[:8] if candidates(look(probe.path / name))]
-    return []
+        if found := [name for name in folders[:8] if candidates(look(probe.path / name))]:
+            return found
+    return [name for name in probe.entries if name not in folders and not name.endswith(".json") and _named(name)]
 
 
 def _around(path: Place) -> str:

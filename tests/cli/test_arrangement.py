@@ -36,7 +36,7 @@ def test_several_destinations(tmp_path):
     lines = [line for line in done.stderr.splitlines() if "inferred" not in line]
     assert lines[0] == "note: sequences were dealt to splits by seed 0; override with --seed N"
     assert re.fullmatch(
-        r"o\.pbin \(modalities\): 42 sequences, .*, verified: 42 sequences and [\d,]+ tokens read back and compared, \d+\.\d s",
+        r"2 splits of o\.pbin \(modalities\): 42 sequences, .*, verified: 42 sequences and [\d,]+ tokens read back and compared, \d+\.\d s",
         lines[1],
     )
     assert re.fullmatch(r"split train: o\.train\.pbin \d+ sequences, [\d,]+ tokens", lines[2])

@@ -8,8 +8,9 @@ import sys
 from importlib import import_module
 
 import pytest
+from click.testing import CliRunner
 
-from tokfmt.cli.main import COMMANDS
+from tokfmt.cli.main import COMMANDS, cli
 
 PACK = "fixtures/modalities/D_2byte_gpt2.pbin"
 
@@ -75,3 +76,17 @@ def test_an_unknown_option_names_the_command_and_one_remedy(name):
 )  # fmt: skip
 def test_a_usage_error_is_one_sentence_and_one_remedy(words, said):
     assert run(*words, check=2).stderr == f"tokfmt: error: {said}\n"
+
+
+@pytest.mark.parametrize(("words", "meant"), [(["help"], "tokfmt --help"), (["help", "info"], "tokfmt info --help")])
+def test_help_as_a_command_names_the_option(words, meant):
+    done = CliRunner().invoke(cli, words, prog_name="tokfmt")
+    assert done.exit_code == 2
+    assert f"Did you mean {meant}?" in done.output
+
+
+def test_help_of_each_call_in_one_process_is_that_of_its_command():
+    for words in (["info", "-h"], ["-h"], ["stats", "--help"], ["info", "--nope"], ["-h"], ["info", "-h"]):
+        done = CliRunner().invoke(cli, words, prog_name="tokfmt")
+        named = f"tokfmt {words[0]} " if words[0][0] != "-" else "tokfmt [OPTIONS] COMMAND"
+        assert done.output.startswith(f"Usage: {named}")

@@ -11,7 +11,7 @@ import registered
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import FormatError
+from tokfmt.core.errors import FormatError, OptionError, UnknownFormatError
 from tokfmt.plugin import Ragged
 from tokfmt.testing import write
 
@@ -84,3 +84,18 @@ def test_an_llmc_file_of_a_big_endian_machine_is_named_as_such_under_any_name(tm
     path.write_bytes(header.tobytes() + np.arange(40, dtype=">u2").tobytes())
     with pytest.raises(FormatError, match="not a token file of llm.c at byte 0.*big-endian"):
         tokfmt.open(path)
+
+
+def test_a_folder_of_several_datasets_names_one_of_them(tmp_path):
+    for name in ("a.pbin", "b.pbin"):
+        (tmp_path / name).write_bytes((FIXTURES / "modalities" / "D_2byte_gpt2.pbin").read_bytes())
+    with pytest.raises(UnknownFormatError) as caught:
+        tokfmt.info(tmp_path)
+    assert "such as a.pbin" in caught.value.remedy
+
+
+@pytest.mark.parametrize(("word", "name"), [("cerebras", "hdf5"), ("seqax", "flat-tokens"), ("parket", "parquet")])
+def test_a_format_that_is_called_by_its_owner_is_suggested(word, name):
+    with pytest.raises(OptionError) as caught:
+        tokfmt.info(FIXTURES, format=word)
+    assert str(caught.value).endswith(f"Did you mean {name}?")

@@ -1,10 +1,12 @@
 """The browser driven without a terminal, over every format."""
 
 import json
+import re
 
+import numpy as np
 import pytest
 from amount import FUZZ_ONLY
-from browsing import BLOCKS, EVERY, PACK, Fake, browse, reader_text, session_of, tab_of
+from browsing import BLOCKS, EVERY, PACK, Fake, browse, line, reader_text, session_of, tab_of
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
@@ -143,6 +145,25 @@ def test_several_datasets_and_one_that_is_damaged(tmp_path):
     browse([PACK, BLOCKS, bad], steps)
 
 
+@pytest.mark.parametrize("part", ["tokens", "index"])
+def test_the_tokens_that_a_cut_pack_has_are_shown(part, tmp_path):
+    """Whatever part is cut: rows without documents, and the error among the findings."""
+    raw, path = PACK.read_bytes(), tmp_path / "x.pbin"
+    length, width = int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:12], "little")
+    path.write_bytes(raw[: 12 + length // 2 + 1] if part == "tokens" else raw[:-40])
+    there = min(path.stat().st_size - 12, length) // width
+    expected = np.frombuffer(raw, f"<u{width}", there, 12)
+
+    async def steps(app, press):
+        tab = tab_of(app)
+        assert not tab.session.failure
+        assert tab.session.view.reader.info.tokens == there
+        assert reader_text(app).split()[:5] == [str(token) for token in expected[:5]]
+        assert any(str(path) in note for note in tab.session.opened.notes)
+
+    browse([path], steps)
+
+
 @pytest.mark.parametrize("columns", range(60, 80, 4))
 def test_a_message_is_broken_between_words(columns):
     why = "the chunk is damaged beyond everything that anybody has ever seen of that kind"
@@ -200,3 +221,23 @@ def test_a_filter_that_finds_nothing_shows_nothing_until_it_is_removed():
         assert tab.where == where
 
     browse([FIXTURES / "hdf5" / "padded_eos"], steps)
+
+
+@pytest.mark.parametrize("kind", ["text", "pack"])
+def test_one_of_a_kind_is_counted_in_the_singular(kind, tmp_path):
+    path = tmp_path / "one.jsonl"
+    path.write_text(json.dumps({"text": "word"} if kind == "text" else {"input_ids": [7]}) + "\n")
+    if kind == "pack":
+        tokfmt.convert(path, tmp_path / "one.pbin", eos=0)
+        path = tmp_path / "one.pbin"
+
+    async def steps(app, press):
+        for keys in ((), ("4",), ("1", "g"), ("escape", "e")):
+            await press(*keys)
+            widgets = list(app.screen.query("*"))
+            drawn = [line(one, y) for one in widgets if not one.children for y in range(one.size.height)]
+            words = "\n".join([*(str(one.border_title) for one in widgets), *drawn])
+            assert not re.search(r"\b1 (record|document|token|row|group|dataset)s\b", words)
+            assert keys or re.search(r"\b1 (record|document)\b", words)
+
+    browse([path], steps)

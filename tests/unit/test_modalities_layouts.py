@@ -315,5 +315,15 @@ def test_a_glimpse_shows_the_tokens_of_a_pack_without_its_index(tmp_path, width,
     assert reader.byte_offset(3).offset == 12 + 3 * width
     assert (reader.pieces(0, 2) is None) == (width == 3)
     assert FORMAT.glimpse([path], ReadOptions(layout="P0"), Hints()) is None
-    path.write_bytes(head + data)  # no index where the header says
+    path.write_bytes(head + data + bytes(40))  # no index where the header says
     assert FORMAT.glimpse([path], ReadOptions(), Hints()) is None
+
+
+@pytest.mark.parametrize("missing", [0, 1, 5])
+def test_a_glimpse_of_a_pack_that_was_cut_shows_the_tokens_that_are_there(tmp_path, missing):
+    data = np.arange(50, 90, dtype="<u2").tobytes()
+    path = tmp_path / "x.pbin"
+    path.write_bytes((len(data).to_bytes(8, "little") + (2).to_bytes(4, "little") + data)[: 12 + len(data) - missing])
+    reader, tokens = FORMAT.glimpse([path], ReadOptions(), Hints()), (len(data) - missing) // 2
+    assert reader.info.tokens == tokens
+    assert reader.tokens(0, tokens).tolist() == list(range(50, 50 + tokens))

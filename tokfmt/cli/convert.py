@@ -173,7 +173,12 @@ def _summary(done: Any, seconds: float) -> str:
     lines = [f"lost {name}: {printable(what_)}" for name, what_ in done.losses.items()]
     compared = " and ".join(counted(count, what[:-1]) for what, count in done.compared.items())
     verified = f", verified: {compared} read back and compared" if done.verified else ""
-    lines.append(f"{printable(done.destination)} ({done.format}): {', '.join(what)}{verified}, {seconds:.1f} s")
+    place = (
+        f"{counted(len(done.splits), 'split')} of {printable(done.destination)}"
+        if done.splits
+        else printable(done.destination)
+    )
+    lines.append(f"{place} ({done.format}): {', '.join(what)}{verified}, {seconds:.1f} s")
     lines += _splits(done)
     return "\n".join(lines)
 

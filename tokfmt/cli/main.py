@@ -97,6 +97,9 @@ class LazyGroup(click.Group):
 
             near = get_close_matches(name, COMMANDS, 1)
             hint = f"Did you mean {near[0]}?" if near else f"The commands are {', '.join(COMMANDS)}"
+            if name == "help":
+                about = f"{args[1]} " if len(args) > 1 and args[1] in COMMANDS else ""
+                hint = f"Did you mean tokfmt {about}--help?"
             ctx.fail(f"no command {name!r}. {hint}")
         return super().resolve_command(ctx, args)
 

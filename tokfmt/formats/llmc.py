@@ -147,7 +147,8 @@ class Llmc(FlatFormat):
             raise FormatError(paths[0], "holds shards of more than one variant", remedy="Name the shards of one")
         first, notes = file_layout.extents[0], list(file_layout.notes)
         if first.tokens and first.file.array(first.begin, 1, first.dtype)[0] != file_layout.eos_id:
-            notes.append(f"{files[0].name}: its first tokens continue a document of the shard before")
+            expected = f"{file_layout.eos_id}, which begins documents"
+            notes.append(f"{files[0].name} does not begin with {expected}: its first tokens may continue another shard")
         numbered = [(int(found[1]), file.name) for file in files if (found := re.fullmatch(_SHARD, file.name))]
         for (number, name), (following, other) in itertools.pairwise(numbered):
             if following != number + 1:

@@ -30,7 +30,7 @@ class Listed:
         place: Its path.
         name: Its path relative to the folder.
         format: Its format; None if the path cannot be read.
-        failure: The error that prevents reading; "" without one.
+        failure: The error that prevents reading, or reading more than tokens; "" without one.
         looked: The facts are read.
         sequences, tokens: Their numbers; None if they are unknown.
         unit: The noun for the sequences: "documents", "samples" or "records".
@@ -197,6 +197,7 @@ class Catalog:
         opened = open_first(replace(self.request_of(one), format=one.format.name))
         try:
             _count(one, opened)
+            one.failure = opened.damage
         finally:
             for view in opened.views:
                 view.reader.close()

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import Static
 
-from tokfmt.core.text_format import counted, human_bytes, printable, short
+from tokfmt.core.text_format import counted, human_bytes, plural, printable, short
 from tokfmt.tui.catalog import COLUMNS, Catalog, Listed, record_of
 from tokfmt.tui.dialogs import ColumnList, Dialog, Page, Question, help_blocks
 from tokfmt.tui.widgets.frame import KeyBar
@@ -290,7 +290,7 @@ class Datasets(Dialog[None]):
         """Return the directory, the number of datasets, and what goes on."""
         catalog = self._catalog
         more = "" if catalog.whole else "+"
-        words = [printable(catalog.directory), f"{len(catalog.found):,}{more} datasets"]
+        words = [printable(catalog.directory), f"{len(catalog.found):,}{more} {plural('dataset', len(catalog.found))}"]
         if catalog.words:
             words.append(f"▼ {printable(catalog.words)}: {len(catalog.listed):,}")
         name, falling = catalog.by

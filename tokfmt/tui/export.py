@@ -201,7 +201,7 @@ class Export(Dialog[str]):
 
     def compose(self) -> ComposeResult:
         view, reader = self._session.view, self._session.view.reader
-        named = "".join(f" · {name}: {len(rows):,} {view.name}" for name, rows in self._sets.items())
+        named = "".join(f" · {name}: {counted(len(rows), view.singular)}" for name, rows in self._sets.items())
         with Vertical(classes="box"):
             yield Label("Export to JSON lines", classes="title")
             yield Label(f"Which {view.name}? A number · A:B{named}", classes="name", markup=False)
@@ -238,8 +238,7 @@ class Export(Dialog[str]):
             self._say(str(error), "wrong")
             return None
         lost = not_written(self._session)
-        number = f"{len(rows):,} {view.singular if len(rows) == 1 else view.name}"
-        self._say(f"enter writes {number}{f', {lost}' if lost else ''}")
+        self._say(f"enter writes {counted(len(rows), view.singular)}{f', {lost}' if lost else ''}")
         return rows
 
     @property

@@ -203,7 +203,11 @@ def meaning(words: str, scope: SearchScope) -> str:
     what = f"{unit}s" if not isinstance(query, UnusedQuery) else f"{'masked' if query.masked else 'padding'} {unit}s"
     if query.high is None:
         return f"{query.low:,} {what} or more"
-    return f"{query.low:,} {what}" if query.low == query.high else f"{query.low:,} to {query.high:,} {what}"
+    return (
+        counted(query.low, what.removesuffix("s"))
+        if query.low == query.high
+        else f"{query.low:,} to {query.high:,} {what}"
+    )
 
 
 def _some(numbers: Sequence[int]) -> str:

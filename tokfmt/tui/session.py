@@ -26,7 +26,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tokfmt import registry
 from tokfmt.core import listing
-from tokfmt.core.errors import FormatError, SourceChangedError, TokfmtError, UnsupportedError
+from tokfmt.core.errors import (
+    CorruptError,
+    FormatError,
+    SourceChangedError,
+    TokfmtError,
+    TruncatedError,
+    UnsupportedError,
+)
 from tokfmt.core.fields import Pointer
 from tokfmt.core.files import natural_key, read_whole
 from tokfmt.core.format import Encoder, Format, Hints
@@ -98,6 +105,7 @@ class Opened(NamedTuple):
         pending: The result of the second stage, which has not run: "documents", "index", "records"; "" if there is
             none.
         starts: The second stage starts without a key.
+        damage: The error that prevents a second stage, so that only tokens are shown; "" without one.
     """
 
     format: Format | None
@@ -106,6 +114,7 @@ class Opened(NamedTuple):
     notes: tuple[str, ...] = ()
     pending: str = ""
     starts: bool = True
+    damage: str = ""
 
 
 def open_first(request: SourceRequest) -> Opened:
@@ -120,7 +129,12 @@ def open_first(request: SourceRequest) -> Opened:
     rows = viewed(request, format_, "samples")
     first = _samples(rows, format_) if rows is not request else None if small else _glimpse(request, format_)
     if first is None:
-        return _at_once(request, format_, small=small)
+        try:
+            return _at_once(request, format_, small=small)
+        except (TruncatedError, CorruptError) as error:
+            if (shown := _glimpse(request, format_)) is None:
+                raise
+            return shown._replace(notes=(str(error),), pending="", damage=str(error))
     if not small or _tokens(first) > SMALL:
         return first
     try:

@@ -256,7 +256,9 @@ class JsonlReader:
         indexes = [part.index for part in self.parts if part.index is not None]
         notes = [note for index in indexes for note in index.notes]
         if not plain:
-            notes.append("compressed lines are read from their start: one task per file, no random access")
+            notes.append(
+                "compressed lines are read from their start, so a record near the end takes as long as the whole file"
+            )
         known = len(indexes) == len(self.parts) and not self._lenient
         self.info = RecordInfo(
             kind=self.kind,

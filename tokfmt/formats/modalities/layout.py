@@ -103,15 +103,17 @@ def glimpse(paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FlatR
     """See `Format.glimpse`. Decoding an index of 10^7 documents takes seconds.
 
     Returns:
-        The tokens as one stream; None if the header alone does not give their bounds and their width.
+        The tokens as one stream, as far as the file has them; None if the header alone does not give their bounds and
+        their width.
     """
     file = open_file(paths[0])
-    header = _stated(file, options)
+    header = _stated(file, options) or _ended_early(file, options)
     if header is None:
         file.close()
         return None
     width = header.width or options.width or 0
-    extent = Extent(file, header.size, header.length // width, token_dtype(width, big=header.big))
+    tokens = min(header.length, file.size - header.size) // width
+    extent = Extent(file, header.size, tokens, token_dtype(width, big=header.big))
     return FlatReader(FileLayout(extents=[extent], separators=Separators.BETWEEN, extras=_facts(header, width)))
 
 
@@ -198,6 +200,20 @@ def _stated(file: File, options: ReadOptions, longer: int = 0) -> Header | None:
     head = file.read(0, min(file.size, LONGEST))
     found = (header for header in headers(head, options.layout) if file.size - header.index_start > longer)
     return next((header for header in found if (header.width or options.width) and announces(file, header)), None)
+
+
+def _ended_early(file: File, options: ReadOptions) -> Header | None:
+    """Return the header, which states the width, of a pack that was cut before its index; None for another file."""
+    if options.layout == "P0":
+        return None
+    header = _only_header(file.read(0, min(file.size, LONGEST)), options.layout)
+    is_cut = header is not None and header.size < file.size <= header.index_start
+    return header if header is not None and is_cut and (header.width or options.width) else None
+
+
+def _only_header(head: bytes, layout: str) -> Header | None:
+    """Return the header that bytes may be by themselves, without an index that confirms it."""
+    return next(headers(head, layout), None) if layout != "auto" else twelve(head)
 
 
 def examine_partly(file: File, options: ReadOptions) -> FileLayout:
@@ -343,7 +359,7 @@ def _nothing(file: File, head: bytes, layout: str) -> FormatError:
         return TruncatedError(
             file.path, "the file ends inside its header", offset=file.size, expected="12 bytes", remedy=_AGAIN
         )
-    header = next(headers(head, layout), None) if layout != "auto" else twelve(head)
+    header = _only_header(head, layout)
     if header is None:
         return CorruptError(
             file.path,

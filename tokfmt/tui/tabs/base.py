@@ -205,6 +205,8 @@ FIRST, LAST = "g", "G"
 
 def number_words(what: str, count: int) -> str:
     """Return a question for a number that `parse_number` reads."""
+    if count == 1:
+        return f"{what}; 0 is the only one"
     return f"{what}, 0 to {max(0, count - 1):,}; -1 is the last, 50% the middle"
 
 

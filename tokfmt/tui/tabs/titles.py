@@ -15,7 +15,8 @@ _BAR = 8  # cells of the share of a source
 
 def list_title(view: View, port: RowSource, split: str) -> str:
     """Return the title of the list: the number of rows, and the split if there are several."""
-    count = f"{port.count:,}{'' if port.whole else '…'} {view.name}" if port.count else f"no {view.name}"
+    count = counted(port.count, view.singular) if port.whole else f"{port.count:,}… {view.name}"
+    count = count if port.count else f"no {view.name}"
     return count + (f" of {printable(split)}" if split else "")
 
 

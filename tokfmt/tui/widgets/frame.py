@@ -68,8 +68,9 @@ def summary(session: Session, loading: Loading | None, number: int, datasets: in
     name, format_ = f"{printable(session.path.name)}{more}", session.format_name or "unknown format"
     if session.refused is not None:
         return Summary(name, format_, "cannot be read"), ""
-    rows = f"{short(view.port.count)}{'' if view.port.whole else '+'} {view.name}"
-    tokens = "" if isinstance(view.reader, RecordReader) else f"{short(view.reader.info.tokens)} tokens"
+    rows = f"{short(view.port.count)}{'' if view.port.whole else '+'} {plural(view.singular, view.port.count)}"
+    many = 0 if isinstance(view.reader, RecordReader) else view.reader.info.tokens
+    tokens = "" if isinstance(view.reader, RecordReader) else f"{short(many)} {plural('token', many)}"
     return Summary(name, format_, rows, tokens), _loading(session, loading)
 
 

@@ -15,7 +15,7 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.message import Message
 
-from tokfmt.core.text_format import bar, short
+from tokfmt.core.text_format import bar, counted, short
 from tokfmt.ops.stats.lists import RankedGroups, RankedIds
 from tokfmt.tui.layout import HEAD, TokenStyle, words_of
 from tokfmt.tui.rows import Damage, RowSource
@@ -412,7 +412,7 @@ class GroupRanking(Ranking):
         if isinstance(ranked, GroupLines) and ranked.ranked.total > ranked.count:
             self.border_title = f"{ranked.title} · {ranked.count:,} of {ranked.ranked.total:,} groups"
         elif ranked is not None:
-            self.border_title = f"{ranked.title} · {ranked.count:,} groups"
+            self.border_title = f"{ranked.title} · {counted(ranked.count, 'group')}"
 
     @property
     def count(self) -> int:
