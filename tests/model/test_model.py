@@ -151,8 +151,16 @@ def test_the_sequence_around_each_slot(pair):
     for slot in range(dataset.axis.length):
         holders = np.flatnonzero((lows <= slot) & (slot < highs)).tolist()
         if holders:
-            found = dataset.spans.at(slot)
-            assert found in holders
+            assert dataset.spans.at(slot) in holders
+
+
+def test_a_byte_beside_all_sequences_that_were_taken():
+    """A repeat of a repeat is found, and what another source holds is not beside the last sequence of this one."""
+    one, other = indexed([[1, 7], [2, 7]])[0], indexed([[3, 7], [4, 7]])[0]
+    twice = one.take(np.array([1, 1]))
+    assert [twice.take(np.array([1])).spans.at(slot) for slot in range(4)] == [None, None, 0, 0]
+    joined = concat([one, other.take(np.array([1]))])
+    assert [joined.spans.at(slot) for slot in range(8)] == [0, 0, 1, 1, None, None, 2, 2]
 
 
 @settings(max_examples=examples(150))
