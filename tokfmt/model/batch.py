@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -257,7 +257,7 @@ class Batch:
             tokens = tokens.astype(target.widest(tokens.dtype))
             for counts, bits, id_ in zip(ledger, (SEP, LEAD), (target.id, target.lead), strict=True):
                 if counts.replaced:
-                    tokens[_chosen(self.places(bits), self.beside & bits) - start] = id_
+                    tokens[_chosen(self.places(bits), self.beside & bits) - start] = id_ or 0
         return tokens, ends - start
 
     def extents(self) -> tuple[Offsets, Offsets]:
@@ -332,13 +332,13 @@ def _place(lengths: Numbers, separator: Flags, lead: Flags, target: Target) -> _
     return _Placed(ends, separators, leads, plain)
 
 
-def _moved(values: Offsets, flags: Flags | Beside, step: int) -> Offsets:
+def _moved(values: Offsets, flags: NDArray[Any], step: int) -> Offsets:
     """Return values plus a step where a flag is set. All flags are often the same, which takes one pass or none."""
     if not flags.any():
         return values
     return values + step if flags.all() else values + (flags != 0) * np.int64(step)
 
 
-def _chosen(values: Offsets, flags: Flags | Beside) -> Offsets:
+def _chosen(values: Offsets, flags: NDArray[Any]) -> Offsets:
     """Return the values where a flag is set."""
     return values if flags.all() else values[flags != 0]
