@@ -17,6 +17,7 @@ from tokfmt.model import (
     ArrayAxis,
     Bounds,
     Dataset,
+    Ended,
     Gap,
     Joined,
     Laid,
@@ -26,7 +27,6 @@ from tokfmt.model import (
     Split,
     Target,
     concat,
-    decide,
 )
 
 
@@ -174,7 +174,7 @@ def test_an_index_that_is_a_view(documents, data):
     expected = [tokens[a : a + k].tolist() for a, k in zip(starts, lengths)]
     listed = Dataset(ArrayAxis(tokens), Listed(ArrayAxis(starts * 2), ArrayAxis(lengths), 2))
     assert contents(listed) == batched(listed, 12) == expected
-    trimmed = decide(listed, EOS)
+    trimmed = Dataset(listed.axis, Ended(listed.spans, EOS), Gap(EOS))
     assert contents(trimmed) == batched(trimmed, 12) == [one[:-1] if one[-1:] == [EOS] else one for one in expected]
     axis = Pieces(ArrayAxis(tokens), starts, lengths)
     assert axis.read(0, axis.length).tolist() == [token for one in expected for token in one]
