@@ -369,12 +369,14 @@ def pick(window: Tokens, starts: Offsets, lengths: Offsets) -> Tokens:
         return np.concatenate([window[start:stop] for start, stop in bounds])
     ends = starts + lengths
     gaps = starts[1:] - ends[:-1]
-    if not gaps.any():
-        return window[int(starts[0]) : int(ends[-1])]
-    if int(gaps.min()) >= 0 and int(gaps.max()) <= 1:  # One slot, such as a separator, is between most neighbors.
-        base = int(starts[0])
+    least, most = int(gaps.min()), int(gaps.max())
+    base = int(starts[0])
+    if not least and not most:
+        return window[base : int(ends[-1])]
+    if least >= 0 and most == 1:  # One slot, such as a separator, is between most neighbors.
         kept = np.ones(int(ends[-1]) - base, np.bool_)
-        kept[(ends[:-1] - base)[gaps == 1]] = False
+        between = ends[:-1] if least else ends[:-1][gaps == 1]
+        kept[between - base] = False
         return window[base : int(ends[-1])][kept]
     places = np.repeat(starts - offsets_of(lengths)[:-1], lengths)
     places += np.arange(total)

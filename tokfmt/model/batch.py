@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,7 +108,9 @@ class Target(NamedTuple):
         elif self.only_closed:
             separator = beside & SEP != 0
         elif self.kind == "index":
-            separator = (beside & SEP != 0) | (lengths > 0)
+            separator = beside & SEP != 0
+            if not separator.all():
+                separator |= lengths > 0
         elif self.kind == "between":
             separator = lengths > 0
         else:
@@ -219,6 +221,8 @@ class Batch:
         """Return the place in the window of the separator (SEP) or the lead (LEAD) of each sequence that has one."""
         if bits == LEAD:
             return self.starts - 1
+        if not (self.beside & BEFORE).any():
+            return self.stops
         return np.where(self.beside & BEFORE, self.starts - 1 - (self.beside & LEAD != 0), self.stops)
 
     def _counts(self, wanted: Flags, bits: int, id_: int | None, known: int | None) -> Counts:
@@ -233,28 +237,33 @@ class Batch:
         return Counts(kept, both - kept, added, dropped, count - both - added - dropped)
 
     def _stored(self, target: Target, ledger: Ledger) -> tuple[Tokens, Offsets] | None:
-        """Return the window itself, and the ends, if the sequences are stored as they are wanted; else None."""
-        changed = any(counts.replaced or counts.added or counts.dropped for counts in ledger)
+        """Return the window, and the ends, if the sequences are stored as they are wanted but for IDs; else None.
+
+        If an ID is replaced, it is a copy of the window.
+        """
+        moved = any(counts.added or counts.dropped for counts in ledger)
         other = BEFORE if target.side == AFTER else AFTER
-        if changed or self.base is None or not len(self) or (self.beside & other).any():
+        if moved or not len(self) or (self.beside & other).any():
             return None
-        begins, ends = self.starts, self.stops
-        if ledger.leads.kept:
-            begins = begins - (self.beside & LEAD != 0)
-        if ledger.separators.kept:
-            if target.side == AFTER:
-                ends = ends + (self.beside & AFTER)
-            else:
-                begins = begins - (self.beside >> 2)
+        begins = _moved(self.starts, self.beside & LEAD, -1)
+        if target.side == BEFORE:
+            begins = _moved(begins, self.beside & BEFORE, -1)
+        ends = _moved(self.stops, self.beside & AFTER, 1)
         if (begins[1:] != ends[:-1]).any():
             return None
         start = int(begins[0])
-        return self.window[start : int(ends[-1])], ends - start
+        tokens = self.window[start : int(ends[-1])]
+        if any(counts.replaced for counts in ledger):
+            tokens = tokens.astype(target.widest(tokens.dtype))
+            for counts, bits, id_ in zip(ledger, (SEP, LEAD), (target.id, target.lead), strict=True):
+                if counts.replaced:
+                    tokens[_chosen(self.places(bits), self.beside & bits) - start] = id_ or 0
+        return tokens, ends - start
 
     def extents(self) -> tuple[Offsets, Offsets]:
         """Return the start and the stop of each extent in the window."""
-        starts = self.starts - (self.beside & LEAD != 0) - (self.beside & BEFORE != 0)
-        return starts, self.stops + (self.beside & AFTER)
+        starts = _moved(_moved(self.starts, self.beside & LEAD, -1), self.beside & BEFORE, -1)
+        return starts, _moved(self.stops, self.beside & AFTER, 1)
 
     def _refuse_losses(self, target: Target, lengths: Numbers) -> None:
         """Raise LossyConversionError for what separators cannot mark: D6 and D7."""
@@ -307,14 +316,29 @@ class _Placed(NamedTuple):
 
 
 def _place(lengths: Numbers, separator: Flags, lead: Flags, target: Target) -> _Placed:
-    ends = np.cumsum(lengths + separator + lead)
-    begins = ends - lengths - separator - lead
-    if target.side == AFTER:
-        separators, leads = (ends - 1)[separator], begins[lead]
-    else:
-        separators, leads = begins[separator], (begins + separator)[lead]
+    sizes = _moved(_moved(lengths, separator, 1), lead, 1)
+    ends = np.cumsum(sizes)
+    separators = leads = ends[:0]
+    if separator.any() or lead.any():
+        begins = ends - sizes
+        if target.side == AFTER:
+            separators, leads = _chosen(ends, separator) - 1, _chosen(begins, lead)
+        else:
+            separators, leads = _chosen(begins, separator), _chosen(_moved(begins, separator, 1), lead)
     if not len(separators) and not len(leads):
         return _Placed(ends, separators, leads, None)
     plain = np.ones(int(ends[-1]), np.bool_)
     plain[separators] = plain[leads] = False
     return _Placed(ends, separators, leads, plain)
+
+
+def _moved(values: Offsets, flags: NDArray[Any], step: int) -> Offsets:
+    """Return values plus a step where a flag is set. All flags are often the same, which takes one pass or none."""
+    if not flags.any():
+        return values
+    return values + step if flags.all() else values + (flags != 0) * np.int64(step)
+
+
+def _chosen(values: Offsets, flags: NDArray[Any]) -> Offsets:
+    """Return the values where a flag is set."""
+    return values if flags.all() else values[flags != 0]

@@ -119,16 +119,19 @@ class Dataset:
         """Return the content of the sequences `first <= i < last` on the axis, by a look at their ends."""
         return self.spans.read(first, last, self.axis)
 
-    def batches(self, size: int = WINDOW, first: int = 0, last: int | None = None) -> Iterator[Batch]:
+    def batches(
+        self, size: int = WINDOW, first: int = 0, last: int | None = None, longest: int | None = None
+    ) -> Iterator[Batch]:
         """Yield whole sequences in order, in batches of about `size` tokens. Each token is read once.
 
         Args:
             size: Tokens per batch, about.
             first: First sequence.
             last: Sequence after the last; None: to the end, before sequences are counted.
+            longest: A sequence with a longer extent is a batch without a token, which is not read. None: all are read.
         """
         several = len(self.gap.ids) > 1
-        for batch in self.spans.batches(self.axis, size, first, last):
+        for batch in self.spans.batches(self.axis, size, first, last, longest):
             yield replace(
                 batch,
                 separator=None if several else self.gap.id,

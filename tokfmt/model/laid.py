@@ -5,7 +5,6 @@ Regions of parallel writers, samples and windows of a training are intervals of 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -149,30 +148,32 @@ class Laid(Axis):
                 begin = start - inside
                 for stored in self._sequence(number, inside, stop - begin):
                     yield stored._replace(ledger=Ledger())
-        for a, b in windows(first, last, _AT_ONCE):
-            starts, stops = self.dataset.spans.extents(a, b)
-            cuts = [a, *(np.flatnonzero(stops - starts > WINDOW) + a).tolist(), b]
-            at = int(self.offsets(a, a)[0])
-            for k, (cut, to) in enumerate(itertools.pairwise(cuts)):
-                if k:
-                    yield from self._sequence(cut, 0, stop - at)
-                    at = int(self.offsets(cut + 1, cut + 1)[0])
-                for batch in self.dataset.batches(WINDOW, cut + bool(k), to):
-                    self._check(batch)
-                    laid = batch.laid_out(self.target)
-                    yield Stored(laid.tokens[: max(0, stop - at)], laid.ledger)
-                    at += len(laid.tokens)
+        at = int(self.offsets(first, first)[0]) if first < last else 0
+        for batch in self.dataset.batches(WINDOW, first, last, WINDOW):
+            if len(batch) == 1 and not len(batch.window):  # It is empty, or too long for one window.
+                yield from self._sequence(batch.first, 0, stop - at)
+                at = int(self.offsets(batch.first + 1, batch.first + 1)[0])
+                continue
+            self._check(batch)
+            laid = batch.laid_out(self.target)
+            yield Stored(laid.tokens[: max(0, stop - at)], laid.ledger)
+            at += len(laid.tokens)
+
+    def _is_long(self, number: int) -> bool:
+        """Return whether a sequence is read in several windows."""
+        start, stop = self.dataset.spans.extent(number)
+        return stop - start > WINDOW
 
     def _sequence(self, number: int, start: int, stop: int) -> Iterator[Stored]:
         """Yield the slots `start <= p < stop` of one sequence, which may be long. The first window has its ledger."""
-        begin, end = self.dataset.spans.extent(number)
-        if end - begin <= WINDOW:
+        if not self._is_long(number):
             (batch,) = self.dataset.batches(WINDOW, number, number + 1)
             self._check(batch)
             laid = batch.laid_out(self.target)
             yield Stored(laid.tokens[start:stop], laid.ledger)
             return
         # Its two ends tell what is written around it.
+        begin, end = self.dataset.spans.extent(number)
         axis, starts = self.dataset.axis, self.dataset.contents(number, number + 1)
         content, after = int(starts[0][0]), int(starts[1][0])
         head, tail = axis.read(begin, content + 1), axis.read(after - 1, end)
@@ -262,7 +263,8 @@ class Laid(Axis):
 
     def _check(self, batch: Batch) -> None:
         """Raise NotPresumedError if a sequence of a batch takes more or fewer slots than presumed."""
-        if self.is_exact:
+        usual, beside = self.dataset.spans.usual, batch.beside
+        if self.is_exact or not len(beside) or int(beside.min()) == int(beside.max()) == usual:
             return
         numbers = np.arange(batch.first, batch.first + len(batch))
         starts, stops, beside = self.dataset.spans.trim(numbers, *batch.extents(), None)

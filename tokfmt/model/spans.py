@@ -49,9 +49,13 @@ class Spans(ABC):
 
     Attributes:
         presumes: `trim` without tokens is right for every sequence that was looked at. False: some are exceptions.
+        usual: What is presumed beside a content; None if that differs between sequences.
+        tiles: Each extent begins where the one before ends.
     """
 
     presumes: bool = True
+    usual: int | None = 0
+    tiles: bool = False
 
     @property
     @abstractmethod
@@ -114,7 +118,18 @@ class Spans(ABC):
             low, high = (middle + 1, high) if self.extent(middle)[0] <= position else (low, middle)
         return low - 1 if low else None
 
-    def batches(self, axis: Axis, size: int = WINDOW, first: int = 0, last: int | None = None) -> Iterator[Batch]:
+    def _around(self, position: int) -> int | None:
+        """Return the first sequence whose extent holds a position; None without one. It reads the whole index."""
+        for first, last in windows(0, self.count, _AT_ONCE):
+            starts, stops = self.extents(first, last)
+            around = (starts <= position) & (position < stops)
+            if around.any():
+                return first + int(np.argmax(around))
+        return None
+
+    def batches(
+        self, axis: Axis, size: int = WINDOW, first: int = 0, last: int | None = None, longest: int | None = None
+    ) -> Iterator[Batch]:
         """Yield whole sequences in order, in batches of about `size` tokens. Each extent is read once.
 
         Args:
@@ -122,21 +137,27 @@ class Spans(ABC):
             size: Tokens per batch, about.
             first: First sequence.
             last: Sequence after the last; None: to the end, before `count` is known.
+            longest: A sequence with a longer extent is a batch without a token, which is not read. None: all are read.
         """
         last, limit = self.count if last is None else last, _LOOSE
         check_interval(first, last, self.count, "sequences")
         while first < last:
             starts, stops = self.extents(first, min(last, first + limit))
-            ends = np.cumsum(stops - starts)
+            ends = stops - starts[0] if self.tiles else np.cumsum(stops - starts)
             count = max(1, int(np.searchsorted(ends, size, "right")))
             # Twice as many sequences as filled this batch, or as many again if they did not fill it.
             limit = min(_AT_ONCE, 2 * (count if count < len(starts) else limit))
-            yield self._batch(axis, first, starts[:count], stops[:count], int(ends[count - 1]))
+            total = int(ends[count - 1])
+            if longest is not None and total > longest and count == 1:
+                nothing = np.zeros(1, np.int64)
+                yield Batch(first, axis.read(0, 0), None, nothing, nothing, np.zeros(1, np.uint8))
+            else:
+                yield self._batch(axis, first, starts[:count], stops[:count], total)
             first += count
 
     def _batch(self, axis: Axis, first: int, starts: Offsets, stops: Offsets, total: int) -> Batch:
         numbers, base = np.arange(first, first + len(starts)), int(starts[0])
-        is_ordered = bool((starts[1:] >= stops[:-1]).all())
+        is_ordered = self.tiles or bool((starts[1:] >= stops[:-1]).all())
         if is_ordered and int(stops[-1]) - base <= total + total // 2 + _LOOSE:
             window = axis.read(base, int(stops[-1]))
             return Batch(first, window, base, *self.trim(numbers, starts - base, stops - base, window))
@@ -149,6 +170,8 @@ class Spans(ABC):
 
 class Bounds(Spans):
     """Sequence i is bounds[i] .. bounds[i + 1]. The index is an axis of integers, of which windows are read."""
+
+    tiles = True
 
     def __init__(self, bounds: Axis, scale: int = 1) -> None:
         """Hold the index.
@@ -231,14 +254,7 @@ class Listed(Spans):
 
     def at(self, position: int) -> int | None:
         """See `Spans.at`. If starts do not ascend, return the first sequence around the position."""
-        if self._ascends:
-            return super().at(position)
-        for a, b in windows(0, self.count, _AT_ONCE):
-            starts, stops = self.extents(a, b)
-            around = (starts <= position) & (position < stops)
-            if around.any():
-                return a + int(np.argmax(around))
-        return None
+        return super().at(position) if self._ascends else self._around(position)
 
 
 class Ended(Spans):
@@ -257,7 +273,7 @@ class Ended(Spans):
                 differ.
         """
         self.spans, self.separator, self.lead, self.presumed = spans, separator, lead, presumed
-        self.presumes = presumed is not None
+        self.presumes, self.usual, self.tiles = presumed is not None, presumed, spans.tiles
 
     @property
     def count(self) -> int:
@@ -318,7 +334,7 @@ class Taken(Spans):
 
     def __init__(self, spans: Spans, numbers: NDArray[np.integer]) -> None:
         """Hold the numbers of the sequences, each any number of times, of any integer dtype."""
-        self.spans, self.numbers, self.presumes = spans, numbers, spans.presumes
+        self.spans, self.numbers, self.presumes, self.usual = spans, numbers, spans.presumes, spans.usual
 
     @property
     def count(self) -> int:
@@ -352,9 +368,9 @@ class Taken(Spans):
         return self.spans.content(int(self.numbers[number]), tokens)
 
     def at(self, position: int) -> int | None:
-        """Return the first place of the sequence that starts at or before a position; None if it was not taken."""
+        """See `Spans.at`. Return the first place of that sequence, or else the first sequence around the position."""
         places = np.flatnonzero(self.numbers == self.spans.at(position))
-        return int(places[0]) if len(places) else None
+        return int(places[0]) if len(places) else self._around(position)
 
 
 class Chain(Spans):
@@ -364,7 +380,7 @@ class Chain(Spans):
         """Hold the spans and the axis of each dataset. The axes are those of the joined axis."""
         self.spans, self._axes = list(spans), list(axes)
         self._shifts = offsets_of([axis.length for axis in axes])
-        self.presumes = all(one.presumes for one in spans)
+        self.presumes, self.usual = all(one.presumes for one in spans), None
 
     @cached_property
     def firsts(self) -> Offsets:
@@ -427,20 +443,20 @@ class Chain(Spans):
         return self.spans[k].content(number - int(self.firsts[k]), tokens)
 
     def at(self, position: int) -> int | None:
-        for k in reversed(range(len(self.spans))):
-            shift = int(self._shifts[k])
-            if shift <= position and (number := self.spans[k].at(position - shift)) is not None:
-                return number + int(self.firsts[k])
-        return None
+        k = int(np.searchsorted(self._shifts[:-1], position, "right")) - 1
+        number = self.spans[k].at(position - int(self._shifts[k])) if k >= 0 else None
+        return None if number is None else number + int(self.firsts[k])
 
-    def batches(self, axis: Axis, size: int = WINDOW, first: int = 0, last: int | None = None) -> Iterator[Batch]:
+    def batches(
+        self, axis: Axis, size: int = WINDOW, first: int = 0, last: int | None = None, longest: int | None = None
+    ) -> Iterator[Batch]:
         """See `Spans.batches`. Before the sequences are counted, no batch spans two datasets."""
         if first or last is not None or "firsts" in vars(self):
-            yield from super().batches(axis, size, first, last)
+            yield from super().batches(axis, size, first, last, longest)
             return
         for one, part, shift in zip(self.spans, self._axes, self._shifts.tolist(), strict=False):
             after: int = first
-            for batch in one.batches(part, size):
+            for batch in one.batches(part, size, longest=longest):
                 base = None if batch.base is None else batch.base + shift
                 window = batch.window.astype(axis.dtype, copy=False)
                 yield replace(batch, first=first + batch.first, base=base, window=window)
@@ -450,5 +466,5 @@ class Chain(Spans):
 
 def _integers(values: NDArray[np.integer], scale: int) -> Offsets:
     """Return entries of an index as int64, divided by the number of units per token."""
-    found = values.astype(np.int64, copy=False)
+    found = values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64)
     return found if scale == 1 else found // scale

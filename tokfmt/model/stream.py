@@ -146,7 +146,7 @@ class Split(Spans):
         self.axis, self.separator, self.how, self.jobs = axis, separator, how, jobs
         opens = np.empty(0, np.int64) if opens is None else np.unique(opens)
         self.opens = opens[(opens > 0) & (opens < axis.length)]
-        self.bit = BEFORE if how == "before" else AFTER
+        self.bit = self.usual = BEFORE if how == "before" else AFTER
         self.max_id = -1
         self._compact: Compact | None = None
         self._lock = threading.Lock()
@@ -207,10 +207,12 @@ class Split(Spans):
     def at(self, position: int) -> int | None:
         return self.compact.at(position, self.bit == BEFORE)
 
-    def batches(self, axis: Axis, size: int = WINDOW, first: int = 0, last: int | None = None) -> Iterator[Batch]:
+    def batches(
+        self, axis: Axis, size: int = WINDOW, first: int = 0, last: int | None = None, longest: int | None = None
+    ) -> Iterator[Batch]:
         """See `Spans.batches`. All sequences of a stream that is not scanned yet take one pass."""
         if first or last is not None or self._compact is not None:
-            yield from super().batches(axis, size, first, last)
+            yield from super().batches(axis, size, first, last, longest)
             return
         for starts, stops, beside, window, base in self._pieces(size, 1, keeps_windows=True):
             if len(starts) and window is not None:
