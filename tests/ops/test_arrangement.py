@@ -100,7 +100,7 @@ def test_seeds_and_options_that_contradict(pack, tmp_path):
         ({"seed": 1, "split": "train"}, "seed: nothing is dealt out"),
         ({"shuffle": -1}, "--shuffle: expected a whole number"),
         ({"split": "a=1", "seed": 2**64}, "expected a whole number"),
-        ({"split": "a=1", "to_options": ["split=none"]}, "--to-opt split= names one split"),
+        ({"split": "a=1", "to_options": ["split=none"]}, "--to-opt split=NAME names one split"),
     ):
         with pytest.raises(OptionError, match=says):
             tokfmt.convert(pack, tmp_path / "x.zarr", **how)

@@ -247,7 +247,9 @@ def test_packed_rows_refuse_what_upstream_cannot_take(tmp_path):
             source, tmp_path / "q.parquet", eos=EOS, allow_loss="empty-sequences", to_options={"pack_size": 1}
         )
     for column in ("tokens", "ids"):  # readers of packed rows know no other name, ours neither
-        with pytest.raises(OptionError, match=rf"column={column}: packed rows have the columns input_ids, loss_mask"):
+        with pytest.raises(
+            OptionError, match=rf"--to-opt column={column}: packed rows have the columns input_ids, loss_mask"
+        ):
             options = {"pack_size": 64, "column": column}
             tokfmt.convert(source, tmp_path / "q.parquet", eos=EOS, allow_loss="empty-sequences", to_options=options)
     with pytest.raises(OptionError, match="seq_len and pack_size"):

@@ -81,7 +81,9 @@ def test_packed_rows_of_documents(mix, tmp_path, name):
     pytest.importorskip("pyarrow")
     how = {"to_options": {"pack_size": 80}}
     for dry_run in (True, False):
-        with pytest.raises(OptionError, match="samples of this recipe predict up to 32 tokens. Write pack_size=32"):
+        with pytest.raises(
+            OptionError, match="samples of this recipe predict up to 32 tokens. Use --to-opt pack_size=32"
+        ):
             tokfmt.convert(mix('pack = "bestfit"'), tmp_path / name, dry_run=dry_run, **how)
     (tmp_path / "docs.toml").write_text('tokfmt = 1\nshuffle = "documents"\neos = 0\n[[source]]\npath = "web.pbin"\n')
     tokfmt.convert(tmp_path / "docs.toml", tmp_path / name, verify=True, **how)

@@ -4,10 +4,12 @@ import ast
 import dataclasses
 import pickle
 import re
+from functools import cache
 
 from paths import ROOT
 
 import tokfmt
+from tokfmt.cli.main import cli
 from tokfmt.core.errors import DestinationExistsError, FormatError, Loss, LossyConversionError
 
 
@@ -24,12 +26,22 @@ def test_errors_get_advice_and_are_pickled():
     assert there.facts()["path"] == "o.h5"
 
 
-def remedies(path):
-    """Yield each option of a format that the messages of a module name: its kind, its name, and the line."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            for kind, name in re.findall(r"--(to|from)-opt (\w+)=", node.value):
-                yield kind, name, node.lineno
+@cache
+def messages(path):
+    """Return the texts of a module that names options, each with its line, and with {} for each value that is put in."""
+    source, parts, texts = path.read_text(), set(), []
+    for node in ast.walk(ast.parse(source)) if "--" in source else ():
+        if isinstance(node, ast.JoinedStr):
+            parts.update(map(id, node.values))
+            texts.append(
+                ("".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values), node.lineno)
+            )
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
+            texts.append((node.value, node.lineno))
+    return texts
+
+
+MODULES = sorted((ROOT / "tokfmt").rglob("*.py"))
 
 
 def test_formats_have_the_options_that_their_remedies_name():
@@ -40,9 +52,49 @@ def test_formats_have_the_options_that_their_remedies_name():
         owned.setdefault(type(one).__module__.split(".")[2], set()).update(known)
         every |= known
     named = 0
-    for path in sorted((ROOT / "tokfmt/formats").rglob("*.py")):
-        known = owned.get(path.relative_to(ROOT).parts[2].removesuffix(".py"), every)
-        for kind, name, line in remedies(path):
-            named += 1
-            assert (kind, name) in known, f"{path}:{line}"
-    assert named > 40
+    for path in MODULES:
+        folder, module = path.relative_to(ROOT).parts[1:3] if path.parent != ROOT / "tokfmt" else ("", "")
+        known = owned.get(module.removesuffix(".py"), every) if folder == "formats" else every
+        for text, line in messages(path):
+            for kind, name in re.findall(r"--(to|from)-opt (\w+)=", text):
+                named += 1
+                assert (kind, name) in known, f"{path}:{line}"
+    assert named > 60
+
+
+def test_remedies_give_options_of_formats_a_value():
+    """A value, or a word in capitals for it: `--from-opt width=` is nothing that a user can type."""
+    bare = [
+        f"{path}:{line}: {text}"
+        for path in MODULES
+        for text, line in messages(path)
+        if re.search(r"--(to|from)-opt (?!\{|\w+=[\w{])", text)
+    ]
+    assert not bare, "\n".join(bare)
+
+
+OF_OTHERS = {
+    "--append-eod", "--data-args-path", "--data-path", "--per-dataset-sequences-path", "--per-split-data-args-path",
+    "--dataset-impl", "--high", "--low", "--profile",
+}  # fmt: skip
+"""Options of Megatron-LM, fairseq-preprocess, h5repack and aws."""
+
+
+def options_of(command):
+    """Yield the long options of a command and of the commands below it."""
+    for parameter in command.params:
+        yield from (name for name in (*parameter.opts, *parameter.secondary_opts) if name.startswith("--"))
+    for below in getattr(command, "commands", {}).values():
+        yield from options_of(below)
+
+
+def test_messages_name_options_that_exist():
+    known = {*options_of(cli), "--help"} | OF_OTHERS
+    unknown, named = [], 0
+    for path in MODULES:
+        for text, line in messages(path):
+            options = re.findall(r"(?<![\w-])--[a-z]+(?:-[a-z]+)*(?![\w-])", text)
+            named += len(options)
+            unknown += [f"{path}:{line}: {option}" for option in options if option not in known]
+    assert not unknown, "\n".join(unknown)
+    assert named > 300

@@ -68,7 +68,7 @@ def test_header_of_another_length(made):
 
 def test_old_header_of_another_length_only_when_named(made):
     path = made(struct.pack(">Q", 16), data(DOCUMENTS, ">I"), index(DOCUMENTS, 4, 8))
-    with pytest.raises(CorruptError, match="If you know the layout, give it with --from-opt layout="):
+    with pytest.raises(CorruptError, match="If you know the layout, give it with --from-opt layout=NAME"):
         stored(path)
     assert stored(path, layout="A") == DOCUMENTS
 

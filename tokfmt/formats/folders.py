@@ -231,7 +231,7 @@ def compressor(given: str, known: Sequence[str], size: int) -> Compressor:
             return make(int(level) if colon else default, size)
     ranges = {name: _ENCODERS[name][0] for name in known}
     listed = ", ".join(f"{name}[:{one[0]}-{one[-1]}]" if one else name for name, one in ranges.items())
-    raise OptionError(f"compression={given}: expected one of {listed}", name="compression")
+    raise OptionError(f"--to-opt compression={given}: expected one of {listed}", name="compression")
 
 
 def decoding_limit(stored: int) -> int:

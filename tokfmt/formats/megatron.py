@@ -277,7 +277,7 @@ class Megatron(FlatFormat):
         if options.shard_size is None or listing.is_dir(path):
             return self.canonical(path)
         if path.suffix in self.suffixes:
-            what = f"shard_size={options.shard_size}: {printable(path.name)} is one file. Name a folder"
+            what = f"--to-opt shard_size={options.shard_size}: {printable(path.name)} is one file. Name a folder"
             raise OptionError(what, name="shard_size")
         return path
 

@@ -128,7 +128,7 @@ class Olmo(FlatFormat):
         "TF701": Code(
             "not raw tokens of OLMo",
             "It is a label mask, a real numpy array, or a run of open-instruct that was stopped "
-            "(_tokens.partial.bin); or the tokens have no .csv.gz, and width=N is not given.",
+            "(_tokens.partial.bin); or the tokens have no .csv.gz, and --from-opt width=N is not given.",
         ),
         "TF702": Code(
             "rows that contradict the tokens",
@@ -322,9 +322,11 @@ def _width(
     if given:
         if not exact or given in exact:
             return given, (), []
-        what, expected, remedy = "bytes per token", f"{exact[0]}, from the rows", f"Leave width={given} out"
+        what, expected, remedy = "bytes per token", f"{exact[0]}, from the rows", f"Leave out --from-opt width={given}"
         if given > exact[0]:
-            remedy = f"If it was cut, --allow-partial saves the complete documents; else leave width={given} out"
+            remedy = (
+                f"If it was cut, --allow-partial saves the complete documents; else leave out --from-opt width={given}"
+            )
         error = CorruptError(file.path, what, expected=expected, found=f"{given}, as given", remedy=remedy)
         return given, (), [fatal("TF702", error)]
     width = [*exact, *(w for w in (1, 2, 4, 8) if not exact and _zeros(file, end * w)), 2][0]

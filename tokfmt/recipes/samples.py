@@ -641,12 +641,14 @@ class PackedRows:
             ConversionError: If a label that counts is not the next token, because no mask can express that.
         """
         if size != samples.seq_len:
-            what = f"pack_size={size}: samples of this recipe predict up to {samples.seq_len:,} tokens"
-            way = f"Write pack_size={samples.seq_len}, or leave seq_len out of the recipe"
+            what = f"--to-opt pack_size={size}: samples of this recipe predict up to {samples.seq_len:,} tokens"
+            way = f"Use --to-opt pack_size={samples.seq_len}, or leave seq_len out of the recipe"
             raise OptionError(f"{what}. {way}", name="pack_size")
         if not samples.shifted:
             what = "packed rows predict the next token, and labels of these samples are not moved by one"
-            raise OptionError(f'pack_size: {what}. Write labels = "next" in the recipe', name="pack_size")
+            raise OptionError(
+                f'--to-opt pack_size={size}: {what}. Write labels = "next" in the recipe', name="pack_size"
+            )
         self.samples, self._at_once = samples, max(1, _WINDOW // samples.seq_len)
         lengths = [self._rows(a, b)[0] for a, b in windows(0, samples.count, self._at_once)]
         self._offsets = offsets_of(np.concatenate([np.empty(0, np.int64), *lengths]))

@@ -68,7 +68,7 @@ class Packs(View):
             what = (
                 f"{counted(len(long), 'sequence')} of more than {size + 1:,} tokens (first: sequence {int(long[0]):,})"
             )
-            remedy = f"pack_size={int(lengths.max()) - 1} holds the longest"
+            remedy = f"--to-opt pack_size={int(lengths.max()) - 1} holds the longest"
             raise ConversionError(f"{name}: {what}, which no row of pack_size={size} holds. {remedy}")
         firsts = [0]
         while firsts[-1] < len(lengths):
@@ -114,12 +114,13 @@ def _lost(options: WriteOptions, source: TokenReader, allow_loss: frozenset[str]
     """Return what packed rows lose; raise OptionError if the source or the options do not fit them."""
     info = source.info
     if options.pack_size is not None and info.layout is Layout.SAMPLES and "pack_size" not in info.extras:
-        what = "pack_size packs documents, and the source holds samples with padding"
-        raise OptionError(f"{what}. Remove view=samples, or give one recipe as the source", name="pack_size")
+        what = f"--to-opt pack_size={options.pack_size}: packs documents, and the source holds samples with padding"
+        remedy = "Leave out --from-opt view=samples, or give one recipe as the source"
+        raise OptionError(f"{what}. {remedy}", name="pack_size")
     if not _packs(options, source, allow_loss):
         return []
     if options.column != PACKED[0]:
-        what = f"column={options.column}: packed rows have the columns {', '.join(PACKED)}. Remove column="
+        what = f"--to-opt column={options.column}: packed rows have the columns {', '.join(PACKED)}. Leave it out"
         raise OptionError(what, name="column")
     return lost_empties(source)
 

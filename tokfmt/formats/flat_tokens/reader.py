@@ -114,10 +114,10 @@ def choose(store: Store, groups: list[Group], split: str | None) -> Group:
     listed = ", ".join(splits)
     if not splits:
         if split is not None:
-            raise OptionError(f"{store.root}: is one array without splits; remove split={split}", name=split)
+            raise OptionError(f"{store.root}: is one array without splits. Leave out --split {split}", name=split)
         return groups[0]
     if split is None and len(groups) > 1 and _DEFAULT not in splits:
-        raise OptionError(f"{store.root}: has several splits ({listed}); choose one with split=NAME")
+        raise OptionError(f"{store.root}: has several splits ({listed}). Choose one with --split NAME")
     wanted = split or (_DEFAULT if len(groups) > 1 else splits[0])
     if wanted not in splits:
         raise OptionError(f"{store.root}: has no split {wanted!r} (found {listed})", name=wanted)

@@ -132,7 +132,8 @@ _LAYOUT = {
     "TF325": Code(
         "numbers in names are not padded",
         "Trainers sort names as text and read -1, -10, -11, -2. This cuts a document that continues in the next file. "
-        "tokfmt reads in the order of the numbers (order=writer); order=trainer reads in the order of trainers.",
+        "tokfmt reads in the order of the numbers (--from-opt order=writer); --from-opt order=trainer reads in the "
+        "order of trainers.",
     ),
     "TF327": Code(
         "one file for several tasks",
@@ -142,7 +143,7 @@ _LAYOUT = {
     "TF328": Code(
         "data_params.json cannot be read",
         "The file that states the separator, the padding ID and the size of the vocabulary is not JSON, or far too "
-        "large. tokfmt ignores it; give the separator with --eos.",
+        "large. tokfmt ignores it; give the separator with --eos ID.",
     ),
 }
 
@@ -516,7 +517,7 @@ def _separators(stored: Stored, eos_id: int | None, seen: Seen, *, deep: bool) -
     name, where = str(stored.path), "" if deep else " in the content that was read"
     if not seen.separators:
         text = f"the separator {eos_id} does not occur{where}"
-        yield Finding("TF341", "warning", name, text, "Give the right separator with --eos")
+        yield Finding("TF341", "warning", name, text, "Give the right separator with --eos ID")
     elif seen.full >= _FULL and not seen.inside and seen.at_end >= _AT_ENDS * seen.full:
         text = (
             f"the separator {eos_id} occurs only at the ends of samples ({seen.at_end:,} of {seen.full:,}){where}: "
@@ -627,7 +628,7 @@ def _together(path: Place, opened: Sequence[Stored]) -> Iterator[Finding]:
     names = [stored.path.name for stored in opened]
     if sorted(names) != sorted(names, key=natural_key):
         text = "numbers in file names are not padded with zeros: trainers read -10 before -2"
-        yield Finding("TF325", "warning", str(path), text, "order=writer (the default) reads them in order")
+        yield Finding("TF325", "warning", str(path), text, "--from-opt order=writer (the default) reads them in order")
     samples = [stored for stored in opened if stored.rank == 3]
     if listing.is_dir(path) and len(samples) == 1 and len(samples[0].table) >= _SOME:
         yield Finding(

@@ -194,7 +194,7 @@ def check_superblock(file: File) -> None:
                     remedy="Remove them with h5repack OLD.h5 NEW.h5",
                 )
         what = "is empty" if not file.size else "is not an HDF5 file"
-        remedy = "Copy it again" if file.path.suffix == ".h5" else "Give its format with --from"
+        remedy = "Copy it again" if file.path.suffix == ".h5" else "Give its format with --from NAME"
         raise CorruptError(file.path, what, offset=0, expected="\\x89HDF", remedy=remedy)
     version = head[8] if len(head) > 8 else 0
     at, width = {0: (40, 13), 1: (44, 13), 2: (28, 9), 3: (28, 9)}.get(version, (0, 0))

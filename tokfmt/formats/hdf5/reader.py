@@ -545,7 +545,7 @@ def _corpus(opening: Opening, rows: Rows) -> TokenReader:
         raise UnsupportedError(
             opening.place,
             "holds a corpus, one array of tokens without samples",
-            remedy="Remove view=samples (or --samples): a corpus has documents only",
+            remedy="A corpus has documents only: leave out --from-opt view=samples, or --samples",
         )
     own = opening.own()
     info = opening.info(Layout.STREAM, opening.separator(own[0]), variant="corpus")
@@ -804,7 +804,7 @@ def _worded_stride(found: Continuation) -> str:
     if found.how == ROWS:
         joins = f"--from-opt stride={found.joins} joins them"
         return f"each sample is a sequence: nothing shows that samples continue each other ({found.why}); {joins}"
-    return f"samples are {_WORDS[found.how]}: {found.why} (--from-opt stride= overrides)"
+    return f"samples are {_WORDS[found.how]}: {found.why} (--from-opt stride=NAME overrides)"
 
 
 _WORDS = {
@@ -821,7 +821,9 @@ def _ends_alike(opening: Opening, scan: Scan, width: int) -> tuple[int | None, s
     ends = scan.last[(scan.valid < width) & (scan.valid > 0)]
     if len(ends) < _ENDS_NEEDED or int(ends[0]) < 0 or not (ends == ends[0]).all():
         return None, ""
-    opening.inferred.append(f"separator {int(ends[0])}: all {len(ends):,} padded samples end with it (--eos overrides)")
+    opening.inferred.append(
+        f"separator {int(ends[0])}: all {len(ends):,} padded samples end with it (--eos ID overrides)"
+    )
     return int(ends[0]), "every padded sample ends with it"
 
 

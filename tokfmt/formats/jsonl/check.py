@@ -97,7 +97,7 @@ CODES: Mapping[str, Code] = {
         "The index lists fewer lines than the file has, so readers skip the others. Lines that are blank or not JSON "
         "may be left out. Others are hidden: lines were appended after the index was made, it belongs to another "
         "file, or it is damaged. tokfmt index writes a new one; --from-opt index=none reads every line, and "
-        "index=trust reads the lines that it lists.",
+        "--from-opt index=trust reads the lines that it lists.",
     ),
     "TF514": Code(
         "an index of an older version",

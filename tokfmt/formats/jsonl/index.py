@@ -287,7 +287,7 @@ def hiding(path: Place, text: TextFile, count: int, offset: int) -> CorruptError
     return CorruptError(
         path,
         f"leaves out {what} JSON ({first}): it is older than the text, or belongs to another one",
-        remedy=f"{REMEDY}; index=trust leaves such lines out",
+        remedy=f"{REMEDY}; --from-opt index=trust leaves such lines out",
     )
 
 

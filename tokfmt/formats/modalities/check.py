@@ -35,7 +35,7 @@ CODES: Mapping[str, Code] = {
         "cannot be opened, is empty, or is another format",
         "The file cannot be read, holds no byte, or begins like a format that only shares its name (an index of "
         "Megatron-LM, a multimodal pack of a development version). A packer that was killed early leaves an empty "
-        "file. Write it again, or name its format with --from.",
+        "file. Write it again, or name its format with --from NAME.",
     ),
     "TF102": Code(
         "no index, or not one of pairs of integers",

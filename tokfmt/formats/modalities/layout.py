@@ -410,7 +410,7 @@ def _no_header(file: File, head: bytes, index: Index, layout: str) -> CorruptErr
             found=head[8:12].hex(" "),
             remedy="The header is damaged; write the file again",
         )
-    forced = "If you know the layout, give it with --from-opt layout="
+    forced = "If you know the layout, give it with --from-opt layout=NAME"
     return CorruptError(
         file.path,
         "the index does not account for the bytes before it",
@@ -431,7 +431,7 @@ def _width(file: File, header: Header, index: Index, surplus: int, options: Read
         if options.width not in {None, header.width}:
             raise UnsupportedError(
                 file.path,
-                "the token width in the header contradicts width=",
+                f"the token width in the header contradicts --from-opt width={options.width}",
                 offset=8,
                 expected=options.width,
                 found=header.width,

@@ -125,7 +125,7 @@ _TOKENIZER = {
     "TF922": Code(
         "the separator is not the tokenizer's end of text",
         "The ID between documents is not the tokenizer's end-of-text token. Some trainers mask or split at the "
-        "tokenizer's ID, and would not find it. If the separator is right, give it with --eos.",
+        "tokenizer's ID, and would not find it. If the separator is right, give it with --eos ID.",
     ),
     "TF923": Code(
         "text full of replacement characters",

@@ -533,7 +533,7 @@ def tokenizer_findings(
                 name,
                 f"its separator is {eos_id:,} ({source.separator.source}), and the end of "
                 f"text of {named} is {handle.eos_id:,}",
-                "Give the tokenizer that it was made with, or the right separator with --eos",
+                "Give the tokenizer that it was made with, or the right separator with --eos ID",
             )
         yield from _decoded(name, reader, handle)
     except TokfmtError as error:

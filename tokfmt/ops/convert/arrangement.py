@@ -170,7 +170,7 @@ def portions(
         ]
     if "split" in given:
         raise OptionError(
-            "--to-opt split= names one split, --split NAME=SHARE,... several. Leave one out",
+            "--to-opt split=NAME names one split, --split NAME=SHARE,... several. Leave one out",
             name="split",
         )
     each = [{**given, "split": name} for name in shares.names]

@@ -22,7 +22,7 @@ from tokfmt.ops.source.stored import Source, boundaries_of
 from tokfmt.run.plan import Scan, Workers, scan
 from tokfmt.views.select import Known, NonEmpty
 
-_BORDERS = "where documents begin inside of rows (without view=samples each is a sequence)"
+_BORDERS = "where documents begin inside of rows (without --from-opt view=samples each is a sequence)"
 _AT_ONCE = 1 << 18  # tokens whose marks are read together, as many as the HDF5 reader caches
 _NAMED = 12
 """Number of fields or paths that a message names; it counts the others."""
