@@ -170,7 +170,7 @@ def test_limit_is_noted():
         (["text:a"], "--tokenizer"),
         (["text:("], "not a regular expression"),
         (["random:x"], "not a whole number"),
-        (["random:5", "--seed", "-1"], "not a seed"),
+        (["random:5", "--seed", "-1"], "expected a whole number"),
         (["5", "--limit", "-1"], "--limit"),
     ],
 )
@@ -277,7 +277,7 @@ def test_diff_shows_both_values(tmp_path):
     assert "B 0: 1 [7] 3  (3 tokens)" in done.stdout
     with_text = tokfmt("diff", one, two, "--tokenizer", TOKENIZER, "--eos", "9", "-q", check=1)
     assert len(with_text.stdout.splitlines()) == 7
-    assert "expected 1 to 1,024, found 0" in tokfmt("diff", one, two, "--jobs", "0", check=2).stderr
+    assert "expected a whole number from 1 to 1,024, found 0" in tokfmt("diff", one, two, "--jobs", "0", check=2).stderr
     assert "no such file" in tokfmt("diff", one, tmp_path / "none", check=3).stderr
 
 

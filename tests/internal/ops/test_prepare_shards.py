@@ -95,7 +95,7 @@ def test_task_refuses_its_own_losses(tmp_path):
     """The task refuses them, and not only --finish, hours later."""
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": 1}\n')
     words = {"tokenizer": str(TOKENIZER), "executor": "serial"}
-    with pytest.raises(CorruptError, match="line 2 .*allow_loss="):
+    with pytest.raises(CorruptError, match="line 2 .*--allow-loss"):
         tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "x.pbin", task=(0, 1), **words)
     with pytest.raises(ConversionError, match="task 0 of 1 is missing"):
         finish(tmp_path / "x.pbin")

@@ -50,14 +50,14 @@ def test_what_is_shown_of_many_records_is_read_alone(reel, monkeypatch):
     """Neither `count` nor any file but the first is asked for the first records."""
     monkeypatch.setattr(showing, "_LITTLE", 0)
     monkeypatch.setattr(Uncounted, "asked", 0)
-    found = showing.show(reel, limit=1)
+    found = tokfmt.show(reel, limit=1)
     assert [one.ids for one in found.shown] == LISTS[:1]
     assert (found.sequences, Uncounted.asked) == (None, 0)
     reader = Reel().open([reel], None, Hints())
     assert len(reader.files) == 7
     assert reader.record(3) == LISTS[3]
     assert set(reader.opened) == {"00000.reel.gz"}
-    assert [one.ids for one in showing.show(reel, "200:202").shown] == LISTS[200:202]
+    assert [one.ids for one in tokfmt.show(reel, "200:202").shown] == LISTS[200:202]
     with pytest.raises(IndexError):
         reader.blocks(1, 0, 301)
 

@@ -65,7 +65,7 @@ def records(path, name="input_ids"):
 def test_other_fields_are_lost_only_with_allow_loss(reel, tmp_path):
     for name in ("o.jsonl", "o.pbin"):
         with pytest.raises(
-            LossyConversionError, match=r'fields beside "ids" of 60 records .*"mask" in 60\).*allow_loss="fields"'
+            LossyConversionError, match=r'fields beside "ids" of 60 records .*"mask" in 60\).*--allow-loss fields'
         ):
             tokfmt.convert(reel(Masked), tmp_path / name, eos=99)
         assert not (tmp_path / name).exists()
