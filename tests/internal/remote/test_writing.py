@@ -343,7 +343,7 @@ def test_tasks_that_need_a_common_directory(server, bucket, tmp_path, large, mon
         (CORPUS, "mds", {"to_format": "mds", "tokenizer": str(TOKENIZER)}, "each tokenizes a part of the text"),
     ):
         with pytest.raises(
-            OptionError, match=f"^s3://bkt/{name}: task= needs a directory that all tasks see, because {why}"
+            OptionError, match=f"^s3://bkt/{name}: --task needs a directory that all tasks see, because {why}"
         ):
             tokfmt.convert(source, f"s3://bkt/{name}", task=(0, 2), **how)
         with pytest.raises(OptionError, match=f"--executor dask:ADDRESS needs a directory .* because {why}"):
