@@ -24,10 +24,10 @@ def entries(home):
         yield from (os.path.join(folder, name) for name in names if not name.endswith((".idx", ".index", ".json")))
 
 
-def readers(home):
+def readers(home, ways=GIVEN):
     """Yield a name, the reader of commands, the reader of the stored axis, and the separator that is taken off it."""
     for path in entries(home):
-        for given in GIVEN:
+        for given in ways:
             try:
                 view = tokfmt.open(path, **given).reader
             except (TokfmtError, OSError):

@@ -17,6 +17,7 @@ from tokfmt.model import (
     ArrayAxis,
     Bounds,
     Dataset,
+    Ended,
     Gap,
     Joined,
     Laid,
@@ -173,6 +174,8 @@ def test_an_index_that_is_a_view(documents, data):
     expected = [tokens[a : a + k].tolist() for a, k in zip(starts, lengths)]
     listed = Dataset(ArrayAxis(tokens), Listed(ArrayAxis(starts * 2), ArrayAxis(lengths), 2))
     assert contents(listed) == batched(listed, 12) == expected
+    trimmed = Dataset(listed.axis, Ended(listed.spans, EOS), Gap(EOS))
+    assert contents(trimmed) == batched(trimmed, 12) == [one[:-1] if one[-1:] == [EOS] else one for one in expected]
     axis = Pieces(ArrayAxis(tokens), starts, lengths)
     assert axis.read(0, axis.length).tolist() == [token for one in expected for token in one]
     tiled = Dataset(axis, Bounds(ArrayAxis(np.cumsum([0, *lengths]))))
@@ -260,17 +263,32 @@ def test_equal_separators_on_two_sides_are_one():
     assert out.tokens.tolist() == [7, 1, 2, 7, 3, 7, 4, 7, 5]
 
 
+AFTERS, BEFORES = [1, 2, 7, 7, 3, 7], [7, 1, 2, 7, 7, 3]
+
+
 @pytest.mark.parametrize(
-    "make", [lambda: indexed([[1, 2, 7], [7], [3, 7]])[0], lambda: streamed([1, 2, 7, 7, 3, 7], "after")[0]]
+    ("dataset", "kind", "tokens"),
+    [
+        (indexed([[1, 2, 7], [7], [3, 7]])[0], "index", AFTERS),
+        (indexed([[3, 7], [7], [1, 2, 7]])[0].take(np.array([2, 1, 0])), "index", AFTERS),
+        (streamed(AFTERS, "after")[0], "after", AFTERS),
+        (streamed(BEFORES, "before")[0], "before", BEFORES),
+        (indexed([[5, 1, 7], [5, 7], [3, 7]], EOS, BOS)[0], "index", [5, 1, 7, 5, 7, 3, 7]),
+        (streamed([7, 7, 1, 2, 7, 3, 7], "between")[0], "between", [1, 2, 7, 3, 7]),
+    ],
 )
-def test_what_is_stored_as_wanted_is_the_window_itself(make):
-    """Nothing is copied: the raw copy."""
-    dataset = make()
-    for batch in dataset.batches():
-        out = batch.laid_out(Target(7))
+def test_what_is_stored_as_wanted_is_the_window_itself(dataset, kind, tokens):
+    """The raw copy: no token is copied, also where sequences were gathered. An ID is replaced in its slot."""
+    for _ in range(2):  # in one pass, and after the sequences were counted
+        (batch,) = dataset.batches()
+        out = batch.laid_out(Target(7, kind, dataset.gap.lead))
         assert np.shares_memory(out.tokens, batch.window)
-        assert out.tokens.tolist() == [1, 2, 7, 7, 3, 7] and out.ends.tolist() == [3, 4, 6]
-        assert not np.shares_memory(batch.laid_out(Target(8)).tokens, batch.window)
+        assert out.tokens.tolist() == tokens
+        other = batch.laid_out(Target(70_000, kind, dataset.gap.lead))
+        assert not np.shares_memory(other.tokens, batch.window)
+        assert other.tokens.tolist() == [70_000 if token == 7 else token for token in tokens]
+        assert other.ends.tolist() == out.ends.tolist()
+        len(dataset)
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ INDEXED = st.sampled_from(
 STREAMS = st.sampled_from([Target(9, kind) for kind in ("after", "before")])
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(DOCUMENTS, INDEXED | STREAMS, st.sampled_from([0, AFTER]), st.integers(1, 30), st.integers(0, 999))
 def test_whatever_is_presumed_the_bytes_are_the_same(documents, target, presumed, size, seed):
     if target.id == 9:
@@ -131,7 +131,7 @@ def test_whatever_is_presumed_the_bytes_are_the_same(documents, target, presumed
     all_ways(Laid(dataset, target), size, seed, tokens, fates)
 
 
-@settings(max_examples=examples(40))
+@settings(max_examples=examples(20))
 @given(DOCUMENTS, DOCUMENTS, INDEXED, st.integers(1, 30), st.integers(0, 999))
 def test_several_sources_each_presumed_for_itself(first, second, target, size, seed):
     one, before = indexed(first, EOS, presumed=AFTER)

@@ -243,7 +243,7 @@ class Batch:
         """
         moved = any(counts.added or counts.dropped for counts in ledger)
         other = BEFORE if target.side == AFTER else AFTER
-        if moved or self.base is None or not len(self) or (self.beside & other).any():
+        if moved or not len(self) or (self.beside & other).any():
             return None
         begins = _moved(self.starts, self.beside & LEAD, -1)
         if target.side == BEFORE:

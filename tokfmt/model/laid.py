@@ -150,7 +150,7 @@ class Laid(Axis):
                     yield stored._replace(ledger=Ledger())
         at = int(self.offsets(first, first)[0]) if first < last else 0
         for batch in self.dataset.batches(WINDOW, first, last, WINDOW):
-            if len(batch) == 1 and not len(batch.window) and self._is_long(batch.first):
+            if len(batch) == 1 and not len(batch.window):  # It is empty, or too long for one window.
                 yield from self._sequence(batch.first, 0, stop - at)
                 at = int(self.offsets(batch.first + 1, batch.first + 1)[0])
                 continue
