@@ -54,7 +54,7 @@ def test_as_a_new_user_in_an_empty_directory(tmp_path):
     tokens = sum(map(len, expected))
     assert done.stdout == ""
     assert re.fullmatch(
-        rf"out\.zarr \(flat-tokens\): {len(expected):,} sequences, {tokens:,} tokens, separator 50256 \(stage1 convention\), "
+        rf"out\.zarr \(flat-tokens\): {len(expected):,} sequences, {tokens:,} tokens, separator 50256 \(stage1 convention; {len(expected):,} dropped\), "
         r"\d+\.\d s\n",
         done.stderr,
     )

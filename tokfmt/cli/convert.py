@@ -169,7 +169,7 @@ def _summary(done: Any, seconds: float) -> str:
         padded = f" ({done.padded:,} of them padding)" if done.padded else ""
         what.append(counted(done.tokens, "token") + samples + padded)
     if done.separator["eos_id"] is not None:
-        what.append(f"separator {done.separator['eos_id']} ({done.separator['from']})")
+        what.append(f"separator {done.separator['eos_id']} ({'; '.join((done.separator['from'], *_changed(done)))})")
     lines = [f"lost {name}: {printable(what_)}" for name, what_ in done.losses.items()]
     compared = " and ".join(counted(count, what[:-1]) for what, count in done.compared.items())
     verified = f", verified: {compared} read back and compared" if done.verified else ""
@@ -181,6 +181,14 @@ def _summary(done: Any, seconds: float) -> str:
     lines.append(f"{place} ({done.format}): {', '.join(what)}{verified}, {seconds:.1f} s")
     lines += _splits(done)
     return "\n".join(lines)
+
+
+def _changed(done: Any) -> list[str]:
+    """Return the clause on the separators of sequences; none if all were kept, or there are none."""
+    found = {name: count for name, count in (done.separators or {}).items() if count}
+    if set(found) <= {"kept"} or set(found) <= {"bare"}:
+        return []
+    return [", ".join(f"{count:,} {name}" for name, count in found.items())]
 
 
 def _plan(done: Any) -> str:

@@ -6,6 +6,7 @@ Every capability is optional: a plug-in without any can still be converted, coun
         HasByteOffsets        finds the file and the byte offset of a token             browse, diff, show
         RawCopyable           finds the bytes of uncompressed tokens, for a copy        convert
         CountsPadding         counts samples, padding removed and separators inserted   info, stats
+        InsertsSeparators     inserts separators that its files do not hold             convert
         HasLabels             has rows with loss masks and labels                       show, browse
         HasMarks              has marks beside its tokens, such as loss masks           convert
         HasDocumentStarts     finds where documents begin in its rows                   show, browse
@@ -344,6 +345,14 @@ class CountsPadding(Protocol):
 
     def padding_counts(self) -> PaddingCounts:
         """Return the counts."""
+
+
+@runtime_checkable
+class InsertsSeparators(Protocol):
+    """A reader of a stream that inserts separators which its files do not hold."""
+
+    def is_inserted(self, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which positions of the stream hold a separator that the reader inserted."""
 
 
 @runtime_checkable

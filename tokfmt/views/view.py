@@ -20,6 +20,7 @@ from tokfmt.core.place import Place
 from tokfmt.core.protocols import (
     ByteOffset,
     HasByteOffsets,
+    InsertsSeparators,
     MappedView,
     Piece,
     closed_reader,
@@ -377,7 +378,8 @@ class SplitAt(Indexed):
         """
         self.eos_id = eos_id
         separators, max_id = _scan(stored, eos_id, jobs or cpus(), scanned)
-        cut = _CUTS.get(where or stored.info.separators, _pieces)
+        self.where = where or stored.info.separators
+        cut = _CUTS.get(self.where, _pieces)
         self._offsets, self._step_at, self._step_to = cut(separators, stored.info.tokens)
         info = replace(
             stored.info,
@@ -446,6 +448,20 @@ class SplitAt(Indexed):
         steps = list(zip(self._step_at[:2].tolist(), self._step_to[:2].tolist(), strict=True))
         regular = steps == [(0, 1)] * before and self.info.sequences + self.info.tokens <= self.source.info.tokens
         return _Closed(self, before=before) if regular and eos_id == self.eos_id else None
+
+    def is_closed(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which sequences have a separator in the files.
+
+        The rest of one before the first separator has none, and neither has an unfinished last one.
+        """
+        if self.where is Separators.BEFORE:
+            return np.asarray(numbers >= (not len(self._step_at)))
+        surplus = np.append(0, self._step_to)[np.searchsorted(self._step_at, numbers, side="right")]
+        ends = self._offsets[numbers + 1] + numbers + surplus
+        closed = ends < self.source.info.tokens
+        if isinstance(self.source, InsertsSeparators):
+            closed &= ~self.source.is_inserted(ends)
+        return np.asarray(closed)
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
         check_position(position, self.info.tokens)

@@ -501,6 +501,12 @@ class Stream(View):
         check_interval(first, last, self.info.sequences, "sequences")
         return np.asarray([0, self.info.tokens], np.int64)[first : last + 1]
 
+    def is_inserted(self, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """See `protocols.InsertsSeparators`."""
+        count = self.runs.info.sequences
+        ends = np.append(self.runs.offsets(0, count)[1:] + np.arange(count), self.info.tokens)
+        return np.asarray(ends[np.searchsorted(ends, positions)] == positions)
+
     def padding_counts(self) -> PaddingCounts:
         """Return the amount of padding in the runs, and of separators after them; see `protocols.CountsPadding`."""
         below = (

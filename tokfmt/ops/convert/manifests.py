@@ -143,6 +143,7 @@ def _manifest(done: Conversion, home: Place, facts: Mapping[str, object]) -> byt
         "max_id": done.max_id,
         "eos_id": done.separator["eos_id"],
         "eos_from": done.separator["from"],
+        "separators": done.separators,
         "tokenizer": _portable(done.tokenizer, home),
         "shuffle": done.shuffle,
         "recipe": done.recipe,

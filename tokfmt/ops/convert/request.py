@@ -97,6 +97,9 @@ class Conversion:
         tokens: Number of tokens in the destination, without separators; None before text is tokenized.
         max_id: Largest token ID written, a stored separator included; None if it is not known.
         separator: The ID (`eos_id`), where it is known from (`from`), and whether it was inferred (`inferred`).
+        separators: Number of sequences whose separator was kept (`kept`), replaced by another ID (`replaced`), added
+            (`added`) or dropped (`dropped`), or which had and got none (`bare`). The sum is the number of sequences.
+            None before they are written, and if the destination holds lines, or samples of a recipe as they are.
         losses: The losses that were accepted, in words, by their --allow-loss name.
         notes: The notes that were reported.
         plan: Number of tasks, executor, workers, and the space that the destination needs.
@@ -125,6 +128,7 @@ class Conversion:
     losses: dict[str, str]
     notes: list[str]
     plan: dict[str, object]
+    separators: dict[str, int] | None = None
     verified: bool = False
     compared: dict[str, int] = field(default_factory=dict)
     tokenizer: dict[str, object] | None = None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from tokfmt.core.errors import Loss
 from tokfmt.core.place import place_of
 from tokfmt.core.tokenizer_ids import TokenizerIds
+from tokfmt.model.batch import Counts
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.request import Conversion
 from tokfmt.ops.convert.resolve import Resolved
@@ -51,6 +53,7 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
             "sequences": one.sequences,
             "tokens": one.tokens,
             "max_id": one.max_id,
+            "separators": one.separators and one.separators._asdict(),
         }
         for one in counts
         if one.portion.split is not None
@@ -67,6 +70,7 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
         tokens=tokens,
         max_id=max((one.max_id for one in counts if one.max_id is not None), default=None),
         separator={"eos_id": separator.eos_id, "from": separator.source or None, "inferred": separator.inferred},
+        separators=_separators_of(one.separators and one.separators._asdict() for one in counts),
         losses=losses,
         notes=list(notes.kept),
         plan={
@@ -106,6 +110,14 @@ def total_of(counts: Iterable[int | None]) -> int | None:
     """Return the sum of counts; None if one of them is not known."""
     known = list(counts)
     return None if None in known else sum(filter(None, known))
+
+
+def _separators_of(counts: Iterable[object]) -> dict[str, int] | None:
+    """Return the sum of counts of separators by name; None if there are none, or if one of them is something else."""
+    found = list(counts)
+    if not found or not all(isinstance(one, dict) and one.keys() == set(Counts._fields) for one in found):
+        return None
+    return reduce(Counts.plus, (Counts(**one) for one in found if isinstance(one, dict)))._asdict()
 
 
 def _made_by(resolved: Resolved, counts: Sequence[PortionCounts]) -> tuple[Mapping[str, Any] | None, str]:
@@ -150,6 +162,7 @@ def finished_before(resolved: Resolved, facts: Facts, notes: Notes) -> Conversio
         tokens=total_of(content.get("tokens") for content in contents),
         max_id=max(largest, default=None),
         separator={"eos_id": contents[0].get("eos_id"), "from": contents[0].get("eos_from"), "inferred": False},
+        separators=_separators_of(content.get("separators") for content in contents),
         splits={name: split for content in contents for name, split in content.get("splits", {}).items()},
         verified=request.verify,
     )

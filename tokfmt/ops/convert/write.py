@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.core.errors import Loss, TokenRangeError
 from tokfmt.core.format import Receipt, TokenWriter
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.text_format import counted, printable
+from tokfmt.model.batch import Counts
 from tokfmt.ops.convert.arrangement import SplitTarget, arranged
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import Content
@@ -19,6 +23,7 @@ from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.prepare import Prepared
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.resolve import Resolved
+from tokfmt.ops.convert.separators import count_separators
 from tokfmt.ops.convert.workplace import Workplace
 from tokfmt.ops.source.request import EosChoice, option_names
 from tokfmt.run.execute import Progress
@@ -41,6 +46,8 @@ class PortionCounts:
         minimum_bytes: Minimum size of the portion in bytes; see `TokenWriter.minimum_bytes`. None if that is not known.
         passes: How often a run reads the tokens of the portion.
         lost: What the writer lost because the user accepted it; see `TokenWriter.lost`.
+        separators: What became of the separators of its sequences; None before it is written, and if it holds lines, or
+            samples of a recipe as they are.
     """
 
     portion: SplitTarget
@@ -52,6 +59,7 @@ class PortionCounts:
     minimum_bytes: int | None = None
     passes: int = 1
     lost: Sequence[Loss] = ()
+    separators: Counts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +188,25 @@ def _write_portion(
             compared.update(_verify(request, prepared, carried, path, portion, workers, notes.progress))
         for note in writer.notes(carried.reader):
             notes.add(f"{printable(portion.destination.name)}: {note}")
+    counts = replace(counts, separators=_separators(resolved, prepared, content, counts))
     if counts.merged:
         ended = f"{counted(counts.merged, 'sequence')} with the separator {prepared.target.eos_id} at the end"
         notes.add(f"{ended} got no second one; readers take it as the end of the sequence, not as a token")
     return counts
+
+
+def _separators(resolved: Resolved, prepared: Prepared, content: Content, counts: PortionCounts) -> Counts | None:
+    """Return what became of the separators of a portion; None if it holds samples of a recipe as they are."""
+    if prepared.destination.rows is not None or counts.sequences is None:
+        return None
+    shares, number = resolved.request.arrangement.shares, counts.portion.number
+
+    def chosen(first: int, last: int, lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
+        found = lengths > 0 if "empty-sequences" in content.losses else np.ones(last - first, np.bool_)
+        return found if shares is None else found & (shares.split_of(first, last) == number)
+
+    eos_id = prepared.target.eos_id if prepared.destination.traits.needs_eos else None
+    return count_separators(prepared.axis, chosen, counts.sequences, eos_id, merged=counts.merged)
 
 
 def _verify(

@@ -1,7 +1,8 @@
 """The manifest `DST.tokfmt.json` beside each destination: what tokfmt wrote, from what, and with which options.
 
     {"schema": "tokfmt.manifest/1", "tokfmt": "0.1.0", "format": ..., "eos_id": ..., "eos_from": ..., "sequences": ...,
-     "tokens": ..., "max_id": ..., "sources": [{"path", "format", "bytes", "files", "xxh3_128"}], "output": {...},
+     "tokens": ..., "max_id": ..., "separators": {"kept", "replaced", "added", "dropped", "bare"} | null,
+     "sources": [{"path", "format", "bytes", "files", "xxh3_128"}], "output": {...},
      "tokenizer": {...} | null, "options": {...}, "losses": {...}, "notes": [...], "shuffle": seed | null,
      "recipe": fingerprint | null, "labels": "recipe" | "stored" | null,
      "split": {"shares": {name: share}, "seed": ...} | null, "splits": {name: {"destination", "sequences", ...}},

@@ -1,0 +1,180 @@
+"""What a conversion does with the separator of each sequence is counted. Separators are counted here by hand."""
+
+import itertools
+import json
+import struct
+from typing import Any
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import tokfmt
+from tokfmt.cli.main import cli
+
+EOS = 7
+NAMES = ("kept", "replaced", "added", "dropped", "bare")
+DESTINATIONS = {
+    "megatron": "out_document.bin",
+    "modalities": "out.pbin",
+    "olmo": "part-00000.npy",
+    "nanogpt": "train.bin",
+    "flat-tokens": "out.zarr",
+    "jsonl": "out.jsonl",
+}
+
+
+def megatron(home, documents):
+    lengths = [len(document) for document in documents]
+    starts = [0, *itertools.accumulate(lengths)]
+    (home / "in_document.bin").write_bytes(np.concatenate([np.array(one, "<u2") for one in documents]).tobytes())
+    head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(lengths), len(lengths) + 1)
+    columns = ((lengths, "<i4"), ([2 * start for start in starts[:-1]], "<i8"), (range(len(lengths) + 1), "<i8"))
+    (home / "in_document.idx").write_bytes(head + b"".join(np.array(*column).tobytes() for column in columns))
+    return home / "in_document.bin"
+
+
+def rows(home, documents):
+    path = home / "in.parquet"
+    pq.write_table(pa.table({"input_ids": pa.array(documents, pa.list_(pa.uint16()))}), path)
+    return path
+
+
+def nanogpt(home, documents):
+    path = home / "val.bin"
+    np.concatenate([np.array(one, "<u2") for one in documents]).tofile(path)
+    return path
+
+
+def stored(path, name):
+    """The tokens of a file; zarr and JSON Lines, which store no separator, are read as tokfmt does."""
+    if name == "modalities":
+        data = path.read_bytes()
+        size, width = struct.unpack_from("<QI", data)
+        return np.frombuffer(data[12 : 12 + size], f"<u{width}")
+    if name in ("flat-tokens", "jsonl"):
+        with tokfmt.open(path, eos="none") as dataset:
+            return np.concatenate([*dataset, []])
+    return np.fromfile(path, "<u2")
+
+
+def convert(source, home, name, *, verify=True, **options):
+    destination = home / "to" / DESTINATIONS[name]
+    destination.parent.mkdir(exist_ok=True)
+    done = tokfmt.convert(source, destination, to_format=name, eos=EOS, verify=verify, **options)
+    manifest = json.loads(destination.with_name(f"{destination.name}.tokfmt.json").read_bytes())
+    assert manifest["separators"] == done.separators
+    assert sum(done.separators.values()) == done.sequences
+    return tuple(done.separators[one] for one in NAMES), stored(destination, name).tolist().count(EOS)
+
+
+# 9 is content, 7 the separator.
+
+CLOSED = [[9, 7], [9, 9, 7], [7], [9, 7]]
+OPEN = [[9], [9, 9], [], [9]]
+UNFINISHED = [[9, 7], [7], [9, 9, 7], [9]]
+TWICE = [[9, 7], [9, 7, 7], [9, 7]]
+
+
+@pytest.mark.parametrize("name", DESTINATIONS)
+@pytest.mark.parametrize(
+    ("write", "documents", "with_separators", "without"),
+    [
+        pytest.param(megatron, CLOSED, (4, 0, 0, 0, 0), (0, 0, 0, 4, 0), id="closed by an index"),
+        pytest.param(nanogpt, CLOSED, (4, 0, 0, 0, 0), (0, 0, 0, 4, 0), id="a stream"),
+        pytest.param(nanogpt, UNFINISHED, (3, 0, 1, 0, 0), (0, 0, 0, 3, 1), id="unfinished"),
+        pytest.param(rows, OPEN, (0, 0, 4, 0, 0), (0, 0, 0, 0, 4), id="none in the source"),
+    ],
+)
+def test_each_separator_is_counted(write, documents, with_separators, without, name, tmp_path):
+    counts, found = convert(write(tmp_path, documents), tmp_path, name)
+    is_stored = name not in ("flat-tokens", "jsonl")
+    assert counts == (with_separators if is_stored else without)
+    assert found == sum(counts[:3]) == len(documents) * is_stored
+
+
+def corpus(home, documents):
+    """An HDF5 file of one stream."""
+    with h5py.File(home / "in.h5", "w") as file:
+        file["data"] = np.concatenate(documents).astype("<i4")
+    return home / "in.h5"
+
+
+def begun(home, documents):
+    """A file of llm.c, in which the separator is in front: of these documents, that of the one before."""
+    head = np.zeros(256, "<i4")
+    head[:3] = 20240520, 1, sum(map(len, documents))
+    (home / "in_val_000000.bin").write_bytes(head.tobytes() + np.concatenate(documents).astype("<u2").tobytes())
+    return home / "in_val_000000.bin"
+
+
+@pytest.mark.parametrize(
+    ("write", "documents", "counts"),
+    [
+        (corpus, [[9, 7], [9, 9, 7]], (2, 0, 0, 0, 0)),
+        (corpus, [[9, 7], [9, 9]], (1, 0, 1, 0, 0)),
+        (begun, [[7, 9], [7, 9, 9], [7]], (3, 0, 0, 0, 0)),
+        (begun, [[9], [7, 9, 9], [7, 9]], (2, 0, 1, 0, 0)),
+    ],
+)
+def test_what_a_reader_inserts_was_not_in_the_source(write, documents, counts, tmp_path):
+    """An unfinished document of HDF5 gets a separator from the reader; the rest of one has none in front."""
+    assert convert(write(tmp_path, documents), tmp_path, "megatron")[0] == counts
+
+
+@pytest.mark.parametrize(("name", "found"), [("megatron", 4), ("modalities", 4), ("flat-tokens", 1)])
+def test_a_second_separator_is_content(name, found, tmp_path):
+    counts, written = convert(megatron(tmp_path, TWICE), tmp_path, name)
+    assert (sum(counts[:3]), written) == (found - 1, found)
+
+
+def test_what_a_modalities_writer_leaves_out_is_kept(tmp_path):
+    """With eos=if-missing, an ID at the end of content becomes the separator."""
+    options = {"to_options": {"eos": "if-missing"}, "verify": False}
+    assert convert(rows(tmp_path, [[9, 7], [9], [], [7]]), tmp_path, "modalities", **options) == ((2, 0, 2, 0, 0), 4)
+    sources = [nanogpt(tmp_path, UNFINISHED), rows(tmp_path, [[9, 7], [9]])]
+    assert convert(sources, tmp_path, "modalities", overwrite=True, **options) == ((4, 0, 2, 0, 0), 6)
+
+
+@pytest.mark.parametrize("how", [{"select": "1:4"}, {"shuffle": 3, "select": "1:4"}, {"select": "1:4", "jobs": 2}])
+def test_counts_are_those_of_the_selected_sequences(how, tmp_path):
+    assert convert(nanogpt(tmp_path, UNFINISHED), tmp_path, "olmo", **how) == ((2, 0, 1, 0, 0), 3)
+
+
+def test_several_sources(tmp_path):
+    sources = [nanogpt(tmp_path, UNFINISHED), megatron(tmp_path, CLOSED), rows(tmp_path, OPEN)]
+    assert convert(sources, tmp_path, "megatron") == ((7, 0, 5, 0, 0), 12)
+
+
+def test_each_split_has_its_counts(tmp_path):
+    documents = [[9, 7]] * 40 + [[9]]
+    done = tokfmt.convert(nanogpt(tmp_path, documents), tmp_path / "o.pbin", eos=EOS, split="a=0.5,b=0.5", seed=1)
+    parts: list[Any] = [done.splits[name] for name in "ab"]
+    assert [sum(part["separators"].values()) for part in parts] == [part["sequences"] for part in parts]
+    assert [done.separators[name] for name in NAMES] == [40, 0, 1, 0, 0]
+    for name, part in zip("ab", parts):
+        manifest = json.loads((tmp_path / f"o.{name}.pbin.tokfmt.json").read_bytes())
+        assert manifest["separators"] == part["separators"]
+
+
+def test_sequences_of_a_recipe_had_the_separators_of_its_sources(tmp_path):
+    """In any order, and repeated; another ID replaces them."""
+    nanogpt(tmp_path, UNFINISHED)
+    recipe = tmp_path / "mix.toml"
+    source = '[[source]]\nname = "a"\npath = "val.bin"\nepochs = 2\n'
+    recipe.write_text(f'tokfmt = 1\neos = {EOS}\nshuffle = "documents"\nseed = 3\n{source}')
+    assert convert(recipe, tmp_path, "megatron") == ((6, 0, 2, 0, 0), 8)
+    done = tokfmt.convert(recipe, tmp_path / "o.pbin", eos=8)
+    assert [done.separators[name] for name in NAMES] == [0, 6, 2, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("documents", "clause"),
+    [(CLOSED, "(--eos)"), (UNFINISHED, "(--eos; 3 kept, 1 added)")],
+)
+def test_the_line_of_the_result_says_what_is_not_kept(documents, clause, tmp_path):
+    words = ["convert", nanogpt(tmp_path, documents), tmp_path / "o.pbin", "--eos", EOS]
+    assert f"separator {EOS} {clause}, " in CliRunner().invoke(cli, list(map(str, words))).stderr
