@@ -43,5 +43,4 @@ def count(name: str, value: int | None, minimum: int = 1) -> int | None:
     Raises:
         OptionError: If it is not a whole number of at least `minimum`.
     """
-    found: int | None = fit(name, value, int | None, {"minimum": minimum, "maximum": sys.maxsize})
-    return found
+    return None if value is None else int(fit(name, value, int, {"minimum": minimum, "maximum": sys.maxsize}))

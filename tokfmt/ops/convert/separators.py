@@ -37,24 +37,21 @@ def count_separators(axis: TokenReader, chosen: Chosen, count: int, eos_id: int 
         merged: Number of sequences that end with the separator, so that the writer adds no other to them. They keep it.
     """
     beside = _beside(axis)
-    if not callable(beside):
-        had, kept = count * (beside != _NONE), count * (beside == eos_id)
-        return _counts(count, had, kept, 0 if had else merged, eos_id)
     had = kept = ended = 0
-    for first, last in windows(0, axis.info.sequences, _AT_ONCE):
-        bounds = axis.offsets(first, last)
-        lengths = np.diff(bounds)
-        taken = chosen(first, last, lengths)
-        ids = beside(np.arange(first, last))[taken]
-        had, kept = had + int(np.count_nonzero(ids != _NONE)), kept + int(np.count_nonzero(ids == eos_id))
-        if merged:
-            ends = bounds[1:][taken][(ids == _NONE) & (lengths[taken] > 0)] - 1
-            ended += int(np.count_nonzero(ReaderAxis(axis).at(ends) == eos_id))
-    return _counts(count, had, kept, ended, eos_id)
-
-
-def _counts(count: int, had: int, kept: int, ended: int, eos_id: int | None) -> Counts:
-    """Return the counts: `had` had a separator, `kept` had this one, and `ended` had none and end with it."""
+    if callable(beside):
+        for first, last in windows(0, axis.info.sequences, _AT_ONCE):
+            bounds = axis.offsets(first, last)
+            lengths = np.diff(bounds)
+            taken = chosen(first, last, lengths)
+            ids = beside(np.arange(first, last))[taken]
+            had, kept = had + int(np.count_nonzero(ids != _NONE)), kept + int(np.count_nonzero(ids == eos_id))
+            if merged:
+                ends = bounds[1:][taken][(ids == _NONE) & (lengths[taken] > 0)] - 1
+                ended += int(np.count_nonzero(ReaderAxis(axis).at(ends) == eos_id))
+    else:
+        had, kept = count * (beside != _NONE), count * (beside == eos_id)
+        ended = 0 if had else merged
+    # `had` had a separator, `kept` had this one, and `ended` had none and end with it.
     if eos_id is None:
         return Counts(dropped=had, bare=count - had)
     return Counts(kept + ended, had - kept, count - had - ended)

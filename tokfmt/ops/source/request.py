@@ -72,8 +72,9 @@ class SourceRequest:
     allow_partial: bool = False
 
     def __post_init__(self) -> None:
-        eos = fit("eos", self.eos, EosChoice, {"minimum": 0, "maximum": sys.maxsize})
-        object.__setattr__(self, "eos", eos)  # an int, also if it was a number of numpy
+        if self.eos is not None:
+            eos = fit("eos", self.eos, EosChoice, {"minimum": 0, "maximum": sys.maxsize})
+            object.__setattr__(self, "eos", eos)  # an int, also if it was a number of numpy
 
     @staticmethod
     def of(
