@@ -195,7 +195,7 @@ def detect(path: PlaceLike) -> Format:
         _refuse_foreign(path, probe, claimed=bool(claims), head_only=plausible)
     winners = [name for name, confidence in claims.items() if confidence == best]
     if len(winners) > 1:
-        raise AmbiguousFormatError(path, winners)
+        raise AmbiguousFormatError(path, winners, _name_one(probe))
     return get(winners[0])
 
 
@@ -245,9 +245,14 @@ def _refuse_foreign(path: PlaceLike, probe: Probe, *, claimed: bool, head_only: 
         if not probe.is_directory and (fitting := _named(probe.path.name)):
             name = max(fitting, key=lambda one: one[1])[0]
             known = f"Its name implies {name}. Use --from {name} to see what is wrong with it"
-        if inside := _datasets_in(probe):
-            known = f"Name one of the datasets in it, such as {printable(inside[0])}, or read them all with --recursive"
-        raise UnknownFormatError(path, _describe(probe), known)
+        raise UnknownFormatError(path, _describe(probe), _name_one(probe) or known)
+
+
+def _name_one(probe: Probe) -> str:
+    """Return the remedy of a directory that holds several datasets; else ""."""
+    if not (inside := _datasets_in(probe)):
+        return ""
+    return f"Name one of the datasets in it, such as {printable(inside[0])}, or read them all with --recursive"
 
 
 def _datasets_in(probe: Probe) -> list[str]:

@@ -1,6 +1,7 @@
 """Every fixture of every format has exactly one winner, and the corpus of fixtures is here."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import registered
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import FormatError, OptionError, UnknownFormatError
+from tokfmt.core.errors import AmbiguousFormatError, FormatError, OptionError, UnknownFormatError
 from tokfmt.plugin import Ragged
 from tokfmt.testing import write
 
@@ -92,6 +93,22 @@ def test_a_folder_of_several_datasets_names_one_of_them(tmp_path):
     with pytest.raises(UnknownFormatError) as caught:
         tokfmt.info(tmp_path)
     assert "such as a.pbin" in caught.value.remedy
+
+
+def test_a_folder_of_datasets_of_several_formats_names_one_of_them(tmp_path):
+    """No format reads all of it, so the choice of a format is not the first remedy."""
+    for name in ("hdf5/padded_eos", "megatron/datatrove_00000_tokens.bin", "megatron/datatrove_00000_tokens.idx"):
+        path = FIXTURES / name
+        for file in path.iterdir() if path.is_dir() else [path]:
+            shutil.copy(file, tmp_path)
+    with pytest.raises(AmbiguousFormatError) as caught:
+        tokfmt.info(tmp_path)
+    assert caught.value.candidates == ["hdf5", "megatron"]
+    example = re.search(r"Name one of the datasets in it, such as (\S+), or .* --recursive", str(caught.value))[1]
+    assert tokfmt.info(tmp_path / example).sequences > 0
+    for one in caught.value.candidates:
+        assert f"--from {one}" in str(caught.value)
+        assert tokfmt.info(tmp_path, format=one).sequences > 0
 
 
 @pytest.mark.parametrize(("word", "name"), [("cerebras", "hdf5"), ("seqax", "flat-tokens"), ("parket", "parquet")])

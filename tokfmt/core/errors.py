@@ -238,12 +238,18 @@ class UnknownFormatError(DetectionError):
 
 
 class AmbiguousFormatError(DetectionError):
-    """Several formats recognize the content equally well."""
+    """Several formats recognize the content equally well.
 
-    def __init__(self, path: Path, candidates: Sequence[str]) -> None:
-        self.path, self.candidates = str(path), list(candidates)
+    Attributes:
+        candidates: The names of the formats.
+        remedy: A remedy that is better than the choice of a format; "" for none.
+    """
+
+    def __init__(self, path: Path, candidates: Sequence[str], remedy: str = "") -> None:
+        self.path, self.candidates, self.remedy = str(path), list(candidates), remedy
         choices = " or ".join(f"--from {name}" for name in candidates)
-        super().__init__(f"{printable(path)}: could be {' or '.join(candidates)}. Choose one with {choices}")
+        choose = f"{remedy}. {choices} reads the files of that format" if remedy else f"Choose one with {choices}"
+        super().__init__(f"{printable(path)}: could be {' or '.join(candidates)}. {choose}")
 
 
 class ConversionError(TokfmtError):
