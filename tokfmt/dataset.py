@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import MissingDependencyError, OptionError, TokenRangeError
+from tokfmt.core.options import fit
 from tokfmt.core.place import PlaceLike, destination_of
 from tokfmt.core.protocols import sequence_reader
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
@@ -171,8 +172,12 @@ class Dataset:
             yield from batch
 
     def batches(self, size: int = WINDOW) -> Iterator[Ragged]:
-        """Yield all sequences in order, in batches of about `size` tokens. A sequence is never split."""
-        return batches(self.reader, 0, len(self), size)
+        """Yield all sequences in order, in batches of about `size` tokens. A sequence is never split.
+
+        Raises:
+            OptionError: If `size` is not a whole number of at least 1.
+        """
+        return batches(self.reader, 0, len(self), fit("size", size, int, {"minimum": 1}))
 
     def select(self, which: slice | Sequence[int] | NDArray[np.integer] | NDArray[np.bool_]) -> Dataset:
         """Return some of the sequences, in the given order, as another Dataset. Reads no token.

@@ -4,7 +4,10 @@ import subprocess
 import sys
 
 from amount import FUZZ_ONLY
-from paths import FIXTURES
+from click.testing import CliRunner
+from paths import CORPUS, FIXTURES, TOKENIZER
+
+from tokfmt.cli.main import cli
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 
@@ -21,3 +24,11 @@ def test_pipes_that_close_early():
         assert "Traceback" not in done.stderr
         assert "Broken" not in done.stderr
         assert "error" not in done.stderr
+
+
+def test_ids_of_text_need_a_tokenizer():
+    refused = CliRunner().invoke(cli, ["show", str(CORPUS), "0", "--ids"])
+    assert refused.exit_code == 2
+    assert "--ids needs a tokenizer" in refused.stderr
+    shown = CliRunner().invoke(cli, ["show", str(CORPUS), "0", "--ids", "--tokenizer", str(TOKENIZER)])
+    assert shown.stdout.split()[0].isdigit()

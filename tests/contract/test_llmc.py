@@ -69,6 +69,18 @@ class TestShards(FormatContract):
         return begun([t for part in held for t in part], self.eos_id)
 
 
+def test_a_shard_is_read_by_its_header_whatever_its_name(tmp_path):
+    """`.npy` is also the name of NumPy arrays, which some trainers write as shards."""
+    source = tmp_path / "x.jsonl"
+    source.write_text('{"input_ids": [1, 2]}\n{"input_ids": [3]}\n')
+    tokfmt.convert(source, tmp_path / "x_train_000001.bin", to_format="llmc", eos=50256)
+    renamed = (tmp_path / "x_train_000001.bin").rename(tmp_path / "renamed.npy")
+    (tmp_path / "x_train_000001.bin.tokfmt.json").unlink()
+    with tokfmt.open(renamed) as dataset:
+        assert dataset.format == "llmc"
+        assert [one.tolist() for one in dataset] == [[1, 2], [3]]
+
+
 def test_splits_are_shards_of_their_own_names(tmp_path):
     """val is shard 0, and comes first when all are read as one stream."""
     source, folder = tmp_path / "x.jsonl", tmp_path / "fineweb"

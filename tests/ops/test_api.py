@@ -227,3 +227,15 @@ def test_numbers_that_are_too_large(words):
 def test_a_path_with_a_zero_byte():
     with pytest.raises(tokfmt.TokfmtError, match="is not a valid file name"):
         tokfmt.open("a\0b")
+
+
+@pytest.mark.parametrize("size", [-1, 0, 1.5, "a"])
+def test_batches_hold_at_least_one_token(size):
+    with pytest.raises(OptionError, match="^size: expected a whole number of at least 1"):
+        tokfmt.open(PACK).batches(size)
+
+
+def test_shares_are_text(tmp_path):
+    with pytest.raises(OptionError, match="--split: expected text"):
+        tokfmt.convert(PACK, tmp_path / "o.pbin", split={"train": 0.5, "test": 0.5})
+    assert not list(tmp_path.iterdir())

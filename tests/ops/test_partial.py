@@ -179,7 +179,7 @@ def test_a_corrupt_source_names_no_option_that_cannot_help(tmp_path):
     cut(path, path.stat().st_size - 10)
     with pytest.raises(FormatError) as caught:
         tokfmt.convert(path, tmp_path / "o.pbin", eos=EOS)
-    assert "allow_partial" not in str(caught.value)
+    assert "--allow-partial" not in str(caught.value)
 
 
 @pytest.mark.parametrize("layout", ["contiguous", "corpus"])
@@ -278,12 +278,29 @@ def test_a_lost_file_is_refused_with_the_option_that_saves_the_others(tmp_path):
         tokfmt.convert(path, tmp_path / "refused.jsonl", eos=EOS)
 
 
+def test_the_other_files_of_a_lost_arrow_file_are_saved(tmp_path):
+    """`state.json` names the lost one: the option that the refusal names converts what is there."""
+    home = tmp_path / "data"
+    home.mkdir()
+    for k, rows in enumerate((LISTS[:9], LISTS[9:20])):
+        table = pa.table({"input_ids": pa.array(rows, pa.list_(pa.uint16()))})
+        with pa.ipc.new_stream(home / f"data-0000{k}-of-00002.arrow", table.schema) as writer:
+            writer.write_table(table)
+    names = [{"filename": f"data-0000{k}-of-00002.arrow"} for k in range(2)]
+    (home / "state.json").write_text(json.dumps({"_data_files": names}))
+    (home / "dataset_info.json").write_text("{}")
+    (home / "data-00001-of-00002.arrow").unlink()
+    with pytest.raises(FormatError, match="--allow-partial saves"):
+        tokfmt.convert(home, tmp_path / "refused.jsonl")
+    assert saved(home, tmp_path / "a.jsonl", eos="none") == LISTS[:9]
+
+
 def test_a_cut_stream_of_one_document_names_no_option_that_saves_nothing(tmp_path):
     path = made(tmp_path / "x_train_000001.bin", to_format="llmc")
     cut(path, 1024 + 2 * len(LISTS[0]))
     with pytest.raises(FormatError) as caught:
         tokfmt.convert(path, tmp_path / "refused.jsonl", eos=EOS)
-    assert "allow_partial" not in str(caught.value)
+    assert "--allow-partial" not in str(caught.value)
     with pytest.raises(FormatError, match="no sequence of it is certain"):
         tokfmt.convert(path, tmp_path / "saved.jsonl", eos=EOS, allow_partial=True)
 

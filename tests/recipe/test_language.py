@@ -171,7 +171,7 @@ def test_an_error_of_a_source_names_the_recipe_and_its_keys(packs, monkeypatch, 
     with pytest.raises(TokfmtError) as caught:
         tokfmt.recipe([{"path": "a.pbin", **entry}])
     assert str(caught.value).startswith(told)
-    said = any('format = "NAME"' in note for note in getattr(caught.value, "__notes__", ()))
+    said = any('--from NAME is format = "NAME"' in note for note in getattr(caught.value, "__notes__", ()))
     assert said == ("--from" in str(caught.value)), "an option is named with its key"
 
 

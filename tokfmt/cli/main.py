@@ -220,7 +220,7 @@ def _invoke(words: list[str]) -> int:
         raise
     except TokfmtError as error:
         _trace(debug)
-        text = ". ".join((str(error), *getattr(error, "__notes__", ())))
+        text = ". ".join((str(error), *getattr(error, "__notes__", ()))).replace("?. ", "? ")
         return _fail(text, error.exit_code, words, {"type": type(error).__name__, **error.facts()})
     except BaseException as error:  # noqa: BLE001 - exits of libraries and panics in Rust are not an Exception
         if isinstance(error, SystemExit) and _COMPLETE in os.environ:  # click ends a completion like this

@@ -158,6 +158,8 @@ def print_preview(
     style = _Style(only_ids, only_text, terminal and not full, shutil.get_terminal_size().columns if terminal else 0)
     count = 0
     for count, shown in enumerate(preview.shown, 1):
+        if only_ids and shown.look.reader is None:
+            raise click.UsageError("--ids needs a tokenizer, because text has no IDs. Add --tokenizer NAME")
         if count > 1 and not style.bare:
             click.echo()
         _write_sequence(shown, style)

@@ -159,8 +159,13 @@ class Llmc(FlatFormat):
         """See `FlatFormat.read_first`: the header, and the first token."""
         return path, HEADER.size + 4
 
+    @staticmethod
+    def _is_headed(file: File) -> bool:
+        """Return whether a file begins with a header of llm.c, whatever its name."""
+        return file.size >= HEADER.size and HEADER.read(file)["magic"] in _MAGICS
+
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:  # noqa: ARG002
-        numpy = file.path.suffix == ".npy"
+        numpy = file.path.suffix == ".npy" and not self._is_headed(file)
         extent, kind, problems = (numpy_extent(file), "numpy", []) if numpy else _headed(file)
         eos_id = VARIANTS[kind][3]
         if eos_id is None and extent.tokens:

@@ -56,7 +56,7 @@ def refused(home, destination, to, says):
         for dry_run in (True, False):
             with untouched(home), pytest.raises(ConversionError, match=says) as raised:
                 convert(PACK, destination, to, overwrite=overwrite, dry_run=dry_run)
-            assert "overwrite=True replaces it" not in str(raised.value)
+            assert "--overwrite replaces it" not in str(raised.value)
             assert isinstance(raised.value, DestinationExistsError) != overwrite
 
 

@@ -116,6 +116,8 @@ def arrangement_of(shuffle: int | None, split: str | None, seed: int | None) -> 
     """
     if shuffle is not None:
         shuffle = check_seed(shuffle, "--shuffle")
+    if split is not None and not isinstance(split, str):
+        raise OptionError(f"--split: expected text, found {printable(repr(split))}. {_EXAMPLE}", name="split")
     if split is None or "=" not in split:
         if seed is not None:
             raise OptionError(f"--seed: nothing is dealt out to splits. {_EXAMPLE}", name="seed")

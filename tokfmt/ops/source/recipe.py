@@ -7,6 +7,7 @@ the cache is valid as long as each file, and each manifest beside one, has the s
 
 from __future__ import annotations
 
+import re
 import threading
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -158,7 +159,7 @@ def _laid(
                     error.args = (f"{where}{error.args[0]}",)
                 else:
                     error.add_note(_which(entry, file.where))
-                if "--" in str(error):
+                if _KEYS.search(str(error)):
                     error.add_note(_AS_KEYS)
                 raise
             found.append(source)
@@ -307,9 +308,10 @@ def named_by(recipe: Place) -> Found:
     return found
 
 
+_KEYS = re.compile(r"--(eos|text-field|from|from-opt)\b")
 _AS_KEYS = (
-    'In a recipe, these options are keys of the source: eos = ID, text = "NAME", format = "NAME", '
-    "options = { width = 4 }"
+    "In a recipe, --eos ID is eos = ID above the first [[source]]. In a [[source]], --text-field NAME is "
+    'text = "NAME", --from NAME is format = "NAME", and --from-opt width=4 is options = { width = 4 }'
 )
 
 
