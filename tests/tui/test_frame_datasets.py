@@ -91,12 +91,12 @@ def test_one_split_is_no_choice(name):
 def test_a_split_that_cannot_be_read_is_a_place_of_its_own(tmp_path):
     store = tmp_path / "half.zarr"
     shutil.copytree(STORE, store)
-    (store / "validation" / "seq_starts" / "0").write_bytes(b"nothing")
+    (store / "validation" / "encoded_tokens" / ".zarray").write_bytes(b"nothing")
 
     async def steps(app, press):
         await press("V")
         assert app.query_one(Refusal).has_focus
-        assert "seq_starts" in str(app.query_one(Refusal).render())
+        assert "encoded_tokens" in str(app.query_one(Refusal).render())
         assert str(app.query_one("#split").render()).split() == ["V", "train", "validation"]
         await press("V")
         assert shows(app, "train", 0)
