@@ -22,6 +22,7 @@ from tokfmt.core.errors import (
     CorruptError,
     FormatError,
     SourceChangedError,
+    TokfmtError,
     TruncatedError,
 )
 from tokfmt.ops.show.show import SourceRequest, show_origins
@@ -214,6 +215,32 @@ def test_a_ledger_goes_with_its_dataset(corpora, tmp_path):
     with pytest.raises(ConversionError, match="has the name of the ledger, and is not one"):
         tokfmt.convert(recipe, path, overwrite=True)
     assert (tmp_path / "a.pbin.ledger").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize(
+    "key", ["name", "kind", "paths", "format", "bytes", "eos", "options", "text", "split", "allow_loss"]
+)
+def test_a_ledger_whose_sources_are_damaged(corpora, tmp_path, key):
+    """A value of no source is refused before anything is opened; one that a source could have ends in an error, or is read."""
+    _, path = prepared(corpora, tmp_path)
+    about = json.loads(Path(f"{path}.ledger.json").read_bytes())
+
+    def refusal(change):
+        sources = [dict(one) for one in about["sources"]]
+        for one in sources:
+            change(one)
+        Path(f"{path}.ledger.json").write_text(json.dumps({**about, "sources": sources}))
+        try:
+            list(show_origins(SourceRequest.of(path), "0:").shown)
+        except TokfmtError as error:
+            return str(error)
+        return ""
+
+    assert "is not a ledger of tokfmt" in refusal(lambda one: one.pop(key))
+    for value in (3.5, [7], {"a": 1}):
+        assert "is not a ledger of tokfmt" in refusal(lambda one: one.update({key: value}))
+    for value in ("", [], [""], ["no word"], None, 0):
+        assert "\n" not in refusal(lambda one: one.update({key: value}))
 
 
 def test_a_ledger_that_does_not_fit(corpora, tmp_path):

@@ -22,7 +22,7 @@ import struct
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, Tr
 from tokfmt.core.files import File, open_file
 from tokfmt.core.format import Format
 from tokfmt.core.named import place_named
-from tokfmt.core.options import given_options
+from tokfmt.core.options import fit, given_options
 from tokfmt.core.output import whole
 from tokfmt.core.place import Place, Url, absolute, place_of, real, text_of
 from tokfmt.core.protocols import HasRecordOffsets
@@ -45,7 +45,7 @@ from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.manifest import LITTLE, extent, fingerprint, ledger_paths, read_manifest, written_files
 from tokfmt.ops.source.open import open_sources
 from tokfmt.ops.source.recipe import Deferred
-from tokfmt.ops.source.request import SourceRequest, viewed, words_of
+from tokfmt.ops.source.request import EosChoice, SourceRequest, viewed, words_of
 from tokfmt.ops.source.stored import Source as Opened
 from tokfmt.recipes.cache import Numbers
 from tokfmt.recipes.documents import Documents, Source, SpanTable
@@ -436,8 +436,8 @@ def read_ledger(path: Place, name: str | None) -> Ledger | None:
         content = json.loads(file.read(0, min(file.size, _LIMIT)))
         known = content["schema"] == SCHEMA and content["unit"] in ("sequences", "samples")
         count, rows, dataset = int(content["sequences"]), int(content["rows"]), dict(content["dataset"])
-        sources = [dict(one) for one in content["sources"]]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        sources = [_described(one) for one in content["sources"]]
+    except (OptionError, ValueError, KeyError, TypeError, RecursionError):
         known = False
     finally:
         file.close()
@@ -463,6 +463,33 @@ def read_ledger(path: Place, name: str | None) -> Ledger | None:
         mapped = isinstance(rows_at, Path)
         held = np.memmap(rows_at, ROW, "r", _HEAD, (rows,)) if mapped else StoredRows(file, rows)  # type: ignore[call-overload]
     return Ledger(rows_at, real(about_at.parent), content["unit"], count, sources, held)
+
+
+_DESCRIPTION = {
+    "name": str,
+    "kind": Literal["ids", "text"],
+    "paths": tuple[str, ...],
+    "format": str,
+    "bytes": int,
+    "eos": EosChoice,
+    "options": tuple[str, ...],
+    "text": str | None,
+    "split": str | None,
+    "allow_loss": tuple[str, ...],
+}
+
+
+def _described(listed: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a source of a ledger with each value in its type.
+
+    Raises:
+        OptionError: A value has another type, or the source has no path.
+        KeyError: A value is missing.
+    """
+    found = {key: fit(key, listed[key], hint) for key, hint in _DESCRIPTION.items()}
+    if not found["paths"] or not all(found["paths"]):
+        raise OptionError("a source without a path", name="paths")
+    return {**listed, **found, "options": given_options(found["options"])}
 
 
 def compare(ledger: Ledger, reader: TokenReader) -> None:
@@ -571,23 +598,20 @@ def listed_request(ledger: Ledger, listed: Mapping[str, Any]) -> SourceRequest:
         listed: One of its sources.
 
     Raises:
-        FormatError: The source is missing, has changed since, or has an unknown description.
+        FormatError: The source is missing, or has changed since.
     """
-    try:
-        paths = [_named(ledger, path) for path in listed["paths"]]
-        format_ = registry.get(listed["format"])
-        request = SourceRequest(
-            tuple(paths),
-            listed["format"],
-            listed["eos"],
-            given_options(listed["options"]),
-            listed["text"],
-            listed["split"],
-            frozenset(listed["allow_loss"]),
-        )
-        expected, text = int(listed["bytes"]), listed["kind"] == "text"
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptError(ledger.path, "has a source that has an unknown description", remedy=_AGAIN) from error
+    paths = [_named(ledger, path) for path in listed["paths"]]
+    format_ = registry.get(listed["format"])
+    request = SourceRequest(
+        tuple(paths),
+        listed["format"],
+        listed["eos"],
+        listed["options"],
+        listed["text"],
+        listed["split"],
+        frozenset(listed["allow_loss"]),
+    )
+    expected, text = listed["bytes"], listed["kind"] == "text"
     size = extent(one for path in paths for one in format_.files(path))["bytes"]
     if size != expected:
         what = "has changed since the ledger was written"
