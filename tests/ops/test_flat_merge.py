@@ -73,8 +73,7 @@ def test_any_packs(tmp_path_factory, packs, data):
     for number, (width, documents) in enumerate(packs):
         stored = [[t % 256 if width == 1 else t for t in ids] + [eos] * ended for ids, ended in documents]
         sources.append(put(home / f"{number}.pbin", stored, width))
-        every = all(d and d[-1] == eos for d in stored)  # else they are kept as they are stored
-        expected += stored if every else [[*d, eos] for d in stored]
+        expected += [d if d and d[-1] == eos else [*d, eos] for d in stored]
     count = len(expected)
     a, b = sorted(data.draw(st.tuples(st.integers(0, count), st.integers(0, count))))
     flat = [t for d in expected[a:b] for t in d]

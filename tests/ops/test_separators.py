@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 import tokfmt
 from tokfmt.cli.main import cli
+from tokfmt.core.errors import LossyConversionError
 
 EOS = 7
 NAMES = ("kept", "replaced", "added", "dropped", "bare")
@@ -77,6 +78,7 @@ CLOSED = [[9, 7], [9, 9, 7], [7], [9, 7]]
 OPEN = [[9], [9, 9], [], [9]]
 UNFINISHED = [[9, 7], [7], [9, 9, 7], [9]]
 TWICE = [[9, 7], [9, 7, 7], [9, 7]]
+MIXED = [[9, 7, 7], [9, 7], [7], [9]]
 
 
 @pytest.mark.parametrize("name", DESTINATIONS)
@@ -84,6 +86,7 @@ TWICE = [[9, 7], [9, 7, 7], [9, 7]]
     ("write", "documents", "with_separators", "without"),
     [
         pytest.param(megatron, CLOSED, (4, 0, 0, 0, 0), (0, 0, 0, 4, 0), id="closed by an index"),
+        pytest.param(megatron, UNFINISHED, (3, 0, 1, 0, 0), (0, 0, 0, 3, 1), id="some by an index"),
         pytest.param(nanogpt, CLOSED, (4, 0, 0, 0, 0), (0, 0, 0, 4, 0), id="a stream"),
         pytest.param(nanogpt, UNFINISHED, (3, 0, 1, 0, 0), (0, 0, 0, 3, 1), id="unfinished"),
         pytest.param(rows, OPEN, (0, 0, 4, 0, 0), (0, 0, 0, 0, 4), id="none in the source"),
@@ -125,10 +128,53 @@ def test_what_a_reader_inserts_was_not_in_the_source(write, documents, counts, t
     assert convert(write(tmp_path, documents), tmp_path, "megatron")[0] == counts
 
 
-@pytest.mark.parametrize(("name", "found"), [("megatron", 4), ("modalities", 4), ("flat-tokens", 1)])
-def test_a_second_separator_is_content(name, found, tmp_path):
-    counts, written = convert(megatron(tmp_path, TWICE), tmp_path, name)
-    assert (sum(counts[:3]), written) == (found - 1, found)
+@pytest.mark.parametrize("name", ["megatron", "modalities", "flat-tokens", "jsonl"])
+@pytest.mark.parametrize(("documents", "counts"), [(TWICE, (3, 0, 0)), (MIXED, (3, 0, 1))])
+def test_one_separator_is_trimmed_and_a_second_one_is_content(documents, counts, name, tmp_path):
+    """Each sequence by its own token: none gets a second separator, and none loses two."""
+    found, written = convert(megatron(tmp_path, documents), tmp_path, name)
+    is_stored = name in ("megatron", "modalities")
+    assert found == ((*counts, 0, 0) if is_stored else (0, 0, 0, counts[0], counts[2]))
+    assert written == is_stored * len(documents) + 1
+
+
+@pytest.mark.parametrize("name", ["olmo", "nanogpt"])
+def test_a_separator_that_is_content_does_not_go_where_it_would_divide(name, tmp_path):
+    for number, documents in enumerate((TWICE, MIXED)):
+        home = tmp_path / str(number)
+        home.mkdir()
+        with pytest.raises(
+            LossyConversionError, match=f"1 separator .*{EOS}.* inside sequences .*sequence {1 - number}"
+        ):
+            convert(megatron(home, documents), home, name)
+
+
+@pytest.mark.parametrize("documents", [TWICE, MIXED], ids=["all", "some"])
+@pytest.mark.parametrize("through", [("out.zarr", {}), ("other_document.bin", {"eos": "none"}), ("out.jsonl", {})])
+def test_what_was_trimmed_is_not_trimmed_again(documents, through, tmp_path):
+    """A destination without separators states in its manifest that an ID at the end is content."""
+    name, options = through
+    tokfmt.convert(megatron(tmp_path, documents), tmp_path / name, eos=EOS, to_options=options, verify=True)
+    tokfmt.convert(tmp_path / name, tmp_path / "again_document.bin", verify=True)
+    contents = [document[: -1 if document[-1] == EOS else None] for document in documents]
+    assert stored(tmp_path / "again_document.bin", "").tolist() == [x for one in contents for x in (*one, EOS)]
+
+
+@pytest.mark.parametrize("count", [30, 300_000], ids=["read at once", "long"])
+def test_a_source_and_its_copy_have_the_same_sequences(count, tmp_path):
+    documents = np.full((count, 4), 9, "<u2")
+    documents[:, 3] = EOS
+    documents[count // 2 :: 7, 3] = 8
+    source = megatron(tmp_path, documents.tolist())
+    done = tokfmt.convert(source, tmp_path / "out.pbin", eos=EOS, verify=True)
+    closed = int((documents[:, 3] == EOS).sum())
+    assert (done.separators["kept"], done.separators["added"]) == (closed, count - closed)
+    assert done.tokens == documents.size - closed
+    with tokfmt.open(source, eos=EOS) as before, tokfmt.open(tmp_path / "out.pbin") as after:
+        assert f"{closed:,} of {count:,} sequences end with the separator {EOS}" in before.info.notes[0]
+        for number in (0, count // 2, count - 1):
+            assert before[number].tolist() == after[number].tolist()
+    assert tokfmt.diff(source, tmp_path / "out.pbin", eos=EOS).identical
 
 
 def test_what_a_modalities_writer_leaves_out_is_kept(tmp_path):

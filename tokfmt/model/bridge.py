@@ -88,12 +88,13 @@ class ReaderBounds(Axis):
         raise LookupError(f"the reader does not know the byte of entry {position}")
 
 
-def from_reader(reader: TokenReader, eos_id: int | None = None) -> Dataset:
+def from_reader(reader: TokenReader, eos_id: int | None = None, *, each: bool = False) -> Dataset:
     """Return the dataset of a reader.
 
     Args:
         reader: The reader of a stored axis.
         eos_id: Its separator; None: sequences are read as they are stored.
+        each: Look at the end of each sequence of an index. Else all are presumed to end with the separator.
     """
     info, axis = reader.info, ReaderAxis(reader)
     spans: Spans = Bounds(ReaderBounds(reader) if info.sequences else ArrayAxis(np.zeros(1, np.int64)))
@@ -102,7 +103,7 @@ def from_reader(reader: TokenReader, eos_id: int | None = None) -> Dataset:
         spans = Split(axis, eos_id, _HOW[info.separators])
         gap = Gap(eos_id, "before" if info.separators is Separators.BEFORE else "after", alone=True)
     elif eos_id is not None and info.separators is Separators.TRAILING:
-        spans = Ended(spans, eos_id, presumed=AFTER)
+        spans = Ended(spans, eos_id).looked_at(axis) if each else Ended(spans, eos_id, presumed=AFTER)
     marks = None if marks_of(reader) is None else ReaderMarks(reader)
     return Dataset(axis, spans, gap, marks, {"info": info})
 

@@ -274,6 +274,20 @@ class Ended(Spans):
         """
         self.spans, self.separator, self.lead, self.presumed = spans, separator, lead, presumed
         self.presumes, self.usual, self.tiles = presumed is not None, presumed, spans.tiles
+        self._closed: NDArray[np.uint8] | None = None
+
+    def looked_at(self, axis: Axis) -> Ended:
+        """Return the same spans after a look at the end of every sequence. They hold one bit for each.
+
+        Args:
+            axis: The axis of the dataset.
+        """
+        parts = [np.empty(0, np.uint8)]
+        for first, last in windows(0, self.count, _AT_ONCE):
+            parts.append(np.packbits(self.read(first, last, axis)[2] & AFTER))
+        found = Ended(self.spans, self.separator, self.lead)
+        found._closed = np.concatenate(parts)
+        return found
 
     @property
     def count(self) -> int:
@@ -298,9 +312,12 @@ class Ended(Spans):
     def at(self, position: int) -> int | None:
         return self.spans.at(position)
 
-    def trim(self, numbers: Numbers, starts: Offsets, stops: Offsets, tokens: TokensAt | None) -> Contents:  # noqa: ARG002
+    def trim(self, numbers: Numbers, starts: Offsets, stops: Offsets, tokens: TokensAt | None) -> Contents:
         if self.separator is None:
             beside = np.zeros(len(starts), np.uint8)
+        elif self._closed is not None:
+            beside = self._closed[numbers >> 3] >> (7 - (numbers & 7)).astype(np.uint8) & np.uint8(AFTER)
+            stops = stops - beside
         else:
             ended = self._has(self.separator, AFTER, starts, stops, stops - 1, tokens)
             stops, beside = stops - ended, ended.view(np.uint8)

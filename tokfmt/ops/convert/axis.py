@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tokfmt.core.place import Place
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader, SkippedRecords
 from tokfmt.core.text_format import printable
@@ -86,7 +85,7 @@ def token_axis(
     for number, source in enumerate(sources):
         if not isinstance(source.reader, RecordReader):
             rows[number] = (source.reader, [])
-            readers.append(_not_twice(source.reader, stored_eos, source.paths[0], notes))
+            readers.append(_not_twice(source, source.reader, stored_eos, notes))
             continue
         if (draft := text_recipe_of(source)) is not None:
             from tokfmt.ops.prepare.prepare import prepared
@@ -120,7 +119,7 @@ def token_axis(
                 f"{printable(source.paths[0])}: blank lines, which are not documents: {shards.skipped.blank:,}"
             )
         encoded = encoded and not refused(source, shards.skipped)
-        readers.append(_not_twice(shards, stored_eos, source.paths[0], notes))
+        readers.append(_not_twice(source, shards, stored_eos, notes))
     axis = readers[0] if len(readers) == 1 else Concat(readers)
     chosen = (0, axis.info.sequences)
     if selection is not None:
@@ -161,13 +160,14 @@ def _report(
     return found, padded
 
 
-def _not_twice(axis: TokenReader, eos_id: int | None, path: Place, notes: list[str]) -> TokenReader:
+def _not_twice(source: Source, axis: TokenReader, eos_id: int | None, notes: list[str]) -> TokenReader:
     """Return an axis without the separator, if all of its sequences end with it already.
 
     Other tools pack such rows. If only some sequences end with the separator, or have it inside, it is content, and a
     writer that cannot store it refuses it.
     """
-    if eos_id is None or eos_id in (axis.info.eos_id, axis.info.free_of):
+    path = source.paths[0]
+    if eos_id is None or eos_id in (axis.info.eos_id, axis.info.free_of) or not source.separator.is_stored:
         return axis
     ends = SequenceEnds(axis).ids
     if ends is None or eos_id not in ends:

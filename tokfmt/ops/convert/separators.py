@@ -12,8 +12,9 @@ import numpy as np
 from tokfmt.core.protocols import InsertsSeparators, MappedView
 from tokfmt.core.reader import TokenReader, windows
 from tokfmt.model.axis import Numbers
-from tokfmt.model.batch import Counts, Flags
-from tokfmt.model.bridge import ReaderAxis
+from tokfmt.model.batch import SEP, Counts, Flags
+from tokfmt.model.bridge import DatasetReader, ReaderAxis
+from tokfmt.model.dataset import Dataset
 from tokfmt.views.select import Concat, Known, Slice
 from tokfmt.views.view import SplitAt, WithoutTrailing
 
@@ -67,6 +68,8 @@ def _beside(reader: TokenReader) -> Beside:
         if not isinstance(reader.source, InsertsSeparators) and is_closed(edges).all():
             return eos_id  # Only the first or the last sequence of a file can lack one.
         return lambda numbers: np.where(is_closed(numbers), eos_id, _NONE)
+    if isinstance(reader, DatasetReader):
+        return _of_dataset(reader.dataset)
     if isinstance(reader, Known):
         return _beside(reader.source)
     if isinstance(reader, Slice):
@@ -75,6 +78,16 @@ def _beside(reader: TokenReader) -> Beside:
     if isinstance(reader, Concat):
         return _of_parts([_beside(one) for one in reader.sources], reader.holders)
     return _of_recipe(reader) if isinstance(reader, MappedView) else _NONE
+
+
+def _of_dataset(dataset: Dataset) -> Beside:
+    spans, eos_id = dataset.spans, dataset.gap.id
+
+    def beside(numbers: Numbers) -> Numbers:
+        bits = spans.trim(numbers, *spans.extents_of(numbers), dataset.axis)[2]
+        return np.where(bits & SEP, _NONE if eos_id is None else eos_id, _NONE)
+
+    return beside
 
 
 def _of_recipe(reader: TokenReader) -> Beside:

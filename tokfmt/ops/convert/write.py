@@ -230,5 +230,5 @@ def _verify(
         options["width"] = written["width"]  # even if it is the default, because the reader's default infers the width
     if destination.rows is not None or content.segmented(destination.traits):
         options["view"] = "samples"
-    eos: EosChoice = "none" if request.source.eos == "none" else target.eos_id
+    eos: EosChoice = target.eos_id if destination.traits.needs_eos and request.source.eos != "none" else "none"
     return verify_tokens(content, path, format_, eos, options, target.decoder, workers, progress)

@@ -27,7 +27,8 @@ _RUNS, _RUN = 64, 64
 _READ = 1 << 14  # tokens of a gap that cost less to read than another read does
 _INSIDE = 1 << 16  # tokens of a run that are searched for a separator inside sequences
 _FEW, _RUN_OF_FEW = 4, 1024
-_LITTLE = 1 << 20  # a `few` look reads a whole dataset of at most so many tokens
+LITTLE = 1 << 20
+"""Tokens of a dataset that a `few` look reads wholly, at most."""
 _ENOUGH = 8  # sequences that must end with one ID before it is inferred as the separator
 
 
@@ -59,9 +60,9 @@ class SequenceEnds:
             self._runs = _spread(info.sequences, _RUNS, _RUN)
             self.ids = self._ends()
             return
-        little = max(info.tokens, info.sequences) <= _LITTLE
+        little = max(info.tokens, info.sequences) <= LITTLE
         self._runs = [(0, info.sequences)][: info.sequences] if little else _few(info.sequences, max_sequences)
-        self.ids, count = self._ends_of_few(_LITTLE if little else _INSIDE)
+        self.ids, count = self._ends_of_few(LITTLE if little else _INSIDE)
         if not little:
             self.seen = f"each of {count:,} sequences that were read ends"
 

@@ -103,6 +103,16 @@ class Manifest(NamedTuple):
         return found if isinstance(found, int) else None
 
     @property
+    def stores_eos(self) -> bool:
+        """False if the separator is not in the data: an ID that ends sequences is then content."""
+        options, counts = self.content.get("options"), self.content.get("separators")
+        written = options.get("to") if isinstance(options, dict) else None
+        if isinstance(written, dict) and written.get("eos") == "none":
+            return False
+        dropped = isinstance(counts, dict) and counts.get("dropped")
+        return not dropped or any(counts.get(name) for name in ("kept", "replaced", "added"))
+
+    @property
     def tokenizer(self) -> Mapping[str, Any] | None:
         """The tokenizer that made the token IDs, with the keys of `TokenizerHandle.describe`; None if not stated.
 

@@ -320,7 +320,9 @@ def open_found(
         if not beginning.whole:
             return source._replace(reader=SplitAt(beginning, eos_id, jobs=jobs))
     stored = source.reader
-    reader, decided = without_separators(stored, source.separator, source.endings, source.paths[0], jobs, progress)
+    reader, decided = without_separators(
+        stored, source.separator, source.endings, source.paths[0], jobs, progress, few_sequences=few_sequences
+    )
     source = source._replace(reader=reader, notes=(*source.notes, *decided))
     if isinstance(reader, WithoutTrailing):  # the counts of lost tokens exclude separators too
         source = source._replace(damage=tuple(one.without_separators() for one in source.damage))

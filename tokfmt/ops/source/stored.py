@@ -27,7 +27,7 @@ from tokfmt.core.reader import Damage, Info, Inner, Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
-from tokfmt.ops.source.endings import SequenceEnds
+from tokfmt.ops.source.endings import LITTLE, SequenceEnds
 from tokfmt.ops.source.manifest import (
     Manifest,
     located_tokenizer,
@@ -55,12 +55,15 @@ class Separator(NamedTuple):
         source: In words: "--eos", "tokenizer", "manifest of X", "stage1 convention", "every sequence ends with it".
         inferred: The ID is inferred from the data.
         doubt: A note on an ID that looks like a separator and is not used as one; "" without one.
+        is_stored: False: the manifest states that the ID is in no gap between sequences. Where it ends one, it is
+            content.
     """
 
     eos_id: int | None
     source: str = ""
     inferred: bool = False
     doubt: str = ""
+    is_stored: bool = True
 
     @property
     def guess(self) -> tuple[str, ...]:
@@ -290,7 +293,7 @@ def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequen
         return Separator(choice, GIVEN)
     for path, manifest in zip(paths, manifests, strict=True):
         if manifest.eos_id is not None:
-            return Separator(manifest.eos_id, f"manifest of {path.name}")
+            return Separator(manifest.eos_id, f"manifest of {path.name}", is_stored=manifest.stores_eos)
     return None
 
 
@@ -354,6 +357,8 @@ def without_separators(
     path: Place,
     jobs: int | None = None,
     progress: Progress | None = None,
+    *,
+    few_sequences: bool = False,
 ) -> tuple[TokenReader, list[str]]:
     """Return the token axis without separators, and notes on how they were found.
 
@@ -364,13 +369,16 @@ def without_separators(
         path: The dataset, for messages.
         jobs: Number of threads that scan a stream.
         progress: Receives the progress of that scan.
+        few_sequences: The command reads few sequences. If only some end with the separator, a long dataset keeps it,
+            because the ends of all would have to be read.
 
     Raises:
         SeparatorUnknownError: The dataset is a stream whose separator is not known.
         CorruptError: The dataset states a separator, and not every sequence ends with it.
     """
     info, eos_id = stored.info, separator.eos_id
-    if info.separators is Separators.NONE or not info.tokens:
+    trailing = info.separators is Separators.TRAILING
+    if info.separators is Separators.NONE or not info.tokens or (trailing and not separator.is_stored):
         return stored, []
     if info.separators.alone:
         if eos_id is not None:
@@ -384,6 +392,14 @@ def without_separators(
         if note := _undivided(info, separator):
             return stored, note
         raise SeparatorUnknownError(path, "a stream of tokens whose separator is not known")
+    return _without_trailing(stored, separator, endings, path, few_sequences=few_sequences)
+
+
+def _without_trailing(
+    stored: TokenReader, separator: Separator, endings: Tokens | None, path: Place, *, few_sequences: bool
+) -> tuple[TokenReader, list[str]]:
+    """Return the sequences of an index without the separators at their ends; see `without_separators`."""
+    info, eos_id = stored.info, separator.eos_id
     if eos_id is None:
         if endings is not None and len(endings) == 1 and not separator.doubt and separator.source != NO_SEPARATOR:
             alike = int(endings[0])
@@ -391,17 +407,23 @@ def without_separators(
             either = f"--eos {alike} removes it, --eos none keeps it"
             return stored, [f"sequences are kept as stored: {why}. {either}"]
         return stored, [] if separator.doubt or separator.source == NO_SEPARATOR else [_KEPT]
-    if endings is None or len(endings) != 1 or int(endings[0]) != eos_id:
-        if eos_id != info.eos_id:
-            return stored, [
-                f"not every sequence ends with {eos_id}; sequences are kept as stored{_wrapped(eos_id, endings)}"
-            ]
+    if endings is not None and len(endings) == 1 and int(endings[0]) == eos_id:
+        return WithoutTrailing(stored, eos_id, str(path)), []
+    if eos_id == info.eos_id:
         raise CorruptError(
             path,
             f"sequences do not end with the separator {eos_id} that the dataset states",
             remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
         )
-    return WithoutTrailing(stored, eos_id, str(path)), []
+    is_long = few_sequences and max(info.tokens, info.sequences) > LITTLE
+    if not is_long and (endings is None or eos_id in endings):
+        from tokfmt.model.bridge import as_reader, from_reader  # Few datasets need these modules.
+
+        reader = as_reader(from_reader(stored, eos_id, each=True))
+        if closed := info.tokens - reader.info.tokens:
+            ends = f"{closed:,} of {counted(info.sequences, 'sequence')} end with the separator {eos_id}"
+            return reader, [f"{ends}; the others are kept as stored"]
+    return stored, [f"not every sequence ends with {eos_id}; sequences are kept as stored{_wrapped(eos_id, endings)}"]
 
 
 def boundaries_of(inner: Inner) -> str:
