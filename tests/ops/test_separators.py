@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from finishing import finish
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import LossyConversionError
+from tokfmt.core.errors import CorruptError, LossyConversionError
 
 EOS = 7
 NAMES = ("kept", "replaced", "added", "dropped", "bare")
@@ -138,6 +139,12 @@ def test_one_separator_is_trimmed_and_a_second_one_is_content(documents, counts,
     assert written == is_stored * len(documents) + 1
 
 
+def test_statistics_count_the_separators_of_the_files(tmp_path):
+    found = tokfmt.stats(megatron(tmp_path, MIXED), eos=EOS).datasets[0]
+    assert (found.sequences, found.tokens) == (4, 4)
+    assert (found.separators.count, found.separators.share) == (4, 4 / 7)
+
+
 @pytest.mark.parametrize("name", ["olmo", "nanogpt"])
 def test_a_separator_that_is_content_does_not_go_where_it_would_divide(name, tmp_path):
     for number, documents in enumerate((TWICE, MIXED)):
@@ -177,6 +184,36 @@ def test_a_source_and_its_copy_have_the_same_sequences(count, tmp_path):
     assert tokfmt.diff(source, tmp_path / "out.pbin", eos=EOS).identical
 
 
+def nearly_closed(home, odd=12_444):
+    """Of 20,000 documents, one ends otherwise, where the look at 4,096 does not see it."""
+    documents = np.full((20_000, 3), 9, "<u2")
+    documents[:, 2] = EOS
+    documents[odd, 2] = 8
+    return megatron(home, documents.tolist())
+
+
+@pytest.mark.parametrize("name", ["modalities", "flat-tokens", "nanogpt"])
+def test_an_exception_that_is_met_late(name, tmp_path):
+    counts, found = convert(nearly_closed(tmp_path), tmp_path, name)
+    is_stored = name != "flat-tokens"
+    assert counts == ((19_999, 0, 1, 0, 0) if is_stored else (0, 0, 0, 19_999, 1))
+    assert found == 20_000 * is_stored
+    assert len(list((tmp_path / "to").iterdir())) == 2
+
+
+def test_a_conversion_that_begins_again_says_so_and_repeats_no_note(tmp_path):
+    words = ["convert", nearly_closed(tmp_path), tmp_path / "train.bin", "--eos", EOS, "--jobs", 2]
+    notes = [line for line in CliRunner().invoke(cli, list(map(str, words))).stderr.splitlines() if "note: " in line]
+    assert sum("sequence 12,444 does not end with" in note for note in notes) == 1
+    assert sum("19,999 of 20,000" in note for note in notes) == 1
+    assert len(notes) == len(set(notes))
+
+
+def test_work_that_is_kept_is_not_begun_again(tmp_path):
+    with pytest.raises(CorruptError, match="sequence 12,444 does not end with .*without --resume"):
+        convert(nearly_closed(tmp_path), tmp_path, "modalities", resume=True)
+
+
 def test_what_a_modalities_writer_leaves_out_is_kept(tmp_path):
     """With eos=if-missing, an ID at the end of content becomes the separator."""
     options = {"to_options": {"eos": "if-missing"}, "verify": False}
@@ -193,6 +230,15 @@ def test_counts_are_those_of_the_selected_sequences(how, tmp_path):
 def test_several_sources(tmp_path):
     sources = [nanogpt(tmp_path, UNFINISHED), megatron(tmp_path, CLOSED), rows(tmp_path, OPEN)]
     assert convert(sources, tmp_path, "megatron") == ((7, 0, 5, 0, 0), 12)
+
+
+def test_tasks_publish_the_counts_of_all(tmp_path):
+    source, destination = nanogpt(tmp_path, UNFINISHED), tmp_path / "out"
+    for k in range(2):
+        tokfmt.convert(source, destination, to_format="olmo", eos=EOS, task=(k, 2))
+    finish(destination)
+    manifest = json.loads((tmp_path / "out.tokfmt.json").read_bytes())
+    assert [manifest["separators"][name] for name in NAMES] == [3, 0, 1, 0, 0]
 
 
 def test_each_split_has_its_counts(tmp_path):

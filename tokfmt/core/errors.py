@@ -191,6 +191,10 @@ class CorruptError(FormatError):
     """Parts of the file contradict each other or the format."""
 
 
+class UnendedError(CorruptError):
+    """A sequence does not end with the separator, although all sequences that were looked at do."""
+
+
 class UnsupportedError(FormatError):
     """The layout is known, but tokfmt cannot read it as requested."""
 

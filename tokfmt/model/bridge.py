@@ -124,6 +124,11 @@ class DatasetReader:
             eos_id=dataset.gap.id if dataset.gap.id is not None else info.eos_id,
         )
 
+    @property
+    def trimmed(self) -> int:
+        """Number of slots of the dataset that are not content."""
+        return self.dataset.axis.length - self.info.tokens
+
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.info.tokens)
         try:

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import ConversionError, CorruptError, IncompleteWriteError
+from tokfmt.core.errors import ConversionError, IncompleteWriteError, UnendedError
 from tokfmt.core.findings import ignore
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import (
@@ -314,8 +314,8 @@ class WithoutTrailing(View):
             raise self._unended(sequence_at(self.source, at), int(tokens[at - start]))
         return tokens, ends
 
-    def _unended(self, number: int, found: object = "an empty sequence") -> CorruptError:
-        return CorruptError(
+    def _unended(self, number: int, found: object = "an empty sequence") -> UnendedError:
+        return UnendedError(
             self.path,
             f"sequence {number:,} does not end with the separator {self.eos_id}",
             found=found,

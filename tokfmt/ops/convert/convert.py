@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tokfmt import registry
-from tokfmt.core.errors import FormatError, OptionError
+from tokfmt.core.errors import FormatError, OptionError, UnendedError
 from tokfmt.core.files import write_error
 from tokfmt.core.locks import Scratch
 from tokfmt.core.once import OpenedOnce
@@ -20,7 +20,7 @@ from tokfmt.core.place import PlaceLike, absolute, destination_of, place_of
 from tokfmt.core.spool import is_named
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.dry_run import dry_run, read_from_stores
-from tokfmt.ops.convert.notes import Notes
+from tokfmt.ops.convert.notes import Notes, NotesOnce
 from tokfmt.ops.convert.pipes import piped, print_files, renamed
 from tokfmt.ops.convert.prepare import prepare
 from tokfmt.ops.convert.publish import Proof, publish
@@ -82,6 +82,22 @@ def carry_out(
     Raises:
         TokfmtError: The conversion failed. The destination is as it was before.
     """
+    once = NotesOnce(progress)
+    try:
+        return _carry_out(request, once, prove, given)
+    except UnendedError as error:
+        again = replace(request, source=replace(request.source, every_end=True))
+        if given is not None or error.path not in map(str, request.source.paths):
+            raise
+        if request.kept:  # The journal lists work that presumed another number of tokens.
+            error.advise("A conversion without --resume and --task reads each sequence by its own end")
+            raise
+        once.note(f"{error.sentence}; the conversion begins again, and looks at the end of every sequence")
+    return _carry_out(again, once, prove, given)
+
+
+def _carry_out(request: Request, progress: Progress, prove: Proof | None, given: Given | None) -> Conversion:
+    """Run the stages of a conversion; see `carry_out`."""
     try:
         with OpenedOnce(map(place_of, request.source.paths)) as opened:
             notes, before = Notes(progress, request.piped), read_from_stores() if request.dry_run else 0

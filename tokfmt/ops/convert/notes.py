@@ -8,6 +8,27 @@ from tokfmt.core.text_format import printable
 from tokfmt.run.execute import Progress
 
 
+class NotesOnce:
+    """Progress that shows each note once, although a conversion begins again."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress, self._shown = progress, set[str]()
+
+    def phase(self, name: str, total: int, unit: str) -> None:
+        """Pass the phase on."""
+        self._progress.phase(name, total, unit)
+
+    def advance(self, amount: int) -> None:
+        """Pass the amount on."""
+        self._progress.advance(amount)
+
+    def note(self, text: str) -> None:
+        """Show a note, unless it was shown before."""
+        if text not in self._shown:
+            self._shown.add(text)
+            self._progress.note(text)
+
+
 class Notes:
     """The notes of one conversion.
 

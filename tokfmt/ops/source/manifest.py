@@ -109,8 +109,8 @@ class Manifest(NamedTuple):
         written = options.get("to") if isinstance(options, dict) else None
         if isinstance(written, dict) and written.get("eos") == "none":
             return False
-        dropped = isinstance(counts, dict) and counts.get("dropped")
-        return not dropped or any(counts.get(name) for name in ("kept", "replaced", "added"))
+        known = counts if isinstance(counts, dict) else {}
+        return not known.get("dropped") or any(known.get(name) for name in ("kept", "replaced", "added"))
 
     @property
     def tokenizer(self) -> Mapping[str, Any] | None:

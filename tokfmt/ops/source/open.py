@@ -321,7 +321,14 @@ def open_found(
             return source._replace(reader=SplitAt(beginning, eos_id, jobs=jobs))
     stored = source.reader
     reader, decided = without_separators(
-        stored, source.separator, source.endings, source.paths[0], jobs, progress, few_sequences=few_sequences
+        stored,
+        source.separator,
+        source.endings,
+        source.paths[0],
+        jobs,
+        progress,
+        few_sequences=few_sequences,
+        every_end=request.every_end,
     )
     source = source._replace(reader=reader, notes=(*source.notes, *decided))
     if isinstance(reader, WithoutTrailing):  # the counts of lost tokens exclude separators too

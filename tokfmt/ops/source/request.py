@@ -58,6 +58,8 @@ class SourceRequest:
         ignore_manifest: Continue without a manifest that contradicts its dataset, instead of an error.
         allow_partial: Read the sequences of a damaged source that are certain to be complete; see
             `ops.source.partial`.
+        every_end: Look at the end of every sequence that an index bounds. By default, all are presumed to end with the
+            separator if all that are looked at do, and reading one that does not raises UnendedError.
     """
 
     paths: tuple[PlaceLike, ...]
@@ -70,6 +72,7 @@ class SourceRequest:
     recursive: bool = False
     ignore_manifest: bool = False
     allow_partial: bool = False
+    every_end: bool = False
 
     def __post_init__(self) -> None:
         if self.eos is not None:

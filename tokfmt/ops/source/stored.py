@@ -359,6 +359,7 @@ def without_separators(
     progress: Progress | None = None,
     *,
     few_sequences: bool = False,
+    every_end: bool = False,
 ) -> tuple[TokenReader, list[str]]:
     """Return the token axis without separators, and notes on how they were found.
 
@@ -371,6 +372,7 @@ def without_separators(
         progress: Receives the progress of that scan.
         few_sequences: The command reads few sequences. If only some end with the separator, a long dataset keeps it,
             because the ends of all would have to be read.
+        every_end: See `SourceRequest`.
 
     Raises:
         SeparatorUnknownError: The dataset is a stream whose separator is not known.
@@ -392,11 +394,17 @@ def without_separators(
         if note := _undivided(info, separator):
             return stored, note
         raise SeparatorUnknownError(path, "a stream of tokens whose separator is not known")
-    return _without_trailing(stored, separator, endings, path, few_sequences=few_sequences)
+    return _without_trailing(stored, separator, endings, path, few_sequences=few_sequences, every_end=every_end)
 
 
 def _without_trailing(
-    stored: TokenReader, separator: Separator, endings: Tokens | None, path: Place, *, few_sequences: bool
+    stored: TokenReader,
+    separator: Separator,
+    endings: Tokens | None,
+    path: Place,
+    *,
+    few_sequences: bool,
+    every_end: bool,
 ) -> tuple[TokenReader, list[str]]:
     """Return the sequences of an index without the separators at their ends; see `without_separators`."""
     info, eos_id = stored.info, separator.eos_id
@@ -407,7 +415,8 @@ def _without_trailing(
             either = f"--eos {alike} removes it, --eos none keeps it"
             return stored, [f"sequences are kept as stored: {why}. {either}"]
         return stored, [] if separator.doubt or separator.source == NO_SEPARATOR else [_KEPT]
-    if endings is not None and len(endings) == 1 and int(endings[0]) == eos_id:
+    is_alike = endings is not None and len(endings) == 1 and int(endings[0]) == eos_id
+    if is_alike and (not every_end or eos_id == info.eos_id):
         return WithoutTrailing(stored, eos_id, str(path)), []
     if eos_id == info.eos_id:
         raise CorruptError(

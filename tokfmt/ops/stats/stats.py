@@ -28,6 +28,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.seeds import check_seed
 from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
+from tokfmt.model.bridge import DatasetReader
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, format_of, found_at, snapshot
 from tokfmt.ops.source.ingest import encoder_for, ingest
 from tokfmt.ops.source.manifest import extent
@@ -503,7 +504,7 @@ def figures_of(seen: Surveyed) -> Figures:
     padding_counts = stored.padding_counts() if isinstance(stored, CountsPadding) else PaddingCounts(None, 0)
     separator = seen.subject.source.separator.eos_id
     eos_id = separator if separator is not None else -1
-    made = padding_counts.separators
+    made = padding_counts.separators - (stored.trimmed if isinstance(stored, DatasetReader) else 0)
     read_ids = stats.ids.without(eos_id, axis.separators(stats))
     return Figures(
         read_ids=read_ids,
