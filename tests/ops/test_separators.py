@@ -29,6 +29,9 @@ DESTINATIONS = {
 }
 
 
+STORING = ("megatron", "modalities", "olmo", "nanogpt")
+
+
 def megatron(home, documents):
     lengths = [len(document) for document in documents]
     starts = [0, *itertools.accumulate(lengths)]
@@ -69,6 +72,7 @@ def convert(source, home, name, *, verify=True, **options):
     done = tokfmt.convert(source, destination, to_format=name, eos=EOS, verify=verify, **options)
     manifest = json.loads(destination.with_name(f"{destination.name}.tokfmt.json").read_bytes())
     assert manifest["separators"] == done.separators
+    assert manifest["eos_stored"] == ("after" if name in STORING else "none" if done.separators["dropped"] else None)
     assert sum(done.separators.values()) == done.sequences
     return tuple(done.separators[one] for one in NAMES), stored(destination, name).tolist().count(EOS)
 
@@ -95,7 +99,7 @@ MIXED = [[9, 7, 7], [9, 7], [7], [9]]
 )
 def test_each_separator_is_counted(write, documents, with_separators, without, name, tmp_path):
     counts, found = convert(write(tmp_path, documents), tmp_path, name)
-    is_stored = name not in ("flat-tokens", "jsonl")
+    is_stored = name in STORING
     assert counts == (with_separators if is_stored else without)
     assert found == sum(counts[:3]) == len(documents) * is_stored
 
@@ -134,7 +138,7 @@ def test_what_a_reader_inserts_was_not_in_the_source(write, documents, counts, t
 def test_one_separator_is_trimmed_and_a_second_one_is_content(documents, counts, name, tmp_path):
     """Each sequence by its own token: none gets a second separator, and none loses two."""
     found, written = convert(megatron(tmp_path, documents), tmp_path, name)
-    is_stored = name in ("megatron", "modalities")
+    is_stored = name in STORING
     assert found == ((*counts, 0, 0) if is_stored else (0, 0, 0, counts[0], counts[2]))
     assert written == is_stored * len(documents) + 1
 
@@ -162,9 +166,10 @@ def test_what_was_trimmed_is_not_trimmed_again(documents, through, tmp_path):
     """A destination without separators states in its manifest that an ID at the end is content."""
     name, options = through
     tokfmt.convert(megatron(tmp_path, documents), tmp_path / name, eos=EOS, to_options=options, verify=True)
-    tokfmt.convert(tmp_path / name, tmp_path / "again_document.bin", verify=True)
     contents = [document[: -1 if document[-1] == EOS else None] for document in documents]
-    assert stored(tmp_path / "again_document.bin", "").tolist() == [x for one in contents for x in (*one, EOS)]
+    for number, eos in enumerate((None, EOS)):
+        tokfmt.convert(tmp_path / name, tmp_path / "again_document.bin", eos=eos, verify=True, overwrite=number > 0)
+        assert stored(tmp_path / "again_document.bin", "").tolist() == [x for one in contents for x in (*one, EOS)]
 
 
 @pytest.mark.parametrize("count", [30, 300_000], ids=["read at once", "long"])
@@ -195,7 +200,7 @@ def nearly_closed(home, odd=12_444):
 @pytest.mark.parametrize("name", ["modalities", "flat-tokens", "nanogpt"])
 def test_an_exception_that_is_met_late(name, tmp_path):
     counts, found = convert(nearly_closed(tmp_path), tmp_path, name)
-    is_stored = name != "flat-tokens"
+    is_stored = name in STORING
     assert counts == ((19_999, 0, 1, 0, 0) if is_stored else (0, 0, 0, 19_999, 1))
     assert found == 20_000 * is_stored
     assert len(list((tmp_path / "to").iterdir())) == 2

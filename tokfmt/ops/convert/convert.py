@@ -20,7 +20,7 @@ from tokfmt.core.place import PlaceLike, absolute, destination_of, place_of
 from tokfmt.core.spool import is_named
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.dry_run import dry_run, read_from_stores
-from tokfmt.ops.convert.notes import Notes, NotesOnce
+from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.pipes import piped, print_files, renamed
 from tokfmt.ops.convert.prepare import prepare
 from tokfmt.ops.convert.publish import Proof, publish
@@ -62,14 +62,28 @@ def convert(request: Request, progress: Progress) -> Conversion:
     if pipe is not None and request.kept:
         raise OptionError(f"{printable(pipe)}: a pipe cannot be read again. Save it to a file")
     request = replace(request, source=replace(request.source, paths=given))
-    if pipe is None:
-        return carry_out(request, progress)
-    with piped(given, progress) as (paths, names):
-        return carry_out(replace(request, source=replace(request.source, paths=paths), piped=names), progress)
+    if pipe is not None:
+        with piped(given, progress) as (paths, names):
+            return convert(replace(request, source=replace(request.source, paths=paths), piped=names), progress)
+    notes = Notes(progress, request.piped)
+    try:
+        return carry_out(request, progress, notes=notes)
+    except UnendedError as error:
+        if request.kept:  # The journal lists work that presumed another number of tokens.
+            error.advise("A conversion without --resume and --task reads each sequence by its own end")
+        if request.kept or error.path not in map(str, given):
+            raise
+        notes.begin_again(f"{error.sentence}; the conversion begins again, and looks at the end of every sequence")
+    return carry_out(replace(request, source=replace(request.source, every_end=True)), progress, notes=notes)
 
 
 def carry_out(
-    request: Request, progress: Progress, *, prove: Proof | None = None, given: Given | None = None
+    request: Request,
+    progress: Progress,
+    *,
+    prove: Proof | None = None,
+    given: Given | None = None,
+    notes: Notes | None = None,
 ) -> Conversion:
     """Run the stages of a conversion, and return its result.
 
@@ -78,29 +92,15 @@ def carry_out(
         progress: Receives phases, counts and notes.
         prove: Checks the complete destination right before it is published; see `publish.Proof`.
         given: Sources that are open already, and the axis over them that is written instead of all their sequences.
+        notes: Receives the notes (default: those that report to `progress`).
 
     Raises:
         TokfmtError: The conversion failed. The destination is as it was before.
     """
-    once = NotesOnce(progress)
-    try:
-        return _carry_out(request, once, prove, given)
-    except UnendedError as error:
-        again = replace(request, source=replace(request.source, every_end=True))
-        if given is not None or error.path not in map(str, request.source.paths):
-            raise
-        if request.kept:  # The journal lists work that presumed another number of tokens.
-            error.advise("A conversion without --resume and --task reads each sequence by its own end")
-            raise
-        once.note(f"{error.sentence}; the conversion begins again, and looks at the end of every sequence")
-    return _carry_out(again, once, prove, given)
-
-
-def _carry_out(request: Request, progress: Progress, prove: Proof | None, given: Given | None) -> Conversion:
-    """Run the stages of a conversion; see `carry_out`."""
+    notes = notes or Notes(progress, request.piped)
     try:
         with OpenedOnce(map(place_of, request.source.paths)) as opened:
-            notes, before = Notes(progress, request.piped), read_from_stores() if request.dry_run else 0
+            before = read_from_stores() if request.dry_run else 0
             resolved = resolve(request, notes, given)
             opened.collects = False
             if request.dry_run:

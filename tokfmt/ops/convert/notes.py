@@ -8,27 +8,6 @@ from tokfmt.core.text_format import printable
 from tokfmt.run.execute import Progress
 
 
-class NotesOnce:
-    """Progress that shows each note once, although a conversion begins again."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress, self._shown = progress, set[str]()
-
-    def phase(self, name: str, total: int, unit: str) -> None:
-        """Pass the phase on."""
-        self._progress.phase(name, total, unit)
-
-    def advance(self, amount: int) -> None:
-        """Pass the amount on."""
-        self._progress.advance(amount)
-
-    def note(self, text: str) -> None:
-        """Show a note, unless it was shown before."""
-        if text not in self._shown:
-            self._shown.add(text)
-            self._progress.note(text)
-
-
 class Notes:
     """The notes of one conversion.
 
@@ -40,12 +19,19 @@ class Notes:
     def __init__(self, progress: Progress, piped: Mapping[str, str]) -> None:
         """Report to `progress`; `piped` maps copies in scratch to the names that the user gave."""
         self.progress, self.kept = progress, list[str]()
-        self._piped = piped
+        self._piped, self._before = piped, frozenset[str]()
 
     def add(self, text: str) -> None:
         """Report a note, and keep it for the result."""
         self.kept.append(self._readable(text))
-        self.report(text)
+        if self.kept[-1] not in self._before:
+            self.report(text)
+
+    def begin_again(self, why: str) -> None:
+        """Report why the run begins again, and keep no note so far. No note is reported twice."""
+        self.report(why)
+        self._before |= {*self.kept}
+        self.kept.clear()
 
     def report(self, text: str) -> None:
         """Report a note that depends on interruptions of the run, without keeping it for the result."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from tokfmt.core.atomic_output import Beside, Staging, publish_all
 from tokfmt.core.place import Place, Url
+from tokfmt.core.reader import Separators
 from tokfmt.core.spool import StoreStaging, put_small
 from tokfmt.ops.convert.manifests import manifests, with_objects
 from tokfmt.ops.convert.notes import Notes
@@ -124,7 +125,11 @@ def _manifests(
     outputs: Mapping[Place, Mapping[str, Any]] | None = None,
 ) -> dict[Place, bytes]:
     request, shares = resolved.request, resolved.request.arrangement.shares
+    options, stored = written.destination.options, written.destination.traits.separators
+    side = None if stored is Separators.NONE else "before" if stored is Separators.BEFORE else "after"
+    dropped = (done.separators or {}).get("dropped") or getattr(options, "eos", "") == "none"
     given: dict[str, Any] = {
+        "eos_stored": "none" if dropped else side,
         "options": {"from": words_of(request.source.options), "to": words_of(written.destination.given)},
         "select": request.select,
         "split": shares.described() if shares else None,

@@ -1,13 +1,16 @@
 """The manifest `DST.tokfmt.json` beside each destination: what tokfmt wrote, from what, and with which options.
 
-    {"schema": "tokfmt.manifest/1", "tokfmt": "0.1.0", "format": ..., "eos_id": ..., "eos_from": ..., "sequences": ...,
-     "tokens": ..., "max_id": ..., "separators": {"kept", "replaced", "added", "dropped", "bare"} | null,
+    {"schema": "tokfmt.manifest/1", "tokfmt": "0.1.0", "format": ..., "eos_id": ..., "eos_from": ...,
+     "eos_stored": "after" | "before" | "none" | null, "sequences": ..., "tokens": ..., "max_id": ...,
+     "separators": {"kept", "replaced", "added", "dropped", "bare"} | null,
      "sources": [{"path", "format", "bytes", "files", "xxh3_128"}], "output": {...},
      "tokenizer": {...} | null, "options": {...}, "losses": {...}, "notes": [...], "shuffle": seed | null,
      "recipe": fingerprint | null, "labels": "recipe" | "stored" | null,
      "split": {"shares": {name: share}, "seed": ...} | null, "splits": {name: {"destination", "sequences", ...}},
      "more_sources": {"sources", "bytes", "files", "xxh3_128"}}
 
+- `eos_stored` is "none" if the separators of the source were left out: an ID at the end of a sequence is then content.
+  It is null if the destination stores no separator, and the source had none.
 - `xxh3_128` of a file is the hash that `xxhsum -H128` prints. For a dataset of several files (`Format.files`) it is the
   hash of lines `relative-path size digest`, sorted by path. The paths are relative to the directory of the dataset, or
   to the directory of the file that was named. It is null if the sources are large and --checksums was not given.
@@ -101,16 +104,6 @@ class Manifest(NamedTuple):
         """The separator of the dataset; None if the manifest states none."""
         found = self.content.get("eos_id")
         return found if isinstance(found, int) else None
-
-    @property
-    def stores_eos(self) -> bool:
-        """False if the separator is not in the data: an ID that ends sequences is then content."""
-        options, counts = self.content.get("options"), self.content.get("separators")
-        written = options.get("to") if isinstance(options, dict) else None
-        if isinstance(written, dict) and written.get("eos") == "none":
-            return False
-        known = counts if isinstance(counts, dict) else {}
-        return not known.get("dropped") or any(known.get(name) for name in ("kept", "replaced", "added"))
 
     @property
     def tokenizer(self) -> Mapping[str, Any] | None:

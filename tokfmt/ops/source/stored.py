@@ -289,11 +289,12 @@ def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequen
     """
     if choice == "none":
         return Separator(None, NO_SEPARATOR)
+    left_out = {manifest.eos_id for manifest in manifests if manifest.content.get("eos_stored") == "none"}
     if choice is not None:
-        return Separator(choice, GIVEN)
+        return Separator(choice, GIVEN, is_stored=choice not in left_out)
     for path, manifest in zip(paths, manifests, strict=True):
         if manifest.eos_id is not None:
-            return Separator(manifest.eos_id, f"manifest of {path.name}", is_stored=manifest.stores_eos)
+            return Separator(manifest.eos_id, f"manifest of {path.name}", is_stored=manifest.eos_id not in left_out)
     return None
 
 
