@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -136,6 +136,10 @@ class DatasetReader:
         except NotPresumedError as error:
             what = f"sequence {error.sequence:,} does not end with the separator {self.dataset.gap.id}"
             raise CorruptError("dataset", what) from error
+
+    def sequence_reader(self) -> Callable[[int], Tokens]:
+        """See `protocols.ReadsSequences`. Each sequence is trimmed by its own tokens."""
+        return lambda number: self.dataset[number]
 
     def offsets(self, first: int, last: int) -> Offsets:
         return self.laid.offsets(first, last)
