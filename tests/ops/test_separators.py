@@ -187,6 +187,8 @@ def test_a_source_and_its_copy_have_the_same_sequences(count, tmp_path):
         for number in (0, count // 2, count - 1):
             assert before[number].tolist() == after[number].tolist()
     assert tokfmt.diff(source, tmp_path / "out.pbin", eos=EOS).identical
+    (shown,) = tokfmt.show(source, 0, eos=EOS).shown  # which looks at few ends
+    assert shown.ids == [9, 9, 9] + [EOS] * (count > 30)
 
 
 def nearly_closed(home, odd=12_444):
