@@ -253,18 +253,17 @@ def snapshot(found: Iterable[SourceFiles]) -> dict[Place, Identity]:
     return seen
 
 
-def _there(one: SourceFiles, before: Mapping[Place, Identity]) -> Iterator[Place]:
-    """Yield the files of a dataset. A file that is lost is one of them only if it was there before."""
-    for file in one.format.files(one.path):
-        if file in before or listing.is_there(file):
-            yield file
-
-
 def check_unchanged(before: Mapping[Place, Identity], found: Iterable[SourceFiles]) -> None:
     """Raise SourceChangedError if a file of the sources was changed, removed or added since the snapshot."""
     try:
         with listing.kept():  # A store lists the files of a dataset once.
-            now = snapshot(one._replace(files=tuple(_there(one, before))) for one in found)
+            now = snapshot(
+                # A file that is lost is one of the dataset's only if it was there before.
+                one._replace(
+                    files=tuple(file for file in one.format.files(one.path) if file in before or listing.is_there(file))
+                )
+                for one in found
+            )
     except FormatError as error:
         raise SourceChangedError(error.path, "disappeared while it was being read") from error
     for file in sorted(before.keys() | now.keys(), key=lambda place: place.parts):
