@@ -319,6 +319,36 @@ def test_another_version_is_refused(home):
     assert "the version of tokfmt was 90.1.0 and is 0.1.0 now" in convert(home, *WORDS, check=4)
 
 
+@pytest.mark.parametrize("damaged", ["{", "[]", "nul", '{"schema": "tokfmt.conversion/1"}', '"facts"'])
+def test_work_of_an_unknown_request_is_not_continued(home, damaged, expected):
+    """Without the request that it is of, the work of another one would be published under this one."""
+    interrupted(home, *WORDS)
+    told = home / HOME / "conversion.json"
+    told.write_text(told.read_text().replace('"facts"', '"fact"') if damaged == '"facts"' else damaged)
+    said = convert(home, *WORDS, check=3)
+    assert "conversion.json: does not state what is converted" in said
+    assert f"Delete {home / HOME} to start over" in said
+    assert hidden(home) == [HOME]
+    shutil.rmtree(home / HOME)
+    convert(home, *WORDS)
+    assert (home / "out.h5").read_bytes() == expected
+
+
+def test_tasks_of_an_unknown_request_are_not_joined(home):
+    """Neither a task with other options nor the last step takes the work of the first task."""
+    words = ("in.bin", "out.zarr", "--quiet")
+    convert(home, *words, "--task", "0/2")
+    told = home / ".out.zarr.tokfmt-tasks"
+    (told / "conversion.json").write_text("{")
+    for more in ((*words, "--task", "1/2", "--select", "0:10"), (*words[1:], "--finish")):
+        assert "conversion.json: does not state what is converted" in convert(home, *more, check=3)
+    shutil.rmtree(told)
+    convert(home, *words, "--task", "0/2")
+    (told / "created.json").write_text("nul")
+    assert "created.json: is not JSON" in convert(home, *words, "--task", "1/2", check=3)
+    assert not (home / "out.zarr").exists()
+
+
 def test_run_without_resume_removes_kept_work_with_a_note(home, expected):
     interrupted(home, *WORDS)
     said = convert(home, *(word for word in WORDS if word != "--resume"))

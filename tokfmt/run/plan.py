@@ -34,10 +34,11 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from tokfmt.core.atomic_output import sync_file_system, write_whole
-from tokfmt.core.errors import ConversionError, IncompleteWriteError
+from tokfmt.core.errors import ConversionError, CorruptError, IncompleteWriteError
 from tokfmt.core.format import REGION, Receipt, Region, TokenWriter
 from tokfmt.core.locks import holder, release, take_lock
 from tokfmt.core.reader import TokenReader, largest_id, windows
+from tokfmt.core.text_format import printable
 from tokfmt.run.execute import ClusterExecutor, run_tasks
 
 S = TypeVar("S")
@@ -195,8 +196,13 @@ class Journal(NullJournal):
         path = self.home / f"{name}.json"
         with self._alone():
             if path.exists():
-                value: T = json.loads(path.read_bytes())
-                return value
+                try:
+                    kept: T = json.loads(path.read_bytes())
+                except ValueError as error:
+                    raise CorruptError(
+                        path, "is not JSON", remedy=f"Delete {printable(self.home)} to start over"
+                    ) from error
+                return kept
             value = make()
             sync_file_system(self.home)
             write_whole(path, json.dumps(value).encode())

@@ -198,9 +198,12 @@ def finished(
 def _clear(destination: Path, digest: str) -> None:
     """Remove the work that a run of this request left when it was killed after it published.
 
-    The work of another request is kept.
+    The work of another request, or of an unknown one, is kept.
     """
-    kept = read_conversion(hidden_sibling(resolve_link(destination), "resume") / "conversion.json")
+    try:
+        kept = read_conversion(hidden_sibling(resolve_link(destination), "resume") / "conversion.json")
+    except CorruptError:
+        return
     if kept is None or digest_of(kept["facts"]) == digest:
         remove_leftovers(resolve_link(destination))
 
@@ -372,13 +375,27 @@ def _short(value: object) -> str:
 
 
 def read_conversion(path: Path) -> dict[str, Any] | None:
-    """Return the content of a `conversion.json`; None if there is no valid one."""
+    """Return the content of a `conversion.json`; None if there is none.
+
+    Raises:
+        CorruptError: It is damaged, so that nothing states which request the kept work is of.
+    """
     try:
         content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except OSError:
         return None
-    ours = isinstance(content, dict) and content.get("schema") == SCHEMA
-    return content if ours else None
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise _unknown_request(path)
+    if not all(isinstance(content.get(part), dict) for part in ("facts", "given", "request")):
+        raise _unknown_request(path)
+    return content
+
+
+def _unknown_request(path: Path) -> CorruptError:
+    what = "does not state what is converted: the file is damaged"
+    return CorruptError(path, what, remedy=f"Delete {printable(path.parent)} to start over")
 
 
 def request_of_tasks(destination: Place, spool: Path | None) -> Request:
@@ -387,6 +404,7 @@ def request_of_tasks(destination: Place, spool: Path | None) -> Request:
     Raises:
         ConversionError: There are no tasks, another version of tokfmt wrote them, or some are missing (the message
             names them).
+        CorruptError: Nothing states which request they are of.
     """
     by_prefix = (one.canonical(destination) for one in registry.list_formats() if one.prefix)
     for place in itertools.chain([destination], by_prefix):
@@ -406,7 +424,10 @@ def request_of_tasks(destination: Place, spool: Path | None) -> Request:
             f"{printable(destination)}: its tasks were written by tokfmt {version}, this is {__version__}"
         )
     named = "given" if kept.get("here") == _here() else "request"  # messages then name paths as the user gave them
-    request = replace(_rebuilt(kept[named]), destination=destination, spool=spool)
+    try:
+        request = replace(_rebuilt(kept[named]), destination=destination, spool=spool)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unknown_request(home / "conversion.json") from error
     _need_all(home, request.destination, request.finish)
     return request
 
