@@ -384,31 +384,7 @@ def without_separators(
     if info.separators is Separators.NONE or not info.tokens or (trailing and not separator.is_stored):
         return stored, []
     if info.separators.alone:
-        if eos_id is not None:
-            from tokfmt.views.view import SplitAt  # it imports a pool of threads
-
-            watched = progress or NullProgress()
-            watched.phase("finding separators", info.tokens, "tokens")
-            return SplitAt(stored, eos_id, jobs=jobs, scanned=watched.advance), []
-        if separator.source == NO_SEPARATOR:
-            return stored, [f"read as one sequence of {info.tokens:,} tokens ({NO_SEPARATOR})"]
-        if note := _undivided(info, separator):
-            return stored, note
-        raise SeparatorUnknownError(path, "a stream of tokens whose separator is not known")
-    return _without_trailing(stored, separator, endings, path, few_sequences=few_sequences, every_end=every_end)
-
-
-def _without_trailing(
-    stored: TokenReader,
-    separator: Separator,
-    endings: Tokens | None,
-    path: Place,
-    *,
-    few_sequences: bool,
-    every_end: bool,
-) -> tuple[TokenReader, list[str]]:
-    """Return the sequences of an index without the separators at their ends; see `without_separators`."""
-    info, eos_id = stored.info, separator.eos_id
+        return _of_stream(stored, separator, path, jobs, progress)
     if eos_id is None:
         if endings is not None and len(endings) == 1 and not separator.doubt and separator.source != NO_SEPARATOR:
             alike = int(endings[0])
@@ -434,6 +410,24 @@ def _without_trailing(
             ends = f"{closed:,} of {counted(info.sequences, 'sequence')} end with the separator {eos_id}"
             return reader, [f"{ends}; the others are kept as stored"]
     return stored, [f"not every sequence ends with {eos_id}; sequences are kept as stored{_wrapped(eos_id, endings)}"]
+
+
+def _of_stream(
+    stored: TokenReader, separator: Separator, path: Place, jobs: int | None, progress: Progress | None
+) -> tuple[TokenReader, list[str]]:
+    """Return the sequences of a stream; see `without_separators`."""
+    info, eos_id = stored.info, separator.eos_id
+    if eos_id is not None:
+        from tokfmt.views.view import SplitAt  # it imports a pool of threads
+
+        watched = progress or NullProgress()
+        watched.phase("finding separators", info.tokens, "tokens")
+        return SplitAt(stored, eos_id, jobs=jobs, scanned=watched.advance), []
+    if separator.source == NO_SEPARATOR:
+        return stored, [f"read as one sequence of {info.tokens:,} tokens ({NO_SEPARATOR})"]
+    if note := _undivided(info, separator):
+        return stored, note
+    raise SeparatorUnknownError(path, "a stream of tokens whose separator is not known")
 
 
 def boundaries_of(inner: Inner) -> str:
