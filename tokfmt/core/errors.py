@@ -4,6 +4,7 @@
     ├─ FormatError(path, what, offset, expected, found, remedy)      exit code 3
     │    ├─ TruncatedError      the file ends before it should
     │    ├─ CorruptError        its parts contradict each other
+    │    │    ├─ UnendedError  a sequence lacks the separator that all that were looked at have
     │    │    └─ ContradictionError  its tokens contradict what it states about them
     │    ├─ UnsupportedError    a known layout that cannot be read as requested
     │    ├─ UnsafeError         reading could run code, leave the dataset or exhaust memory
