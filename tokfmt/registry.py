@@ -252,7 +252,8 @@ def _name_one(probe: Probe) -> str:
     """Return the remedy of a directory that holds several datasets; else ""."""
     if not (inside := _datasets_in(probe)):
         return ""
-    return f"Name one of the datasets in it, such as {printable(inside[0])}, or read them all with --recursive"
+    one = f"Name one of the datasets in it, such as {printable(inside[0])}"
+    return f"{one}; with --recursive, convert, stats and check read all of them"
 
 
 def _datasets_in(probe: Probe) -> list[str]:

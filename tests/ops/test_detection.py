@@ -104,7 +104,7 @@ def test_a_folder_of_datasets_of_several_formats_names_one_of_them(tmp_path):
     with pytest.raises(AmbiguousFormatError) as caught:
         tokfmt.info(tmp_path)
     assert caught.value.candidates == ["hdf5", "megatron"]
-    example = re.search(r"Name one of the datasets in it, such as (\S+), or .* --recursive", str(caught.value))[1]
+    example = re.search(r"Name one of the datasets in it, such as (\S+); with --recursive", str(caught.value))[1]
     assert tokfmt.info(tmp_path / example).sequences > 0
     for one in caught.value.candidates:
         assert f"--from {one}" in str(caught.value)

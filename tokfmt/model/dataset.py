@@ -136,7 +136,7 @@ class Dataset:
                 batch,
                 separator=None if several else self.gap.id,
                 lead=self.gap.lead,
-                read_marks=None if self.marks is None else _MarksOf(self, batch),
+                read_marks=None if self.marks is None else _MarksOf(self.marks, self.spans, batch),
             )
 
     def fold(self, look: Callable[[Batch], T], merge: Callable[[T, T], T], workers: int = 1) -> T | None:
@@ -207,16 +207,15 @@ class Dataset:
 class _MarksOf:
     """A function that reads the marks of the window of a batch."""
 
-    def __init__(self, dataset: Dataset, batch: Batch) -> None:
-        self._dataset, self._batch = dataset, batch
+    def __init__(self, marks: Axis, spans: Spans, batch: Batch) -> None:
+        self._marks, self._spans, self._batch = marks, spans, batch
 
     def __call__(self) -> NDArray[np.uint8]:
-        dataset, batch = self._dataset, self._batch
-        assert dataset.marks is not None
+        batch = self._batch
         if batch.base is not None:
-            return dataset.marks.read(batch.base, batch.base + len(batch.window)).astype(np.uint8, copy=False)
-        starts, stops = dataset.spans.extents(batch.first, batch.first + len(batch))
-        return dataset.marks.gather(starts, stops - starts).astype(np.uint8, copy=False)
+            return self._marks.read(batch.base, batch.base + len(batch.window)).astype(np.uint8, copy=False)
+        starts, stops = self._spans.extents(batch.first, batch.first + len(batch))
+        return self._marks.gather(starts, stops - starts).astype(np.uint8, copy=False)
 
 
 def _merged(parts: Iterator[T], merge: Callable[[T, T], T]) -> T | None:

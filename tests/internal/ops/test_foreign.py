@@ -206,9 +206,7 @@ def test_directory_of_datasets_is_reported(tmp_path):
     (tmp_path / "assets").mkdir()
     for split in ("train", "validation"):
         shutil.copytree(FIXTURES / "levanter/marin_sharded", tmp_path / split)
-    with pytest.raises(
-        UnknownFormatError, match="Name one of the datasets in it, such as train, or read them all with"
-    ):
+    with pytest.raises(UnknownFormatError, match="Name one of the datasets in it, such as train; with --recursive"):
         registry.detect(tmp_path)
 
 

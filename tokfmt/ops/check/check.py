@@ -671,7 +671,7 @@ class _Plan:
     def _uncertain(self, why: str = "") -> ConversionError:
         return ConversionError(
             f"{printable(self.path)}: not repaired: the right content is not certain where it has "
-            f"{', '.join(self.hopeless)}{why}. tokfmt check --explain {self.hopeless[0]} has the remedy"
+            f"{', '.join(self.hopeless)}{why}. tokfmt check --explain {self.hopeless[0]} explains it"
         )
 
 
