@@ -54,6 +54,7 @@ _STALL = 10.0
 """Seconds until a warning reports the wait for a batch. It repeats each time the wait has doubled."""
 _NAMED = 3  # Paths, or ranks, that a message lists.
 _SHARE = 100  # Files are compared again after this many times the time that it took.
+_COSTS = 4  # Last comparisons of files whose cost is known.
 _FIXED = frozenset((
     "recipe", "batch_size", "rank", "world_size", "process_group", "fields", "dtype", "device", "pin_memory",
     "prefetch", "drop_last", "restart", "vocab_size",
@@ -169,7 +170,7 @@ class Loader(IterableDataset[_Batch]):  # type: ignore[misc]
             )
         self._compared = self._loaded = False
         self._read_as = _read_as(dtype, device)
-        self._unchanged_until = 0.0
+        self._unchanged_until, self._costs = 0.0, deque[float]((), _COSTS)
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "samples_seen":
@@ -251,6 +252,8 @@ class Loader(IterableDataset[_Batch]):  # type: ignore[misc]
                     ahead.append((following, pool.submit(self._read, following)))
                     following += self.batch_size
                 if not ahead:
+                    self._unchanged_until = 0.0
+                    self._compare_files()
                     return
                 tensors = self._awaited(*ahead[0])
                 ahead.popleft()
@@ -320,7 +323,7 @@ class Loader(IterableDataset[_Batch]):  # type: ignore[misc]
             SourceChangedError: If a file was changed or replaced. A file that was removed is still read.
         """
         begun = time.monotonic()
-        if begun < self._unchanged_until:
+        if begun < self._unchanged_until and len(self._costs) == _COSTS:
             return
         for source in self.recipe.sources:
             for file, identity in source.seen.items():
@@ -331,7 +334,8 @@ class Loader(IterableDataset[_Batch]):  # type: ignore[misc]
                 if changed:
                     raise SourceChangedError.while_read(file)
         now = time.monotonic()
-        self._unchanged_until = now + _SHARE * (now - begun)
+        self._costs.append(now - begun)
+        self._unchanged_until = now + _SHARE * min(self._costs)  # A busy machine makes one of them long.
 
     def _placed(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         moved = tensor if self.device is None else tensor.to(self.device, non_blocking=self.pin_memory)
