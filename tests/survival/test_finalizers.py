@@ -37,9 +37,8 @@ def in_a_finalizer():
         kept = weakref.ref(held, lambda _: hit())
         del held
     elif how == "gc":
-        gc.callbacks.append(lambda phase, info: hit() if phase == "start" else None)
+        gc.callbacks.append(lambda phase, info: (gc.callbacks.clear(), hit()))  # once, not again as Python ends
         gc.collect()
-        gc.callbacks.clear()
     elif how == "broken":
         broken()
     else:

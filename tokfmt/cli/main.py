@@ -129,8 +129,8 @@ def run(args: Sequence[str] | None = None) -> NoReturn:
     console.open_streams(words)
     codes: list[int] = []
     atexit.register(_end_threads, codes)  # the first that is registered runs last
-    signals.listen()
     try:
+        signals.listen()
         code = _run(words)
         signals.leave(code)
     except (signals.Interrupted, click.Abort, KeyboardInterrupt) as stop:
