@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import MissingDependencyError, OptionError, TokenRangeError
 from tokfmt.core.options import fit
 from tokfmt.core.place import PlaceLike, destination_of
-from tokfmt.core.protocols import sequence_reader
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.reader import (
     INT64_MAX,
@@ -26,6 +25,7 @@ from tokfmt.core.reader import (
     largest_id,
 )
 from tokfmt.core.seeds import check_seed
+from tokfmt.model.bridge import sequence_reader
 from tokfmt.settings import count, settings
 from tokfmt.views.select import Concat, Picked, Shuffled, Slice
 

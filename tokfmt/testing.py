@@ -50,10 +50,11 @@ from tokfmt.core.format import (
     unrelated_files,
 )
 from tokfmt.core.options import parse_options
-from tokfmt.core.protocols import pieces_of, sequence_reader
+from tokfmt.core.protocols import pieces_of
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.reader import U16, Info, Layout, TokenReader, batches, windows
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, json_lines
+from tokfmt.model.bridge import sequence_reader
 from tokfmt.ops.convert.convert import carry_out
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.discover import found_at

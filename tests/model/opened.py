@@ -7,7 +7,7 @@ from amount import NIGHTLY
 import tokfmt
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.reader import TokenReader
-from tokfmt.views.view import SplitAt, WithoutTrailing
+from tokfmt.model.bridge import ContentReader
 
 HOMES = (
     "datatrove", "flat-tokens", "hdf5", "levanter", "litdata", "llmc", "mds", "megatron", "modalities", "nanogpt",
@@ -35,7 +35,7 @@ def readers(home, ways=GIVEN):
             if not isinstance(view, TokenReader):
                 continue
             name = f"{os.path.relpath(path, home)} {given}"
-            if isinstance(view, (SplitAt, WithoutTrailing)):
-                yield name, view, view.source, view.eos_id
+            if isinstance(view, ContentReader) and view.dataset.gap.id is not None:
+                yield name, view, view.source, view.dataset.gap.id
             else:
                 yield name, view, view, None

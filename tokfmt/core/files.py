@@ -39,7 +39,6 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.once import open_to_read
 from tokfmt.core.place import AnyPlace, Identity, Kind, Place, PlaceLike, Url, refuse_address, status_of, store_of
-from tokfmt.core.reader import Passed
 from tokfmt.core.text_format import printable
 
 T = TypeVar("T")
@@ -311,54 +310,45 @@ class File:
 
         return read
 
-    def sequence_reader(
+    def interval_reader(
         self,
         begin: int,
+        length: int,
         dtype: np.dtype[Any],
-        starts: memoryview[int],
-        closing: int | None,
-        otherwise: Callable[[int], NDArray[np.unsignedinteger]],
-        passed: Passed | None,
-    ) -> Callable[[int], NDArray[np.unsignedinteger]]:
-        """Return a function that reads a sequence in as few steps as possible; see `protocols.sequence_reader`.
+        ending: int | None,
+        general: Callable[[int, int], NDArray[np.unsignedinteger]],
+    ) -> Callable[[int, int], NDArray[np.unsignedinteger]]:
+        """Return a function that reads the token IDs `start <= k < stop` in as few steps as possible.
+
+        It holds the descriptor of this process, and is not picklable.
 
         Args:
             begin: Byte offset of the first token ID.
+            length: Number of token IDs.
             dtype: As for `ids`.
-            starts: Sequence i is the IDs from starts[i] to starts[i + 1], counted from `begin`.
-            closing: An ID at the end of each sequence that is removed; None: no ID is removed.
-            otherwise: Reads the other sequences: if the file is not open, or the sequence is long or damaged.
-            passed: See `reader.Passed`. None: starts count the removed IDs too.
+            ending: An ID that is taken off the end of an interval, at most once; None: no ID is.
+            general: Reads the other intervals: if the file is not open, or the interval is long, outside or damaged.
         """
         width, signed, pread, array = dtype.itemsize, dtype.kind == "i", os.pread, np.ndarray
-        if not self.is_plain or dtype.names or not dtype.isnative or (closing or 0) >> 8 * width - signed:
-            return otherwise
-        ending = b"" if closing is None else closing.to_bytes(width, sys.byteorder)
-        behind, within = len(ending), closing is not None and passed is None
+        if not self.is_plain or dtype.names or not dtype.isnative or (ending or 0) >> 8 * width - signed:
+            return general
+        end = b"" if ending is None else ending.to_bytes(width, sys.byteorder)
         native, longest, sign, empty = np.dtype(f"u{width}"), _SMALL // width, 8 * width - 1, bytearray()
-        counted = passed if callable(passed) else None
-        uncounted = isinstance(passed, int)
-        if isinstance(passed, int):
-            begin += passed * width
 
-        def read(number: int) -> NDArray[np.unsignedinteger]:
-            try:
-                start = starts[number]
-                count = starts[number + 1] - start - within
-                if uncounted:
-                    start += number
-                elif counted:
-                    start += counted(number)
-                if count <= longest:
-                    size = count * width
-                    raw = pread(self._fd, size + behind, begin + start * width)  # type: ignore[arg-type]
-                    if raw[size:] == ending:
-                        found = array(count, native, empty + raw)  # A bytearray, because callers may write to it.
-                        if not (signed and count and found.item(found.argmax()) >> sign):
-                            return found
-            except (OSError, TypeError, IndexError):  # `otherwise` reports no descriptor, a short read, a bad number.
-                pass
-            return otherwise(number)
+        def read(start: int, stop: int) -> NDArray[np.unsignedinteger]:
+            count = stop - start
+            if 0 <= start <= stop <= length and count <= longest:
+                try:
+                    raw = pread(self._fd, count * width, begin + start * width)  # type: ignore[arg-type]
+                except (OSError, TypeError):  # `general` opens the file, or raises.
+                    return general(start, stop)
+                if len(raw) == count * width:
+                    if end and raw[-width:] == end:
+                        count -= 1
+                    found = array(count, native, empty + raw)  # A bytearray, because callers may write to it.
+                    if not (signed and count and found.item(found.argmax()) >> sign):
+                        return found
+            return general(start, stop)
 
         return read
 
@@ -431,17 +421,16 @@ class StoredFile(File):
             raise FormatError(path, "is not a regular file", found=status.kind.value)
         self.__setstate__({"path": path, "identity": status.identity})
 
-    def sequence_reader(
+    def interval_reader(
         self,
         begin: int,  # noqa: ARG002
+        length: int,  # noqa: ARG002
         dtype: np.dtype[Any],  # noqa: ARG002
-        starts: memoryview[int],  # noqa: ARG002
-        closing: int | None,  # noqa: ARG002
-        otherwise: Callable[[int], NDArray[np.unsignedinteger]],
-        passed: Passed | None,  # noqa: ARG002
-    ) -> Callable[[int], NDArray[np.unsignedinteger]]:
-        """See `File.sequence_reader`. There is no descriptor to read from, so the general function reads."""
-        return otherwise
+        ending: int | None,  # noqa: ARG002
+        general: Callable[[int, int], NDArray[np.unsignedinteger]],
+    ) -> Callable[[int, int], NDArray[np.unsignedinteger]]:
+        """See `File.interval_reader`. There is no descriptor to read from, so the general function reads."""
+        return general
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
         """Fill `buffer` with bytes from `offset`. Of a long read, few pieces are in memory beside it."""

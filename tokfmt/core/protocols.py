@@ -11,14 +11,12 @@ Every capability is optional: a plug-in without any can still be converted, coun
         HasMarks              has marks beside its tokens, such as loss masks           convert
         HasDocumentStarts     finds where documents begin in its rows                   show, browse
         ReadsScattered        reads many sequences from anywhere at once                convert
-        ReadsIntervals        reads several intervals with few reads                    all commands, on opening
-        ReadsSequences        has a fast function that reads one sequence               the API, training
-        ReadsClosedSequences  the same, without the separator                           the API, training
+        ReadsIntervals        reads several intervals with few reads, or one fast       all commands, the API, training
+        HasBounds             holds the offsets of all sequences in memory              the API, training
         MayContinue           detects that a sequence continues in the next file        commands with several sources
         KnownReadable         knows from file sizes that all tokens are readable        convert --allow-partial
     Capability of a view over readers
         MappedView            maps its positions to those of the readers it is over
-        Restorable            removed separators, and has the axis with them
     Capability of a reader of records
         HasRecordOffsets      finds the line of each record
         PartlyCounted         finds the first records without counting all
@@ -31,7 +29,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -41,7 +38,7 @@ from tokfmt.core.errors import TokfmtError
 from tokfmt.core.files import File
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import CachedProtocolMeta, Damage, Passed, TokenReader, between_offsets
+from tokfmt.core.reader import CachedProtocolMeta, Damage, TokenReader
 from tokfmt.core.records import Block, RecordReader, Spot
 
 
@@ -175,8 +172,7 @@ class RawCopyable(Protocol, metaclass=CachedProtocolMeta):
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """Return the pieces of the tokens at positions `start <= p < stop`, in order; None if some are not stored raw.
 
-        Reads no token. A view that examines the tokens that it reads (`views.view.WithoutTrailing`) has no pieces. Its
-        `restored` axis has them after everything was read (`Restorable`).
+        Reads no token. A view that examines the tokens that it reads has no pieces.
 
         Raises:
             IndexError: If the interval leaves the axis.
@@ -229,63 +225,6 @@ def read_scattered(reader: TokenReader, begins: Offsets, places: Offsets, length
 
 
 @runtime_checkable
-class ReadsSequences(Protocol, metaclass=CachedProtocolMeta):
-    """A reader that makes a fast function of its own to read one sequence at a time."""
-
-    def sequence_reader(self) -> Callable[[int], Tokens]:
-        """Return a function that reads one sequence; see the function of this name."""
-
-
-def sequence_reader(reader: TokenReader) -> Callable[[int], Tokens]:
-    """Return a function that reads one sequence, given its number, 0 <= number < info.sequences.
-
-    A short read from the cache takes little longer than a call. The function of a `ReadsSequences` reader therefore
-    makes every decision that is the same for all sequences once. It holds caches and file descriptors of this process,
-    so it cannot be pickled.
-    """
-    return reader.sequence_reader() if isinstance(reader, ReadsSequences) else partial(between_offsets, reader)
-
-
-@runtime_checkable
-class ReadsClosedSequences(Protocol, metaclass=CachedProtocolMeta):
-    """A `ReadsSequences` reader whose function also removes the separator from the end of a sequence."""
-
-    def closed_reader(
-        self,
-        closing: int | None,
-        otherwise: Callable[[int], Tokens],
-        starts: Offsets | None = None,
-        passed: Passed | None = None,
-    ) -> Callable[[int], Tokens]:
-        """Return a function that reads one sequence; see the function of this name."""
-
-
-def closed_reader(
-    reader: TokenReader,
-    closing: int,
-    otherwise: Callable[[int], Tokens],
-    starts: Offsets | None = None,
-    passed: Passed | None = None,
-) -> Callable[[int], Tokens]:
-    """Return a `sequence_reader` that removes the ID `closing` from the end of each sequence.
-
-    It is that of a `ReadsClosedSequences` reader; for any other reader, it is `otherwise`.
-
-    Args:
-        reader: A stored axis.
-        closing: The token ID.
-        otherwise: Reads a sequence that does not end with `closing`, or needs more work.
-        starts: Offsets of sequences without separators, if the reader does not know them.
-        passed: Given together with `starts`.
-    """
-    return (
-        reader.closed_reader(closing, otherwise, starts, passed)
-        if isinstance(reader, ReadsClosedSequences)
-        else otherwise
-    )
-
-
-@runtime_checkable
 class ReadsIntervals(Protocol, metaclass=CachedProtocolMeta):
     """A reader that reads several intervals with fewer reads, if they are close together in the file."""
 
@@ -296,30 +235,22 @@ class ReadsIntervals(Protocol, metaclass=CachedProtocolMeta):
             IndexError: If an interval leaves the axis.
         """
 
+    def interval_reader(self, ending: int | None = None) -> Callable[[int, int], Tokens]:
+        """Return a function that reads one interval; see `model.axis.Axis.interval_reader`."""
+
+
+@runtime_checkable
+class HasBounds(Protocol, metaclass=CachedProtocolMeta):
+    """A reader that may hold the offsets of all sequences in memory."""
+
+    @property
+    def bounds(self) -> Offsets | None:
+        """The offsets, int64[sequences + 1]; None if they are not in memory."""
+
 
 def read_intervals(reader: TokenReader, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
     """Yield the tokens of several intervals of an axis, in the given order."""
     return reader.intervals(wanted) if isinstance(reader, ReadsIntervals) else (reader.tokens(a, b) for a, b in wanted)
-
-
-@runtime_checkable
-class Restorable(Protocol, metaclass=CachedProtocolMeta):
-    """A view that removed separators, and still has the axis with them."""
-
-    def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
-        """Return a reader of this axis with `eos_id` after each sequence; None without one.
-
-        Args:
-            eos_id: The separator.
-            read: The whole axis has been read before, so that nothing is left to examine and tokens may be copied
-                unread (`RawCopyable`).
-            before: The separator is before each sequence instead of after it.
-        """
-
-
-def restored(view: object, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
-    """Return the axis of a view with its separators; None if the view does not have it."""
-    return view.restored(eos_id, read=read, before=before) if isinstance(view, Restorable) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,16 +276,6 @@ def bisected(reader: TokenReader, position: int, shift: int = 0) -> int:
     return low
 
 
-Passed = Callable[[int], int] | int
-"""Number of separators before sequence i that offsets do not count: a function of i, or an int k for k + i."""
-
-
-def between_offsets(reader: TokenReader, number: int) -> Tokens:
-    """Return one sequence of a reader."""
-    start, stop = reader.offsets(number, number + 1).tolist()
-    return reader.tokens(start, stop)
-
-
 def windows(start: int, stop: int, size: int = WINDOW) -> Iterator[tuple[int, int]]:
     """Cut an interval into consecutive windows of at most `size` tokens.
 

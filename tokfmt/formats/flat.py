@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -72,10 +71,8 @@ from tokfmt.core.reader import (
     Damage,
     Info,
     Layout,
-    Passed,
     Separators,
     TokenReader,
-    between_offsets,
     check_ids,
     check_interval,
     check_position,
@@ -87,8 +84,8 @@ from tokfmt.core.text_format import counted, printable
 from tokfmt.core.widths import contradicted_width
 from tokfmt.formats.files_ahead import FILES_AT_ONCE, FilesAhead, parts_of
 from tokfmt.formats.index_ends import indexes_of_others
+from tokfmt.model.bridge import laid_reader
 from tokfmt.views.select import lost_empties
-from tokfmt.views.view import WithSeparators
 
 __all__ = [
     "Column",
@@ -309,33 +306,32 @@ class FlatReader:
         k = bisect_right(self._begins, start) - 1
         return k if start < stop <= self._begins[k + 1] else None
 
-    def closed_reader(
-        self,
-        closing: int | None,
-        otherwise: Callable[[int], Tokens],
-        starts: Offsets | None = None,
-        passed: Passed | None = None,
-    ) -> Callable[[int], Tokens]:
-        """See `protocols.ReadsClosedSequences`. If `closing` is None, all tokens of a sequence are returned."""
-        starts = self._starts if starts is None else starts
-        if starts is None or any(NATIVE[extent.dtype.itemsize] != self.info.dtype for extent in self.extents):
-            return otherwise
-        cells, numbers = starts.data, range(len(starts) - 1)
-        cuts, readers = list[int](), list[Callable[[int], Tokens]]()
-        before = passed if callable(passed) else lambda number: 0 if passed is None else passed + number
-        for extent, base, end in zip(self.extents, self._begins, self._begins[1:], strict=False):
-            begin = extent.begin - base * extent.dtype.itemsize
-            readers.append(extent.file.sequence_reader(begin, extent.dtype, cells, closing, otherwise, passed))
-            if len(self.extents) == 1:
-                return readers[0]
-            readers.append(otherwise)  # for a sequence that two files share
-            cuts.append(bisect_left(numbers, base, key=lambda i: cells[i] + before(i)))
-            cuts.append(bisect_left(numbers, end + (passed is None), key=lambda i: cells[i + 1] + before(i)))
-        return lambda number: readers[bisect_right(cuts, number) - 1](number)
+    def interval_reader(self, ending: int | None = None) -> Callable[[int, int], Tokens]:
+        """See `protocols.ReadsIntervals`."""
 
-    def sequence_reader(self) -> Callable[[int], Tokens]:
-        """See `protocols.ReadsSequences`."""
-        return self.closed_reader(None, partial(between_offsets, self))
+        def general(start: int, stop: int) -> Tokens:
+            tokens = self.tokens(start, stop)
+            return tokens[:-1] if ending is not None and len(tokens) and tokens.item(-1) == ending else tokens
+
+        if any(NATIVE[extent.dtype.itemsize] != self.info.dtype for extent in self.extents):
+            return general
+        begins, readers = self._begins, list[Callable[[int, int], Tokens]]()
+        for extent, base, end in zip(self.extents, begins, begins[1:], strict=False):
+            begin = extent.begin - base * extent.dtype.itemsize
+            readers.append(extent.file.interval_reader(begin, end, extent.dtype, ending, general))
+        if len(readers) == 1:
+            return readers[0]
+
+        def read(start: int, stop: int) -> Tokens:
+            k = bisect_right(begins, start) - 1
+            return readers[k](start, stop) if 0 <= k < len(readers) else general(start, stop)
+
+        return read
+
+    @property
+    def bounds(self) -> Offsets | None:
+        """See `protocols.HasBounds`."""
+        return self._starts
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """See `protocols.RawCopyable`. Signed and unsigned IDs have the same bytes, so all dtypes are unsigned."""
@@ -531,7 +527,7 @@ class FlatWriter(TokenWriter):
         """Return the axis that the files store: the source with its separators."""
         if not self.needs_eos:
             return source
-        return WithSeparators(source, self.target.eos_id or 0, before=self.separators is Separators.BEFORE)
+        return laid_reader(source, self.target.eos_id or 0, before=self.separators is Separators.BEFORE)
 
     def _dtype(self, source: TokenReader) -> np.dtype[Any]:
         top = -1 if source.info.max_id is None else source.info.max_id

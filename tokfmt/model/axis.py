@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import struct
-import sys
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -196,17 +195,8 @@ class RawAxis(Axis):
 
     def interval_reader(self, ending: int | None = None) -> Callable[[int, int], Tokens]:
         """See `Axis.interval_reader`. The bytes of native IDs are compared with those of `ending`."""
-        array, dtype, width, general = np.ndarray, self.dtype, self.width, super().interval_reader(ending)
-        if self.stored != dtype or (ending is not None and ending >> 8 * width):
-            return general
-        end = b"" if ending is None else ending.to_bytes(width, sys.byteorder)
-
-        def make(count: int, raw: bytes) -> Tokens:
-            if end and raw[-width:] == end:
-                count -= 1
-            return array(count, dtype, bytearray(raw))  # Callers may write to it.
-
-        return self.file.item_reader(self.offset, self.length, width, make, general)
+        general = super().interval_reader(ending)
+        return self.file.interval_reader(self.offset, self.length, self.stored, ending, general)
 
     def pair_reader(self) -> Callable[[int], Sequence[int]]:
         """See `Axis.pair_reader`. Two integers are unpacked without an array."""

@@ -1,6 +1,9 @@
 """Datasets of readers, and readers of datasets. They go when no reader is left.
 
-`from_reader` takes the stored axis of any reader, and `as_reader` returns the axis of contents that commands read.
+from_reader     the dataset of the stored axis of any reader
+as_reader       the axis of contents of a dataset, which commands read
+dataset_of      the dataset under views that select and join contents
+laid_reader     the axis of a destination, which writers store
 """
 
 from __future__ import annotations
@@ -11,18 +14,29 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError
+from tokfmt.core.errors import IncompleteWriteError, UnendedError
+from tokfmt.core.findings import ignore
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import ByteOffset, marks_of, read_intervals
+from tokfmt.core.protocols import (
+    ByteOffset,
+    HasBounds,
+    InsertsSeparators,
+    Piece,
+    ReadsIntervals,
+    marks_of,
+    pieces_of,
+    read_intervals,
+)
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import U8, Info, Layout, Separators, TokenReader, check_interval, check_position
-from tokfmt.model.axis import ArrayAxis, Axis
-from tokfmt.model.batch import AFTER, BEFORE, SEP, Target
-from tokfmt.model.dataset import Dataset
+from tokfmt.core.reader import U8, Info, Layout, Separators, TokenReader, bisected, check_interval, check_position
+from tokfmt.model.axis import ArrayAxis, Axis, Joined
+from tokfmt.model.batch import AFTER, BEFORE, Batch, Target
+from tokfmt.model.dataset import Dataset, concat
 from tokfmt.model.gap import Gap
 from tokfmt.model.laid import Laid, NotPresumedError
 from tokfmt.model.spans import Bounds, Ended, Spans
 from tokfmt.model.stream import How, Split
+from tokfmt.views.select import Concat, Known, Slice
 from tokfmt.views.view import byte_offset_of, position_of
 
 _MASKED_END = np.uint8(2)
@@ -44,6 +58,11 @@ class ReaderAxis(Axis):
 
     def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
         return read_intervals(self.reader, wanted)
+
+    def interval_reader(self, ending: int | None = None) -> Callable[[int, int], Tokens]:
+        if isinstance(self.reader, ReadsIntervals):
+            return self.reader.interval_reader(ending)
+        return super().interval_reader(ending)
 
     def locate(self, position: int) -> ByteOffset:
         check_position(position, self.length)
@@ -73,6 +92,9 @@ class ReaderMarks(ReaderAxis):
     def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
         return Axis.intervals(self, wanted)
 
+    def interval_reader(self, ending: int | None = None) -> Callable[[int, int], Tokens]:
+        return Axis.interval_reader(self, ending)
+
 
 class ReaderBounds(Axis):
     """The offsets of a reader, as the axis of an index."""
@@ -88,34 +110,168 @@ class ReaderBounds(Axis):
         raise LookupError(f"the reader does not know the byte of entry {position}")
 
 
-def from_reader(reader: TokenReader, eos_id: int | None = None, *, each: bool = False) -> Dataset:
+def from_reader(
+    reader: TokenReader,
+    eos_id: int | None = None,
+    *,
+    presumed: int | None = AFTER,
+    where: Separators | None = None,
+    jobs: int | None = None,
+    scanned: Callable[[int], None] = ignore,
+    path: Place | str = "dataset",
+) -> Dataset:
     """Return the dataset of a reader.
 
     Args:
         reader: The reader of a stored axis.
         eos_id: Its separator; None: sequences are read as they are stored.
-        each: Look at the end of each sequence of an index. Else all are presumed to end with the separator.
+        presumed: What ends each sequence of an index: AFTER, the separator; 0, another token. None: look at each.
+        where: What a separator means (default: what the reader says).
+        jobs: Threads that scan a stream; None: one per core.
+        scanned: Called with the number of further tokens of a stream that were scanned.
+        path: The dataset, for messages.
     """
-    info, axis = reader.info, ReaderAxis(reader)
-    spans: Spans = Bounds(ReaderBounds(reader) if info.sequences else ArrayAxis(np.zeros(1, np.int64)))
+    info, axis, where = reader.info, ReaderAxis(reader), where or reader.info.separators
+    held = reader.bounds if isinstance(reader, HasBounds) else None
+    bounds: Axis = ReaderBounds(reader) if held is None else ArrayAxis(held)
+    spans: Spans = Bounds(bounds if info.sequences else ArrayAxis(np.zeros(1, np.int64)))
     gap = Gap(eos_id, of=info.sequences)
-    if eos_id is not None and info.separators.alone:
-        spans = Split(axis, eos_id, _HOW[info.separators])
-        gap = Gap(eos_id, "before" if info.separators is Separators.BEFORE else "after", alone=True)
-    elif eos_id is not None and info.separators is Separators.TRAILING:
-        spans = Ended(spans, eos_id).looked_at(axis) if each else Ended(spans, eos_id, presumed=AFTER)
+    if eos_id is not None and where.alone:
+        inserted = reader.is_inserted if isinstance(reader, InsertsSeparators) else None
+        spans = Split(axis, eos_id, _HOW[where], jobs=jobs, scanned=scanned, inserted=inserted)
+        gap = Gap(eos_id, "before" if where is Separators.BEFORE else "after", alone=True)
+    elif eos_id is not None and where is Separators.TRAILING:
+        spans = Ended(spans, eos_id, presumed=presumed)
+        spans = spans.looked_at(axis) if presumed is None else spans
     marks = None if marks_of(reader) is None else ReaderMarks(reader)
-    return Dataset(axis, spans, gap, marks, {"info": info})
+    return Dataset(axis, spans, gap, marks, {"info": info, "path": path})
 
 
-class DatasetReader:
-    """A reader of the contents of a dataset."""
+class _Reader:
+    """What readers of contents and of the axis of a destination have in common.
+
+    Attributes:
+        dataset: The source.
+        laid: The axis.
+        info: Its facts.
+    """
+
+    info: Info
+
+    def __init__(self, dataset: Dataset, target: Target) -> None:
+        self.dataset, self.laid = dataset, Laid(dataset, target, even=True)
+
+    @property
+    def source(self) -> TokenReader:
+        """The reader of the stored axis, if the dataset is that of one reader."""
+        axis = self.dataset.axis
+        assert isinstance(axis, ReaderAxis)
+        return axis.reader
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self.info.tokens)
+        try:
+            return self.laid.read(start, stop)
+        except NotPresumedError as error:
+            raise self._unended(error.sequence) from error
+
+    def _unended(self, number: int) -> UnendedError:
+        begin, end = self.dataset.spans.extent(number)
+        found = int(self.dataset.axis.read(end - 1, end)[0]) if begin < end else "an empty sequence"
+        return UnendedError(
+            str(self.dataset.facts.get("path", "dataset")),
+            f"sequence {number:,} does not end with the separator {self.dataset.gap.id}",
+            found=found,
+            remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
+        )
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        try:
+            return self.laid.offsets(first, last)
+        except NotPresumedError as error:
+            raise self._unended(error.sequence) from error
+
+    def sequence_at(self, position: int, shift: int = 0) -> int:
+        """See `reader.sequence_at`."""
+        if not shift and 0 <= position < self.info.tokens:
+            return self.laid.sequence_at(position)[0]
+        return bisected(self, position, shift)
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """See `protocols.HasMarks`."""
+        check_interval(start, stop, self.info.tokens)
+        if self.dataset.marks is None:
+            return None
+        if start == stop:
+            return np.empty(0, np.uint8)
+        first, last = self.laid.sequence_at(start)[0], self.laid.sequence_at(stop - 1)[0] + 1
+        begin = int(self.offsets(first, first)[0])
+        parts = [self._marks(batch) for batch in self.dataset.batches(first=first, last=last)]
+        return np.concatenate(parts)[start - begin : stop - begin]
+
+    def _marks(self, batch: Batch) -> NDArray[np.uint8]:
+        found = batch.marks(self.laid.target)
+        assert found is not None
+        return found
+
+    def readers(self) -> Sequence[TokenReader]:
+        """See `protocols.MappedView`."""
+        return [axis.reader for axis in axes_of(self.dataset.axis)]
+
+    def to_source(self, position: int) -> tuple[TokenReader, int] | None:
+        """See `protocols.MappedView`."""
+        slot = self.laid.slot_of(position)
+        if slot is None:
+            return None
+        for axis in axes_of(self.dataset.axis):
+            if slot < axis.length:
+                return axis.reader, slot
+            slot -= axis.length
+        raise IndexError(f"position {position} is outside")
+
+    def from_source(self, reader: TokenReader, position: int) -> int | None:
+        """See `protocols.MappedView`. A separator that is not on this axis has the position of the next token."""
+        for axis in axes_of(self.dataset.axis):
+            if axis.reader is reader:
+                return self._from_slot(position)
+            position += axis.length
+        return None
+
+    def _from_slot(self, slot: int) -> int | None:
+        found = self.laid.position_of(slot)
+        if found is not None:
+            return found
+        number, at = self.dataset.spans.at(slot), 0
+        if number is not None:
+            starts, stops, _ = self.dataset.contents(number, number + 1)
+            at = int(self.laid.offsets(number, number + 1)[int(slot >= stops[0])])
+        return at if at < self.info.tokens else None
+
+    def close(self) -> None:
+        self.dataset.close()
+
+
+def is_split(reader: object) -> bool:
+    """Return whether a reader has the contents of a stream, whose separators were found when it was opened."""
+    return isinstance(reader, ContentReader) and reader.dataset.gap.alone
+
+
+def axes_of(axis: Axis) -> list[ReaderAxis]:
+    """Return the axes of readers that an axis joins."""
+    if isinstance(axis, Joined):
+        return [one for part in axis.axes for one in axes_of(part)]
+    return [axis] if isinstance(axis, ReaderAxis) else []
+
+
+class ContentReader(_Reader):
+    """A reader of the contents of a dataset, without separators and leads."""
 
     def __init__(self, dataset: Dataset, info: Info) -> None:
         """Lay out the contents alone; see `as_reader`."""
-        self.dataset, self.laid = dataset, Laid(dataset, Target())
+        super().__init__(dataset, Target())
         if dataset.gap.alone:
-            info = replace(info, layout=Layout.DOCUMENTS, sample_length=None, free_of=dataset.gap.id)
+            top = dataset.spans.max_id if dataset.spans.max_id >= 0 else None
+            info = replace(info, layout=Layout.DOCUMENTS, sample_length=None, free_of=dataset.gap.id, max_id=top)
         self.info = replace(
             info,
             sequences=self.laid.count,
@@ -129,73 +285,88 @@ class DatasetReader:
         """Number of slots of the dataset that are not content."""
         return self.dataset.axis.length - self.info.tokens
 
-    def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self.info.tokens)
-        try:
-            return self.laid.read(start, stop)
-        except NotPresumedError as error:
-            what = f"sequence {error.sequence:,} does not end with the separator {self.dataset.gap.id}"
-            raise CorruptError("dataset", what) from error
-
     def sequence_reader(self) -> Callable[[int], Tokens]:
-        """See `protocols.ReadsSequences`. Each sequence is trimmed by its own tokens."""
-        return lambda number: self.dataset[number]
+        """See `sequence_reader`."""
+        spans, find = self.dataset.spans, self.dataset.spans.finder()
+        separator, trim = self.dataset.gap.id, spans.content
+        if spans.ending is None and spans.usual == AFTER and self.dataset.gap.alone:  # A stream.
+            read = self.dataset.axis.interval_reader(separator)
 
-    def offsets(self, first: int, last: int) -> Offsets:
-        return self.laid.offsets(first, last)
+            def of_stream(number: int) -> Tokens:
+                start, stop = find(number)
+                tokens = read(start, stop)
+                if tokens.size == stop - start:
+                    tokens = trim(number, tokens)
+                    if tokens.size == stop - start - 1:
+                        raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
+                return tokens
 
-    def sequence_at(self, position: int, shift: int = 0) -> int:
-        """See `reader.sequence_at`."""
-        low, high = 0, self.info.sequences
-        while high - low > 1:
-            middle = (low + high) // 2
-            at = int(self.offsets(middle, middle)[0]) + shift * middle
-            low, high = (middle, high) if at <= position else (low, middle)
-        return low
+            return of_stream
+        read = self.dataset.axis.interval_reader(spans.ending)
+        if spans.ending is None:
+            return lambda number: trim(number, read(*find(number)))
+        if not spans.presumes:
+            return lambda number: read(*find(number))
 
-    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See `protocols.HasMarks`. The last token of a sequence has the mark of its separator."""
+        def presumed(number: int) -> Tokens:
+            start, stop = find(number)
+            tokens = read(start, stop)
+            if tokens.size == stop - start:
+                raise self._unended(number)
+            return tokens
+
+        return presumed
+
+    def _marks(self, batch: Batch) -> NDArray[np.uint8]:
+        """Return marks. The last token of a sequence has the mark of its separator."""
+        assert batch.read_marks is not None
+        window, found = batch.read_marks(), super()._marks(batch)
+        closed = np.flatnonzero((batch.beside & AFTER != 0) & (batch.stops > batch.starts))
+        masked = closed[window[batch.stops[closed]] & 1 == 0]
+        found = found.copy()
+        found[np.cumsum(batch.stops - batch.starts)[masked] - 1] |= _MASKED_END
+        return found
+
+
+class LaidReader(_Reader):
+    """A reader of the axis of a destination: contents with the separators that it stores."""
+
+    def __init__(self, dataset: Dataset, target: Target, info: Info) -> None:
+        """Lay out a dataset; see `laid_reader`."""
+        super().__init__(dataset, target)
+        top, separator = info.max_id, target.id
+        self.info = replace(
+            info,
+            sequences=self.laid.count,
+            tokens=self.laid.length,
+            dtype=self.laid.dtype,
+            max_id=None if top is None else max(top, separator or 0),
+            separators=_SIDES[target.side] if separator is not None else Separators.NONE,
+            eos_id=separator if separator is not None else info.eos_id,
+            free_of=info.free_of if separator is None else None,
+        )
+
+    def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
+        """See `protocols.RawCopyable`: the slots of the source, if the destination stores them as they are."""
         check_interval(start, stop, self.info.tokens)
-        if self.dataset.marks is None:
+        if self.laid.same_from is None or not self.dataset.spans.checked:
             return None
-        if start == stop:
-            return np.empty(0, np.uint8)
-        first, last = self.laid.sequence_at(start)[0], self.laid.sequence_at(stop - 1)[0] + 1
-        parts = []
-        for batch in self.dataset.batches(first=first, last=last):
-            assert batch.read_marks is not None
-            window, found = batch.read_marks(), batch.marks(Target())
-            assert found is not None
-            closed = np.flatnonzero((batch.beside & AFTER != 0) & (batch.stops > batch.starts))
-            masked = closed[window[batch.stops[closed]] & 1 == 0]
-            found = found.copy()
-            found[np.cumsum(batch.stops - batch.starts)[masked] - 1] |= _MASKED_END
-            parts.append(found)
-        begin = int(self.offsets(first, first)[0])
-        return np.concatenate(parts)[start - begin : stop - begin]
-
-    def byte_offset(self, position: int) -> ByteOffset:
-        """See `protocols.HasByteOffsets`."""
-        return self.laid.locate(position)
-
-    def position(self, path: Place, offset: int) -> int | None:
-        """See `protocols.HasByteOffsets`. A separator has the position of the next token."""
-        found = self.laid.find(path, offset)
-        beside = self.dataset.at_byte(path, offset) if found is None else None
-        if beside is None:
-            return found
-        after = int(self.laid.offsets(beside[0], beside[0] + 1)[int(self._closes(beside[0]))])
-        return after if after < self.info.tokens else None
-
-    def _closes(self, number: int) -> bool:
-        """Return whether what is beside a sequence is after it."""
-        return not self.dataset.contents(number, number + 1)[2][0] & SEP & BEFORE
-
-    def close(self) -> None:
-        self.dataset.close()
+        start, stop, found = start + self.laid.same_from, stop + self.laid.same_from, list[Piece]()
+        for axis in axes_of(self.dataset.axis):
+            a, b = max(0, start), min(stop, axis.length)
+            if a < b:
+                pieces = pieces_of(axis.reader, a, b)
+                if pieces is None:
+                    return None
+                found += pieces
+            start, stop = start - axis.length, stop - axis.length
+        return found
 
 
-def as_reader(dataset: Dataset, info: Info | None = None) -> DatasetReader:
+_SIDES = {AFTER: Separators.TRAILING, BEFORE: Separators.BEFORE}
+
+
+def as_reader(dataset: Dataset, info: Info | None = None) -> ContentReader:
     """Return a reader of the contents of a dataset, without separators and leads.
 
     Args:
@@ -204,4 +375,61 @@ def as_reader(dataset: Dataset, info: Info | None = None) -> DatasetReader:
     """
     stated = dataset.facts.get("info") if info is None else info
     known = stated if isinstance(stated, Info) else Info(Layout.DOCUMENTS, dataset.axis.dtype, 0, 0)
-    return DatasetReader(dataset, known)
+    return ContentReader(dataset, known)
+
+
+def dataset_of(reader: TokenReader) -> Dataset:
+    """Return the dataset under a reader of contents. What is no view of a dataset becomes one without separators."""
+    if isinstance(reader, Known):
+        found = dataset_of(reader.source)
+        return replace(found, spans=found.spans.after_reading())
+    if isinstance(reader, Slice):
+        return dataset_of(reader.source).slice(reader.first, reader.last)
+    if isinstance(reader, Concat):
+        return concat([dataset_of(one) for one in reader.sources])
+    known: Dataset | None = getattr(reader, "dataset", None)
+    return from_reader(reader) if known is None else known
+
+
+def stored_reader(reader: TokenReader, separator: int | None, *, read: bool = False) -> LaidReader | None:
+    """Return the slots of the files under contents, if each is followed by a separator there and by nothing else.
+
+    Args:
+        reader: A reader of contents.
+        separator: The separator; None: there is none.
+        read: Every sequence was read before, so that nothing is left to check.
+    """
+    dataset = dataset_of(reader)
+    if separator is None or dataset.gap.ids != [separator] or dataset.spans.usual != AFTER:
+        return None
+    if read:
+        dataset = replace(dataset, spans=dataset.spans.after_reading())
+    found = LaidReader(dataset, Target(separator, "after", accepted=_ALL), reader.info)
+    return None if found.laid.same_from is None else found
+
+
+def laid_reader(reader: TokenReader, separator: int, *, before: bool = False, name: str = "") -> LaidReader:
+    """Return contents with a separator after (or before) each, also if a content is empty or holds the separator.
+
+    Args:
+        reader: A reader of contents.
+        separator: The separator that is written.
+        before: It is written before each.
+        name: The format of the destination, for messages.
+    """
+    return LaidReader(
+        dataset_of(reader), Target(separator, "before" if before else "after", accepted=_ALL, name=name), reader.info
+    )
+
+
+_ALL = frozenset({"embedded-separators", "empty-sequences"})
+
+
+def sequence_reader(reader: TokenReader) -> Callable[[int], Tokens]:
+    """Return a function that reads one sequence of a reader of contents, given its number, 0 <= number < sequences.
+
+    A short read from the cache takes little longer than a call. Every decision that is the same for all sequences is
+    made once. The function holds caches and file descriptors of this process, so it cannot be pickled.
+    """
+    content = reader if isinstance(reader, ContentReader) else as_reader(from_reader(reader))
+    return content.sequence_reader()

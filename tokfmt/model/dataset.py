@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import WINDOW, windows
+from tokfmt.core.reader import WINDOW, check_interval, windows
 from tokfmt.core.seeds import SHUFFLE, draws
 from tokfmt.model.axis import Axis, Joined
 from tokfmt.model.batch import LEAD, SEP, Batch
 from tokfmt.model.gap import Gap, joined_gap
-from tokfmt.model.spans import Chain, Contents, Spans, Taken
+from tokfmt.model.spans import Chain, Contents, Sliced, Spans, Taken
 
 T = TypeVar("T")
 
@@ -78,7 +78,8 @@ class Dataset:
         if type(chosen) is int or isinstance(chosen, np.integer):
             return self._one(int(chosen))
         if isinstance(chosen, slice):
-            return self.take(np.arange(len(self))[chosen])
+            first, last, step = chosen.indices(len(self))
+            return self.slice(first, max(first, last)) if step == 1 else self.take(np.arange(first, last, step))
         return self.take(np.asarray(chosen))
 
     @cached_property
@@ -109,6 +110,15 @@ class Dataset:
         if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self):
             raise IndexError(f"sequences {numbers.min()}..{numbers.max()} are outside 0:{len(self)}")
         return replace(self, spans=Taken(self.spans, numbers))
+
+    def slice(self, first: int, last: int) -> Dataset:
+        """Return the sequences `first <= i < last`.
+
+        Raises:
+            IndexError: If the range leaves the dataset.
+        """
+        check_interval(first, last, len(self), "sequences")
+        return self if last - first == len(self) else replace(self, spans=Sliced(self.spans, first, last))
 
     def shuffle(self, seed: int) -> Dataset:
         """Return all sequences in the order of a seed."""

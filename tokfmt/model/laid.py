@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokfmt.core.errors import OptionError
+from tokfmt.core.errors import IncompleteWriteError, OptionError
 from tokfmt.core.format import REGION, Region
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset
@@ -45,6 +45,28 @@ class Stored(NamedTuple):
     ledger: Ledger
 
 
+class _Places(NamedTuple):
+    """Where one sequence is in the source, and what the destination writes beside it.
+
+    Attributes:
+        start: First slot of the content.
+        stop: Slot after it.
+        separator: The destination writes a separator.
+        lead: The destination writes a lead.
+        lead_in: Tokens that the destination writes in front of the content.
+        separator_slot: The slot of its separator; None without one.
+        lead_slot: The slot of its lead; None without one.
+    """
+
+    start: int
+    stop: int
+    separator: bool
+    lead: bool
+    lead_in: int
+    separator_slot: int | None
+    lead_slot: int | None
+
+
 class Laid(Axis):
     """The axis of a destination. A read presumes positions, or knows them.
 
@@ -61,13 +83,15 @@ class Laid(Axis):
             presumed; None without one.
     """
 
-    def __init__(self, dataset: Dataset, target: Target, *, exact: bool = False) -> None:
+    def __init__(self, dataset: Dataset, target: Target, *, exact: bool = False, even: bool = False) -> None:
         """Find the positions; a stream is scanned.
 
         Args:
             dataset: The source.
             target: What is written beside contents.
             exact: Look at the end of every sequence, also if positions could be presumed.
+            even: Presume also that no sequence is empty. If all are presumed to be closed, positions then follow from
+                single entries of the index, which is not read for them.
 
         Raises:
             OptionError: Separators are written as they are stored and mark boundaries, and a sequence that is not the
@@ -79,15 +103,37 @@ class Laid(Axis):
         if lacking:
             self._refuse_lacking()
         self.exception: int | None = None
+        self.dtype = target.widest(dataset.axis.dtype)
+        self._seamless = self._is_seamless()
+        self._even = even and self._seamless and dataset.spans.tiles and not self.is_exact and self.count > 0
         parts = [np.zeros(1, np.int64)]
-        for first, last in windows(0, self.count, _AT_ONCE):
+        for first, last in windows(0, 0 if self._even else self.count, _AT_ONCE):
             sizes = self._sizes(first, last, self.is_exact)
             if self.is_exact and dataset.spans.presumes and self.exception is None:
                 differs = sizes != self._sizes(first, last, is_exact=False)
                 self.exception = first + int(np.argmax(differs)) if differs.any() else None
             parts.append(np.add.reduceat(sizes, np.arange(0, last - first, STEP)))
         self.bases = np.cumsum(np.concatenate(parts))
-        self.length, self.dtype = int(self.bases[-1]), target.widest(dataset.axis.dtype)
+        start, stop = (
+            (dataset.spans.extent(0)[0], dataset.spans.extent(self.count - 1)[1]) if self._seamless else (0, 0)
+        )
+        self._from, self._dropped = start, int(target.id is None)
+        self.length = stop - start - self.count * self._dropped if self._even else int(self.bases[-1])
+        same = self._seamless and target.id is not None and stop - start == self.length
+        self.same_from = start if same else None
+        """The slot of the source that position 0 is, if the destination stores the slots as they are."""
+        alone = dataset.gap.alone and dataset.gap.lead is None
+        self._is_plain = target.id is None and target.lead is None and (alone or self._seamless) and not exact
+        """Contents alone are stored, and nothing but separators is between them in the source."""
+
+    def _is_seamless(self) -> bool:
+        """Return whether only separators are between contents, and the destination stores these, or none."""
+        spans, gap, target = self.dataset.spans, self.dataset.gap, self.target
+        if not self.count or len(gap.ids) != 1 or gap.lead is not None or target.lead is not None:
+            return False
+        if target.id is not None and (gap.ids != [target.id] or target.side != spans.usual):
+            return False
+        return spans.is_seamless()
 
     def exact(self) -> Laid:
         """Return the same axis with positions by a look at the end of every sequence."""
@@ -96,9 +142,23 @@ class Laid(Axis):
     def offsets(self, first: int, last: int) -> Offsets:
         """Return the position of each sequence `first <= i < last`, and the end of the last, int64."""
         check_interval(first, last, self.count, "sequences")
+        if self._even:
+            return self._even_offsets(first, last)
         begin = first - first % STEP
         offsets: Offsets = offsets_of(self._sizes(begin, last, self.is_exact)) + self.bases[begin // STEP]
         return offsets[first - begin :]
+
+    def _even_offsets(self, first: int, last: int) -> Offsets:
+        starts, stops = self.dataset.spans.extents(first, last)
+        if (empty := np.flatnonzero(starts == stops)).size:
+            raise NotPresumedError(first + int(empty[0]))
+        end = stops[-1:] if last > first else np.array([self._even_start(first)])
+        return np.append(starts, end) - self._from - self._dropped * np.arange(first, last + 1)
+
+    def _even_start(self, number: int) -> int:
+        """Return the slot at which a sequence begins, or the slot after the last."""
+        spans = self.dataset.spans
+        return spans.extent(number)[0] if number < self.count else spans.extent(number - 1)[1]
 
     def sequence_at(self, position: int) -> tuple[int, int]:
         """Return the sequence that holds a position, and the position in it.
@@ -107,6 +167,13 @@ class Laid(Axis):
             IndexError: If the position leaves the axis.
         """
         check_position(position, self.length)
+        if self._even:
+            low, high = 0, self.count
+            while high - low > 1:
+                middle = (low + high) // 2
+                is_after = self._even_start(middle) - self._from - self._dropped * middle > position
+                low, high = (low, middle) if is_after else (middle, high)
+            return low, position - (self._even_start(low) - self._from - self._dropped * low)
         block = int(np.searchsorted(self.bases, position, "right")) - 1
         offsets = self.offsets(block * STEP, min(self.count, (block + 1) * STEP))
         k = int(np.searchsorted(offsets, position, "right")) - 1
@@ -210,11 +277,94 @@ class Laid(Axis):
         check_interval(start, stop, self.length)
         if start == stop:
             return np.empty(0, self.dtype)
+        if self.same_from is not None:
+            return self._as_stored(start, stop).astype(self.dtype, copy=False)
+        if self._is_plain:
+            return self._contents(start, stop)
         last, _ = self.sequence_at(stop - 1)
         region = Region(0, range(self._first_from(start), last + 1), range(start, stop))
         found = [stored.tokens for stored in self.walk(region)]
         tokens = found[0] if len(found) == 1 else np.concatenate(found)
         return tokens.astype(self.dtype, copy=False)
+
+    def _as_stored(self, start: int, stop: int) -> Tokens:
+        """Return slots of the source, after a check of the separators that are presumed among them."""
+        assert self.same_from is not None
+        tokens = self.dataset.axis.read(start + self.same_from, stop + self.same_from)
+        if not self.is_exact and not self.dataset.spans.checked:
+            first, last = self.sequence_at(start)[0], self.sequence_at(stop - 1)[0] + 1
+            ends = self.offsets(first, last)[1:] - 1 - start
+            inside = (ends >= 0) & (ends < stop - start)
+            wrong = np.flatnonzero(tokens[ends[inside]] != self.target.id)
+            if len(wrong):
+                raise NotPresumedError(first + int(np.flatnonzero(inside)[wrong[0]]))
+        return tokens
+
+    def _contents(self, start: int, stop: int) -> Tokens:
+        """Return contents between which nothing but separators is."""
+        dataset, (first, inside), (last, before) = self.dataset, self.sequence_at(start), self.sequence_at(stop - 1)
+        axis, separator, pieces = dataset.axis, dataset.gap.id, list[Tokens]()
+        if dataset.gap.alone:  # None of their tokens is the separator.
+            begin = int(dataset.contents(first, first + 1)[0][0]) + inside
+            for a, b in windows(begin, int(dataset.contents(last, last + 1)[0][0]) + before + 1):
+                window = axis.read(a, b)
+                pieces.append(window[window != separator])
+        else:
+            starts, stops = dataset.spans.extents(first, last + 1)
+            begin, end = int(starts[0]) + inside, int(starts[-1]) + before + 1
+            end += end + 1 == stops[-1]  # Each separator is looked at when the token in front of it is read.
+            for a, b in windows(begin, end):
+                window, numbers = axis.read(a, b), np.arange(*np.searchsorted(stops, (a + 1, b + 1)))
+                ends = stops[numbers] - 1 - a
+                if not dataset.spans.checked and (wrong := np.flatnonzero(window[ends] != separator)).size:
+                    raise NotPresumedError(first + int(numbers[wrong[0]]))
+                plain = np.ones(b - a, np.bool_)
+                plain[ends] = False
+                pieces.append(window[plain])
+        tokens = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        if len(tokens) != stop - start:
+            raise IncompleteWriteError("the files changed since their separators were counted. Run again")
+        return tokens
+
+    def slot_of(self, position: int) -> int | None:
+        """Return the slot of the source that holds the token at a position; None if the destination adds the token.
+
+        Raises:
+            IndexError: If the position leaves the axis.
+        """
+        number, inside = self.sequence_at(position)
+        place = self._places(number)
+        if 0 <= inside - place.lead_in < place.stop - place.start:
+            return place.start + inside - place.lead_in
+        is_lead = place.lead and inside == place.lead_in - 1
+        slot, id_ = (place.lead_slot, self.target.lead) if is_lead else (place.separator_slot, self.target.id)
+        return slot if slot is not None and int(self.dataset.axis.read(slot, slot + 1)[0]) == id_ else None
+
+    def position_of(self, slot: int) -> int | None:
+        """Return the position of the token in a slot of the source; None if it is not stored."""
+        number = self.dataset.spans.at(slot)
+        if number is None:
+            return None
+        place, base = self._places(number), int(self.offsets(number, number)[0])
+        if place.start <= slot < place.stop:
+            return base + place.lead_in + slot - place.start
+        before = self.target.side == BEFORE
+        found: int | None = None
+        if slot == place.separator_slot and place.separator:
+            found = base if before else base + place.lead_in + place.stop - place.start
+        elif slot == place.lead_slot and place.lead:
+            found = base + place.lead_in - 1
+        return found if found is not None and self.slot_of(found) == slot else None
+
+    def _places(self, number: int) -> _Places:
+        starts, stops, beside = self.dataset.contents(number, number + 1)
+        separator, lead = (bool(flags[0]) for flags in self.target.beside(stops - starts, beside))
+        start, stop, bits = int(starts[0]), int(stops[0]), int(beside[0])
+        behind = stop if bits & AFTER else start - 1 - bool(bits & LEAD)
+        lead_in = lead + (separator and self.target.side == BEFORE)
+        return _Places(
+            start, stop, separator, lead, lead_in, behind if bits & SEP else None, start - 1 if bits & LEAD else None
+        )
 
     def locate(self, position: int) -> ByteOffset:
         """See `Axis.locate`.
@@ -222,30 +372,15 @@ class Laid(Axis):
         Raises:
             LookupError: The destination adds the token.
         """
-        number, inside = self.sequence_at(position)
-        starts, stops, beside = self.dataset.contents(number, number + 1)
-        separator, lead = (bool(flags[0]) for flags in self.target.beside(stops - starts, beside))
-        before = separator and self.target.side == BEFORE
-        content = inside - before - lead
-        if 0 <= content < int(stops[0] - starts[0]):
-            return self.dataset.axis.locate(int(starts[0]) + content)
-        bit = LEAD if lead and inside == before else SEP
-        if not beside[0] & bit:
+        slot = self.slot_of(position)
+        if slot is None:
             raise LookupError(f"the destination adds the token at position {position:,}")
-        place = int(starts[0]) - 1
-        if bit == SEP:
-            place = int(stops[0]) if beside[0] & AFTER else place - bool(beside[0] & LEAD)
-        return self.dataset.axis.locate(place)
+        return self.dataset.axis.locate(slot)
 
     def find(self, place: Place, byte: int) -> int | None:
-        """See `Axis.find`. Finds tokens of contents."""
-        found = self.dataset.at_byte(place, byte)
-        number, inside = found or (0, None)
-        if inside is None:
-            return None
-        starts, stops, beside = self.dataset.contents(number, number + 1)
-        separator, lead = (bool(flags[0]) for flags in self.target.beside(stops - starts, beside))
-        return int(self.offsets(number, number)[0]) + lead + (separator and self.target.side == BEFORE) + inside
+        """See `Axis.find`."""
+        slot = self.dataset.axis.find(place, byte)
+        return None if slot is None else self.position_of(slot)
 
     def check(self) -> None:
         self.dataset.check()

@@ -5,6 +5,7 @@ Spans know numbers alone. They are given tokens: of the whole axis, of a window 
     Bounds   sequence i is bounds[i] .. bounds[i + 1]
     Listed   a start and a length of each sequence
     Ended    spans of an index whose sequences may end with a separator, or begin with a lead
+    Sliced   consecutive sequences of the same dataset
     Taken    other sequences of the same dataset: a selection, another order, repeats
     Chain    the spans of several datasets, one after the other on a `Joined` axis
 
@@ -13,6 +14,7 @@ Spans know numbers alone. They are given tokens: of the whole axis, of a window 
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -51,11 +53,13 @@ class Spans(ABC):
         presumes: `trim` without tokens is right for every sequence that was looked at. False: some are exceptions.
         usual: What is presumed beside a content; None if that differs between sequences.
         tiles: Each extent begins where the one before ends.
+        max_id: The largest ID on the axis, if a search for separators has read all of it; else -1.
     """
 
     presumes: bool = True
     usual: int | None = 0
     tiles: bool = False
+    max_id: int = -1
 
     @property
     @abstractmethod
@@ -102,6 +106,22 @@ class Spans(ABC):
     def content(self, number: int, tokens: Tokens) -> Tokens:  # noqa: ARG002
         """Return the content of one sequence, given the tokens of its extent."""
         return tokens
+
+    def is_seamless(self) -> bool:
+        """Return whether extents follow each other on the axis, each with a separator on the side `usual`, no lead.
+
+        An empty extent has no separator. It may be presumed; see `checked`.
+        """
+        return False
+
+    @property
+    def checked(self) -> bool:
+        """True if a look at every end, or the search for separators, shows what `trim` returns without tokens."""
+        return False
+
+    def after_reading(self) -> Spans:
+        """Return these spans, knowing that every sequence was read, and that none differs from what is presumed."""
+        return self
 
     def read(self, first: int, last: int, tokens: TokensAt | None) -> Contents:
         """Return the contents of the sequences `first <= i < last`; see `trim`."""
@@ -274,6 +294,7 @@ class Ended(Spans):
         """
         self.spans, self.separator, self.lead, self.presumed = spans, separator, lead, presumed
         self.presumes, self.usual, self.tiles = presumed is not None, presumed, spans.tiles
+        self.is_checked = False
         self._closed: NDArray[np.uint8] | None = None
 
     def looked_at(self, axis: Axis) -> Ended:
@@ -308,6 +329,18 @@ class Ended(Spans):
     @property
     def ending(self) -> int | None:
         return self.separator if self.lead is None else None
+
+    def is_seamless(self) -> bool:
+        return self.tiles and self.presumed == AFTER
+
+    @property
+    def checked(self) -> bool:
+        return self.is_checked
+
+    def after_reading(self) -> Spans:
+        found = copy.copy(self)
+        found.is_checked = True
+        return found
 
     def at(self, position: int) -> int | None:
         return self.spans.at(position)
@@ -344,6 +377,58 @@ class Ended(Spans):
         if self.lead is not None and tokens.size and tokens.item(0) == self.lead:
             tokens = tokens[1:]
         return tokens
+
+
+class Sliced(Spans):
+    """Consecutive sequences of the same dataset."""
+
+    def __init__(self, spans: Spans, first: int, last: int) -> None:
+        """Hold the sequences `first <= i < last`."""
+        self.spans, self.first, self._count = spans, first, last - first
+        self.presumes, self.usual, self.tiles = spans.presumes, spans.usual, spans.tiles
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def extents(self, first: int, last: int) -> Extents:
+        check_interval(first, last, self.count, "sequences")
+        return self.spans.extents(first + self.first, last + self.first)
+
+    def extents_of(self, numbers: Numbers) -> Extents:
+        return self.spans.extents_of(numbers + self.first)
+
+    def extent(self, number: int) -> tuple[int, int]:
+        return self.spans.extent(number + self.first)
+
+    def finder(self) -> Callable[[int], Sequence[int]]:
+        find, first = self.spans.finder(), self.first
+        return lambda number: find(number + first)
+
+    @property
+    def ending(self) -> int | None:
+        return self.spans.ending
+
+    def is_seamless(self) -> bool:
+        return self.spans.is_seamless()
+
+    @property
+    def checked(self) -> bool:
+        return self.spans.checked
+
+    def after_reading(self) -> Spans:
+        return Sliced(self.spans.after_reading(), self.first, self.first + self.count)
+
+    def trim(self, numbers: Numbers, starts: Offsets, stops: Offsets, tokens: TokensAt | None) -> Contents:
+        return self.spans.trim(numbers + self.first, starts, stops, tokens)
+
+    def content(self, number: int, tokens: Tokens) -> Tokens:
+        return self.spans.content(number + self.first, tokens)
+
+    def at(self, position: int) -> int | None:
+        """See `Spans.at`. None if the position is in no sequence of these."""
+        found = self.spans.at(position)
+        return None if found is None or not 0 <= found - self.first < self.count else found - self.first
 
 
 class Taken(Spans):
@@ -397,7 +482,24 @@ class Chain(Spans):
         """Hold the spans and the axis of each dataset. The axes are those of the joined axis."""
         self.spans, self._axes = list(spans), list(axes)
         self._shifts = offsets_of([axis.length for axis in axes])
-        self.presumes, self.usual = all(one.presumes for one in spans), None
+        self.presumes = all(one.presumes for one in spans)
+        self.usual = spans[0].usual if len({one.usual for one in spans}) == 1 else None
+
+    def is_seamless(self) -> bool:
+        """See `Spans.is_seamless`. Each dataset takes its whole axis."""
+        if self.usual is None or not all(one.is_seamless() for one in self.spans):
+            return False
+        held = [(one, axis.length) for one, axis in zip(self.spans, self._axes, strict=False) if one.count]
+        return len(held) == len(self.spans) and all(
+            one.extent(0)[0] == 0 and one.extent(one.count - 1)[1] == length for one, length in held
+        )
+
+    @property
+    def checked(self) -> bool:
+        return all(one.checked for one in self.spans)
+
+    def after_reading(self) -> Spans:
+        return Chain([one.after_reading() for one in self.spans], self._axes)
 
     @cached_property
     def firsts(self) -> Offsets:

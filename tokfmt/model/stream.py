@@ -6,11 +6,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.findings import ignore
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import WINDOW, check_interval, largest_id, windows
 from tokfmt.core.resources import cpus
@@ -19,8 +20,8 @@ from tokfmt.model.batch import AFTER, BEFORE, Batch, Beside
 from tokfmt.model.spans import Contents, Extents, Spans, TokensAt
 
 How = Literal["after", "before", "between"]
-_STEP = 1 << 8  # Sequences per base position of `Compact`.
-_WIDEST_GAP = 255
+_BITS = 8
+_STEP = 1 << _BITS  # Sequences per base position of `Compact`.
 _SCAN = 1 << 22  # Tokens that a thread scans at once.
 
 
@@ -35,46 +36,54 @@ class _Pieces(NamedTuple):
 
 
 class Compact:
-    """Contents in the order of the axis, at most one slot and seldom more apart: 5.03 bytes per sequence."""
+    """Contents in the order of the axis: 5.03 bytes per sequence if at most 255 slots are between two.
+
+    The stop of each content is held relative to the start of its block of 256 sequences, and the gap in front of it
+    beside it. Each array is wider if one of its numbers does not fit.
+    """
 
     def __init__(self, blocks: Iterable[tuple[Offsets, Offsets, Beside]]) -> None:
         """Store the contents of all blocks, in order."""
-        lengths, gaps, bases = [np.empty(0, np.uint32)], [np.empty(0, np.uint8)], [np.empty(0, np.int64)]
-        wide, bare = [np.empty((0, 3), np.int64)], [np.empty(0, np.int64)]
-        self.count = end = 0
+        ends: list[NDArray[Any]] = [np.empty(0, np.uint32)]
+        gaps: list[NDArray[Any]] = [np.empty(0, np.uint8)]
+        bases, bare = [np.zeros(1, np.int64)], [np.empty(0, np.int64)]
+        self.count = before = base = 0
         for starts, stops, beside in blocks:
             if not len(starts):
                 continue
-            gap, length = starts - np.append(end, stops[:-1]), stops - starts
-            beyond = np.flatnonzero((gap > _WIDEST_GAP) | (length >> 32 != 0))
-            wide.append(np.column_stack((beyond + self.count, gap[beyond], length[beyond])))
-            bases.append((starts - gap)[-self.count % _STEP :: _STEP])
-            lengths.append(length.astype(np.uint32))
-            gaps.append(np.minimum(gap, _WIDEST_GAP).astype(np.uint8))
+            firsts = np.append(before, stops[:-1])  # where the sequence before ends
+            begins = firsts[-self.count % _STEP :: _STEP]
+            places = (np.arange(len(starts)) + self.count % _STEP) // _STEP - (self.count % _STEP > 0)  # -1: `base`
+            ends.append(_narrow(stops - np.append(begins, base)[places], np.uint32))
+            gaps.append(_narrow(starts - firsts, np.uint8))
+            bases.append(begins)
             bare.append(np.flatnonzero(beside == 0) + self.count)
-            self.count, end = self.count + len(starts), int(stops[-1])
-        self._lengths, self._gaps, self._bases = np.concatenate(lengths), np.concatenate(gaps), np.concatenate(bases)
-        self._wide, self._bare = np.concatenate(wide), np.concatenate(bare)
+            self.count, before = self.count + len(starts), int(stops[-1])
+            base = int(begins[-1]) if len(begins) else base
+        self._ends, self._gaps = np.concatenate(ends), np.concatenate(gaps)
+        self._bases, self._bare = np.concatenate(bases)[1:], np.concatenate(bare)
+        self.tiles = not len(self._bare) and bool((self._gaps[1:] == 1).all())
+        """True if each sequence has a separator, and nothing else is between two."""
 
     def contents(self, first: int, last: int) -> tuple[Offsets, Offsets]:
         """Return the starts and the stops of the sequences `first <= i < last`."""
-        begin = first - first % _STEP
-        lengths, gaps = self._lengths[begin:last].astype(np.int64), self._gaps[begin:last].astype(np.int64)
-        if len(self._wide):
-            a, b = np.searchsorted(self._wide[:, 0], (begin, last))
-            gaps[self._wide[a:b, 0] - begin], lengths[self._wide[a:b, 0] - begin] = self._wide[a:b, 1:].T
-        stops = np.cumsum(gaps + lengths)
-        if last > begin:
-            stops += self._bases[begin // _STEP]
-        return (stops - lengths)[first - begin :], stops[first - begin :]
+        if first == last:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        begin = max(0, first - 1)
+        blocks = self._bases[begin // _STEP : (last - 1) // _STEP + 1]
+        sizes = np.full(len(blocks), _STEP)
+        sizes[0] -= begin % _STEP
+        sizes[-1] -= len(blocks) * _STEP - begin % _STEP - (last - begin)
+        ends: Offsets = self._ends[begin:last] + np.repeat(blocks, sizes)
+        stops, before = (ends[1:], ends[:-1]) if first else (ends, np.append(0, ends[:-1]))
+        return before + self._gaps[first:last], stops
 
     def contents_of(self, numbers: Numbers) -> tuple[Offsets, Offsets]:
-        """Return the starts and the stops of sequences with given numbers. It decodes the blocks that hold them."""
-        blocks, places = np.unique(numbers // _STEP, return_inverse=True)
-        found = [self.contents(k * _STEP, min(self.count, (k + 1) * _STEP)) for k in blocks.tolist()]
-        inside = numbers % _STEP + np.cumsum([0, *(len(starts) for starts, _ in found)])[places]
-        starts, stops = (np.concatenate([one[k] for one in found] or [np.empty(0, np.int64)]) for k in (0, 1))
-        return starts[inside], stops[inside]
+        """Return the starts and the stops of sequences with given numbers."""
+        stops: Offsets = self._ends[numbers] + self._bases[numbers // _STEP]
+        before = numbers - (numbers > 0)
+        ends: Offsets = np.where(numbers > 0, self._ends[before] + self._bases[before // _STEP], 0)
+        return ends + self._gaps[numbers], stops
 
     def is_closed(self, numbers: Numbers) -> NDArray[np.bool_]:
         """Return which sequences have a separator."""
@@ -83,19 +92,21 @@ class Compact:
         places = np.minimum(np.searchsorted(self._bare, numbers), len(self._bare) - 1)
         return np.asarray(self._bare[places] != numbers)
 
-    def finder(self) -> Callable[[int], tuple[int, int]]:
-        """Return a function that returns the start and the stop of one sequence, in as few steps as possible."""
-        lengths, gaps, bases, wide = self._lengths, self._gaps, self._bases.data, bool(len(self._wide))
-        add, held = np.add.reduce, self._lengths.data
+    def finder(self, before: int = 0, after: int = 0) -> Callable[[int], tuple[int, int]]:
+        """Return a function that returns the start and the stop of one sequence, in as few steps as possible.
+
+        Args:
+            before: Slots in front of the content of a closed sequence that are returned with it.
+            after: The same behind it.
+        """
+        ends, gaps, bases, bare = self._ends.data, self._gaps.data, self._bases.data, frozenset(self._bare.tolist())
 
         def find(number: int) -> tuple[int, int]:
-            if wide:
-                starts, stops = self.contents(number, number + 1)
-                return int(starts[0]), int(stops[0])
-            begin = number - number % _STEP
-            within = slice(begin, number + 1)
-            stop = bases[begin // _STEP] + int(add(lengths[within], dtype=np.int64)) + int(add(gaps[within]))
-            return stop - held[number], stop
+            stop = bases[number >> _BITS] + ends[number]
+            start = gaps[number]
+            if number:
+                start += bases[number - 1 >> _BITS] + ends[number - 1]
+            return (start, stop) if bare and number in bare else (start - before, stop + after)
 
         return find
 
@@ -115,6 +126,11 @@ class Compact:
         return begin + found - 1 if begin + found else None
 
 
+def _narrow(values: Offsets, dtype: type[np.unsignedinteger]) -> NDArray[np.integer]:
+    """Return values in a dtype; in int64 if one does not fit."""
+    return values.astype(dtype) if int(values.max()) <= np.iinfo(dtype).max else values
+
+
 class Split(Spans):
     """The sequences of a stream: what lies between its separators.
 
@@ -132,6 +148,8 @@ class Split(Spans):
         how: How,
         opens: Numbers | None = None,
         jobs: int | None = None,
+        scanned: Callable[[int], None] = ignore,
+        inserted: Callable[[Offsets], NDArray[np.bool_]] | None = None,
     ) -> None:
         """State the stream without a read.
 
@@ -142,8 +160,11 @@ class Split(Spans):
             opens: Positions at which a sequence begins whatever is before it, such as the files of a dataset whose
                 documents do not go on in the next.
             jobs: Threads that scan it; None: one per core.
+            scanned: Called with the number of further tokens that were scanned.
+            inserted: Which separators are in no file, given their positions.
         """
-        self.axis, self.separator, self.how, self.jobs = axis, separator, how, jobs
+        self.axis, self.separator, self.how, self.jobs, self._scanned = axis, separator, how, jobs, scanned
+        self._inserted = inserted
         opens = np.empty(0, np.int64) if opens is None else np.unique(opens)
         self.opens = opens[(opens > 0) & (opens < axis.length)]
         self.bit = self.usual = BEFORE if how == "before" else AFTER
@@ -152,10 +173,10 @@ class Split(Spans):
         self._lock = threading.Lock()
 
     def __getstate__(self) -> dict[str, object]:
-        return {key: value for key, value in vars(self).items() if key != "_lock"}
+        return {key: value for key, value in vars(self).items() if key not in {"_lock", "_scanned"}}
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        vars(self).update(state, _lock=threading.Lock())
+        vars(self).update(state, _lock=threading.Lock(), _scanned=ignore)
 
     @property
     def compact(self) -> Compact:
@@ -195,14 +216,16 @@ class Split(Spans):
         return tokens[1:] if self.bit == BEFORE else tokens[:-1]
 
     def finder(self) -> Callable[[int], Sequence[int]]:
-        find, is_closed, is_before = self.compact.finder(), self.compact.has_separator, self.bit == BEFORE
+        is_before = int(self.bit == BEFORE)
+        return self.compact.finder(is_before, 1 - is_before)
 
-        def extent(number: int) -> tuple[int, int]:
-            start, stop = find(number)
-            closed = is_closed(number)
-            return (start - closed, stop) if is_before else (start, stop + closed)
+    def is_seamless(self) -> bool:
+        starts_so = self.how != "before" or not self.count or self.compact.contents(0, 1)[0][0] == 1
+        return self.compact.tiles and starts_so
 
-        return extent
+    @property
+    def checked(self) -> bool:
+        return True
 
     def at(self, position: int) -> int | None:
         return self.compact.at(position, self.bit == BEFORE)
@@ -235,18 +258,25 @@ class Split(Spans):
             if keeps_windows:
                 held.append(window)
             opens = self.opens[np.searchsorted(self.opens, a) : np.searchsorted(self.opens, b)] * 2
-            keys = found * 2 + 1
+            stops, slots = found, np.ones(len(found), np.int8)
             if len(opens) or b == self.axis.length:
-                keys = np.sort(np.concatenate([keys, opens, [2 * b][: b == self.axis.length]]).astype(np.int64))
-            if not len(keys):
+                keys = np.sort(
+                    np.concatenate([found * 2 + 1, opens, [2 * b][: b == self.axis.length]]).astype(np.int64)
+                )
+                stops, slots = keys >> 1, (keys & 1).astype(np.int8)
+            if not len(stops):
                 continue
-            stops, slots = keys >> 1, keys & 1
             starts = np.append(begin, (stops + slots)[:-1])
             opened = np.append(begun, slots[:-1] == 1)
             closed = opened if self.how == "before" else slots == 1
-            kept = stops > starts if self.how == "between" else (stops > starts) | closed
+            if self._inserted is not None and len(closed):
+                closed = closed & ~self._inserted(stops)
+            kept: slice | NDArray[np.bool_] = slice(None)
+            if self.how == "between" or not closed.all():
+                kept = stops > starts if self.how == "between" else (stops > starts) | closed
             whole = (np.concatenate(held) if len(held) > 1 else held[0]) if keeps_windows else None
-            yield _Pieces(starts[kept], stops[kept], (closed[kept] * self.bit).astype(np.uint8), whole, base)
+            beside = closed[kept].view(np.uint8) * np.uint8(self.bit)
+            yield _Pieces(starts[kept], stops[kept], beside, whole, base)
             begin, begun = int(stops[-1] + slots[-1]), bool(slots[-1])
             if whole is not None:
                 after = begin - (self.how == "before" and begun)
@@ -263,7 +293,9 @@ class Split(Spans):
         tops = list[int]()
         cuts = list(windows(0, self.axis.length, size)) or [(0, 0)]
         if jobs == 1 or len(cuts) == 1:
-            yield from ((*search(bounds), bounds) for bounds in cuts)
+            for bounds in cuts:
+                yield (*search(bounds), bounds)
+                self._scanned(bounds[1] - bounds[0])
             self.max_id = max(tops)
             return
         with ThreadPoolExecutor(jobs) as pool:
@@ -272,5 +304,6 @@ class Split(Spans):
                 found = ahead.popleft().result()
                 if number + 2 * jobs < len(cuts):
                     ahead.append(pool.submit(search, cuts[number + 2 * jobs]))
+                self._scanned(bounds[1] - bounds[0])
                 yield (*found, bounds)
         self.max_id = max(tops)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import ShortfallError, TokenRangeError
 from tokfmt.core.files import File, known_file
 from tokfmt.core.place import Identity, Place, place_of, text_of
-from tokfmt.core.protocols import pieces_of, read_scattered, restored
+from tokfmt.core.protocols import pieces_of, read_scattered
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     INT32_MAX,
@@ -40,6 +40,7 @@ from tokfmt.core.reader import (
 from tokfmt.core.seeds import DRAWN, draws
 from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
+from tokfmt.model.bridge import stored_reader
 from tokfmt.recipes.cache import Column, Numbers, columns, copied_tokens, key_of, recalled, remember
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_DOCUMENTS, permutation
@@ -460,7 +461,7 @@ class Axis:
     def _stored(self, k: int) -> StoredParts | None:
         """Return the files that store a source's part of the axis as it is; None without any."""
         source, tokens = self.sources[k], self.begins[k + 1] - self.begins[k]
-        stored = source.reader if self.eos_id is None else restored(source.reader, self.eos_id, read=True)
+        stored = source.reader if self.eos_id is None else stored_reader(source.reader, self.eos_id, read=True)
         if stored is None or stored.info.tokens < tokens:
             return None
         if self.places[k + 1] - self.places[k] < source.info.sequences and self.eos_id is not None:

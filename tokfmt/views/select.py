@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import Loss
-from tokfmt.core.protocols import Piece, marks_of, pieces_of, read_scattered, restored
+from tokfmt.core.protocols import Piece, marks_of, pieces_of, read_scattered
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, gathered, offsets_of, reordered
 from tokfmt.core.reader import (
     WINDOW,
@@ -27,7 +27,7 @@ from tokfmt.core.reader import (
 )
 from tokfmt.core.seeds import SHUFFLE, draws
 from tokfmt.core.text_format import counted
-from tokfmt.views.view import Indexed, View, WithSeparators
+from tokfmt.views.view import Indexed, View
 
 
 class Slice(View):
@@ -57,11 +57,6 @@ class Slice(View):
     def to_source(self, position: int) -> tuple[TokenReader, int]:
         check_position(position, self._stop - self._start)
         return self.source, position + self._start
-
-    def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
-        """Return the same sequences of the source's axis with separators; see `protocols.Restorable`."""
-        whole = restored(self.source, eos_id, read=read, before=before)
-        return None if whole is None else Slice(whole, self.first, self.last)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """Return the pieces of the source; see `protocols.RawCopyable`."""
@@ -118,11 +113,6 @@ class Known(View):
     def __init__(self, source: TokenReader, max_id: int) -> None:
         super().__init__(source, replace(source.info, max_id=max_id))
         self.max_id = max_id
-
-    def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:  # noqa: ARG002
-        """Return the source's axis with separators, which is fully read; see `protocols.Restorable`."""
-        stored = restored(self.source, eos_id, read=True, before=before)
-        return None if stored is None else Known(stored, max(self.max_id, eos_id))
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """Return the pieces of the source; see `protocols.RawCopyable`."""
@@ -342,7 +332,6 @@ class Concat:
 
     def __init__(self, sources: Sequence[TokenReader]) -> None:
         self.sources = list(sources)
-        self._restored: dict[tuple[int, bool, bool], TokenReader | None] = {}
         infos = [source.info for source in self.sources]
         self._starts = offsets_of([info.tokens for info in infos])
         self._firsts = offsets_of([info.sequences for info in infos])
@@ -389,18 +378,6 @@ class Concat:
         for k in np.unique(sources).tolist():
             of = sources == k
             read_scattered(self.sources[k], begins[of] - self._starts[k], places[of], lengths[of], out)
-
-    def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
-        """Return the concatenation of the sources' axes with separators; see `protocols.Restorable`."""
-        key = eos_id, read, before
-        if key not in self._restored:  # Cached, because every region needs it, and there may be thousands of sources.
-            stored = [restored(source, eos_id, read=read, before=before) for source in self.sources]
-            axes = [
-                axis or WithSeparators(source, eos_id, before=before)
-                for axis, source in zip(stored, self.sources, strict=True)
-            ]
-            self._restored[key] = Concat(axes) if any(axis is not None for axis in stored) else None
-        return self._restored[key]
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """Return the pieces of all sources; see `protocols.RawCopyable`."""
@@ -462,9 +439,6 @@ class Concat:
         for k in _touched(self._starts, start, stop):
             base = int(self._starts[k])
             yield k, max(start - base, 0), min(stop, int(self._starts[k + 1])) - base
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**vars(self), "_restored": {}}
 
     def close(self) -> None:
         for source in self.sources:

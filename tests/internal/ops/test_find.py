@@ -8,6 +8,7 @@ import pytest
 from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from model.separated import split_at, without_trailing
 
 from tokfmt.core import reader as token_axis
 from tokfmt.core.errors import OptionError
@@ -32,7 +33,6 @@ from tokfmt.ops.source.open import open_source
 from tokfmt.text.decoding import ByteLevelDecoder
 from tokfmt.views.memory import MemoryReader
 from tokfmt.views.select import Concat, Slice
-from tokfmt.views.view import SplitAt, WithoutTrailing
 
 EOS = 9
 quick = settings(max_examples=examples(80), deadline=None)
@@ -56,14 +56,14 @@ def views(sequences):
     with_eos = [[*s, EOS] for s in sequences]
     plain = MemoryReader(Ragged.of(sequences, np.dtype(np.uint16)))
     yield plain
-    yield WithoutTrailing(MemoryReader(Ragged.of(with_eos, np.dtype(np.uint8))), EOS, "x")
+    yield without_trailing(MemoryReader(Ragged.of(with_eos, np.dtype(np.uint8))), EOS, "x")
     yield Slice(MemoryReader(Ragged.of([[1, 2], *sequences, [3]])), 1, 1 + len(sequences))
     cut = len(sequences) // 2
     yield Concat([MemoryReader(Ragged.of(sequences[:cut])), Slice(plain, cut, len(sequences))])
     if all(sequences):
         stream = [t for s in with_eos for t in s]
-        yield SplitAt(MemoryReader(Ragged.of([stream] if stream else [])), EOS)
-        yield SplitAt(MemoryReader(Ragged.of([[EOS, EOS, *stream, EOS]])), EOS)
+        yield split_at(MemoryReader(Ragged.of([stream] if stream else [])), EOS)
+        yield split_at(MemoryReader(Ragged.of([[EOS, EOS, *stream, EOS]])), EOS)
 
 
 def bounds(sequences):
@@ -268,9 +268,9 @@ def test_reads_no_more_than_it_must():
 def test_ids_beyond_the_width_and_the_separator():
     narrow = MemoryReader(Ragged.of([[1, 2]], np.dtype(np.uint8)))
     assert list(find(narrow, parse_query("token:258"))) == []
-    stream = SplitAt(MemoryReader(Ragged.of([[1, EOS, 2]])), EOS)
+    stream = split_at(MemoryReader(Ragged.of([[1, EOS, 2]])), EOS)
     assert list(find(stream, parse_query(f"token:{EOS}"))) == []
-    embedded = WithoutTrailing(MemoryReader(Ragged.of([[1, EOS, 2, EOS]])), EOS, "x")
+    embedded = without_trailing(MemoryReader(Ragged.of([[1, EOS, 2, EOS]])), EOS, "x")
     assert list(find(embedded, parse_query(f"token:{EOS}"))) == [Hit(0, 1, 2)]
     assert list(find(embedded, parse_query(f"token:2,{EOS}"))) == []
 

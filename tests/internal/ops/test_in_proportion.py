@@ -8,6 +8,7 @@ import forkserver
 import numpy as np
 import pytest
 import xxhash
+from model.separated import split_at
 from paths import TOKENIZER
 
 import tokfmt
@@ -19,7 +20,7 @@ from tokfmt.ops.show import show as shows
 from tokfmt.ops.source import open as opening
 from tokfmt.text.engine import TextEncoder
 from tokfmt.views.memory import MemoryReader
-from tokfmt.views.view import Beginning, SplitAt
+from tokfmt.views.view import Beginning
 
 COUNT = 30_000  # 15 MB
 
@@ -136,7 +137,7 @@ def test_the_beginning_of_a_stream_holds_what_the_whole_begins_with(monkeypatch,
         whole = [stream[a:b].tolist() for a, b in pieces(stream)]
         for documents in range(1, len(whole) + 2):
             beginning = Beginning(stored, 0, documents)
-            view = SplitAt(beginning, 0, jobs=1)
+            view = split_at(beginning, 0, jobs=1)
             found = [view.tokens(*view.offsets(i, i + 1).tolist()).tolist() for i in range(view.info.sequences)]
             assert found[:documents] == whole[:documents]
             assert beginning.whole or len(found) == documents

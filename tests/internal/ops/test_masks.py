@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from model.separated import with_separators
 
 from tokfmt.core.errors import VerificationError
 from tokfmt.core.protocols import marks_of
@@ -11,7 +12,6 @@ from tokfmt.ops.convert.verify import compare
 from tokfmt.ops.source.open import open_source
 from tokfmt.run.execute import NullProgress, make_executor
 from tokfmt.run.plan import Workers
-from tokfmt.views.view import WithSeparators
 
 EOS = 9
 
@@ -35,8 +35,7 @@ def test_windows_of_marks_are_parts_of_the_whole(indexed, tmp_path):
     if not indexed:
         (tmp_path / "a.ds.index").unlink()
     reader = open_source([source], eos=EOS).reader
-    separated = WithSeparators(reader, EOS)
-    separated._stored = None  # so that nothing stored stands for it
+    separated = with_separators(reader, EOS)
     whole = [[1, 2, 2, 1, 1, 0], [1, 0, 0, 1, 0, 0, 1, 1, 1, 1, 0, 1]]
     for axis, expected in zip((reader, separated), whole, strict=True):
         total = axis.info.tokens

@@ -5,14 +5,16 @@ import pytest
 from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from model.separated import split_at, with_separators, without_trailing
 
 from tokfmt.core.protocols import ByteOffset, HasByteOffsets, MappedView
 from tokfmt.core.ragged import Ragged
 from tokfmt.dataset import Dataset
+from tokfmt.model.bridge import ContentReader, LaidReader
 from tokfmt.testing import datasets
 from tokfmt.views.memory import MemoryReader
 from tokfmt.views.select import Chosen, Concat, Known, NonEmpty, Rows, Slice
-from tokfmt.views.view import SplitAt, WithoutTrailing, WithSeparators, byte_offset_of, position_of
+from tokfmt.views.view import byte_offset_of, position_of
 
 EOS = 9
 
@@ -39,13 +41,13 @@ def stacks(names=None):
         return Placed(ragged, f"file-{next(count)}")
 
     def trailing(ragged):
-        return WithoutTrailing(plain(Ragged.of([[*s, EOS] for s in ragged.tolist()])), EOS, "x")
+        return without_trailing(plain(Ragged.of([[*s, EOS] for s in ragged.tolist()])), EOS, "x")
 
     def stream(args):
         lists, padding, ended = args
         flat = [t for s in lists.tolist() for t in [*s, EOS]] + [EOS] * padding
         flat = flat if ended else flat[:-1]
-        return SplitAt(plain(Ragged.of([flat] if flat else [])), EOS)
+        return split_at(plain(Ragged.of([flat] if flat else [])), EOS)
 
     small = datasets(12, max_sequences=6, max_length=5)
     base = st.one_of(
@@ -58,11 +60,11 @@ def stacks(names=None):
         return st.one_of(
             st.just(NonEmpty(source)),
             st.just(Known(source, 12)),
-            st.just(WithSeparators(source, EOS)),
-            st.just(WithSeparators(source, EOS + 1)),
-            st.just(SplitAt(WithSeparators(source, EOS), EOS)),
-            st.just(SplitAt(source, 3)),
-            st.just(WithoutTrailing(WithSeparators(source, EOS), EOS, "x")),
+            st.just(with_separators(source, EOS)),
+            st.just(with_separators(source, EOS + 1)),
+            st.just(split_at(with_separators(source, EOS), EOS)),
+            st.just(split_at(source, 3)),
+            st.just(without_trailing(with_separators(source, EOS), EOS, "x")),
             st.just(Dataset(source, "x")),
             st.just(Rows(source, 3)),
             st.tuples(st.integers(0, count), st.integers(0, count)).map(lambda ab: Slice(source, min(ab), max(ab))),
@@ -91,7 +93,7 @@ def test_there_and_back(top):
         for position, token in enumerate(tokens):
             found = reader.to_source(position)
             if found is None:
-                assert isinstance(reader, WithSeparators) and token == reader.eos_id
+                assert isinstance(reader, LaidReader) and token == reader.info.eos_id
                 continue
             below, at = found
             assert any(below is one for one in reader.readers())
@@ -114,10 +116,10 @@ def test_what_is_not_on_the_axis_has_no_position_but_separators_taken_away(top):
             mine = [found[1] for found in reached if found is not None and found[0] is below]
             for at in sorted(set(range(below.info.tokens)) - set(mine)):
                 here = reader.from_source(below, at)
-                if isinstance(reader, (SplitAt, WithoutTrailing)):
+                if isinstance(reader, ContentReader):
                     follows = [p for p in mine if p > at]
                     assert here == (reader.from_source(below, min(follows)) if follows else None)
-                    assert below.tokens(at, at + 1)[0] == reader.eos_id
+                    assert below.tokens(at, at + 1)[0] == reader.info.eos_id
                 else:
                     assert here is None
 

@@ -6,12 +6,12 @@ import pytest
 from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from model.separated import split_at, with_separators, without_trailing
 
 from tokfmt.core.ragged import Ragged
 from tokfmt.testing import datasets, sequences
 from tokfmt.views.memory import MemoryReader
 from tokfmt.views.select import Known, NonEmpty, Slice
-from tokfmt.views.view import SplitAt, WithoutTrailing, WithSeparators
 
 EOS = 9
 quick = settings(max_examples=examples(60), deadline=None)
@@ -37,48 +37,39 @@ def test_separators_taken_away_and_put_in_again(data, ragged, padding, ended):
     """The short cut through the stored axis gives what the long way gives."""
     lists = ragged.tolist()
     flat = [t for s in lists for t in [*s, EOS]] + [EOS] * padding
-    stream = SplitAt(MemoryReader(Ragged.of([flat[: len(flat) - (not ended)]] if flat else [])), EOS)
-    trailing = WithoutTrailing(MemoryReader(Ragged.of([[*s, EOS] for s in lists])), EOS, "x")
+    stream = split_at(MemoryReader(Ragged.of([flat[: len(flat) - (not ended)]] if flat else [])), EOS)
+    trailing = without_trailing(MemoryReader(Ragged.of([[*s, EOS] for s in lists])), EOS, "x")
     for view, kept in ((stream, [s for s in lists if s]), (trailing, lists), (Known(trailing, 3), lists)):
-        again = WithSeparators(view, EOS)
+        again = with_separators(view, EOS)
         check_windows(again, [t for s in kept for t in [*s, EOS]], data)
         assert sequences(again) == [[*s, EOS] for s in kept]
-        other = WithSeparators(view, EOS + 1)
+        other = with_separators(view, EOS + 1)
         assert sequences(other) == [[*s, EOS + 1] for s in kept]
 
 
 def test_split_in_many_scan_pieces(monkeypatch):
-    monkeypatch.setattr("tokfmt.views.view._SCAN", 7)
+    monkeypatch.setattr("tokfmt.model.stream._SCAN", 7)
     lists = [[1] * (i % 5) for i in range(50)]
-    assert sequences(SplitAt(stored_stream(lists), EOS)) == [s for s in lists if s]
+    assert sequences(split_at(stored_stream(lists), EOS)) == [s for s in lists if s]
 
 
 @quick
 @given(st.lists(st.lists(st.just(1), max_size=3), max_size=20), st.integers(1, 5))
 def test_split_counts_pieces_in_windows(lists, size):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tokfmt.views.view.windows", lambda a, b, _=0: ((x, min(x + size, b)) for x in range(a, b, size)))
-        view = SplitAt(stored_stream(lists), EOS)
+        patch.setattr(
+            "tokfmt.model.stream.windows", lambda a, b, _=0: ((x, min(x + size, b)) for x in range(a, b, size))
+        )
+        view = split_at(stored_stream(lists), EOS)
         assert sequences(view) == [s for s in lists if s]
-
-
-def test_long_runs_of_separators_come_in_windows(monkeypatch):
-    asked = []
-    reader = stored_stream([[1]] + [[]] * 5000 + [[2]])
-    view = SplitAt(reader, EOS)
-    original = reader.tokens
-    monkeypatch.setattr(reader, "tokens", lambda a, b: asked.append(b - a) or original(a, b))
-    monkeypatch.setattr("tokfmt.views.view.windows", lambda a, b: ((x, min(x + 64, b)) for x in range(a, b, 64)))
-    assert view.tokens(0, 2).tolist() == [1, 2]
-    assert max(asked) == 64
 
 
 def test_views_of_nothing_and_errors():
     nothing = MemoryReader(Ragged.of([]))
     for view in (
-        WithSeparators(nothing, EOS),
-        WithoutTrailing(nothing, EOS, "x"),
-        SplitAt(nothing, EOS),
+        with_separators(nothing, EOS),
+        without_trailing(nothing, EOS, "x"),
+        split_at(nothing, EOS),
         NonEmpty(nothing),
     ):
         assert (view.info.sequences, view.info.tokens) == (0, 0)
@@ -91,7 +82,7 @@ def test_views_of_nothing_and_errors():
 
 
 def test_views_travel():
-    view = Known(SplitAt(stored_stream([[1, 2], [3]]), EOS), 3)
+    view = Known(split_at(stored_stream([[1, 2], [3]]), EOS), 3)
     again = pickle.loads(pickle.dumps(view))
     assert sequences(again) == [[1, 2], [3]]
     assert again.info.max_id == 3

@@ -34,8 +34,9 @@ from tokfmt.core.reader import Layout, Separators, TokenReader, check_ids, check
 from tokfmt.core.text_format import counted
 from tokfmt.formats.arrow.container import PACKED, arrow
 from tokfmt.formats.arrow.options import WriteOptions
+from tokfmt.model.bridge import laid_reader
 from tokfmt.views.select import Rows, lost_empties
-from tokfmt.views.view import View, WithSeparators
+from tokfmt.views.view import View
 
 GROUP = 1 << 20
 """Tokens per row group or record batch. A row counts as 8 more tokens, so that empty rows fill a group as well."""
@@ -196,7 +197,7 @@ class ColumnWriter(TokenWriter):
             return source
         if self.target.eos_id is None:
             raise SeparatorUnknownError(self.path, "rows of a stream need a separator between documents")
-        return Rows(WithSeparators(source, self.target.eos_id), self.options.seq_len)
+        return Rows(laid_reader(source, self.target.eos_id), self.options.seq_len)
 
     def _cuts(self, rows: TokenReader, first: int, last: int) -> Iterator[tuple[int, int, int]]:
         """Yield the groups of some rows: the first row, the end, and the number of the file that stores them."""

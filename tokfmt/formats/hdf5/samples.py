@@ -27,7 +27,8 @@ from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import Info, Separators, TokenReader, check_interval, check_position, smallest, windows
 from tokfmt.formats.hdf5.beginning import SampledRows
 from tokfmt.formats.hdf5.table import Rows, Values
-from tokfmt.views.view import View, WithSeparators
+from tokfmt.model.bridge import laid_reader
+from tokfmt.views.view import View
 
 IGNORED = -100
 """The label of Hugging Face collators for a token without loss."""
@@ -492,7 +493,7 @@ class Stream(View):
     """
 
     def __init__(self, runs: TokenReader, eos_id: int) -> None:
-        axis = WithSeparators(runs, eos_id)
+        axis = laid_reader(runs, eos_id)
         tokens = axis.info.tokens
         super().__init__(axis, replace(axis.info, sequences=int(tokens > 0), separators=Separators.BETWEEN))
         self.runs = runs

@@ -39,8 +39,8 @@ from tokfmt.core.rows import ROWS
 from tokfmt.formats.hdf5.container import WriterAttributes
 from tokfmt.formats.hdf5.options import WriteOptions
 from tokfmt.formats.hdf5.table import REACH, Packer
+from tokfmt.model.bridge import laid_reader
 from tokfmt.views.select import lost_empties
-from tokfmt.views.view import WithSeparators
 
 RAW = 1 << 31
 """Bit in the sizes of a part that marks a chunk without compression."""
@@ -275,7 +275,7 @@ class SampleWriter(TokenWriter):
         A sample needs two tokens. If only the last separator is left for the last of disjoint windows, it is not
         written, because the end of the stream ends the document as well.
         """
-        total = WithSeparators(source, self.eos_id).info.tokens
+        total = laid_reader(source, self.eos_id).info.tokens
         return total - 1 if self.step > self.options.seq_len and total % self.step == 1 else total
 
     def _files(self, source: TokenReader) -> _Files:
@@ -323,7 +323,7 @@ class SampleWriter(TokenWriter):
 
     def _blocks(self, source: TokenReader, cuts: Iterable[tuple[int, int]]) -> Iterator[_Block]:
         """Yield for each interval its first position, its tokens, <i4[n, 3, seq_len] and True for plain samples."""
-        stream, length, masked = WithSeparators(source, self.eos_id), self._length(source), self._masked(source)
+        stream, length, masked = laid_reader(source, self.eos_id), self._length(source), self._masked(source)
         for first, last in cuts:
             start, stop = first * self.step, min(length, (last - 1) * self.step + self.options.seq_len + 1)
             tokens = stream.tokens(start, stop)
@@ -367,7 +367,7 @@ class SampleWriter(TokenWriter):
     def _gather_into(self, source: TokenReader) -> _Gathering:
         """Return the object that fills the files of the destination, with the first file open."""
         files, length, masked = self._files(source), self._length(source), self._masked(source)
-        stream = WithSeparators(source, self.eos_id)
+        stream = laid_reader(source, self.eos_id)
 
         def begin(number: int) -> SampleFile:
             first, last = files.bounds[number : number + 2]
@@ -470,7 +470,7 @@ class CorpusWriter(TokenWriter):
         self.path, self.options, self.eos_id = path, options, target.eos_id or 0
 
     def _files(self, source: TokenReader) -> _Files:
-        length = WithSeparators(source, self.eos_id).info.tokens
+        length = laid_reader(source, self.eos_id).info.tokens
         return _Files(self.path, length, self.options.file_samples * self.options.seq_len)
 
     def wants_max_id(self, source: TokenReader) -> bool:  # noqa: ARG002 - of every source
@@ -499,7 +499,7 @@ class CorpusWriter(TokenWriter):
             empty_corpus(files.name(number), last - first, self._dtype(source), facts)
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
-        stored, files, dtype = WithSeparators(source, self.eos_id), self._files(source), self._dtype(source)
+        stored, files, dtype = laid_reader(source, self.eos_id), self._files(source), self._dtype(source)
         number, top = files.of(region.tokens.start), -1
         place, limit = corpus_place(files.name(number)), (1 << 8 * dtype.itemsize) - 1
         little = dtype.newbyteorder("<")

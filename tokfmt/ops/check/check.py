@@ -47,6 +47,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.spool import staging_for
 from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.index import index_path, write_index
+from tokfmt.model.bridge import is_split
 from tokfmt.ops.check.codes import meanings
 from tokfmt.ops.check.cross_checks import (
     Beyond,
@@ -87,7 +88,6 @@ from tokfmt.ops.source.request import (
 from tokfmt.ops.source.stored import Source, known_separator, tokenizer_of
 from tokfmt.run.execute import NullProgress, Progress, worker_count
 from tokfmt.views.memory import MemoryReader
-from tokfmt.views.view import SplitAt
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -365,7 +365,7 @@ class _Checking:
             return opened(None, handle) if handle is not None else opened("none")
         if isinstance(source.reader, RecordReader) or handle is None or self.request.eos is not None:
             return source
-        unused = isinstance(source.reader, SplitAt) and source.reader.info.sequences <= 1
+        unused = is_split(source.reader) and source.reader.info.sequences <= 1
         if unused or source.separator.eos_id is None:
             # the separator is unknown, or comes from a convention that this dataset does not follow
             source.reader.close()
@@ -398,8 +398,8 @@ class _Checking:
             self.found.sequences, self.found.tokens = info.sequences, info.tokens
             vocabulary = None if self.handle is None else Vocabulary(reader, self.handle, self.jobs)
             counted = Counted.of(reader) if self.deep and "TF338" not in self.found.counts else None
-            # `SplitAt` reads every token when it is opened
-            if self.deep and (vocabulary is not None or counted is not None or not isinstance(reader, SplitAt)):
+            # every token of a stream is read when it is opened
+            if self.deep and (vocabulary is not None or counted is not None or not is_split(reader)):
                 max_id = yield from self._walked(reader, vocabulary, counted)
             if self.handle is not None and vocabulary is not None:
                 yield from tokenizer_findings(source, reader, self.handle, vocabulary)

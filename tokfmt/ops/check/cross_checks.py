@@ -31,7 +31,7 @@ from tokfmt.core.files import EMPTY, is_empty
 from tokfmt.core.findings import Finding
 from tokfmt.core.loss_mask import MASKED_END, TARGET
 from tokfmt.core.place import Place, Url
-from tokfmt.core.protocols import MappedView, Restorable, marks_of, pieces_of
+from tokfmt.core.protocols import MappedView, marks_of, pieces_of
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader, largest_id, sequence_at, windows
 from tokfmt.core.records import RecordReader, has_records
@@ -39,6 +39,7 @@ from tokfmt.core.shard_names import names_by_directory, shard_problem
 from tokfmt.core.text_format import grouped, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.formats.flat import FlatFormat
+from tokfmt.model.bridge import ContentReader
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_fingerprint, hands, read_records
 from tokfmt.ops.source.manifest import (
@@ -300,7 +301,7 @@ class Counted:
     def __init__(self, reader: TokenReader) -> None:
         self.reader = reader
         self.counts = np.zeros(reader.info.sequences, np.bool_)
-        self.separated = isinstance(reader, Restorable)
+        self.separated = isinstance(reader, ContentReader)
         """True if the marks of removed separators are those of the tokens before them."""
 
     @staticmethod

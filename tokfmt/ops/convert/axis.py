@@ -7,9 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tokfmt.core.reader import TokenReader
+from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.records import RecordReader, SkippedRecords
-from tokfmt.core.text_format import printable
+from tokfmt.core.text_format import counted, printable
+from tokfmt.model.batch import AFTER
+from tokfmt.model.bridge import ContentReader, as_reader, from_reader
 from tokfmt.ops.source.endings import SequenceEnds
 from tokfmt.ops.source.ingest import encoder_for, encoder_of, ingest
 from tokfmt.ops.source.open import text_recipe_of
@@ -19,7 +21,6 @@ from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Workers
 from tokfmt.text.ingest import Unread
 from tokfmt.views.select import Concat, Slice
-from tokfmt.views.view import WithoutTrailing
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -153,7 +154,7 @@ def _report(
             recipe, of_ids = rows_of_ids(rows[number][0])
             if recipe is not None:
                 first, last = (min(max(0, k - before), recipe.info.sequences) for k in chosen)
-                ended = isinstance(reader, WithoutTrailing)
+                ended = isinstance(reader, ContentReader)
                 amounts = with_amounts(rows[number][1] or of_ids, recipe, first, last, ended=ended)
                 found, padded = [*found, *amounts], padded + padding(amounts, rows[number][0], last - first)
         before += reader.info.sequences
@@ -161,19 +162,19 @@ def _report(
 
 
 def _not_twice(source: Source, axis: TokenReader, eos_id: int | None, notes: list[str]) -> TokenReader:
-    """Return an axis without the separator, if all of its sequences end with it already.
-
-    Other tools pack such rows. If only some sequences end with the separator, or have it inside, it is content, and a
-    writer that cannot store it refuses it.
-    """
+    """Return an axis without the separators that its sequences end with already. Other tools pack such rows."""
     path = source.paths[0]
     if eos_id is None or eos_id in (axis.info.eos_id, axis.info.free_of) or not source.separator.is_stored:
         return axis
     ends = SequenceEnds(axis).ids
-    if ends is None or eos_id not in ends:
+    presumed = AFTER if ends is not None and len(ends) == 1 else None
+    if ends is not None and eos_id not in ends:
         return axis
-    if len(ends) == 1:
-        notes.append(f"{path}: its sequences end with the separator {eos_id} already; they do not get a second one")
-        return WithoutTrailing(axis, eos_id, str(path))
-    notes.append(f"{path}: some of its sequences end with {eos_id} already; they get a second one as separator")
-    return axis
+    dataset = from_reader(axis, eos_id, where=Separators.TRAILING, presumed=presumed, path=path)
+    reader = as_reader(dataset)
+    count, closed = axis.info.sequences, axis.info.tokens - reader.info.tokens
+    if not closed:
+        return axis
+    those = "its sequences end" if closed == count else f"{closed:,} of {counted(count, 'sequence')} end"
+    notes.append(f"{path}: {those} with the separator {eos_id} already; they do not get a second one")
+    return reader

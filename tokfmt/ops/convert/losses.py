@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokenRangeError, TokfmtError
 from tokfmt.core.format import Format, TokenWriter, WriterTraits
 from tokfmt.core.place import place_of
-from tokfmt.core.protocols import CollectsInvalid, HasLabels, marks_of, restored
+from tokfmt.core.protocols import CollectsInvalid, HasLabels, marks_of
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.text_format import counted, printable
+from tokfmt.model.batch import AFTER, SEP
+from tokfmt.model.bridge import dataset_of, stored_reader
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.source.stored import Source, boundaries_of
 from tokfmt.run.plan import Scan, Workers, scan
@@ -201,6 +203,12 @@ class _Tally:
             self.first = sequence_at(axis, int(positions[0]))
         self.count += len(positions)
 
+    def add_all(self, sequences: NDArray[np.int64]) -> None:
+        """Count sequences, given their numbers."""
+        if len(sequences) and not self.count:
+            self.first = int(sequences[0])
+        self.count += len(sequences)
+
     def losses(self) -> Iterator[Loss]:
         if self.count:
             what = self.what.format(counted(self.count, self.unit))
@@ -249,15 +257,14 @@ def _masked_empties(sources: Sequence[Source]) -> Iterator[Loss]:
     """Yield the empty sequences whose separator does not count in the loss; they have no token to carry the mask."""
     found = _Tally("masked-separators", "separators of {} that do not count in the loss", "empty sequence")
     for source in sources:
-        reader, eos_id = source.reader, source.separator.eos_id
-        stored = None if eos_id is None else restored(reader, eos_id, read=True)
-        if isinstance(reader, RecordReader) or stored is None or marks_of(stored) is None:
+        dataset = None if isinstance(source.reader, RecordReader) else dataset_of(source.reader)
+        if dataset is None or dataset.marks is None:
             continue
-        for a, b in windows(0, reader.info.sequences):
-            empty = np.flatnonzero(np.diff(reader.offsets(a, b)) == 0)
-            ends = stored.offsets(a, b)[1:][empty] - 1
-            marks = [marks_of(stored, end, end + 1) for end in ends.tolist()]
-            found.add(stored, ends[[mark is not None and not mark[0] & 1 for mark in marks]])
+        for a, b in windows(0, len(dataset)):
+            starts, stops, beside = dataset.contents(a, b)
+            empty = np.flatnonzero((starts == stops) & (beside & SEP != 0))
+            masked = dataset.marks.at(np.where(beside & AFTER, stops, starts - 1)[empty]) & 1 == 0
+            found.add_all(a + empty[masked])
     yield from found.losses()
 
 
@@ -391,7 +398,7 @@ def _looked_for(
     If the source stores the same separators, a scan of the stored tokens costs less. The largest ID then includes the
     separator, which is right for writers that store it.
     """
-    stored = restored(axis, eos_id) if eos_id is not None and traits.needs_eos else None
+    stored = stored_reader(axis, eos_id) if traits.needs_eos else None
     if stored is not None:
         found = scan(stored, look_for, workers)
         if look_for is None or found.separators == axis.info.sequences:

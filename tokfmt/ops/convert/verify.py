@@ -17,6 +17,7 @@ from tokfmt.core.reader import Separators, TokenReader, batches, sequence_at, wi
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.lines import TextFile
+from tokfmt.model.bridge import as_reader, from_reader, laid_reader
 from tokfmt.ops.compare.fingerprint import Fingerprints, Hashing, RecordSide, Utf8, cuts, fingerprints, hash_axis
 from tokfmt.ops.convert.losses import Content
 from tokfmt.ops.source.open import open_source
@@ -24,7 +25,6 @@ from tokfmt.ops.source.request import EosChoice, Options
 from tokfmt.ops.source.stored import Source
 from tokfmt.run.execute import Progress, run_tasks
 from tokfmt.run.plan import Workers
-from tokfmt.views.view import SplitAt, WithSeparators
 
 
 def verify_tokens(
@@ -58,7 +58,8 @@ def verify_tokens(
     expected: TokenReader = content.reader
     where = content.embedded
     if where is not None and isinstance(eos, int):
-        expected = SplitAt(WithSeparators(expected, eos, before=where is Separators.BEFORE), eos, where=where)
+        laid = laid_reader(expected, eos, before=where is Separators.BEFORE)
+        expected = as_reader(from_reader(laid, eos, where=where))
     source = open_source([path], format=format_.name, eos=eos, options=options)
     if isinstance(source.reader, RecordReader):
         compared = compare_records(expected, decoder, source.reader, workers, progress)

@@ -33,10 +33,11 @@ from numpy.typing import NDArray
 from tokfmt.core import reader as token_axis
 from tokfmt.core.errors import OptionError
 from tokfmt.core.loss_mask import padding_of
-from tokfmt.core.protocols import HasLabels, Restorable
+from tokfmt.core.protocols import HasLabels
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Layout, TokenReader, check_interval, sequence_at
 from tokfmt.core.records import RecordReader
+from tokfmt.model.bridge import stored_reader
 from tokfmt.ops.search.query import (
     AnyQuery,
     EndQuery,
@@ -433,7 +434,7 @@ class _Searched:
 
 def _searched(reader: TokenReader) -> _Searched:
     eos_id = reader.info.eos_id
-    stored = reader.restored(eos_id) if eos_id is not None and isinstance(reader, Restorable) else None
+    stored = stored_reader(reader, eos_id)
     return _Searched(reader, reader, 0) if stored is None else _Searched(reader, stored, 1)
 
 

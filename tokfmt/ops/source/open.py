@@ -33,6 +33,7 @@ from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, wi
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.shard_names import names_by_directory, notes_on_shards, refuse_incomplete
 from tokfmt.core.text_format import printable
+from tokfmt.model.bridge import ContentReader, as_reader, from_reader
 from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.endings import SequenceEnds
 from tokfmt.ops.source.manifest import (
@@ -56,7 +57,6 @@ from tokfmt.ops.source.stored import (
     without_separators,
 )
 from tokfmt.run.execute import Progress
-from tokfmt.views.view import WithoutTrailing
 
 if TYPE_CHECKING:
     from tokfmt.ops.source.draft import TextRecipe
@@ -314,11 +314,11 @@ def open_found(
     info = source.reader.info
     stream = eos_id is not None and info.separators is Separators.BETWEEN
     if max_sequences is not None and eos_id is not None and stream and info.tokens > _LITTLE:
-        from tokfmt.views.view import Beginning, SplitAt
+        from tokfmt.views.view import Beginning
 
         beginning = Beginning(source.reader, eos_id, max_sequences)
         if not beginning.whole:
-            return source._replace(reader=SplitAt(beginning, eos_id, jobs=jobs))
+            return source._replace(reader=as_reader(from_reader(beginning, eos_id, jobs=jobs)))
     stored = source.reader
     reader, decided = without_separators(
         stored,
@@ -331,7 +331,9 @@ def open_found(
         every_end=request.every_end,
     )
     source = source._replace(reader=reader, notes=(*source.notes, *decided))
-    if isinstance(reader, WithoutTrailing):  # the counts of lost tokens exclude separators too
+    if (
+        isinstance(reader, ContentReader) and not reader.dataset.gap.alone
+    ):  # the counts of lost tokens exclude separators too
         source = source._replace(damage=tuple(one.without_separators() for one in source.damage))
     if request.allow_partial and stored.info.separators.alone:
         source = _closed(source, stored, found)

@@ -33,12 +33,14 @@ from tokfmt.core.format import Hints
 from tokfmt.core.named import place_named
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Identity, Place, Url, absolute, place_of, text_of
-from tokfmt.core.protocols import MappedView, Piece, pieces_of, restored
+from tokfmt.core.protocols import MappedView, Piece, pieces_of
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
+from tokfmt.model.bridge import dataset_of
+from tokfmt.model.dataset import Dataset
 from tokfmt.ops.source.discover import dataset_paths, find_sources, format_of, found_at, snapshot
 from tokfmt.ops.source.draft import TextRecipe, TextSource, filters_of
 from tokfmt.ops.source.ingest import ingested
@@ -582,9 +584,10 @@ class Deferred:
     def offsets(self, first: int, last: int) -> Offsets:
         return self.reader.offsets(first, last)
 
-    def restored(self, eos_id: int, *, read: bool = False, before: bool = False) -> TokenReader | None:
-        """See `protocols.Restorable`."""
-        return restored(self.reader, eos_id, read=read, before=before)
+    @property
+    def dataset(self) -> Dataset:
+        """The dataset of the contents; see `model.bridge.dataset_of`."""
+        return dataset_of(self.reader)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """See `protocols.RawCopyable`."""

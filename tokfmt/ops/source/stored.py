@@ -27,6 +27,7 @@ from tokfmt.core.reader import Damage, Info, Inner, Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
+from tokfmt.model.bridge import as_reader, from_reader
 from tokfmt.ops.source.endings import LITTLE, SequenceEnds
 from tokfmt.ops.source.manifest import (
     Manifest,
@@ -35,7 +36,6 @@ from tokfmt.ops.source.manifest import (
 from tokfmt.ops.source.partial import Partial
 from tokfmt.ops.source.request import EosChoice, SourceFiles
 from tokfmt.run.execute import NullProgress, Progress
-from tokfmt.views.view import WithoutTrailing
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -394,7 +394,7 @@ def without_separators(
         return stored, [] if separator.doubt or separator.source == NO_SEPARATOR else [_KEPT]
     is_alike = endings is not None and len(endings) == 1 and int(endings[0]) == eos_id
     if is_alike and (not every_end or eos_id == info.eos_id):
-        return WithoutTrailing(stored, eos_id, str(path)), []
+        return as_reader(from_reader(stored, eos_id, path=path)), []
     if eos_id == info.eos_id:
         raise CorruptError(
             path,
@@ -403,9 +403,7 @@ def without_separators(
         )
     is_long = few_sequences and max(info.tokens, info.sequences) > LITTLE
     if not is_long and (endings is None or eos_id in endings):
-        from tokfmt.model.bridge import as_reader, from_reader  # Few datasets need these modules.
-
-        reader = as_reader(from_reader(stored, eos_id, each=True))
+        reader = as_reader(from_reader(stored, eos_id, presumed=None, path=path))
         if closed := info.tokens - reader.info.tokens:
             ends = f"{closed:,} of {counted(info.sequences, 'sequence')} end with the separator {eos_id}"
             return reader, [f"{ends}; the others are kept as stored"]
@@ -418,11 +416,9 @@ def _of_stream(
     """Return the sequences of a stream; see `without_separators`."""
     info, eos_id = stored.info, separator.eos_id
     if eos_id is not None:
-        from tokfmt.views.view import SplitAt  # it imports a pool of threads
-
         watched = progress or NullProgress()
         watched.phase("finding separators", info.tokens, "tokens")
-        return SplitAt(stored, eos_id, jobs=jobs, scanned=watched.advance), []
+        return as_reader(from_reader(stored, eos_id, jobs=jobs, scanned=watched.advance, path=path)), []
     if separator.source == NO_SEPARATOR:
         return stored, [f"read as one sequence of {info.tokens:,} tokens ({NO_SEPARATOR})"]
     if note := _undivided(info, separator):

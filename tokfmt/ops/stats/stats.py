@@ -28,7 +28,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.seeds import check_seed
 from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
-from tokfmt.model.bridge import DatasetReader
+from tokfmt.model.bridge import ContentReader, is_split
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, format_of, found_at, snapshot
 from tokfmt.ops.source.ingest import encoder_for, ingest
 from tokfmt.ops.source.manifest import extent
@@ -54,7 +54,6 @@ from tokfmt.recipes.samples import Samples
 from tokfmt.recipes.tree import explain
 from tokfmt.run.execute import NullProgress, Progress, make_executor, worker_count
 from tokfmt.run.plan import Workers
-from tokfmt.views.view import SplitAt
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -389,7 +388,7 @@ def glance(source: Source) -> Statistics:
     if isinstance(reader, RecordReader):
         raise OptionError(f"{printable(path)}: holds records, whose tokens are not counted yet. Run tokfmt stats")
     axis, notes = stored_axis(source, reader)
-    if isinstance(reader, SplitAt):
+    if is_split(reader):
         axis = Indexed(reader, None, str(path))  # the stream has been split when it was opened
     return outlined(Subject(source, axis, size_of(source), (*source.notes, *notes)))
 
@@ -504,7 +503,7 @@ def figures_of(seen: Surveyed) -> Figures:
     padding_counts = stored.padding_counts() if isinstance(stored, CountsPadding) else PaddingCounts(None, 0)
     separator = seen.subject.source.separator.eos_id
     eos_id = separator if separator is not None else -1
-    made = padding_counts.separators - (stored.trimmed if isinstance(stored, DatasetReader) else 0)
+    made = padding_counts.separators - (stored.trimmed if isinstance(stored, ContentReader) else 0)
     read_ids = stats.ids.without(eos_id, axis.separators(stats))
     return Figures(
         read_ids=read_ids,
@@ -562,7 +561,7 @@ def outlined(subject: Subject) -> Statistics:
 
 def _between(axis: Indexed) -> Share | None:
     """Return the number and share of separators if a scan has counted them, else None."""
-    if isinstance(axis.stored, SplitAt):
+    if isinstance(axis.stored, ContentReader) and is_split(axis.stored):
         stored = axis.stored.source
         made = stored.padding_counts().separators if isinstance(stored, CountsPadding) else 0
         return Share.of(stored.info.tokens - axis.info.tokens - made, stored.info.tokens - made)

@@ -26,12 +26,13 @@ from tokfmt.core.errors import CorruptError, FormatError, TokfmtError
 from tokfmt.core.protocols import HasLabels, read_intervals
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import WINDOW, Info, Separators, TokenReader, sequence_at, windows
+from tokfmt.model.batch import AFTER
+from tokfmt.model.bridge import ContentReader
 from tokfmt.ops.compare.fingerprint import Fingerprints, fingerprint_of, fingerprints_between
 from tokfmt.ops.stats.duplicates import TOO_MANY, Seen, Store, too_many
 from tokfmt.ops.stats.tables import Counter, Counts, Table
 from tokfmt.run.execute import Progress, run_tasks
 from tokfmt.run.plan import Workers
-from tokfmt.views.view import SplitAt, WithoutTrailing
 
 _PENDING = 1 << 16
 
@@ -374,7 +375,7 @@ class Streamed:
     """A stored stream that is split at a separator; `info.separators` decides if runs of separators are padding.
 
     Regions count the sequences that are not empty. The number of empty sequences is known once all separators are
-    counted. See `SplitAt` for the meaning of runs of separators.
+    counted. See `model.stream.Split` for the meaning of runs of separators.
 
     Attributes:
         stored: The reader.
@@ -517,10 +518,11 @@ StatsAxis = Indexed | Streamed
 
 def axis_of(reader: TokenReader, path: str) -> StatsAxis:
     """Return the stored axis under a reader without separators, as `ops.source.open` returns it."""
-    if isinstance(reader, WithoutTrailing):
-        return Indexed(reader.source, reader.eos_id, path)
-    if isinstance(reader, SplitAt):
-        return Streamed(reader.source, reader.eos_id)
+    if isinstance(reader, ContentReader) and (eos_id := reader.dataset.gap.id) is not None:
+        if reader.dataset.gap.alone:
+            return Streamed(reader.source, eos_id)
+        if reader.dataset.spans.usual == AFTER:
+            return Indexed(reader.source, eos_id, path)
     return Indexed(reader, None, path)
 
 

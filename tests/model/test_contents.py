@@ -7,11 +7,11 @@ import pytest
 from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from model.separated import split_at, with_separators, without_trailing
 
 from tokfmt.core.errors import CorruptError
 from tokfmt.plugin import Info, Layout, MemoryReader, Ragged, Separators, sequence_at
 from tokfmt.testing import datasets, sequences
-from tokfmt.views.view import SplitAt, WithoutTrailing, WithSeparators
 
 EOS = 9
 quick = settings(max_examples=examples(60), deadline=None)
@@ -34,7 +34,7 @@ def check_windows(reader, flat, data):
 @quick
 @given(st.data(), datasets(20))
 def test_with_separators(data, ragged):
-    view = WithSeparators(MemoryReader(ragged), EOS)
+    view = with_separators(MemoryReader(ragged), EOS)
     lists = ragged.tolist()
     check_windows(view, [t for s in lists for t in [*s, EOS]], data)
     assert sequences(view) == [[*s, EOS] for s in lists]
@@ -43,7 +43,7 @@ def test_with_separators(data, ragged):
 @quick
 @given(st.data(), datasets(20))
 def test_without_trailing_is_the_inverse(data, ragged):
-    view = WithoutTrailing(MemoryReader(Ragged.of([[*s, EOS] for s in ragged.tolist()])), EOS, "x")
+    view = without_trailing(MemoryReader(Ragged.of([[*s, EOS] for s in ragged.tolist()])), EOS, "x")
     check_windows(view, ragged.tokens.tolist(), data)
     assert sequences(view) == ragged.tolist()
 
@@ -63,8 +63,8 @@ def test_a_separator_after_or_before_each_sequence(data, ragged, whole):
     lists = ragged.tolist()
     ended = [t for s in lists for t in [*s, EOS]]
     begun = [t for s in lists for t in [EOS, *s]]
-    after = SplitAt(Stream(ended, Separators.AFTER), EOS)
-    before = SplitAt(Stream(begun, Separators.BEFORE), EOS)
+    after = split_at(Stream(ended, Separators.AFTER), EOS)
+    before = split_at(Stream(begun, Separators.BEFORE), EOS)
     for view, stored in ((after, ended), (before, begun)):
         assert sequences(view) == lists
         check_windows(view, ragged.tokens.tolist(), data)
@@ -72,7 +72,7 @@ def test_a_separator_after_or_before_each_sequence(data, ragged, whole):
             beneath, at = view.to_source(position)
             assert stored[at] == view.tokens(position, position + 1)[0]
             assert view.from_source(beneath, at) == position
-    again = WithSeparators(MemoryReader(ragged), EOS, before=True)
+    again = with_separators(MemoryReader(ragged), EOS, before=True)
     check_windows(again, begun, data)
     assert sequences(again) == [[EOS, *s] for s in lists]
     for at, token in enumerate(begun):
@@ -82,25 +82,25 @@ def test_a_separator_after_or_before_each_sequence(data, ragged, whole):
             assert again.from_source(*found) == at
     if whole and lists:  # cut at one of its ends
         rest = [lists[-1]] if lists[-1] else []
-        assert sequences(SplitAt(Stream(ended[:-1], Separators.AFTER), EOS)) == lists[:-1] + rest
+        assert sequences(split_at(Stream(ended[:-1], Separators.AFTER), EOS)) == lists[:-1] + rest
         first = [lists[0]] if lists[0] else []
-        assert sequences(SplitAt(Stream(begun[1:], Separators.BEFORE), EOS)) == first + lists[1:]
+        assert sequences(split_at(Stream(begun[1:], Separators.BEFORE), EOS)) == first + lists[1:]
 
 
 def test_the_short_cut_looks_too():
-    view = WithoutTrailing(MemoryReader(Ragged.of([[1, EOS], [2, 3]])), EOS, "x.pbin")
+    view = without_trailing(MemoryReader(Ragged.of([[1, EOS], [2, 3]])), EOS, "x.pbin")
     with pytest.raises(CorruptError, match="sequence 1 does not end with the separator"):
-        WithSeparators(view, EOS).tokens(0, 4)
+        with_separators(view, EOS).tokens(0, 4)
 
 
 def test_without_trailing_looks_at_what_it_takes_away():
-    view = WithoutTrailing(MemoryReader(Ragged.of([[1, EOS], [2, 3], [4, EOS]])), EOS, "x.pbin")
+    view = without_trailing(MemoryReader(Ragged.of([[1, EOS], [2, 3], [4, EOS]])), EOS, "x.pbin")
     with pytest.raises(CorruptError, match=r"sequence 1 does not end with the separator 9: found 3\. --eos none"):
         sequences(view)
 
 
 def test_widens_for_the_separator():
-    view = WithSeparators(MemoryReader(Ragged.of([[1]], np.dtype(np.uint8))), 50256)
+    view = with_separators(MemoryReader(Ragged.of([[1]], np.dtype(np.uint8))), 50256)
     assert view.info.dtype == np.uint16
     assert view.tokens(0, 2).tolist() == [1, 50256]
 
@@ -116,14 +116,14 @@ def test_split(data, ragged):
             pieces, current = pieces + ([current] if current else []), []
         else:
             current.append(token)
-    view = SplitAt(stored_stream(lists), EOS)
+    view = split_at(stored_stream(lists), EOS)
     assert sequences(view) == pieces
     check_windows(view, [t for t in flat if t != EOS], data)
     assert view.info.free_of == EOS
 
 
 def test_split_without_a_last_separator():
-    assert sequences(SplitAt(MemoryReader(Ragged.of([[EOS, 1, 2, EOS, EOS, 3]])), EOS)) == [[1, 2], [3]]
+    assert sequences(split_at(MemoryReader(Ragged.of([[EOS, 1, 2, EOS, EOS, 3]])), EOS)) == [[1, 2], [3]]
 
 
 @quick
