@@ -79,13 +79,13 @@ class TestPrefixes(FormatContract):
 def test_several_prefixes_need_a_folder_and_one_does_not(tmp_path):
     source = FIXTURES / "megatron" / "legacy" / "neox_cached_text_document.idx"
     with pytest.raises(OptionError, match=r"out\.bin is one file. Name a folder"):
-        tokfmt.convert(source, tmp_path / "out.bin", eos=0, to_format="megatron", to_options={"shard_size": 10})
-    tokfmt.convert(source, tmp_path / "out", eos=0, to_format="megatron", to_options={"shard_size": 10})
-    tokfmt.convert(source, tmp_path / "one", eos=0, to_format="megatron")
+        tokfmt.convert(source, tmp_path / "out.bin", eos=50256, to_format="megatron", to_options={"shard_size": 10})
+    tokfmt.convert(source, tmp_path / "out", eos=50256, to_format="megatron", to_options={"shard_size": 10})
+    tokfmt.convert(source, tmp_path / "one", eos=50256, to_format="megatron")
     tokfmt.convert(tmp_path / "out", tmp_path / "joined", to_format="megatron")
     for suffix in ("bin", "idx"):
         assert (tmp_path / f"joined.{suffix}").read_bytes() == (tmp_path / f"one.{suffix}").read_bytes()
-    assert tokfmt.diff(source, tmp_path / "out", eos=0).identical
+    assert tokfmt.diff(source, tmp_path / "out", eos=50256).identical
 
 
 @pytest.mark.parametrize("ends", ["always", "none"])
@@ -111,7 +111,7 @@ def test_several_prefixes_come_with_the_files_that_list_them(ends, tmp_path):
     assert {file.name for file in FORMAT.files(tmp_path / "out")} == {
         file.name for file in (tmp_path / "out").iterdir()
     }
-    tokfmt.convert(source, tmp_path / "one", eos=0, to_format="megatron", to_options={"shard_size": 500})
+    tokfmt.convert(source, tmp_path / "one", eos=50256, to_format="megatron", to_options={"shard_size": 500})
     assert sorted(file.suffix for file in (tmp_path / "one").iterdir()) == [".bin", ".idx"]
 
 

@@ -197,7 +197,7 @@ def test_invalid_number_is_refused_with_its_keyword(name, wrong):
 def test_a_limit_may_be_0_and_numbers_may_be_numpys():
     assert not tokfmt.diff(PACK, PACK, limit=0).first
     for three in (3, np.int64(3), 3.0):
-        sampled = tokfmt.stats(PACK, sample=three, seed=three, eos=three).datasets[0].sampled
+        sampled = tokfmt.stats(PACK, sample=three, seed=three).datasets[0].sampled
         assert (sampled.sequences, sampled.seed, type(sampled.seed)) == (3, 3, int)
     with pytest.raises(OptionError, match="^limit: expected a whole number of at least 0, found -1$"):
         tokfmt.diff(PACK, PACK, limit=-1)

@@ -242,7 +242,9 @@ def test_separator_argument_is_checked_and_reported(tmp_path):
     for wrong in ("foo", -1, 1.5, True):
         with pytest.raises(OptionError, match="^eos: expected a whole number of at least 0 or none, found "):
             tokfmt.open(path, eos=wrong)
-    assert "not every sequence ends with 5" in tokfmt.open(path, eos=5).info.notes[0]
+    with pytest.raises(OptionError, match="no sequence ends with it: all 2 that were looked at end with 9") as refused:
+        tokfmt.open(path, eos=5)
+    assert "--eos 9 reads it" in str(refused.value)
 
 
 def test_separators_are_not_doubled(tmp_path):
@@ -255,7 +257,7 @@ def test_separators_are_not_doubled(tmp_path):
     done = tokfmt.convert(lines, tmp_path / "o.pbin", eos=9, verify=True, overwrite=True)
     assert any("1 of 2 sequences end with the separator 9 already" in note for note in done.notes)
     assert sequences(tokfmt.open(tmp_path / "o.pbin")) == [[1, 2], [3]]
-    assert (done.separators.kept, done.separators.added) == (1, 1)
+    assert (done.separators["kept"], done.separators["added"]) == (1, 1)
 
 
 # tokenizers

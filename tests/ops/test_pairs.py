@@ -175,10 +175,13 @@ def test_empty_sequences_are_carried_or_refused(one, other, tmp_path):
 def test_embedded_separators_are_carried_or_refused(one, other, tmp_path):
     lists = [[1, EOS, 2], [3], [4, EOS, EOS, 5], [6, EOS]]
     source = start(one, tmp_path, Ragged.of(lists))
+    known = one == "jsonl" and other not in ("jsonl", "flat-tokens", "parquet", "arrow")
+    inside = 4 - known  # A destination that stores separators takes the one at the end of a record for one.
+    lists[-1] = lists[-1][: inside - 2]
     if other not in SCANNED:
         assert content(other, convert(source, tmp_path / "there", other)) == lists
         return
-    says = r"4 separators \(50256\) inside sequences \(first: sequence 0, token position 1\).*--allow-loss embedded-separators"
+    says = rf"{inside} separators \(50256\) inside sequences \(first: sequence 0, token position 1\).*--allow-loss embedded-separators"
     with pytest.raises(LossyConversionError, match=says):
         convert(source, tmp_path / "there", other)
     there = convert(source, tmp_path / "there", other, allow_loss=["embedded-separators"], verify=True)
@@ -187,7 +190,7 @@ def test_embedded_separators_are_carried_or_refused(one, other, tmp_path):
         assert found == lists  # by its rows
         return
     assert [s for s in found if s] == [[1], [2], [3], [4], [5], [6]]
-    assert found.count([]) == (0 if other in NO_EMPTY else 2)
+    assert found.count([]) == (0 if other in NO_EMPTY else inside - 2)
 
 
 @pairs()

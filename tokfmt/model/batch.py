@@ -28,8 +28,8 @@ from tokfmt.model.axis import Numbers, pick
 AFTER, LEAD, BEFORE = 1, 2, 4
 SEP = AFTER | BEFORE
 """The bits of a closed sequence."""
-TARGET = np.uint8(1)
-"""The mark of a token that counts in the loss; see `core.loss_mask`."""
+TARGET, MASKED_END = np.uint8(1), np.uint8(2)
+"""Bits of a mark: the token counts in the loss; the separator behind it, which is not stored, does not."""
 
 Beside = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
@@ -200,7 +200,7 @@ class Batch:
     def marks(self, target: Target) -> NDArray[np.uint8] | None:
         """Return the marks of the tokens that `laid_out` returns; None if the dataset has none.
 
-        Added separators and leads count in the loss.
+        Added leads count in the loss, and so do added separators, but behind a token whose mark says otherwise.
         """
         if self.read_marks is None:
             return None
@@ -211,6 +211,8 @@ class Batch:
         if placed.plain is None:
             return marks
         out = np.full(len(placed.plain), TARGET)
+        full = separator & (lengths > 0)
+        out[placed.separators[lengths[separator] > 0]] = marks[np.cumsum(lengths)[full] - 1] & MASKED_END == 0
         for flags, bits, places in ((separator, SEP, placed.separators), (lead, LEAD, placed.leads)):
             had = self.beside[flags] & bits != 0
             out[places[had]] = window[self.places(bits)[flags][had]]

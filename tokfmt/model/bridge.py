@@ -8,7 +8,7 @@ laid_reader     the axis of a destination, which writers store
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -30,7 +30,7 @@ from tokfmt.core.protocols import (
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import U8, Info, Layout, Separators, TokenReader, bisected, check_interval, check_position
 from tokfmt.model.axis import ArrayAxis, Axis, Joined
-from tokfmt.model.batch import AFTER, BEFORE, Batch, Target
+from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, Batch, Target
 from tokfmt.model.dataset import Dataset, concat
 from tokfmt.model.gap import Gap
 from tokfmt.model.laid import Laid, NotPresumedError
@@ -39,7 +39,6 @@ from tokfmt.model.stream import How, Split
 from tokfmt.views.select import Concat, Known, Slice
 from tokfmt.views.view import byte_offset_of, position_of
 
-_MASKED_END = np.uint8(2)
 _HOW: dict[Separators, How] = {
     Separators.AFTER: "after",
     Separators.BEFORE: "before",
@@ -159,7 +158,7 @@ class _Reader:
     info: Info
 
     def __init__(self, dataset: Dataset, target: Target) -> None:
-        self.dataset, self.laid = dataset, Laid(dataset, target, even=True)
+        self.dataset, self.laid = dataset, Laid(dataset, target, even=not dataset.gap.empty)
 
     @property
     def source(self) -> TokenReader:
@@ -243,7 +242,7 @@ class _Reader:
             return found
         number, at = self.dataset.spans.at(slot), 0
         if number is not None:
-            starts, stops, _ = self.dataset.contents(number, number + 1)
+            stops = self.dataset.contents(number, number + 1)[1]
             at = int(self.laid.offsets(number, number + 1)[int(slot >= stops[0])])
         return at if at < self.info.tokens else None
 
@@ -287,35 +286,46 @@ class ContentReader(_Reader):
 
     def sequence_reader(self) -> Callable[[int], Tokens]:
         """See `sequence_reader`."""
-        spans, find = self.dataset.spans, self.dataset.spans.finder()
-        separator, trim = self.dataset.gap.id, spans.content
-        if spans.ending is None and spans.usual == AFTER and self.dataset.gap.alone:  # A stream.
-            read = self.dataset.axis.interval_reader(separator)
-
-            def of_stream(number: int) -> Tokens:
-                start, stop = find(number)
-                tokens = read(start, stop)
-                if tokens.size == stop - start:
-                    tokens = trim(number, tokens)
-                    if tokens.size == stop - start - 1:
-                        raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
-                return tokens
-
-            return of_stream
-        read = self.dataset.axis.interval_reader(spans.ending)
+        spans, trim = self.dataset.spans, self.dataset.spans.content
+        find, read = spans.finder(), self.dataset.axis.interval_reader(spans.ending)
+        if self.dataset.gap.alone and self.info.sequences:
+            edges = {0, self.info.sequences - 1}
+            bare = {number for number in edges if not self.dataset.contents(number, number + 1)[2][0]}
+            return self._of_stream(find, read, bare, is_before=spans.usual == BEFORE)
         if spans.ending is None:
             return lambda number: trim(number, read(*find(number)))
-        if not spans.presumes:
+        if not spans.presumes or self.dataset.gap.empty:
             return lambda number: read(*find(number))
 
-        def presumed(number: int) -> Tokens:
+        def ended(number: int) -> Tokens:
             start, stop = find(number)
             tokens = read(start, stop)
             if tokens.size == stop - start:
                 raise self._unended(number)
             return tokens
 
-        return presumed
+        return ended
+
+    def _of_stream(
+        self,
+        find: Callable[[int], Sequence[int]],
+        read: Callable[[int, int], Tokens],
+        bare: Collection[int],
+        *,
+        is_before: bool,
+    ) -> Callable[[int], Tokens]:
+        """Return a function that reads one sequence of a stream, and looks whether its separator is still there."""
+        separator, edge = self.dataset.gap.id, 0 if is_before else -1
+
+        def sequence(number: int) -> Tokens:
+            tokens = read(*find(number))
+            if number in bare:
+                return tokens
+            if tokens.item(edge) != separator:
+                raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
+            return tokens[1:] if is_before else tokens[:-1]
+
+        return sequence
 
     def _marks(self, batch: Batch) -> NDArray[np.uint8]:
         """Return marks. The last token of a sequence has the mark of its separator."""
@@ -324,7 +334,7 @@ class ContentReader(_Reader):
         closed = np.flatnonzero((batch.beside & AFTER != 0) & (batch.stops > batch.starts))
         masked = closed[window[batch.stops[closed]] & 1 == 0]
         found = found.copy()
-        found[np.cumsum(batch.stops - batch.starts)[masked] - 1] |= _MASKED_END
+        found[np.cumsum(batch.stops - batch.starts)[masked] - 1] |= MASKED_END
         return found
 
 

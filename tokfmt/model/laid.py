@@ -105,7 +105,10 @@ class Laid(Axis):
         self.exception: int | None = None
         self.dtype = target.widest(dataset.axis.dtype)
         self._seamless = self._is_seamless()
-        self._even = even and self._seamless and dataset.spans.tiles and not self.is_exact and self.count > 0
+        adds = target.id is not None and target.kind in {"after", "before"} and self._takes_all()
+        self._even = even and (self._seamless or adds) and dataset.spans.tiles and not self.is_exact and self.count > 0
+        refuses = target.kind != "index" and not {"embedded-separators", "empty-sequences"} <= target.accepted
+        self._adds = target.id is not None and not refuses and self._takes_all()
         parts = [np.zeros(1, np.int64)]
         for first, last in windows(0, 0 if self._even else self.count, _AT_ONCE):
             sizes = self._sizes(first, last, self.is_exact)
@@ -114,17 +117,21 @@ class Laid(Axis):
                 self.exception = first + int(np.argmax(differs)) if differs.any() else None
             parts.append(np.add.reduceat(sizes, np.arange(0, last - first, STEP)))
         self.bases = np.cumsum(np.concatenate(parts))
-        start, stop = (
-            (dataset.spans.extent(0)[0], dataset.spans.extent(self.count - 1)[1]) if self._seamless else (0, 0)
-        )
-        self._from, self._dropped = start, int(target.id is None)
-        self.length = stop - start - self.count * self._dropped if self._even else int(self.bases[-1])
+        known, spans = self._seamless or self._even, dataset.spans
+        start, stop = (spans.extent(0)[0], spans.extent(self.count - 1)[1]) if known else (0, 0)
+        self._from, self._added = start, int(adds) - int(target.id is None)
+        self.length = stop - start + self.count * self._added if self._even else int(self.bases[-1])
         same = self._seamless and target.id is not None and stop - start == self.length
         self.same_from = start if same else None
         """The slot of the source that position 0 is, if the destination stores the slots as they are."""
         alone = dataset.gap.alone and dataset.gap.lead is None
         self._is_plain = target.id is None and target.lead is None and (alone or self._seamless) and not exact
         """Contents alone are stored, and nothing but separators is between them in the source."""
+
+    def _takes_all(self) -> bool:
+        """Return whether the source has nothing beside contents, by a rule that looks at no token."""
+        spans, target = self.dataset.spans, self.target
+        return spans.tiles and spans.usual == 0 and spans.ending is None and target.lead is None and self.count > 0
 
     def _is_seamless(self) -> bool:
         """Return whether only separators are between contents, and the destination stores these, or none."""
@@ -150,10 +157,14 @@ class Laid(Axis):
 
     def _even_offsets(self, first: int, last: int) -> Offsets:
         starts, stops = self.dataset.spans.extents(first, last)
-        if (empty := np.flatnonzero(starts == stops)).size:
+        if self._seamless and (empty := np.flatnonzero(starts == stops)).size:
             raise NotPresumedError(first + int(empty[0]))
         end = stops[-1:] if last > first else np.array([self._even_start(first)])
-        return np.append(starts, end) - self._from - self._dropped * np.arange(first, last + 1)
+        return np.append(starts, end) - self._from + self._added * np.arange(first, last + 1)
+
+    def _start(self, number: int) -> int:
+        """Return the position of a sequence."""
+        return int(self.offsets(number, number)[0])
 
     def _even_start(self, number: int) -> int:
         """Return the slot at which a sequence begins, or the slot after the last."""
@@ -171,9 +182,9 @@ class Laid(Axis):
             low, high = 0, self.count
             while high - low > 1:
                 middle = (low + high) // 2
-                is_after = self._even_start(middle) - self._from - self._dropped * middle > position
+                is_after = self._even_start(middle) - self._from + self._added * middle > position
                 low, high = (low, middle) if is_after else (middle, high)
-            return low, position - (self._even_start(low) - self._from - self._dropped * low)
+            return low, position - (self._even_start(low) - self._from + self._added * low)
         block = int(np.searchsorted(self.bases, position, "right")) - 1
         offsets = self.offsets(block * STEP, min(self.count, (block + 1) * STEP))
         k = int(np.searchsorted(offsets, position, "right")) - 1
@@ -281,6 +292,8 @@ class Laid(Axis):
             return self._as_stored(start, stop).astype(self.dtype, copy=False)
         if self._is_plain:
             return self._contents(start, stop)
+        if self._adds:
+            return self._with_added(start, stop)
         last, _ = self.sequence_at(stop - 1)
         region = Region(0, range(self._first_from(start), last + 1), range(start, stop))
         found = [stored.tokens for stored in self.walk(region)]
@@ -310,9 +323,11 @@ class Laid(Axis):
                 window = axis.read(a, b)
                 pieces.append(window[window != separator])
         else:
+            # The interval ends at the next token, so that the separators between two reads are looked at as well.
+            last = self.sequence_at(stop)[0] if stop < self.length else self.count - 1
             starts, stops = dataset.spans.extents(first, last + 1)
-            begin, end = int(starts[0]) + inside, int(starts[-1]) + before + 1
-            end += end + 1 == stops[-1]  # Each separator is looked at when the token in front of it is read.
+            begin = int(starts[0]) + inside
+            end = int(starts[-1]) + stop - self._start(last) if stop < self.length else int(stops[-1])
             for a, b in windows(begin, end):
                 window, numbers = axis.read(a, b), np.arange(*np.searchsorted(stops, (a + 1, b + 1)))
                 ends = stops[numbers] - 1 - a
@@ -325,6 +340,20 @@ class Laid(Axis):
         if len(tokens) != stop - start:
             raise IncompleteWriteError("the files changed since their separators were counted. Run again")
         return tokens
+
+    def _with_added(self, start: int, stop: int) -> Tokens:
+        """Return contents with the separators that the destination adds. Each slot of the source is read once."""
+        first, last = self.sequence_at(start)[0], self.sequence_at(stop - 1)[0] + 1
+        bounds, (starts, stops) = self.offsets(first, last), self.dataset.spans.extents(first, last)
+        added = np.diff(bounds) > stops - starts
+        places = (bounds[:-1] if self.target.side == BEFORE else bounds[1:] - 1)[added]
+        within = places[(places >= start) & (places < stop)]
+        plain = np.ones(stop - start, np.bool_)
+        plain[within - start] = False
+        begin = int(starts[0] + start - bounds[0]) - int(np.count_nonzero(places < start))
+        out = np.full(stop - start, self.target.id, self.dtype)
+        out[plain] = self.dataset.axis.read(begin, begin + stop - start - len(within))
+        return out
 
     def slot_of(self, position: int) -> int | None:
         """Return the slot of the source that holds the token at a position; None if the destination adds the token.

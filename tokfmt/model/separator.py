@@ -15,13 +15,15 @@ the separator. It never changes a byte of a result: each sequence is trimmed by 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from tokfmt.core.errors import ConversionError, Loss, LossyConversionError, OptionError
+from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import windows
 from tokfmt.core.text_format import counted
 from tokfmt.model.axis import ArrayAxis, Axis, Numbers
@@ -33,6 +35,8 @@ from tokfmt.model.stream import How, Split
 
 Choice = int | Literal["none"] | None
 """What the user says: an ID, that there is none, or nothing."""
+Runs = Sequence[tuple[int, int]]
+"""Runs of neighboring sequences, each as the first and the last + 1."""
 ToEos = int | Literal["none", "as-stored"] | None
 
 ENOUGH = 8
@@ -40,8 +44,9 @@ ENOUGH = 8
 _REFUSING = 2  # Sequences that must end with one ID before another one is refused, or the user is asked.
 _SHARE = 0.9  # Share of sequences that end with one ID, from which the user is asked.
 _MOST, _RUNS = 4096, 64  # Sequences that are looked at, in runs of neighbors.
-_SEARCHED, _INSIDE = 256, 1 << 16  # Sequences that are searched for an ID inside, and tokens of each.
+_SEARCHED, _INSIDE = 256, 1 << 14  # Sequences that are searched for an ID inside, and tokens of each.
 _AT_ONCE = 1 << 18
+_HELD = 1 << 19  # Tokens of the sequences that are looked at, up to which they are read wholly.
 
 
 class Statement(NamedTuple):
@@ -66,45 +71,72 @@ class Ends(NamedTuple):
         of: Number of sequences of the dataset.
         counts: How many end with each ID.
         led: How many begin with the lead.
-        rival: The ID that all non-empty ones end with, and that none of up to 256 of them has inside; None without one.
+        inside: Returns whether one of up to 256 of them has an ID before its last token.
+        tokens: All tokens of the sequences, if they were read for the look; else None.
     """
 
     looked: int
     of: int
     counts: Counter[int]
     led: int
-    rival: int | None
+    inside: Callable[[int], bool]
+    tokens: Tokens | None = None
 
     @property
     def full(self) -> int:
         """Number of sequences that were looked at and are not empty."""
         return self.counts.total()
 
+    @property
+    def rival(self) -> int | None:
+        """The ID that all non-empty ones end with, and that none of those searched has inside; None without one."""
+        only = next(iter(self.counts)) if len(self.counts) == 1 and self.full >= _REFUSING else None
+        return None if only is None or self.inside(only) else only
 
-def look(axis: Axis, spans: Spans, most: int = _MOST, lead: int | None = None) -> Ends:
+
+def look(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = _MOST, lead: int | None = None) -> Ends:
     """Look at the ends of sequences, spread over a dataset.
 
     Args:
         axis: The axis.
         spans: The extents of its sequences.
-        most: Number of sequences that are looked at, at most.
+        runs: The sequences, as runs of neighbors (default: `most` of them, spread over the dataset).
+        most: Number of sequences that are looked at by default, at most.
         lead: An ID that may begin sequences.
     """
-    runs, counts, looked, led = _spread(spans.count, most), Counter[int](), 0, 0
-    for first, last in runs:
-        starts, stops = spans.extents(first, last)
-        starts, stops, looked = starts[stops > starts], stops[stops > starts], looked + last - first
+    runs = _spread(spans.count, most) if runs is None else runs
+    counts, looked, led = Counter[int](), sum(last - first for first, last in runs), 0
+    if looked <= _AT_ONCE and (whole := _held(axis, spans, runs)) is not None:
+        return _of_tokens(*whole, looked, spans.count, lead)
+    for together in [runs] if looked <= _AT_ONCE else [[run] for run in runs]:  # A store is asked side by side.
+        found = [spans.extents(*run) for run in together]
+        starts, stops = (np.concatenate([np.empty(0, np.int64), *(one[k] for one in found)]) for k in (0, 1))
+        starts, stops = starts[stops > starts], stops[stops > starts]
         ids, times = np.unique(axis.at(stops - 1), return_counts=True)
         counts.update(dict(zip(ids.tolist(), times.tolist(), strict=True)))
         if lead is not None:
             led += int(np.count_nonzero(axis.at(starts) == lead))
-    rival = next(iter(counts)) if len(counts) == 1 and counts.total() >= _REFUSING else None
-    if rival is not None and _is_inside(axis, spans, runs, rival):
-        rival = None
-    return Ends(looked, spans.count, counts, led, rival)
+    return Ends(looked, spans.count, counts, led, partial(_is_inside, axis, spans, runs))
 
 
-def _spread(count: int, most: int) -> list[tuple[int, int]]:
+def _held(axis: Axis, spans: Spans, runs: Runs) -> tuple[Tokens, Offsets] | None:
+    """Return the tokens of sequences, and their bounds in these, if they are few; else None."""
+    found = [spans.extents(*run) for run in runs]
+    starts, stops = (np.concatenate([np.empty(0, np.int64), *(one[k] for one in found)]) for k in (0, 1))
+    bounds = offsets_of(stops - starts)
+    return (axis.gather(starts, stops - starts), bounds) if bounds[-1] <= _HELD else None
+
+
+def _of_tokens(tokens: Tokens, bounds: Offsets, looked: int, of: int, lead: int | None) -> Ends:
+    full = bounds[1:] > bounds[:-1]
+    starts, stops = bounds[:-1][full], bounds[1:][full]
+    ids, times = np.unique(tokens[stops - 1], return_counts=True)
+    counts = Counter(dict(zip(ids.tolist(), times.tolist(), strict=True)))
+    led = 0 if lead is None else int(np.count_nonzero(tokens[starts] == lead))
+    return Ends(looked, of, counts, led, lambda id_: int(np.count_nonzero(tokens == id_)) > counts[id_], tokens)
+
+
+def _spread(count: int, most: int) -> Runs:
     """Return runs of neighbors, `most` sequences in all, of which the first and the last are those of the dataset."""
     if count <= most:
         return list(windows(0, count, _AT_ONCE))
@@ -113,15 +145,12 @@ def _spread(count: int, most: int) -> list[tuple[int, int]]:
     return [(start, start + run) for start in starts]
 
 
-def _is_inside(axis: Axis, spans: Spans, runs: Sequence[tuple[int, int]], id_: int) -> bool:
+def _is_inside(axis: Axis, spans: Spans, runs: Runs, id_: int) -> bool:
     """Return whether one of 256 sequences has an ID before its last token."""
     each = -(-_SEARCHED // max(1, len(runs)))
-    for first, last in runs:
-        starts, stops = spans.extents(first, min(last, first + each))
-        inner = np.clip(stops - starts - 1, 0, _INSIDE)
-        if (axis.gather(starts, inner) == id_).any():
-            return True
-    return False
+    found = [spans.extents(first, min(last, first + each)) for first, last in runs]
+    starts, stops = (np.concatenate([np.empty(0, np.int64), *(one[k] for one in found)]) for k in (0, 1))
+    return bool((axis.gather(starts, np.clip(stops - starts - 1, 0, _INSIDE)) == id_).any())
 
 
 def decide(
@@ -131,6 +160,7 @@ def decide(
     tokenizer: int | None = None,
     bos: int | None = None,
     most: int = _MOST,
+    ends: Ends | None = None,
 ) -> Dataset:
     """Return a dataset that an index bounds, with its separator.
 
@@ -141,6 +171,7 @@ def decide(
         tokenizer: The separator of the tokenizer, if the IDs may be its own.
         bos: An ID that is a lead at the beginning of sequences, as the user says.
         most: Number of sequences that are looked at, at most.
+        ends: What a look has shown already.
 
     Raises:
         OptionError: `eos` contradicts what is stated, or what the data show.
@@ -150,13 +181,13 @@ def decide(
     if isinstance(eos, int) and bos == eos:
         raise OptionError(f"--eos {eos} and --bos {bos} are one ID. It is a separator, or it is a lead", name="bos")
     if eos == "none":  # S1
-        ends = look(axis, spans, most, bos) if bos is not None else Ends(0, spans.count, Counter(), 0, None)
+        ends = look(axis, spans, most=most, lead=bos) if bos is not None else _not_looked(spans)
         return _ended(dataset, None, "user", ends, bos)
     if stated is not None and not stated.stored and eos in {None, stated.id}:  # S9
-        ends = look(axis, spans, most, bos) if bos is not None else Ends(0, spans.count, Counter(), 0, None)
+        ends = look(axis, spans, most=most, lead=bos) if bos is not None else _not_looked(spans)
         found = _ended(dataset, None, stated.by, ends, bos)
         return replace(found, gap=replace(found.gap, id=stated.id, stored=False))
-    ends = look(axis, spans, most, bos)
+    ends = look(axis, spans, most=most, lead=bos) if ends is None else ends
     if eos is not None:
         if stated is not None and eos != stated.id and ends.counts[eos] <= ends.counts[stated.id]:  # S3
             raise _contradiction(eos, stated, ends)
@@ -167,17 +198,21 @@ def decide(
         return _checked(dataset, stated.id, stated.by, ends, bos)
     if tokenizer is not None:  # S6
         return _checked(dataset, tokenizer, "tokenizer", ends, bos)
-    if ends.rival is not None and ends.full >= ENOUGH:  # S7
-        return _ended(dataset, ends.rival, "inferred", ends, bos)
+    if ends.full >= ENOUGH and (rival := ends.rival) is not None:  # S7
+        return _ended(dataset, rival, "inferred", ends, bos)
     return _ended(dataset, None, "", ends, bos)  # S8
+
+
+def _not_looked(spans: Spans) -> Ends:
+    return Ends(0, spans.count, Counter(), 0, lambda _: False)
 
 
 def _checked(dataset: Dataset, separator: int, known: Known, ends: Ends, lead: int | None) -> Dataset:
     """Return a dataset with a separator, unless none of its sequences has it and all end with another one."""
-    if not ends.counts[separator] and ends.rival is not None:
+    if not ends.counts[separator] and (rival := ends.rival) is not None:
         says = {"user": f"--eos {separator} is given", "tokenizer": f"the tokenizer ends texts with {separator}"}
         what = f"{says.get(known, f'the {known} states the separator {separator}')}, and no sequence ends with it: "
-        what += f"{_all(ends)} with {ends.rival}. --eos {ends.rival} reads it as the separator; "
+        what += f"{_all(ends)} with {rival}. --eos {rival} reads it as the separator; "
         what += f"--to-eos {separator} writes {separator} in its place"
         raise OptionError(what, name="eos") if known == "user" else ConversionError(what)
     return _ended(dataset, separator, known, ends, lead)
@@ -223,7 +258,7 @@ def _ended(dataset: Dataset, separator: int | None, known: Known, ends: Ends, le
 def _common(ends: Ends) -> tuple[int, int] | None:
     """Return the ID that ends nearly all sequences, and their number; None without one."""
     id_, count = max(ends.counts.items(), key=lambda one: one[1], default=(0, 0))
-    return (id_, count) if ends.full >= _REFUSING and count >= _SHARE * ends.full else None
+    return (id_, count) if ends.full >= ENOUGH and count >= _SHARE * ends.full else None
 
 
 def divide(

@@ -22,7 +22,7 @@ from tokfmt.model.spans import Contents, Extents, Spans, TokensAt
 How = Literal["after", "before", "between"]
 _BITS = 8
 _STEP = 1 << _BITS  # Sequences per base position of `Compact`.
-_SCAN = 1 << 22  # Tokens that a thread scans at once.
+_SCAN = 1 << 20  # Tokens that a thread scans at once.
 
 
 class _Pieces(NamedTuple):
@@ -52,7 +52,7 @@ class Compact:
             if not len(starts):
                 continue
             firsts = np.append(before, stops[:-1])  # where the sequence before ends
-            begins = firsts[-self.count % _STEP :: _STEP]
+            begins = firsts[-self.count % _STEP :: _STEP].copy()
             places = (np.arange(len(starts)) + self.count % _STEP) // _STEP - (self.count % _STEP > 0)  # -1: `base`
             ends.append(_narrow(stops - np.append(begins, base)[places], np.uint32))
             gaps.append(_narrow(starts - firsts, np.uint8))
@@ -60,8 +60,10 @@ class Compact:
             bare.append(np.flatnonzero(beside == 0) + self.count)
             self.count, before = self.count + len(starts), int(stops[-1])
             base = int(begins[-1]) if len(begins) else base
-        self._ends, self._gaps = np.concatenate(ends), np.concatenate(gaps)
-        self._bases, self._bare = np.concatenate(bases)[1:], np.concatenate(bare)
+        self._gaps, self._bases = np.concatenate(gaps), np.concatenate(bases)[1:]
+        self._bare = np.concatenate(bare)
+        del gaps, bases, bare
+        self._ends = np.concatenate(ends)
         self.tiles = not len(self._bare) and bool((self._gaps[1:] == 1).all())
         """True if each sequence has a separator, and nothing else is between two."""
 

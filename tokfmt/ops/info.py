@@ -212,7 +212,7 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
     axis, notes = stored, source.notes
     divided = not about.separators.alone or (eos_id is not None and about.tokens <= _COUNTED)
     if divided:
-        axis, decided = without_separators(stored, source.separator, source.endings, source.paths[0])
+        axis, decided = without_separators(stored, source.separator, source.dataset, source.paths[0])
         notes = (*notes, *decided)
         counted(source._replace(reader=axis), request)
     counts: Mapping[str, Any] = {}

@@ -543,10 +543,10 @@ def tokenizer_findings(
 
 def _wrapped(name: str, source: Source, handle: TokenizerHandle, vocabulary: Vocabulary) -> Iterator[Finding]:
     """Report IDs that wrapped around: the separator is what is left of the end of text in 16 bits."""
-    eos_id, info, endings = handle.eos_id, vocabulary.reader.info, source.endings
+    eos_id, info, endings = handle.eos_id, vocabulary.reader.info, source.separator.endings
     if eos_id is None:
         return
-    ends = [source.separator.eos_id, int(endings[0]) if endings is not None and len(endings) == 1 else None]
+    ends = [source.separator.eos_id, endings[0] if len(endings) == 1 else None]
     found = next(((end, bits) for end in ends if end is not None and (bits := wrapped_bits(eos_id, end))), None)
     alone = source.separator.eos_id == eos_id and info.sequences <= 1 and info.tokens >= _ENOUGH
     severity, what, why = "error", "documents end with", "IDs wrapped around"

@@ -12,7 +12,7 @@ from tokfmt.core.records import RecordReader, SkippedRecords
 from tokfmt.core.text_format import counted, printable
 from tokfmt.model.batch import AFTER
 from tokfmt.model.bridge import ContentReader, as_reader, from_reader
-from tokfmt.ops.source.endings import SequenceEnds
+from tokfmt.model.separator import look
 from tokfmt.ops.source.ingest import encoder_for, encoder_of, ingest
 from tokfmt.ops.source.open import text_recipe_of
 from tokfmt.ops.source.request import parse_selection
@@ -166,10 +166,11 @@ def _not_twice(source: Source, axis: TokenReader, eos_id: int | None, notes: lis
     path = source.paths[0]
     if eos_id is None or eos_id in (axis.info.eos_id, axis.info.free_of) or not source.separator.is_stored:
         return axis
-    ends = SequenceEnds(axis).ids
-    presumed = AFTER if ends is not None and len(ends) == 1 else None
-    if ends is not None and eos_id not in ends:
+    extents = from_reader(axis)
+    ends = look(extents.axis, extents.spans)
+    if not ends.counts[eos_id]:
         return axis
+    presumed = AFTER if ends.counts[eos_id] == ends.looked else None
     dataset = from_reader(axis, eos_id, where=Separators.TRAILING, presumed=presumed, path=path)
     reader = as_reader(dataset)
     count, closed = axis.info.sequences, axis.info.tokens - reader.info.tokens

@@ -56,19 +56,16 @@ def count_separators(axis: TokenReader, chosen: Chosen, count: int, eos_id: int 
 
 def _contents_of(axis: TokenReader) -> tuple[Dataset, Callable[[int, int], Contents]]:
     """Return the dataset under an axis, and a function that returns where sequences `first <= i < last` are on it."""
-    from tokfmt.ops.source.recipe import Deferred  # Only recipes need what these modules import.
-    from tokfmt.recipes.documents import Documents
-
-    reader = axis.reader if isinstance(axis, Deferred) else axis
-    if not isinstance(reader, Documents):
-        dataset = dataset_of(reader)
+    origins = getattr(axis, "origins", None)  # A recipe draws documents from its sources.
+    if origins is None:
+        dataset = dataset_of(axis)
         tokens = None if dataset.spans.presumes else dataset.axis
         return dataset, lambda first, last: dataset.spans.read(first, last, tokens)
-    parts = [dataset_of(source.all_of_it) for source in reader.sources]
+    parts = [dataset_of(source.all_of_it) for source in axis.sources]  # type: ignore[attr-defined]
     whole, firsts = concat(parts), offsets_of([len(part) for part in parts])
 
     def drawn(first: int, last: int) -> Contents:
-        sources, inside = reader.origins(np.arange(first, last))
+        sources, inside = origins(np.arange(first, last))
         numbers = firsts[sources] + inside
         return whole.spans.trim(numbers, *whole.spans.extents_of(numbers), None if whole.spans.presumes else whole.axis)
 

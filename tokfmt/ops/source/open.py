@@ -35,7 +35,6 @@ from tokfmt.core.shard_names import names_by_directory, notes_on_shards, refuse_
 from tokfmt.core.text_format import printable
 from tokfmt.model.bridge import ContentReader, as_reader, from_reader
 from tokfmt.ops.source.discover import find_sources
-from tokfmt.ops.source.endings import SequenceEnds
 from tokfmt.ops.source.manifest import (
     IGNORED,
     Manifest,
@@ -51,9 +50,9 @@ from tokfmt.ops.source.request import EosChoice, Found, Options, SourceFiles, So
 from tokfmt.ops.source.stored import (
     Separator,
     Source,
+    decided,
     known_separator,
     notes_on_tokenizers,
-    resolve,
     without_separators,
 )
 from tokfmt.run.execute import Progress
@@ -323,7 +322,7 @@ def open_found(
     reader, decided = without_separators(
         stored,
         source.separator,
-        source.endings,
+        source.dataset,
         source.paths[0],
         jobs,
         progress,
@@ -460,12 +459,13 @@ def open_stored(
     if isinstance(stored, RecordReader):
         separator = _stated(stored, format_) or known or Separator(default, "tokenizer" if default is not None else "")
         return Source(places, format_, stored, separator, notes, None, tokenizers, left_out, damage)
-    trailing = checked and stored.info.separators is Separators.TRAILING
-    look = SequenceEnds(stored, few_sequences=few_sequences, max_sequences=max_sequences) if trailing else None
-    separator, endings = resolve(known, default, stored, look), None if look is None else look.ids
+    stated = known_separator(None, places, manifests)
+    separator, dataset = decided(
+        stored, request.eos, stated, default, places[0], looks=checked, few=few_sequences, max_sequences=max_sequences
+    )
     notes = (*notes, *separator.guess)
     made = all(manifest.made_labels for manifest in manifests)
-    return Source(places, format_, stored, separator, notes, endings, tokenizers, left_out, damage, made_labels=made)
+    return Source(places, format_, stored, separator, notes, dataset, tokenizers, left_out, damage, made_labels=made)
 
 
 def _readable(

@@ -1,21 +1,20 @@
 """Describe opened datasets: the ID that separates their sequences, and the tokenizer that made their token IDs.
 
 The first of these that applies gives the separator: `--eos`; the manifest; a fact that the dataset states; the
-tokenizer; the convention of the format; the data. From the data it is inferred; see `endings.SequenceEnds` for the
-evidence.
+tokenizer; the convention of the format; the data. `model.separator.decide` has the rules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from tokfmt.core.errors import (
     ConversionError,
-    CorruptError,
     SeparatorUnknownError,
     TokenizerMismatchError,
     TokfmtError,
@@ -23,12 +22,16 @@ from tokfmt.core.errors import (
 from tokfmt.core.format import Format
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Tokens
+from tokfmt.core.raw_ids import byte_swapped
 from tokfmt.core.reader import Damage, Info, Inner, Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
+from tokfmt.model.batch import AFTER
 from tokfmt.model.bridge import as_reader, from_reader
-from tokfmt.ops.source.endings import LITTLE, SequenceEnds
+from tokfmt.model.dataset import Dataset
+from tokfmt.model.separator import Ends, Statement, decide, look
+from tokfmt.ops.source.endings import LITTLE, few_runs
 from tokfmt.ops.source.manifest import (
     Manifest,
     located_tokenizer,
@@ -40,6 +43,7 @@ from tokfmt.run.execute import NullProgress, Progress
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
+_SOME = 1 << 16  # Tokens that show a wrong byte order.
 _NAMED = 5  # sources that a message names
 _OTHERWISE = "was made with another tokenizer, by its manifest"
 _KEPT = "no separator known; sequences are kept as stored. --eos ID removes one from their ends"
@@ -57,6 +61,7 @@ class Separator(NamedTuple):
         doubt: A note on an ID that looks like a separator and is not used as one; "" without one.
         is_stored: False: the manifest states that the ID is in no gap between sequences. Where it ends one, it is
             content.
+        endings: The distinct last IDs of the sequences that were looked at.
     """
 
     eos_id: int | None
@@ -64,6 +69,7 @@ class Separator(NamedTuple):
     inferred: bool = False
     doubt: str = ""
     is_stored: bool = True
+    endings: tuple[int, ...] = ()
 
     @property
     def guess(self) -> tuple[str, ...]:
@@ -83,7 +89,7 @@ class Source(NamedTuple):
         reader: The reader of tokens or of records.
         separator: Its separator.
         notes: Notes on the source, including inferred facts.
-        endings: The distinct last IDs of some sequences, see `endings.SequenceEnds`; None if the format stores no
+        dataset: Its sequences, with what a look at their ends has shown; None of records, and if the format stores no
             separator at the ends of sequences.
         tokenizers: The tokenizer of the token IDs by the manifest of each path; None if the manifest states none. For
             a recipe, the tokenizer that is known to make or to have made all of its IDs.
@@ -98,7 +104,7 @@ class Source(NamedTuple):
     reader: TokenReader | RecordReader
     separator: Separator
     notes: tuple[str, ...]
-    endings: Tokens | None = None
+    dataset: Dataset | None = None
     tokenizers: tuple[Mapping[str, Any] | None, ...] = ()
     left_out: tuple[str, ...] = ()
     damage: tuple[Damage, ...] = ()
@@ -298,29 +304,78 @@ def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequen
     return None
 
 
-def resolve(
-    known: Separator | None, tokenizer_eos: int | None, stored: TokenReader, look: SequenceEnds | None
-) -> Separator:
-    """Return the separator of an opened source: given, stated by the dataset, the tokenizer's, or inferred.
+def decided(
+    stored: TokenReader,
+    choice: EosChoice,
+    known: Separator | None,
+    tokenizer_eos: int | None,
+    path: Place,
+    *,
+    looks: bool = True,
+    few: bool = False,
+    max_sequences: int | None = None,
+) -> tuple[Separator, Dataset | None]:
+    """Return the separator of an opened source; and its dataset, if an index bounds sequences that may end with one.
 
     Args:
-        known: The separator from `known_separator`, if there is one.
-        tokenizer_eos: The separator of the tokenizer, which formats with a convention of their own get in `Hints`.
         stored: The reader of the dataset as it is stored.
-        look: The ends of its sequences; None if the format stores no separator there.
+        choice: The option `eos`.
+        known: The separator by its manifest (`known_separator` without a choice); None without one.
+        tokenizer_eos: The separator of the tokenizer.
+        path: The dataset, for messages.
+        looks: Look at the ends of sequences, to infer the separator or to find a contradiction.
+        few: The command reads few sequences; see `endings`.
+        max_sequences: See `endings.few_runs`.
+
+    Raises:
+        OptionError: `choice` contradicts the dataset.
+        ConversionError: The manifest or the tokenizer contradicts the dataset.
     """
     info = stored.info
+    if not looks or info.separators is not Separators.TRAILING or not info.sequences:
+        return _stated_separator(choice, known, tokenizer_eos, info), None
+    dataset = from_reader(stored, path=path)
+    runs = few_runs(dataset.spans, info, max_sequences) if few else None
+    ends = look(dataset.axis, dataset.spans, runs)
+    stated = None
+    if known is not None and known.eos_id is not None:
+        stated = Statement(known.eos_id, stored=known.is_stored)
+    elif info.eos_id is not None:
+        stated = Statement(info.eos_id, "file")
+    dataset = decide(dataset, choice, stated, tokenizer_eos, ends=ends)
+    gap = dataset.gap
+    source = {
+        "user": GIVEN if gap.id is not None else NO_SEPARATOR,
+        "manifest": known.source if known is not None else "",
+        "file": info.eos_from or "format",
+        "tokenizer": "tokenizer",
+        "inferred": f"{_seen(ends)} with it, and none has it inside",
+    }.get(gap.known, "")
+    endings = tuple(ends.counts)
+    if gap.known == "inferred" and gap.id is not None and byte_swapped(_some_tokens(stored, ends)):
+        return Separator(None, doubt=_swapped(gap.id, info.dtype), endings=endings), from_reader(stored, path=path)
+    return Separator(gap.id, source, gap.known == "inferred", is_stored=gap.stored, endings=endings), dataset
+
+
+def _stated_separator(choice: EosChoice, known: Separator | None, tokenizer_eos: int | None, info: Info) -> Separator:
+    if choice is not None:
+        left_out = known is not None and not known.is_stored and known.eos_id == choice
+        return Separator(None, NO_SEPARATOR) if choice == "none" else Separator(choice, GIVEN, is_stored=not left_out)
     if known is not None:
         return known
     if info.eos_id is not None:
         return Separator(info.eos_id, info.eos_from or "format")
-    if tokenizer_eos is not None:
-        return Separator(tokenizer_eos, "tokenizer")
-    if look is None or (eos_id := look.shown()) is None:
-        return Separator(None)
-    if look.is_swapped:
-        return Separator(None, doubt=_swapped(eos_id, stored.info.dtype))
-    return Separator(eos_id, f"{look.seen} with it, and none has it inside", inferred=True)
+    return Separator(tokenizer_eos, "" if tokenizer_eos is None else "tokenizer")
+
+
+def _seen(ends: Ends) -> str:
+    if ends.looked == ends.of:
+        return "every sequence ends"
+    return f"each of {ends.looked:,} sequences that were read ends"
+
+
+def _some_tokens(stored: TokenReader, ends: Ends) -> Tokens:
+    return ends.tokens[:_SOME] if ends.tokens is not None else stored.tokens(0, min(stored.info.tokens, _SOME))
 
 
 def _undivided(info: Info, separator: Separator) -> list[str]:
@@ -342,9 +397,9 @@ def _swapped(eos_id: int, dtype: np.dtype[np.unsignedinteger]) -> str:
     )
 
 
-def _wrapped(eos_id: int, endings: Tokens | None) -> str:
+def _wrapped(eos_id: int, endings: Sequence[int]) -> str:
     """Return a sentence if sequences end with what is left of the separator in 16 bits or less; else ""."""
-    found = int(endings[0]) if endings is not None and len(endings) == 1 else eos_id
+    found = endings[0] if len(endings) == 1 else eos_id
     bits = wrapped_bits(eos_id, found)
     if bits is None:
         return ""
@@ -354,7 +409,7 @@ def _wrapped(eos_id: int, endings: Tokens | None) -> str:
 def without_separators(
     stored: TokenReader,
     separator: Separator,
-    endings: Tokens | None,
+    dataset: Dataset | None,
     path: Place,
     jobs: int | None = None,
     progress: Progress | None = None,
@@ -367,7 +422,7 @@ def without_separators(
     Args:
         stored: The reader of the dataset as it is stored.
         separator: Its separator.
-        endings: The distinct last IDs of some sequences; None if the format stores no separator there.
+        dataset: The dataset, from `decided`; None if the format stores no separator at the ends of sequences.
         path: The dataset, for messages.
         jobs: Number of threads that scan a stream.
         progress: Receives the progress of that scan.
@@ -377,37 +432,35 @@ def without_separators(
 
     Raises:
         SeparatorUnknownError: The dataset is a stream whose separator is not known.
-        CorruptError: The dataset states a separator, and not every sequence ends with it.
     """
     info, eos_id = stored.info, separator.eos_id
-    trailing = info.separators is Separators.TRAILING
-    if info.separators is Separators.NONE or not info.tokens or (trailing and not separator.is_stored):
+    if info.separators is Separators.NONE or not info.tokens:
         return stored, []
     if info.separators.alone:
         return _of_stream(stored, separator, path, jobs, progress)
+    if dataset is None or not separator.is_stored:
+        return stored, []
+    gap, spans = dataset.gap, dataset.spans
     if eos_id is None:
-        if endings is not None and len(endings) == 1 and not separator.doubt and separator.source != NO_SEPARATOR:
-            alike = int(endings[0])
-            why = f"all end with {alike}, which may be a separator and may be content"
-            either = f"--eos {alike} removes it, --eos none keeps it"
-            return stored, [f"sequences are kept as stored: {why}. {either}"]
-        return stored, [] if separator.doubt or separator.source == NO_SEPARATOR else [_KEPT]
-    is_alike = endings is not None and len(endings) == 1 and int(endings[0]) == eos_id
-    if is_alike and (not every_end or eos_id == info.eos_id):
-        return as_reader(from_reader(stored, eos_id, path=path)), []
-    if eos_id == info.eos_id:
-        raise CorruptError(
-            path,
-            f"sequences do not end with the separator {eos_id} that the dataset states",
-            remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
-        )
+        if separator.doubt or separator.source == NO_SEPARATOR:
+            return stored, []
+        if gap.common is None:
+            return stored, [_KEPT]
+        alike, count = gap.common
+        those = "all" if count == gap.looked == gap.of else f"{count:,} of {gap.looked:,} that were looked at"
+        why = f"{those} end with {alike}, which may be a separator and may be content"
+        return stored, [f"sequences are kept as stored: {why}. --eos {alike} removes it, --eos none keeps it"]
+    if spans.usual == AFTER and not every_end:
+        return as_reader(dataset), []
     is_long = few_sequences and max(info.tokens, info.sequences) > LITTLE
-    if not is_long and (endings is None or eos_id in endings):
-        reader = as_reader(from_reader(stored, eos_id, presumed=None, path=path))
+    if not is_long and (gap.closed or every_end):
+        whole = from_reader(stored, eos_id, presumed=None, path=path)
+        reader = as_reader(replace(whole, gap=gap))
         if closed := info.tokens - reader.info.tokens:
             ends = f"{closed:,} of {counted(info.sequences, 'sequence')} end with the separator {eos_id}"
-            return reader, [f"{ends}; the others are kept as stored"]
-    return stored, [f"not every sequence ends with {eos_id}; sequences are kept as stored{_wrapped(eos_id, endings)}"]
+            return reader, [f"{ends}; the others are kept as stored"] if closed < info.sequences else []
+    kept = f"not every sequence ends with {eos_id}" if gap.closed else f"no sequence that was read ends with {eos_id}"
+    return stored, [f"{kept}; sequences are kept as stored{_wrapped(eos_id, separator.endings)}"]
 
 
 def _of_stream(

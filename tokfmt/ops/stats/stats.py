@@ -366,7 +366,7 @@ def stored_axis(source: Source, stored: TokenReader) -> tuple[StatsAxis, list[st
         splits = "no separator known; --eos ID splits it"
         why = NO_SEPARATOR if separator.source == NO_SEPARATOR else splits
         return Indexed(stored, None, str(path)), [f"read as one sequence ({why})"]
-    reader, notes = without_separators(stored, separator, source.endings, path)
+    reader, notes = without_separators(stored, separator, source.dataset, path)
     return axis_of(reader, str(path)), notes
 
 
