@@ -138,7 +138,7 @@ def _largest(found: Overview) -> str:
 
 def _separator(found: Overview) -> str:
     if found.eos_id is not None:
-        return f"{found.eos_id} ({found.eos_from})"
+        return f"{found.eos_id} ({'; '.join(filter(None, (found.eos_from, found.eos_seen)))})"
     if found.layout == "text":
         return ""
     if found.eos_from:

@@ -65,6 +65,21 @@ class Gap:
         """The first part whose separator is not known, and nearly all of whose sequences end with one ID."""
         return next((part for part in self.each() if part.known == "" and part.common is not None), None)
 
+    @property
+    def seen(self) -> str:
+        """How many of the sequences that were looked at have the separator, as a sentence without its beginning."""
+        if not self.lack and not self.empty:
+            whole = self.looked == self.of
+            return "every sequence ends with it" if whole else f"each of {self._read} ends with it"
+        parts = [f"{self.closed:,} of {self._read} end with it"]
+        parts += [f"{self.lack:,} {'do' if self.lack > 1 else 'does'} not"] * bool(self.lack)
+        parts += [f"{self.empty:,} {'are' if self.empty > 1 else 'is'} empty"] * bool(self.empty)
+        return ", ".join(parts)
+
+    @property
+    def _read(self) -> str:
+        return f"{counted(self.looked, 'sequence')}{'' if self.looked == self.of else ' that were read'}"
+
     def words(self) -> str:
         """Return a sentence about the separator. It states no more than was looked at."""
         if self.parts and (len(self.ids) > 1 or any(part.alone or not part.stored for part in self.each())):

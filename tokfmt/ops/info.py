@@ -83,6 +83,8 @@ class Overview:
         max_id_from: "dataset", "manifest", or "N tokens" for the first tokens that were read; "" if no ID is known.
         eos_id: The separator; None without one, or if it is not known.
         eos_from: The origin of the separator.
+        eos_seen: How many of the sequences that were looked at end with it, in words; "" if it is inferred, or if none
+            was looked at.
         separators: Where separators are stored: "none", "trailing", "between", "after" or "before"; None for records.
         tokenizer: `name` and `digest` of the tokenizer that made the token IDs, by the manifest; None if not stated.
         manifest: The manifest; None without one.
@@ -110,6 +112,7 @@ class Overview:
     max_id_from: str
     eos_id: int | None
     eos_from: str
+    eos_seen: str
     separators: str | None
     tokenizer: Mapping[str, str] | None
     manifest: Written | None
@@ -160,6 +163,7 @@ def info(given: SourceRequest, tokenizer: str | None = None) -> Overview:
         size_bytes=size,
         eos_id=source.separator.eos_id,
         eos_from=source.separator.source,
+        eos_seen=source.separator.seen,
         tokenizer=None if made is None else {"name": str(made.get("name") or ""), "digest": str(made["digest"])},
         manifest=_written(manifest),
         **facts,

@@ -62,6 +62,7 @@ class Separator(NamedTuple):
         is_stored: False: the manifest states that the ID is in no gap between sequences. Where it ends one, it is
             content.
         endings: The distinct last IDs of the sequences that were looked at.
+        seen: How many of these end with it, in words; "" if it is inferred, or if none was looked at.
     """
 
     eos_id: int | None
@@ -70,6 +71,7 @@ class Separator(NamedTuple):
     doubt: str = ""
     is_stored: bool = True
     endings: tuple[int, ...] = ()
+    seen: str = ""
 
     @property
     def guess(self) -> tuple[str, ...]:
@@ -349,12 +351,14 @@ def decided(
         "manifest": known.source if known is not None else "",
         "file": info.eos_from or "format",
         "tokenizer": "tokenizer",
-        "inferred": f"{_seen(ends)} with it, and none has it inside",
+        "inferred": f"{gap.seen}, and none has it inside",
     }.get(gap.known, "")
     endings = tuple(ends.counts)
     if gap.known == "inferred" and gap.id is not None and byte_swapped(_some_tokens(stored, ends)):
         return Separator(None, doubt=_swapped(gap.id, info.dtype), endings=endings), from_reader(stored, path=path)
-    return Separator(gap.id, source, gap.known == "inferred", is_stored=gap.stored, endings=endings), dataset
+    seen = gap.seen if gap.id is not None and gap.looked and gap.known != "inferred" else ""
+    inferred = gap.known == "inferred"
+    return Separator(gap.id, source, inferred, is_stored=gap.stored, endings=endings, seen=seen), dataset
 
 
 def _stated_separator(choice: EosChoice, known: Separator | None, tokenizer_eos: int | None, info: Info) -> Separator:
@@ -366,12 +370,6 @@ def _stated_separator(choice: EosChoice, known: Separator | None, tokenizer_eos:
     if info.eos_id is not None:
         return Separator(info.eos_id, info.eos_from or "format")
     return Separator(tokenizer_eos, "" if tokenizer_eos is None else "tokenizer")
-
-
-def _seen(ends: Ends) -> str:
-    if ends.looked == ends.of:
-        return "every sequence ends"
-    return f"each of {ends.looked:,} sequences that were read ends"
 
 
 def _some_tokens(stored: TokenReader, ends: Ends) -> Tokens:
