@@ -38,10 +38,10 @@ def contents(dataset):
 
 def written(dataset, to):
     """The tokens of each sequence in a destination, and what became of its separator and its lead."""
-    axis, ledger, found = Laid(dataset, to), Ledger(), []
-    for region in axis.regions():
-        for part in axis.walk(region):
-            ledger, found = ledger.plus(part.ledger), found + part.tokens.tolist()
+    axis, ledger = Laid(dataset, to), Ledger()
+    for batch in dataset.batches():
+        ledger = ledger.plus(batch.laid_out(to).ledger)
+    found = axis.read(0, axis.length).tolist()
     ends = axis.offsets(0, axis.count).tolist()
     fates = [next((name for name, count in zip(NAMES, counts) if count), "") for counts in ledger]
     return [found[a:b] for a, b in zip(ends, ends[1:])], *fates

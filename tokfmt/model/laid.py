@@ -1,6 +1,6 @@
 """What a destination stores, as an axis: contents with the separators and leads that it writes.
 
-Regions of parallel writers, samples and windows of a training are intervals of this axis.
+The regions of parallel writers, samples, and windows of a training are intervals of this axis.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tokfmt.core.errors import IncompleteWriteError, OptionError
-from tokfmt.core.format import REGION, Region
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import WINDOW, check_interval, check_position, windows
 from tokfmt.core.text_format import counted
 from tokfmt.model.axis import Axis, Numbers
-from tokfmt.model.batch import AFTER, BEFORE, LEAD, SEP, Batch, Beside, Ledger, Target, refuse_embedded
+from tokfmt.model.batch import AFTER, BEFORE, LEAD, SEP, Batch, Beside, Target, refuse_embedded
 from tokfmt.model.dataset import Dataset
 
 STEP = 1 << 12
@@ -36,13 +35,6 @@ class NotPresumedError(Exception):
     def __init__(self, sequence: int) -> None:
         super().__init__(sequence)
         self.sequence = sequence
-
-
-class Stored(NamedTuple):
-    """Tokens of a laid out axis, and what became of separators and leads of the sequences that begin in them."""
-
-    tokens: Tokens
-    ledger: Ledger
 
 
 class _Places(NamedTuple):
@@ -190,51 +182,28 @@ class Laid(Axis):
         k = int(np.searchsorted(offsets, position, "right")) - 1
         return block * STEP + k, position - int(offsets[k])
 
-    def regions(self, size: int = REGION) -> list[Region]:
-        """Cut the axis into regions of `size` tokens, the last of which may be shorter.
-
-        `Region.sequences` are those that begin in the region: each sequence is in one, also if nothing of it is stored.
-        """
-        cuts = [start for start, _ in windows(0, self.length, size)] or [0] * (self.count > 0)
-        firsts = [self._first_from(start) for start in cuts]
-        stops = [*cuts[1:], self.length]
-        return [
-            Region(k, range(first, last), range(start, stop))
-            for k, (start, stop, first, last) in enumerate(
-                zip(cuts, stops, firsts, [*firsts[1:], self.count], strict=False)
-            )
-        ]
-
-    def _first_from(self, position: int) -> int:
-        """Return the first sequence that begins at or after a position."""
-        if not position:
-            return 0
-        return self.sequence_at(position - 1)[0] + 1
-
-    def walk(self, region: Region) -> Iterator[Stored]:
-        """Yield the tokens of a region, in order, in windows of about 2^20 tokens.
+    def walk(self, start: int, stop: int) -> Iterator[Tokens]:
+        """Yield the tokens at positions `start <= p < stop`, in order, in windows of about 2^20 tokens.
 
         Raises:
             NotPresumedError: A sequence differs from what the positions presume.
             LossyConversionError: The destination cannot store a sequence.
         """
-        start, stop = region.tokens.start, region.tokens.stop
-        first, last = region.sequences.start, region.sequences.stop
-        if start < stop:
-            number, inside = self.sequence_at(start)
-            if number < first:  # It begins in the region before.
-                begin = start - inside
-                for stored in self._sequence(number, inside, stop - begin):
-                    yield stored._replace(ledger=Ledger())
-        at = int(self.offsets(first, first)[0]) if first < last else 0
+        if start == stop:
+            return
+        (first, inside), last = self.sequence_at(start), self.sequence_at(stop - 1)[0] + 1
+        if inside:
+            yield from self._sequence(first, inside, stop - start + inside)
+            first += 1
+        at = self._start(first) if first < last else 0
         for batch in self.dataset.batches(WINDOW, first, last, WINDOW):
             if len(batch) == 1 and not len(batch.window):  # It is empty, or too long for one window.
                 yield from self._sequence(batch.first, 0, stop - at)
-                at = int(self.offsets(batch.first + 1, batch.first + 1)[0])
+                at = self._start(batch.first + 1)
                 continue
             self._check(batch)
             laid = batch.laid_out(self.target)
-            yield Stored(laid.tokens[: max(0, stop - at)], laid.ledger)
+            yield laid.tokens[: max(0, stop - at)]
             at += len(laid.tokens)
 
     def _is_long(self, number: int) -> bool:
@@ -242,13 +211,13 @@ class Laid(Axis):
         start, stop = self.dataset.spans.extent(number)
         return stop - start > WINDOW
 
-    def _sequence(self, number: int, start: int, stop: int) -> Iterator[Stored]:
-        """Yield the slots `start <= p < stop` of one sequence, which may be long. The first window has its ledger."""
+    def _sequence(self, number: int, start: int, stop: int) -> Iterator[Tokens]:
+        """Yield the slots `start <= p < stop` of one sequence, which may be long."""
         if not self._is_long(number):
             (batch,) = self.dataset.batches(WINDOW, number, number + 1)
             self._check(batch)
             laid = batch.laid_out(self.target)
-            yield Stored(laid.tokens[start:stop], laid.ledger)
+            yield laid.tokens[start:stop]
             return
         # Its two ends tell what is written around it.
         begin, end = self.dataset.spans.extent(number)
@@ -269,15 +238,14 @@ class Laid(Axis):
         separator, lead = self.target.beside(np.array([2]), starts[2])
         lead_in = int(lead[0]) + int(separator[0] and self.target.side == BEFORE)
         around = (laid.tokens[:lead_in], laid.tokens[lead_in + 2 :])
-        length, ledger = after - content, laid.ledger
+        length = after - content
         total = lead_in + length + len(around[1])
         for a, b in windows(start, min(stop, total)):
             inner = max(0, a - lead_in), min(length, b - lead_in)
             tokens = axis.read(content + inner[0], content + inner[1]) if inner[0] < inner[1] else axis.read(0, 0)
             refuse_embedded(self.target, tokens, number, inner[0])
             parts = (around[0][a:b], tokens, around[1][max(0, a - lead_in - length) : max(0, b - lead_in - length)])
-            yield Stored(np.concatenate(parts).astype(self.dtype, copy=False), ledger)
-            ledger = Ledger()
+            yield np.concatenate(parts).astype(self.dtype, copy=False)
 
     def _ids(self) -> tuple[int | None, int | None]:
         gap = self.dataset.gap
@@ -294,9 +262,7 @@ class Laid(Axis):
             return self._contents(start, stop)
         if self._adds:
             return self._with_added(start, stop)
-        last, _ = self.sequence_at(stop - 1)
-        region = Region(0, range(self._first_from(start), last + 1), range(start, stop))
-        found = [stored.tokens for stored in self.walk(region)]
+        found = list(self.walk(start, stop))
         tokens = found[0] if len(found) == 1 else np.concatenate(found)
         return tokens.astype(self.dtype, copy=False)
 

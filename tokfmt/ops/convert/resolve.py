@@ -46,6 +46,7 @@ from tokfmt.ops.source.stored import (
     agreed_tokenizer,
     files_of_sources,
     paths_of,
+    refuse_unclear,
     tokenizer_of,
 )
 from tokfmt.run.execute import may_spawn
@@ -178,6 +179,8 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
     copies = tokenizer is None and destination.format.takes_lines and _are_lines(sources)
     if not copies and tokenizer is None:
         refuse_text(sources, destination.format)
+    if not copies:
+        refuse_unclear(sources)
     separator = Separator(None) if copies else agreed_separator(sources, request.source.eos)
     resolved = Resolved(
         request,

@@ -679,7 +679,7 @@ def _on_disk(places: Sequence[SourceFiles]) -> list[list[Any]]:
 
 def _kept(key: str, source: Source, parts: Sequence[Opened], files: Collection[Place]) -> Source:
     """Store the facts on a source in the cache if opening it takes long; return the source, marked as cached."""
-    kinds = {(part.format.name, part.separator) for part in parts}
+    kinds = {(part.format.name, part.separator.stated) for part in parts}
     if len(kinds) > 1 or (len(parts) < _FILES and source.info.sequences < _SEQUENCES):
         return source
     names = (
@@ -700,7 +700,7 @@ def _kept(key: str, source: Source, parts: Sequence[Opened], files: Collection[P
             "seen": _seen([*files, *manifests]),
             "files": len(files),
             "format": source.format,
-            "separator": list(parts[0].separator),
+            "separator": list(parts[0].separator.stated),
             "state": source.state,
             "facts": source.facts,
             "checksums": list(source.checksums),

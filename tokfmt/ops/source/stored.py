@@ -74,6 +74,11 @@ class Separator(NamedTuple):
     seen: str = ""
 
     @property
+    def stated(self) -> Separator:
+        """The separator without what was seen of it."""
+        return self._replace(endings=(), seen="")
+
+    @property
     def guess(self) -> tuple[str, ...]:
         """A note on an inferred separator, or on one that is in doubt; empty for any other."""
         if self.doubt:
@@ -266,6 +271,23 @@ def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
         found = tokenizer_of(located_tokenizer(sources[0].paths[0]).place)
         return found if found is not None and found.digest == made["digest"] else None
     return None
+
+
+def refuse_unclear(sources: Sequence[Source]) -> None:
+    """Refuse sources nearly all of whose sequences end with one ID that may be a separator, and may be content.
+
+    Raises:
+        ConversionError: There is one. What is written must not depend on which sequences were looked at.
+    """
+    for source in sources:
+        common = None if source.dataset is None or source.separator.doubt else source.dataset.gap.common
+        if common is not None and source.dataset is not None:
+            alike, count = common
+            those = (
+                f"{count:,} of {counted(source.dataset.gap.looked, 'sequence')} that were looked at end with {alike}"
+            )
+            what = f"{printable(source.paths[0])}: its separator is not known, and {those}"
+            raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
 
 
 def agreed_separator(sources: Sequence[Source], choice: EosChoice) -> Separator:

@@ -1,0 +1,139 @@
+"""What a destination stores, read in windows, is what a list of tokens says; a sequence that differs is never passed over."""
+
+import numpy as np
+import pytest
+from amount import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from model.naive import DOCUMENTS, EOS, indexed, laid, streamed
+
+from tokfmt.model import AFTER, ArrayAxis, Bounds, Dataset, Ended, Gap, Laid, Ledger, NotPresumedError, Target, concat
+
+
+def windows_of(axis, size):
+    return [axis.read(at, min(at + size, axis.length)).tolist() for at in range(0, axis.length, size)]
+
+
+def in_windows(dataset, target, size, tokens, fates):
+    """Positions by a look are right. Presumed ones are right as well, or a read in order raises."""
+    ledger = Ledger()
+    for batch in dataset.batches(size):
+        ledger = ledger.plus(batch.laid_out(target).ledger)
+    assert [list(counts) for counts in ledger] == fates
+    exact = Laid(dataset, target, exact=True)
+    assert exact.length == len(tokens)
+    assert sum(windows_of(exact, size), []) == tokens
+    for even in (False, True):
+        axis = Laid(dataset, target, even=even)
+        try:
+            found = sum(windows_of(axis, size), [])
+        except NotPresumedError as error:
+            assert not axis.is_exact
+            assert 0 <= error.sequence < len(dataset)
+        else:
+            assert found == tokens
+
+
+INDEXED = st.sampled_from(
+    [Target(EOS), Target(9), Target(None), Target(EOS, only_closed=True), Target(EOS, lead=3, leads="all")]
+)
+STREAMS = st.sampled_from([Target(9, kind) for kind in ("after", "before")])
+
+
+@settings(max_examples=examples(20))
+@given(DOCUMENTS, INDEXED | STREAMS, st.sampled_from([0, AFTER]), st.integers(1, 30))
+def test_whatever_is_presumed_the_bytes_are_the_same(documents, target, presumed, size):
+    if target.id == 9:
+        documents = [[token for token in document if token != 9] for document in documents]
+    dataset, sequences = indexed(documents, EOS, presumed=presumed)
+    tokens, _, fates = laid(sequences, target)
+    in_windows(dataset, target, size, tokens, fates)
+
+
+@settings(max_examples=examples(20))
+@given(DOCUMENTS, DOCUMENTS, INDEXED, st.integers(1, 30))
+def test_several_sources_each_presumed_for_itself(first, second, target, size):
+    one, before = indexed(first, EOS, presumed=AFTER)
+    other, after = indexed(second, EOS, presumed=0)
+    dataset = concat([one, other])
+    tokens, _, fates = laid(before + after, target)
+    in_windows(dataset, target, size, tokens, fates)
+
+
+def documents_of(count, exceptions=()):
+    return [[k % 5 + 1, 8] + [EOS] * (k not in exceptions) for k in range(count)]
+
+
+def test_without_an_exception_no_end_is_looked_at_and_each_token_is_read_once():
+    documents = documents_of(10_000)
+    dataset, _ = indexed(documents, EOS, presumed=AFTER)
+    reads, read = [], dataset.axis.read
+    dataset.axis.read = lambda a, b: reads.append((a, b)) or read(a, b)
+    axis = Laid(dataset, Target(9))
+    assert (axis.is_exact, reads) == (False, [])
+    assert axis.offsets(5000, 5001).tolist() == [15_000, 15_003]
+    assert axis.sequence_at(15_001) == (5000, 1)
+    assert len(axis.bases) == 10_000 // 4096 + 2
+    assert reads == []
+    windows_of(axis, 1000)
+    assert sum(b - a for a, b in reads) == pytest.approx(30_000, rel=0.2)  # windows share a sequence at their borders
+
+
+@pytest.mark.parametrize("even", [False, True])
+@pytest.mark.parametrize("exception", [0, 4999, 9999])
+def test_the_first_exception_is_named(exception, even):
+    dataset, _ = indexed(documents_of(10_000, {exception}), EOS, presumed=AFTER)
+    for target in (Target(EOS), Target(None)):
+        axis = Laid(dataset, target, even=even)
+        with pytest.raises(NotPresumedError) as error:
+            windows_of(axis, 1000)
+        assert error.value.sequence == exception
+    assert Laid(dataset, Target(EOS)).exact().exception == exception
+    assert Laid(dataset, Target(EOS)).exact().length == Laid(dataset, Target(EOS)).length + 1
+
+
+def test_mixed_ends_are_exact_from_the_beginning():
+    dataset, sequences = indexed(documents_of(100, {3}), EOS, presumed=None)
+    axis = Laid(dataset, Target(EOS))
+    assert axis.is_exact
+    tokens, _, fates = laid(sequences, Target(EOS))
+    in_windows(dataset, Target(EOS), 7, tokens, fates)
+
+
+@pytest.mark.parametrize("how", ["after", "before", "between"])
+def test_a_stream_is_always_exact(how):
+    tokens = [1, 7, 2, 3, 7, 4, 7, 5]
+    dataset, sequences = streamed(tokens, how)
+    for target in (Target(None), Target(7), Target(9, "after")):
+        expected, _, fates = laid(sequences, target)
+        in_windows(dataset, target, 3, expected, fates)
+
+
+@pytest.mark.parametrize("closed", [True, False])
+@pytest.mark.parametrize("target", [Target(EOS), Target(9, "before", lead=3, leads="all"), Target(None)])
+def test_a_sequence_longer_than_a_window_is_held_in_windows(closed, target):
+    """Memory does not depend on the length of a sequence, and regions inside of it read their own part alone."""
+    length = 3 << 20
+    content = np.arange(length, dtype="u4") % 5
+    stored = np.concatenate([[1, EOS], content, [EOS] * closed, [2, EOS]]).astype("u4")
+    bounds = np.array([0, 2, 2 + length + closed, 4 + length + closed])
+    dataset = Dataset(ArrayAxis(stored), Ended(Bounds(ArrayAxis(bounds)), EOS, presumed=AFTER), Gap(EOS))
+    axis = Laid(dataset, target).exact()
+    found, at = [], 0
+    for part in axis.walk(0, axis.length):
+        assert len(part) <= (1 << 20) + 2
+        found.append(part)
+    expected = [[1], content, [2]]
+    lead = [[target.lead]] * (target.lead is not None)
+    separator = [[target.id]] * (target.id is not None)
+    order = separator + lead if target.kind == "before" else lead
+    after = [] if target.kind == "before" else separator
+    whole = np.concatenate([part for one in expected for part in (*order, one, *after)])
+    assert np.array_equal(np.concatenate(found), whole)
+    for at in (0, 1, 5, 1 << 20, (2 << 20) + 3, length - 8):
+        assert axis.read(at, at + 9).tolist() == whole[at : at + 9].tolist()
+    for at in [*range(8), *range(length, len(whole))]:
+        assert axis.read(at, at + 1).tolist() == [whole[at]]
+    if not closed and target.id is not None:
+        with pytest.raises(NotPresumedError):
+            Laid(dataset, target).read(length - 5, length + 3)
