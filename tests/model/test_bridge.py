@@ -9,9 +9,9 @@ from model.opened import GIVEN, HOMES, readers
 from paths import FIXTURES, GOLDEN
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.reader import Separators
 from tokfmt.model import bridge
 from tokfmt.model.bridge import as_reader, sequence_reader
+from tokfmt.plugin import Separators
 
 LEAST = {"modalities": 37, "megatron": 14, "hdf5": 9, "flat-tokens": 10}
 """Readers that are compared at least, in each way to open them."""

@@ -1,0 +1,128 @@
+"""Which ID is the separator of a source: what is stated, unless the ends of the sequences show another one."""
+
+import itertools
+import json
+import pickle
+import struct
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+
+import tokfmt
+from tokfmt.core.errors import ConversionError, OptionError, TokfmtError
+
+FORMATS = ("megatron", "modalities")
+
+
+def texts(count, ends):
+    """Documents whose tokens occur once each, so that only their ends can be alike."""
+    return [[100 + 3 * k, 101 + 3 * k, 102 + 3 * k, *ends(k)] for k in range(count)]
+
+
+def dataset(home, name, documents, stated=None):
+    """Files as other tools write them, with the separator in a manifest if one is stated."""
+    bounds = [0, *itertools.accumulate(map(len, documents))]
+    tokens = np.concatenate([np.array(one, "<u2") for one in documents]).tobytes()
+    path = home / {"megatron": "in_document.bin", "modalities": "in.pbin"}[name]
+    if name == "modalities":
+        index = pickle.dumps([(2 * a, 2 * (b - a)) for a, b in itertools.pairwise(bounds)])
+        path.write_bytes(struct.pack("<QI", len(tokens), 2) + tokens + index)
+    else:
+        head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(documents), len(documents) + 1)
+        lengths = np.diff(bounds).astype("<i4").tobytes()
+        starts = np.array(bounds[:-1], "<i8") * 2
+        path.write_bytes(tokens)
+        path.with_suffix(".idx").write_bytes(
+            head + lengths + starts.tobytes() + np.arange(len(bounds), dtype="<i8").tobytes()
+        )
+    if stated is not None:
+        facts = {"schema": "tokfmt.manifest/1", "format": name, "eos_id": stated, "eos_from": "--eos"}
+        path.with_name(f"{path.name}.tokfmt.json").write_text(json.dumps(facts))
+    return path
+
+
+def contents(path, **given):
+    with tokfmt.open(path, **given) as found:
+        known = found.origin[0].separator
+        return [one.tolist() for one in found], known.eos_id, known.source
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_none_is_trimmed_if_the_user_says_so(name, tmp_path):
+    documents = texts(20, lambda _: [7])
+    path = dataset(tmp_path, name, documents)
+    assert contents(path, eos="none") == (documents, None, "--eos none")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_users_separator_ends_each_sequence_that_has_it(name, tmp_path):
+    documents = texts(20, lambda k: [7] * (k % 3))
+    path = dataset(tmp_path, name, documents)
+    trimmed = [one[:-1] if one[-1] == 7 else one for one in documents]
+    assert contents(path, eos=7) == (trimmed, 7, "--eos")
+    plain = dataset(tmp_path, name, texts(20, lambda _: []))
+    assert contents(plain, eos=7)[:2] == (texts(20, lambda _: []), 7)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_another_separator_than_the_one_that_all_end_with_is_refused(name, tmp_path):
+    path = dataset(tmp_path, name, texts(20, lambda _: [7]))
+    with pytest.raises(OptionError, match="--eos 5 is given, and no sequence ends with it: all 20 .* end with 7") as no:
+        tokfmt.open(path, eos=5)
+    assert no.value.name == "eos"
+    assert "--eos 7" in str(no.value) and "--to-eos 5" in str(no.value)
+    two = dataset(tmp_path, name, texts(2, lambda _: [7]))
+    with pytest.raises(OptionError, match="all 2"):
+        tokfmt.open(two, eos=5)
+    one = dataset(tmp_path, name, texts(1, lambda _: [7]))
+    assert contents(one, eos=5)[:2] == (texts(1, lambda _: [7]), 5)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_what_the_manifest_states_is_no_guess(name, tmp_path):
+    """Also of a few sequences, of which no separator is inferred."""
+    stated = dataset(tmp_path, name, texts(3, lambda _: [7]), stated=7)
+    assert contents(stated, ignore_manifest=False)[1:] == (7, f"manifest of {stated.name}")
+    for eos, count, of in ((5, 0, 20), (5, 8, 20)):
+        path = dataset(tmp_path, name, texts(of, lambda k, count=count: [5 if k < count else 7]), stated=7)
+        with pytest.raises(OptionError, match=f"--eos {eos} contradicts the manifest, which states 7 .*{count} with 5"):
+            tokfmt.open(path, eos=eos)
+    path = dataset(tmp_path, name, texts(20, lambda k: [7 if k < 8 else 5]), stated=7)
+    assert contents(path, eos=5)[1:] == (5, "--eos")
+    wrong = dataset(tmp_path, name, texts(20, lambda _: [7]), stated=5)
+    with pytest.raises(ConversionError, match="the manifest states the separator 5, and no sequence ends with it"):
+        tokfmt.open(wrong)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_it_is_inferred_from_eight_sequences_on_that_have_it_nowhere_else(name, tmp_path):
+    for count, found in ((7, None), (8, 7)):
+        path = dataset(tmp_path, name, texts(count, lambda _: [7]))
+        assert contents(path)[1] == found
+    inside = texts(20, lambda _: [7])
+    inside[4][1] = 7
+    assert contents(dataset(tmp_path, name, inside))[:2] == (inside, None)
+    empty = texts(20, lambda _: [7])
+    empty[5] = []
+    trimmed, known, why = contents(dataset(tmp_path, name, empty))
+    assert (trimmed, known) == ([one[:-1] for one in empty], 7)
+    assert why.startswith("19 of 20 sequences end with it, 1 is empty")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("to", ["out.pbin", "out.zarr", "out.jsonl", "out_document.bin"])
+def test_an_id_that_ends_nearly_all_sequences_is_asked_about(name, to, tmp_path):
+    """Whatever the destination: the result must not depend on which sequences are looked at."""
+    documents = texts(200, lambda k: [7 if k % 11 else 8])
+    path = dataset(tmp_path, name, documents)
+    with pytest.raises(ConversionError, match=r"181 of 200 sequences .* end with 7\. --eos 7 .*--eos none"):
+        tokfmt.convert(path, tmp_path / to)
+    assert not (tmp_path / to).exists()
+    done = tokfmt.convert(path, tmp_path / to, eos=7, verify=True)
+    assert done.tokens == 4 * 200 - 181
+    (shown,) = tokfmt.show(path, 0).shown
+    assert shown.ids == documents[0]
+    rarer = dataset(tmp_path, name, texts(200, lambda k: [7 if k % 9 else 8]))
+    with nullcontext() if to in ("out.zarr", "out.jsonl") else pytest.raises(TokfmtError, match="--eos ID"):
+        tokfmt.convert(rarer, tmp_path / to, overwrite=True)
