@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import TokenizerMismatchError, TokfmtError
+from tokfmt.core.errors import ConversionError, TokenizerMismatchError, TokfmtError
 
 END = "<|end|>"
 
@@ -163,6 +163,10 @@ def test_ids_that_wrapped_in_16_bits(tmp_path, large, count):
         assert found.keys() & {"TF921", "TF922", "TF923", "TF925"} == set()
         assert found["TF927"].severity == "error"
         assert "20,571 = 151,643 mod 65,536" in found["TF927"].message and "above 65,535" in found["TF927"].message
+    if count == 40:
+        with pytest.raises(ConversionError, match="all of 40 .* end with 20571.*20571 = 151643 mod 65536.*--eos 20571"):
+            tokfmt.convert(held, tmp_path / "o.pbin", tokenizer=large)
+        return
     done = tokfmt.convert(held, tmp_path / "o.pbin", tokenizer=large)
     assert any("20571 = 151643 mod 65536" in note for note in done.notes)
 

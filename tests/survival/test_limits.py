@@ -136,7 +136,7 @@ def test_full_disk_with_text(tmp_path, stage, text):
 
 SOURCES = {
     "jsonl": (FIXTURES / "jsonl" / "corpus.jsonl", [*TEXT, "--allow-loss", "fields"]),
-    "modalities": (FIXTURES / "modalities" / "D_2byte_gpt2.pbin", []),
+    "modalities": (FIXTURES / "modalities" / "D_2byte_gpt2.pbin", ["--eos", "50256"]),
     "stage1": (FIXTURES / "stage1" / "blocks", []),
     "hdf5": (FIXTURES / "hdf5" / "packed_overlap", ["--eos", "50256"]),
     "flat-tokens": (FIXTURES / "flat-tokens" / "multi_chunk.zarr", ["--split", "train"]),

@@ -265,7 +265,7 @@ def test_root_leaves_owner_and_mode(open_place, alice):
         "convert {0} out.zarr",
         "diff in.pbin {0}",
         "stats {1}",
-        "convert in.pbin {2}",
+        "convert --eos 50256 in.pbin {2}",
     ],
 )
 @pytest.mark.parametrize("mode", [0o000, 0o444])

@@ -174,13 +174,12 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
         refuse_rejects(request, request.rejects, sources, files)
     if request.ledger:
         refuse_ledger(request, sources)
+    refuse_unclear(sources)
     _pass_on(sources, notes)
     made_by = agreed_tokenizer(sources, tokenizer, request.source.allow_loss)
     copies = tokenizer is None and destination.format.takes_lines and _are_lines(sources)
     if not copies and tokenizer is None:
         refuse_text(sources, destination.format)
-    if not copies:
-        refuse_unclear(sources)
     separator = Separator(None) if copies else agreed_separator(sources, request.source.eos)
     resolved = Resolved(
         request,

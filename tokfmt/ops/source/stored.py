@@ -15,6 +15,7 @@ import numpy as np
 
 from tokfmt.core.errors import (
     ConversionError,
+    CorruptError,
     SeparatorUnknownError,
     TokenizerMismatchError,
     TokfmtError,
@@ -30,7 +31,8 @@ from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.model.batch import AFTER
 from tokfmt.model.bridge import as_reader, from_reader
 from tokfmt.model.dataset import Dataset
-from tokfmt.model.separator import Ends, Statement, decide, look
+from tokfmt.model.gap import Gap
+from tokfmt.model.separator import ENOUGH, Ends, Statement, decide, look
 from tokfmt.ops.source.endings import LITTLE, few_runs
 from tokfmt.ops.source.manifest import (
     Manifest,
@@ -274,19 +276,24 @@ def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
 
 
 def refuse_unclear(sources: Sequence[Source]) -> None:
-    """Refuse sources nearly all of whose sequences end with one ID that may be a separator, and may be content.
+    """Refuse sources whose sequences end with an ID that may be another separator, and may be content.
 
     Raises:
         ConversionError: There is one. What is written must not depend on which sequences were looked at.
     """
     for source in sources:
-        common = None if source.dataset is None or source.separator.doubt else source.dataset.gap.common
-        if common is not None and source.dataset is not None:
-            alike, count = common
-            those = (
-                f"{count:,} of {counted(source.dataset.gap.looked, 'sequence')} that were looked at end with {alike}"
-            )
-            what = f"{printable(source.paths[0])}: its separator is not known, and {those}"
+        separator, gap = source.separator, Gap() if source.dataset is None else source.dataset.gap
+        if separator.doubt:
+            continue
+        path, looked = printable(source.paths[0]), f"{counted(gap.looked, 'sequence')} that were looked at"
+        if gap.common is not None:
+            alike, count = gap.common
+            what = f"{path}: its separator is not known, and {count:,} of {looked} end with {alike}"
+            raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
+        if separator.source == "tokenizer" and not gap.closed and gap.lack >= ENOUGH and len(separator.endings) == 1:
+            (alike,) = separator.endings
+            what = f"{path}: the tokenizer ends texts with {separator.eos_id}, and all of {looked} end with {alike}"
+            what += _wrapped(separator.eos_id or 0, separator.endings)
             raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
 
 
@@ -366,6 +373,8 @@ def decided(
         stated = Statement(known.eos_id, stored=known.is_stored)
     elif info.eos_id is not None:
         stated = Statement(info.eos_id, "file")
+    if choice is None and stated is None and tokenizer_eos is not None:
+        ends = ends._replace(inside=lambda _: True)  # Whether the IDs are its own is for a conversion to ask.
     dataset = decide(dataset, choice, stated, tokenizer_eos, ends=ends)
     gap = dataset.gap
     source = {
@@ -452,6 +461,7 @@ def without_separators(
 
     Raises:
         SeparatorUnknownError: The dataset is a stream whose separator is not known.
+        CorruptError: The dataset states a separator, and not every sequence ends with it.
     """
     info, eos_id = stored.info, separator.eos_id
     if info.separators is Separators.NONE or not info.tokens:
@@ -462,15 +472,14 @@ def without_separators(
         return stored, []
     gap, spans = dataset.gap, dataset.spans
     if eos_id is None:
-        if separator.doubt or separator.source == NO_SEPARATOR:
-            return stored, []
-        if gap.common is None:
-            return stored, [_KEPT]
-        alike, count = gap.common
-        those = "all" if count == gap.looked == gap.of else f"{count:,} of {gap.looked:,} that were looked at"
-        why = f"{those} end with {alike}, which may be a separator and may be content"
-        return stored, [f"sequences are kept as stored: {why}. --eos {alike} removes it, --eos none keeps it"]
-    if spans.usual == AFTER and not every_end:
+        return stored, _on_unknown(separator, gap)
+    if eos_id == info.eos_id and (gap.lack or gap.empty):
+        raise CorruptError(
+            path,
+            f"sequences do not end with the separator {eos_id} that the dataset states",
+            remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
+        )
+    if spans.usual == AFTER and (not every_end or eos_id == info.eos_id):
         return as_reader(dataset), []
     is_long = few_sequences and max(info.tokens, info.sequences) > LITTLE
     if not is_long and (gap.closed or every_end):
@@ -481,6 +490,18 @@ def without_separators(
             return reader, [f"{ends}; the others are kept as stored"] if closed < info.sequences else []
     kept = f"not every sequence ends with {eos_id}" if gap.closed else f"no sequence that was read ends with {eos_id}"
     return stored, [f"{kept}; sequences are kept as stored{_wrapped(eos_id, separator.endings)}"]
+
+
+def _on_unknown(separator: Separator, gap: Gap) -> list[str]:
+    """Return the note on sequences that are kept as stored because their separator is not known."""
+    if separator.doubt or separator.source == NO_SEPARATOR:
+        return []
+    if gap.common is None:
+        return [_KEPT]
+    alike, count = gap.common
+    those = "all" if count == gap.looked == gap.of else f"{count:,} of {gap.looked:,} that were looked at"
+    why = f"{those} end with {alike}, which may be a separator and may be content"
+    return [f"sequences are kept as stored: {why}. --eos {alike} removes it, --eos none keeps it"]
 
 
 def _of_stream(
