@@ -221,12 +221,12 @@ def test_work_that_is_kept_is_not_begun_again(tmp_path):
         convert(nearly_closed(tmp_path), tmp_path, "modalities", resume=True)
 
 
-def test_what_a_modalities_writer_leaves_out_is_kept(tmp_path):
-    """With eos=if-missing, an ID at the end of content becomes the separator."""
-    options = {"to_options": {"eos": "if-missing"}, "verify": False}
-    assert convert(rows(tmp_path, [[9, 7], [9], [], [7]]), tmp_path, "modalities", **options) == ((2, 0, 2, 0, 0), 4)
+@pytest.mark.parametrize("name", STORING)
+def test_rows_of_which_only_some_end_with_the_separator(name, tmp_path):
+    """Each is trimmed by its own token, so that none gets a second separator."""
+    assert convert(rows(tmp_path, [[9, 7], [9], [], [7]]), tmp_path, name) == ((2, 0, 2, 0, 0), 4)
     sources = [nanogpt(tmp_path, UNFINISHED), rows(tmp_path, [[9, 7], [9]])]
-    assert convert(sources, tmp_path, "modalities", overwrite=True, **options) == ((4, 0, 2, 0, 0), 6)
+    assert convert(sources, tmp_path, name, overwrite=True) == ((4, 0, 2, 0, 0), 6)
 
 
 @pytest.mark.parametrize("how", [{"select": "1:4"}, {"shuffle": 3, "select": "1:4"}, {"select": "1:4", "jobs": 2}])

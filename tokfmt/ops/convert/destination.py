@@ -68,6 +68,15 @@ class Destination:
             return self.format.writer(path, portion.options, target)
         return self.format.row_writer(path, portion.options, target, self.rows.shifted)
 
+    def target(self, eos_id: int | None, **more: Any) -> Target:
+        """Return the facts that its writers need.
+
+        Args:
+            eos_id: The separator; None if it is unknown.
+            more: Other attributes of the target.
+        """
+        return Target(eos_id, self.traits.separators, **more)
+
     def with_rows_of(self, samples: Samples, request: Request) -> Destination:
         """Return the destination that stores the samples of a recipe as they are, if the format stores their length.
 

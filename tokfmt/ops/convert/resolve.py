@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from tokfmt.core import listing
 from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import Loss, OptionError, SeparatorUnknownError, TokenizerMismatchError, TokfmtError
-from tokfmt.core.format import Target
 from tokfmt.core.options import choices
 from tokfmt.core.output import readable_by
 from tokfmt.core.place import Identity, Place, Url
@@ -285,7 +284,7 @@ def _refuse_unshared(resolved: Resolved, url: Url, *, by_request: bool) -> None:
         refuse_unshared(url, request.spool, what, "its workers write to the spool")
         return
     portion = destination.portions[0]
-    target = Target(resolved.separator.eos_id, None, request.source.allow_loss)
+    target = destination.target(resolved.separator.eos_id, allow_loss=request.source.allow_loss)
     writer = destination.writer(resolved.stagings[portion.destination].path, portion, target)
     if resolved.holds_records:
         refuse_unshared(url, request.spool, what, "each tokenizes a part of the text")

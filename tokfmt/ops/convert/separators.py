@@ -1,6 +1,6 @@
-"""Count what a conversion does with the separator of each sequence: kept, replaced, added or dropped; or there is none.
+"""Lay out the axis that a writer stores, and count what becomes of the separator of each sequence.
 
-The datasets under the axis that is written know which sequences have one.
+It is kept, replaced, added or dropped, or there is none. The datasets under the axis know which sequences have one.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from tokfmt.core.format import Target
 from tokfmt.core.ragged import offsets_of
-from tokfmt.core.reader import TokenReader, windows
+from tokfmt.core.reader import Separators, TokenReader, windows
 from tokfmt.model.axis import Numbers
 from tokfmt.model.batch import AFTER, LEAD, SEP, Counts, Flags
-from tokfmt.model.bridge import dataset_of
+from tokfmt.model.bridge import dataset_of, laid_reader
 from tokfmt.model.dataset import Dataset, concat
 from tokfmt.model.spans import Contents
 
@@ -23,7 +24,19 @@ Chosen = Callable[[int, int, Numbers], Flags]
 _AT_ONCE = 1 << 18
 
 
-def count_separators(axis: TokenReader, chosen: Chosen, count: int, eos_id: int | None, *, merged: int = 0) -> Counts:
+def stored_axis(contents: TokenReader, target: Target) -> TokenReader:
+    """Return the axis that a writer stores: contents with their separators, and the marks of both.
+
+    Args:
+        contents: The sequences to write, without separators.
+        target: Where the separator is stored, and its ID.
+    """
+    if target.separators is Separators.NONE or target.eos_id is None:
+        return contents
+    return laid_reader(contents, target.eos_id, before=target.separators is Separators.BEFORE)
+
+
+def count_separators(axis: TokenReader, chosen: Chosen, count: int, eos_id: int | None) -> Counts:
     """Return what becomes of the separators of the sequences that are written. The sum is their number.
 
     Args:
@@ -31,11 +44,10 @@ def count_separators(axis: TokenReader, chosen: Chosen, count: int, eos_id: int 
         chosen: Which of its sequences are written.
         count: Number of sequences that are written.
         eos_id: The separator that is written; None: none is.
-        merged: Number of sequences that end with the separator, so that the writer adds no other to them. They keep it.
     """
     dataset, contents = _contents_of(axis)
-    had = kept = ended = 0
-    for first, last in windows(0, axis.info.sequences, _AT_ONCE) if dataset.gap.ids or merged else ():
+    had = kept = 0
+    for first, last in windows(0, axis.info.sequences, _AT_ONCE) if dataset.gap.ids else ():
         starts, stops, beside = contents(first, last)
         taken = chosen(first, last, stops - starts)
         starts, stops, beside = starts[taken], stops[taken], beside[taken]
@@ -46,12 +58,9 @@ def count_separators(axis: TokenReader, chosen: Chosen, count: int, eos_id: int 
         elif eos_id is not None:  # The tokens show which of several it is.
             places = np.where(beside & AFTER, stops, starts - 1 - (beside & LEAD != 0))[closed]
             kept += int(np.count_nonzero(dataset.axis.at(places) == eos_id))
-        if merged:
-            ended += int(np.count_nonzero(dataset.axis.at(stops[~closed & (stops > starts)] - 1) == eos_id))
-    # `had` had a separator, `kept` had this one, and `ended` had none and end with it.
     if eos_id is None:
         return Counts(dropped=had, bare=count - had)
-    return Counts(kept + ended, had - kept, count - had - ended)
+    return Counts(kept, had - kept, count - had)
 
 
 def _contents_of(axis: TokenReader) -> tuple[Dataset, Callable[[int, int], Contents]]:
