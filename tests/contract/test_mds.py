@@ -101,8 +101,7 @@ class TestSigned(TestFolder):
 
 class TestNoSeparator(TestFolder):
     eos_id = "none"
-    write_variants = ({"eos": "none", "shard_size": 7},)
-    long_options = {"eos": "none"}
+    write_variants = ({"shard_size": 7},)
 
 
 class TestCompressed(TestFolder):

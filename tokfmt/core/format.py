@@ -275,6 +275,7 @@ class WriterTraits:
     Attributes:
         separators: Where the separator is stored. NONE: no separator is stored.
         separated: Only the separator marks boundaries, so a sequence must not contain it.
+        eos_id: The only separator that readers of this variant take; None: they take any.
         keeps_masks: Stores the marks of the source (`protocols.HasMarks`), or its loss masks and labels.
         keeps_labels: Stores any label, not only whether a label counts in the loss.
         keeps_boundaries: Stores where documents begin in a row.
@@ -289,6 +290,7 @@ class WriterTraits:
 
     separators: Separators = Separators.NONE
     separated: bool = False
+    eos_id: int | None = None
     keeps_masks: bool = False
     keeps_labels: bool = False
     keeps_boundaries: bool = False
@@ -585,7 +587,7 @@ class Format(ABC):
         return {}
 
     def repaired_with(self, path: Place, options: Any) -> Mapping[str, object]:
-        """Return write options that keep the sequences of a repaired dataset as they are stored."""
+        """Return write options that keep the token IDs of a repaired dataset as they are stored."""
         return {}
 
     def patches(self) -> Mapping[str, Repair]:

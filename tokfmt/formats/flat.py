@@ -399,13 +399,11 @@ class FlatOptions:
     values here hold for a format that does not offer it.
 
     Attributes:
-        eos: "none" stores no separator. For `Separators.TRAILING`, where an index marks the sequences too.
         width: Bytes per token; None: the first of `FlatWriter.dtypes` that holds the largest ID.
         dtype: Name of the dtype of tokens; None: as for `width`.
         shard_size: Tokens per file of a folder; None: one file holds all tokens.
     """
 
-    eos: str = "always"
     width: int | None = None
     dtype: str | None = None
     shard_size: int | None = None
@@ -421,8 +419,8 @@ class FlatWriter(TokenWriter):
 
     Attributes that a format states:
         separators: Where the separator is stored. NONE: an index separates sequences. TRAILING: an index does, and each
-            sequence also ends with the separator unless the user wants none. AFTER, BETWEEN, BEFORE: only the separator
-            does.
+            sequence also ends with the separator, unless the user wants none. AFTER, BETWEEN, BEFORE: only the
+            separator does.
         scanned: True if readers of the format look for the separator despite an index, so no sequence may contain it.
         suffix: Suffix of a destination that is one file; a destination with another name is a folder.
         begin: Number of bytes before the tokens of a file; see `begins`.
@@ -458,16 +456,15 @@ class FlatWriter(TokenWriter):
         self._cuts: list[Cut] | None = None
 
     @classmethod
-    def traits(cls, options: Any) -> WriterTraits:
+    def traits(cls, options: Any) -> WriterTraits:  # noqa: ARG003 - the same for all
         """See `Format.writer_traits`."""
-        separators = Separators.NONE if options.eos == "none" else cls.separators
         return WriterTraits(
-            separators,
-            separated=separators.alone or cls.scanned,
+            cls.separators,
+            separated=cls.separators.alone or cls.scanned,
             keeps_masks=cls.mask_file is not None,
             whole_files=cls.whole,
             file_suffixes=(cls.suffix,),
-            lost=lost_empties if separators is Separators.BETWEEN else lost_nothing,
+            lost=lost_empties if cls.separators is Separators.BETWEEN else lost_nothing,
         )
 
     # Methods that a format may override

@@ -59,7 +59,6 @@ class ReadOptions:
 class WriteOptions(FlatOptions):
     """Options for writing chunks."""
 
-    eos: Literal["always", "none"] = option("always", "separator after each document, or none")
     codes: Literal["numpy", "tensor"] = option(
         "numpy", "type of the IDs for readers: numpy's u16, u32 or torch's u16, i32"
     )

@@ -133,9 +133,9 @@ class Modalities(FlatFormat):
         return examine_partly(file, options) if hints.allow_partial else examine(file, options).file_layout()
 
     def repaired_with(self, path: Place, options: ReadOptions) -> Mapping[str, object]:
-        """See `Format.repaired_with`. Documents and their ends stay the same; a width of 3 bytes becomes 4."""
+        """See `Format.repaired_with`. A width of 3 bytes becomes 4."""
         width = self.examine([path], options, Hints()).extents[0].dtype.itemsize
-        return {"eos": "none", "width": 4 if width == 3 else width}
+        return {"width": 4 if width == 3 else width}
 
 
 FORMAT = Modalities()

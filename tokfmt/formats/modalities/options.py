@@ -27,4 +27,3 @@ class WriteOptions(FlatOptions):
         "D", "D, which Modalities reads since 2024-07, or A, the older one that its documentation describes"
     )
     width: Literal[1, 2, 4] | None = option(None, "bytes per token; auto: the fewest that hold the largest ID (A: 4)")
-    eos: Literal["always", "none"] = option("always", "separator after each document, or none")

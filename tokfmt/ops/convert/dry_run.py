@@ -90,7 +90,8 @@ def _of_records(resolved: Resolved) -> Written:
 
 
 def _of_tokens(resolved: Resolved, notes: Notes) -> Written:
-    destination, target = resolved.destination, resolved.destination.target(resolved.separator.eos_id)
+    destination, allow_loss = resolved.destination, resolved.request.source.allow_loss
+    target = Target(resolved.separator.eos_id, destination.traits.separators, allow_loss=allow_loss)
     with make_executor("serial", 1) as executor:
         stored = target.eos_id if destination.traits.needs_eos else None
         workers = Workers(executor, 1, Path())
@@ -113,7 +114,7 @@ def _would_write(resolved: Resolved, axis: TokenReader, portion: SplitTarget, ta
     stored = stored_axis(view, target)
     built_at = _built_at(resolved, portion)
     writer = resolved.destination.writer(built_at, portion, target)
-    minimum_bytes = writer.minimum_bytes(stored)
+    minimum_bytes = writer.minimum_bytes(view if "empty-sequences" in target.allow_loss else stored)
     need_room(portion.destination, built_at, minimum_bytes)
     info, tasks = view.info, len(writer.regions(stored, resolved.request.region))
     passes = 1 + needs_scan(axis, writer, resolved.destination.traits, target)

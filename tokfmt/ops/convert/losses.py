@@ -14,7 +14,7 @@ from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokenRan
 from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
 from tokfmt.core.place import place_of
 from tokfmt.core.protocols import CollectsInvalid, HasLabels, marks_of
-from tokfmt.core.reader import Info, Layout, TokenReader, sequence_at, windows
+from tokfmt.core.reader import Info, Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.text_format import counted, printable
 from tokfmt.model.batch import AFTER, SEP
@@ -371,9 +371,10 @@ def scanned(
     Returns:
         The axis with its largest ID, if the tokens were read; and the loss of separators inside sequences, if any.
     """
-    if not needs_scan(axis, writer, traits, target):
+    look_for = target.eos_id if traits.separated and axis.info.free_of != target.eos_id else None
+    if look_for is None and (axis.info.max_id is not None or not writer.wants_max_id(stored_axis(axis, target))):
         return axis, []
-    found = Scan(*workers.journal.once("scan", lambda: list(_looked_for(axis, traits, target, workers))))
+    found = Scan(*workers.journal.once("scan", lambda: list(_looked_for(axis, target, look_for, workers))))
     if not found.separators:
         return Known(axis, found.max_id), []
     sequence = sequence_at(axis, found.first)
@@ -386,23 +387,17 @@ def scanned(
 
 def needs_scan(axis: TokenReader, writer: TokenWriter, traits: WriterTraits, target: Target) -> bool:
     """Return whether the tokens are read once before they are written; see `scanned`."""
-    unclear = _to_look_for(axis, traits, target) is not None
-    return unclear or (axis.info.max_id is None and writer.wants_max_id(stored_axis(axis, target)))
+    separated = target.eos_id is not None and traits.separated and axis.info.free_of != target.eos_id
+    return separated or (axis.info.max_id is None and writer.wants_max_id(stored_axis(axis, target)))
 
 
-def _to_look_for(axis: TokenReader, traits: WriterTraits, target: Target) -> int | None:
-    """Return the separator if a sequence might contain it, and must not; else None."""
-    return target.eos_id if traits.separated and axis.info.free_of != target.eos_id else None
-
-
-def _looked_for(axis: TokenReader, traits: WriterTraits, target: Target, workers: Workers) -> Scan:
+def _looked_for(axis: TokenReader, target: Target, look_for: int | None, workers: Workers) -> Scan:
     """Scan the axis for its largest ID and for separators inside sequences.
 
     If the source stores the same separators, a scan of the stored tokens costs less. The largest ID then includes the
     separator, which is right for writers that store it.
     """
-    eos_id, look_for = target.eos_id, _to_look_for(axis, traits, target)
-    stored = stored_reader(axis, eos_id) if traits.needs_eos else None
+    stored = None if target.separators is Separators.NONE else stored_reader(axis, target.eos_id)
     if stored is not None:
         found = scan(stored, look_for, workers)
         if look_for is None or found.separators == axis.info.sequences:

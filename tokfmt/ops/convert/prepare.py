@@ -53,14 +53,15 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
     request, destination, allow_loss = resolved.request, resolved.destination, resolved.request.source.allow_loss
     eos_id = resolved.separator.eos_id
     lenient = "invalid-utf8" in allow_loss
-    more: dict[str, Any] = {
-        "decoder": _decoder(resolved, lenient=lenient),
-        "allow_loss": allow_loss,
-        "keep_parts": bool(request.kept),
-        "jobs": request.jobs,
-        "strict": _decoder(resolved, lenient=False) if lenient else None,
-    }
-    target = destination.target(eos_id, **more)
+    target = Target(
+        eos_id,
+        destination.traits.separators,
+        _decoder(resolved, lenient=lenient),
+        allow_loss,
+        keep_parts=bool(request.kept),
+        jobs=request.jobs,
+        strict=_decoder(resolved, lenient=False) if lenient else None,
+    )
     writers = _writers(destination, place, target)  # before text is tokenized: options may contradict each other
     reading = token_axis(
         resolved.read,
@@ -78,11 +79,12 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
         return Prepared(destination, target, (), reading.axis, None, resolved.accepted(losses))
     if reading.made and len(resolved.read) == 1:  # the samples of a recipe of text exist only now
         destination = with_rows(destination, reading.made[0], request)
-        target = destination.target(eos_id, **more)
+        target = target._replace(separators=destination.traits.separators)
         writers = _writers(destination, place, target) if destination.rows is not None else writers
     axis, traits, embedded = destination.packed or reading.axis, destination.traits, False
     if request.arrangement.shares is None:  # before tokens are read, and before a shuffle takes space
-        place.need_room(destination.portions[0], writers[0], stored_axis(axis, target))
+        least = axis if "empty-sequences" in allow_loss else stored_axis(axis, target)
+        place.need_room(destination.portions[0], writers[0], least)
     known = known_losses(axis, resolved.sources, traits, request.source) if reading.skipped else resolved.losses
     losses.found.extend(known)
     if reading.encoded:

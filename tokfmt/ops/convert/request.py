@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any, Literal
 
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import REGION, Format
+from tokfmt.core.options import fit
 from tokfmt.core.place import Place, Url
+from tokfmt.model.separator import ToEos
 from tokfmt.ops.convert.arrangement import AS_IT_IS, Arrangement
 from tokfmt.ops.source.request import SourceRequest, option_names
 from tokfmt.run.plan import Task
@@ -23,6 +26,7 @@ class Request:
     Attributes:
         source: The paths of the sources, and the options that say how to read them.
         to: Name of the destination's format; None to take it from the destination's name.
+        to_eos: The separator to write; None: that of the sources.
         region: Tokens that one worker writes at a time.
         finish: Number of tasks whose work this run publishes; 0 if it does not publish tasks.
         piped: Copies of pipes in scratch, with the name that the user gave for each.
@@ -32,6 +36,7 @@ class Request:
     destination: Place
     to: str | None = None
     to_options: Mapping[str, object] = field(default_factory=dict)
+    to_eos: ToEos = None
     tokenizer: str | None = None
     special_tokens: Literal["text", "parse"] = "text"
     engine: Literal["auto", "fastokens", "tokenizers"] = "auto"
@@ -53,6 +58,11 @@ class Request:
     ledger: bool = False
     spool: Path | None = None
     piped: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.to_eos is not None:
+            to_eos = fit("to_eos", self.to_eos, ToEos, {"minimum": 0, "maximum": sys.maxsize})
+            object.__setattr__(self, "to_eos", to_eos)
 
     @property
     def kept(self) -> str:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from tokfmt.core.errors import (
-    ConversionError,
     SeparatorUnknownError,
     TokenizerMismatchError,
     TokfmtError,
@@ -266,25 +265,6 @@ def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
         found = tokenizer_of(located_tokenizer(sources[0].paths[0]).place)
         return found if found is not None and found.digest == made["digest"] else None
     return None
-
-
-def agreed_separator(sources: Sequence[Source], choice: EosChoice) -> Separator:
-    """Return the separator of the destination: the given one, or the one that all sources agree on.
-
-    Raises:
-        ConversionError: The sources have different separators, and --eos was not given.
-    """
-    known: dict[int, Source] = {}
-    for source in sources:
-        if source.separator.eos_id is not None:
-            known.setdefault(source.separator.eos_id, source)
-    if choice is not None and choice != "none":
-        return Separator(choice, GIVEN)
-    if len(known) > 1:
-        found = [f"{eos_id} in {printable(source.paths[0].name)}" for eos_id, source in known.items()]
-        listed = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else "")
-        raise ConversionError(f"the sources have different separators ({listed}). Choose one with --eos ID")
-    return next(iter(known.values()), sources[0]).separator
 
 
 def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequence[Manifest]) -> Separator | None:
