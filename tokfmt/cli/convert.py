@@ -60,7 +60,7 @@ _EPILOG = examples(
 @click.option(
     "--to-eos",
     type=Eos(0, ("none", "as-stored")),
-    help="Separator ID to write, none, or as-stored (default: that of SRC).",
+    help="Separator ID to write, none, or as-stored, which adds none (default: that of SRC).",
 )
 @reading
 @tokenizer(
