@@ -277,7 +277,7 @@ def convert(
         from tokfmt.core.place import destination_of
         from tokfmt.ops.convert.arrangement import arrangement_of
         from tokfmt.ops.convert.convert import convert as carry_out
-        from tokfmt.ops.convert.request import Request, task_of
+        from tokfmt.ops.convert.request import Request, task_of, to_eos_of
         from tokfmt.ops.source.request import SourceRequest, selection_words
         from tokfmt.run.execute import NullProgress, worker_count
 
@@ -296,7 +296,7 @@ def convert(
             destination=Path() if into else destination_of(cast("PlaceLike", destination)),
             to=to_format,
             to_options=given_options(to_options),
-            to_eos=to_eos,
+            to_eos=None if to_eos is None else to_eos_of(to_eos),
             tokenizer=tokenizer,
             special_tokens=special_tokens,
             engine=engine,

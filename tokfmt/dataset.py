@@ -286,7 +286,7 @@ class Dataset:
             from tokfmt.core.records import RecordReader
             from tokfmt.ops.convert.arrangement import Arrangement
             from tokfmt.ops.convert.convert import carry_out
-            from tokfmt.ops.convert.request import Request
+            from tokfmt.ops.convert.request import Request, to_eos_of
             from tokfmt.ops.source.request import SourceRequest
             from tokfmt.run.execute import NullProgress, worker_count
 
@@ -300,7 +300,7 @@ class Dataset:
                 destination=destination_of(destination),
                 to=to_format,
                 to_options=given_options(to_options),
-                to_eos=to_eos,
+                to_eos=None if to_eos is None else to_eos_of(to_eos),
                 tokenizer=tokenizer,
                 seq_len=count("seq_len", seq_len),
                 arrangement=Arrangement(seed),

@@ -19,10 +19,10 @@ from tokfmt.cli.parameters import (
     WRITE_OPTION,
     Command,
     Count,
-    Eos,
     ExecutorName,
     TaskNumber,
     Words,
+    WrittenEos,
     common,
     examples,
     reading,
@@ -59,7 +59,7 @@ _EPILOG = examples(
 )
 @click.option(
     "--to-eos",
-    type=Eos(0, ("none", "as-stored")),
+    type=WrittenEos(0),
     help="Separator ID to write, none, or as-stored, which adds none (default: that of SRC).",
 )
 @reading

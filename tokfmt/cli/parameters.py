@@ -94,16 +94,10 @@ class Count(click.ParamType[Any]):
 
 
 class Eos(Count):
-    """A token ID, or a word.
+    """A token ID, or a word."""
 
-    Args:
-        minimum: As for `Count`.
-        words: The words.
-    """
-
-    def __init__(self, minimum: int | None = None, words: Sequence[str] = ("none",)) -> None:
-        super().__init__(minimum)
-        self.words, self.name = words, "|".join(("id", *words))
+    name = "id|none"
+    words: tuple[str, ...] = ("none",)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if value in self.words:
@@ -114,6 +108,12 @@ class Eos(Count):
             found = f"expected {one_of(['a token ID', *self.words])}, found {value!r}"
             self.fail(f"is not a separator ({found}). Write {one_of(['an ID such as 50256', *self.words])}", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class WrittenEos(Eos):
+    """The separator of a destination."""
+
+    name, words = "id|none|as-stored", ("none", "as-stored")
 
 
 class Words(click.Choice[str]):

@@ -59,11 +59,6 @@ class Request:
     spool: Path | None = None
     piped: Mapping[str, str] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        if self.to_eos is not None:
-            to_eos = fit("to_eos", self.to_eos, ToEos, {"minimum": 0, "maximum": sys.maxsize})
-            object.__setattr__(self, "to_eos", to_eos)
-
     @property
     def kept(self) -> str:
         """Suffix of the hidden directory that outlives an interruption; empty if none does."""
@@ -152,6 +147,16 @@ class Conversion:
     prepared: list[Mapping[str, Any]] = field(default_factory=list)
     padded: int = 0
     partial: list[Mapping[str, Any]] = field(default_factory=list)
+
+
+def to_eos_of(to_eos: object) -> ToEos:
+    """Return the separator to write, an int also for a number of numpy.
+
+    Raises:
+        OptionError: It is not an ID, "none" or "as-stored".
+    """
+    checked: ToEos = fit("to_eos", to_eos, ToEos, {"minimum": 0, "maximum": sys.maxsize})
+    return checked
 
 
 def task_of(task: tuple[int, int]) -> Task:
