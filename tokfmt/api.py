@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tokfmt.core.place import PlaceLike
     from tokfmt.core.reader import TokenReader
     from tokfmt.dataset import Dataset
+    from tokfmt.model.separator import ToEos
     from tokfmt.ops.check import CheckReport
     from tokfmt.ops.compare.diff import DiffReport
     from tokfmt.ops.convert.request import Conversion
@@ -188,6 +189,7 @@ def convert(
     engine: Literal["auto", "fastokens", "tokenizers"] = "auto",
     text_field: str | None = None,
     eos: EosChoice = None,
+    to_eos: ToEos = None,
     seq_len: int | None = None,
     split: str | None = None,
     seed: int | None = None,
@@ -230,7 +232,9 @@ def convert(
         special_tokens: "text" encodes a special token that occurs in a text as plain text, "parse" as the token.
         engine: Library that encodes text.
         text_field: Dotted path of the text in JSON records.
-        eos: ID of the separator, "none", or None to infer it.
+        eos: ID of the separator of the sources, "none", or None to infer it.
+        to_eos: ID of the separator to write, "none", or "as-stored": none is added where a source has none (default:
+            that of the sources).
         seq_len: Tokens per sample, for formats that store samples.
         split: The split to read, and to write; or `NAME=SHARE,...`, the splits that sequences are dealt to.
         seed: Seed that deals sequences to splits (default: 0).
@@ -273,7 +277,7 @@ def convert(
         from tokfmt.core.place import destination_of
         from tokfmt.ops.convert.arrangement import arrangement_of
         from tokfmt.ops.convert.convert import convert as carry_out
-        from tokfmt.ops.convert.request import Request, task_of
+        from tokfmt.ops.convert.request import Request, task_of, to_eos_of
         from tokfmt.ops.source.request import SourceRequest, selection_words
         from tokfmt.run.execute import NullProgress, worker_count
 
@@ -292,6 +296,7 @@ def convert(
             destination=Path() if into else destination_of(cast("PlaceLike", destination)),
             to=to_format,
             to_options=given_options(to_options),
+            to_eos=None if to_eos is None else to_eos_of(to_eos),
             tokenizer=tokenizer,
             special_tokens=special_tokens,
             engine=engine,

@@ -30,9 +30,10 @@ from tokfmt.settings import count, settings
 from tokfmt.views.select import Concat, Picked, Shuffled, Slice
 
 if TYPE_CHECKING:
+    from tokfmt.model.separator import ToEos
     from tokfmt.ops.convert.request import Conversion
     from tokfmt.ops.source.ingest import Texts
-    from tokfmt.ops.source.request import EosChoice, Options
+    from tokfmt.ops.source.request import Options
     from tokfmt.ops.source.stored import Source
 
 _CLOSED = "this dataset is closed: open it again to read from it"
@@ -244,7 +245,7 @@ class Dataset:
         to_format: str | None = None,
         to_options: Options = (),
         tokenizer: str | None = None,
-        eos: EosChoice = None,
+        to_eos: ToEos = None,
         seq_len: int | None = None,
         allow_loss: Iterable[str] = (),
         jobs: int | None = None,
@@ -263,8 +264,8 @@ class Dataset:
             to_format: Name of the destination's format (default: it follows from the name of the destination).
             to_options: Write options of the format, such as {"chunk": 64} or ["chunk=64"].
             tokenizer: Name, directory or path of a tokenizer.json, for formats that store text.
-            eos: Token ID of the separator that is stored (default: the separator of the sources). Required if the
-                format needs a separator and the sources have none, or several.
+            to_eos: Token ID of the separator to write, "none" or "as-stored" (default: that of the sources). Required
+                if the format needs a separator and the sources have none, or several.
             seq_len: Tokens per sample, for formats that store samples.
             allow_loss: Names of the losses that you accept, one or several.
             jobs: Number of workers (default: one per core).
@@ -285,7 +286,7 @@ class Dataset:
             from tokfmt.core.records import RecordReader
             from tokfmt.ops.convert.arrangement import Arrangement
             from tokfmt.ops.convert.convert import carry_out
-            from tokfmt.ops.convert.request import Request
+            from tokfmt.ops.convert.request import Request, to_eos_of
             from tokfmt.ops.source.request import SourceRequest
             from tokfmt.run.execute import NullProgress, worker_count
 
@@ -295,10 +296,11 @@ class Dataset:
             axis, seed = (reader.source, reader.seed) if isinstance(reader, Shuffled) else (reader, None)
             paths = tuple(path for source in self.origin for path in source.paths)
             request = Request(
-                source=SourceRequest.of(paths, eos=eos, allow_loss=allow_loss),
+                source=SourceRequest.of(paths, allow_loss=allow_loss),
                 destination=destination_of(destination),
                 to=to_format,
                 to_options=given_options(to_options),
+                to_eos=None if to_eos is None else to_eos_of(to_eos),
                 tokenizer=tokenizer,
                 seq_len=count("seq_len", seq_len),
                 arrangement=Arrangement(seed),

@@ -96,7 +96,7 @@ from tokfmt.formats.folders import inside, json_object, parsed_object, whole_num
 from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesWriter
 from tokfmt.views.memory import MemoryReader
 
-VERSION = 1
+VERSION = 2
 """The version of the contract between tokfmt and formats of other packages."""
 
 __all__ = [

@@ -37,7 +37,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tokfmt import registry
-from tokfmt.core.errors import FormatError, MissingDependencyError, OptionError, TokfmtError
+from tokfmt.core.errors import FormatError, MissingDependencyError, OptionError, SeparatorUnknownError, TokfmtError
 from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import (
     REGION,
@@ -46,17 +46,19 @@ from tokfmt.core.format import (
     Hints,
     Target,
     TokenWriter,
+    WriterTraits,
     look,
     unrelated_files,
 )
 from tokfmt.core.options import parse_options
 from tokfmt.core.protocols import pieces_of
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
-from tokfmt.core.reader import U16, Info, Layout, TokenReader, batches, windows
+from tokfmt.core.reader import U16, Info, Layout, Separators, TokenReader, batches, windows
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, json_lines
 from tokfmt.model.bridge import sequence_reader
 from tokfmt.ops.convert.convert import carry_out
 from tokfmt.ops.convert.request import Request
+from tokfmt.ops.convert.separators import stored_axis
 from tokfmt.ops.source.discover import found_at
 from tokfmt.ops.source.ingest import tokenized
 from tokfmt.ops.source.open import open_found
@@ -109,8 +111,11 @@ def write(
     scratch = path.parent / f"{path.name}.scratch"
     scratch.mkdir(exist_ok=True)
     parsed: Any = parse_options(format_.write_options, options, format_.name)
-    writer = format_.writer(path, parsed, target(eos_id))
-    for _ in run(plan(source, writer, size), Workers(executor or SerialExecutor(), jobs, scratch)):
+    wanted = target(eos_id, format_.writer_traits(parsed))
+    if eos_id is None and wanted.separators is not Separators.NONE:
+        raise SeparatorUnknownError(path, f"{format_.name} stores a separator after each sequence")
+    job = plan(stored_axis(source, wanted), format_.writer(path, parsed, wanted), size)
+    for _ in run(job, Workers(executor or SerialExecutor(), jobs, scratch)):
         pass
     return path
 
@@ -148,9 +153,13 @@ def sequences(reader: TokenReader) -> list[list[int]]:
     return found
 
 
-def target(eos_id: EosChoice) -> Target:
-    """Return the `Target` of a writer for a separator."""
-    return Target(None if eos_id == "none" else eos_id)
+def target(eos_id: EosChoice, traits: WriterTraits) -> Target:
+    """Return the `Target` of a writer with these traits for a separator."""
+    return Target() if eos_id == "none" else Target(eos_id, traits.separators)
+
+
+def _id_of(eos_id: EosChoice) -> int | None:
+    return None if eos_id == "none" else eos_id
 
 
 def tree(path: Path, format_: Format | None = None) -> dict[str, bytes]:
@@ -356,7 +365,7 @@ class FormatContract:
 
     @property
     def _separator(self) -> int | None:
-        return target(self.eos_id).eos_id
+        return _id_of(self.eos_id)
 
     def _strategy(self) -> st.SearchStrategy[Ragged]:
         return datasets(self.max_id, empty=self.empty, avoid=self._separator)
@@ -365,8 +374,17 @@ class FormatContract:
         return write(self.format, path, data, eos_id=self.eos_id, options=options, **how)
 
     def _writer(self, path: Path, options: Mapping[str, object], *, keep_parts: bool = False) -> TokenWriter:
+        parsed, wanted = self._wanted(options)
+        return self.format.writer(path, parsed, wanted._replace(keep_parts=keep_parts))
+
+    def _wanted(self, options: Mapping[str, object]) -> tuple[Any, Target]:
+        """Return the parsed write options, and the target of a writer with them."""
         parsed: Any = parse_options(self.format.write_options, options, self.format.name)
-        return self.format.writer(path, parsed, target(self.eos_id)._replace(keep_parts=keep_parts))
+        return parsed, target(self.eos_id, self.format.writer_traits(parsed))
+
+    def _laid(self, contents: TokenReader, options: Mapping[str, object]) -> TokenReader:
+        """Return the source of a writer with these options: contents with their separators."""
+        return stored_axis(contents, self._wanted(options)[1])
 
     def _read(self, path: Path, options: Mapping[str, object], *, partial: bool = False) -> TokenReader:
         return read(self.format, path, eos_id=self.eos_id, options=self.read_options(options), partial=partial)
@@ -436,7 +454,8 @@ class FormatContract:
             expected = self._tree(self._write(path, dataset, options))
             shuffled = path.parent / "shuffled" / path.name
             shuffled.parent.mkdir()
-            job = plan(MemoryReader(dataset), self._writer(shuffled, options), self.region)
+            source = self._laid(MemoryReader(dataset), options)
+            job = plan(source, self._writer(shuffled, options), self.region)
             order = [*job.regions, *job.regions[::2]]  # Some regions are written twice.
             random.Random(7).shuffle(order)
             job.writer.create(job.source)
@@ -511,12 +530,12 @@ class FormatContract:
         source = MemoryReader(dataset)
         for options in self.write_variants:
             writer = self._writer(tmp_path / self.filename, options)
-            parsed: Any = parse_options(self.format.write_options, options, self.format.name)
-            lost = self.format.writer_traits(parsed).lost(source, frozenset())
+            lost = self.format.writer_traits(self._wanted(options)[0]).lost(source, frozenset())
             assert ("empty-sequences" in [loss.name for loss in lost]) is not self.empty
             full = source if self.empty else MemoryReader(Ragged.of([s for s in dataset.tolist() if s]))
             for size in (1, 2, self.region, 1 << 24):
-                assert plan(full, writer, size).regions  # `plan` refuses regions that do not cover the output.
+                job = plan(self._laid(full, options), writer, size)  # It refuses regions that do not cover the output.
+                assert job.regions
 
     def test_a_cut_off_commit_is_done_again(self, tmp_path: Path) -> None:
         """Law 8: receipts survive JSON; with `keep_parts`, a second commit gives the same bytes."""
@@ -526,7 +545,7 @@ class FormatContract:
             expected = self._tree(self._write(tmp_path / f"{number}" / self.filename, dataset, options))
             path = tmp_path / f"{number}" / "again" / self.filename
             path.parent.mkdir()
-            source = MemoryReader(dataset)
+            source = self._laid(MemoryReader(dataset), options)
             writer = self._writer(path, options, keep_parts=True)
             regions = writer.regions(source, self.region)
             writer.create(source)
@@ -806,13 +825,14 @@ class FormatContract:
         """A region of 16 Mi tokens is written, after a write that broke off half-way, and read, in little memory."""
         min_id = 600 if self._separator is not None and self._separator < 600 else 3
         options, total, path = self.long_options, self.sparse_tokens, tmp_path / self.filename
-        source = Sparse(total, min_id)
+        source = self._laid(Sparse(total, min_id), options)
+        broken = self._laid(Sparse(total, min_id, breaks_at=total // 2), options)
         writer = self._writer(path, options)
-        regions = writer.regions(source, total)
+        regions = writer.regions(source, source.info.tokens)
         writer.create(source)
         with suppress(BrokenOffError):  # Some writers read tokens only in `commit`.
             for region in regions:
-                writer.write(region, Sparse(total, min_id, breaks_at=total // 2))
+                writer.write(region, broken)
         with _little_memory(self.peak_bytes, "writing"):
             writer.commit(source, [writer.write(region, source) for region in regions])
         self._look_at_files(tmp_path, path)
@@ -827,14 +847,15 @@ class FormatContract:
             home = tmp_path / f"{number}" / "twice"
             home.mkdir(parents=True)
             expected = self._tree(self._write(home.parent / self.filename, dataset, options))
-            path, source = home / self.filename, MemoryReader(dataset)
+            path, source = home / self.filename, self._laid(MemoryReader(dataset), options)
             writers, receipts = [self._writer(path, options) for _ in range(2)], []
             regions = writers[0].regions(source, self.region)
             writers[0].create(source)
             with ThreadPoolExecutor(2) as pool:
                 for region in regions:
                     gate = threading.Barrier(2)
-                    pair = [pool.submit(one.write, region, _Together(dataset, gate)) for one in writers]
+                    together = self._laid(_Together(dataset, gate), options)
+                    pair = [pool.submit(one.write, region, together) for one in writers]
                     first, second = (one.result() for one in pair)
                     assert first == second
                     receipts.append(first)
@@ -876,7 +897,7 @@ class ReadOnlyContract:
         return path
 
     def _open(self, path: Path) -> TokenReader | RecordReader:
-        hints = Hints(target(self.eos_id).eos_id, no_eos=self.eos_id == "none", jobs=1)
+        hints = Hints(_id_of(self.eos_id), no_eos=self.eos_id == "none", jobs=1)
         return self.format.open([path], self.format.read_options(), hints)
 
     def _read(self, stored: TokenReader | RecordReader) -> list[Any]:
@@ -906,7 +927,7 @@ class ReadOnlyContract:
         with pytest.raises(OptionError):
             self.format.destination(tmp_path / "x", options)
         with pytest.raises(OptionError):
-            self.format.writer(tmp_path / "x", options, target(self.eos_id))
+            self.format.writer(tmp_path / "x", options, Target(_id_of(self.eos_id)))
         assert list(tmp_path.iterdir()) == []
 
     def test_files_are_named(self, tmp_path: Path) -> None:
@@ -930,7 +951,7 @@ class ReadOnlyContract:
         assert {one.code for one in findings} <= self.format.codes().keys()
 
     def _audit(self, path: Path) -> Iterator[Finding]:
-        how = Audit(deep=True, eos_id=target(self.eos_id).eos_id)  # the separator that `_open` gives the reader
+        how = Audit(deep=True, eos_id=_id_of(self.eos_id))  # the separator that `_open` gives the reader
         return self.format.audit(path, self.format.read_options(), how)
 
     def test_damage_never_crashes(self, tmp_path: Path) -> None:

@@ -70,9 +70,9 @@ def test_new_package_imports_only_the_plugin_module(tmp_path, records):
 def test_another_version_of_the_contract_is_refused(tmp_path):
     new_package("fresh", tmp_path / "p")
     module = tmp_path / "p" / "tokfmt_fresh.py"
-    module.write_text(module.read_text().replace("VERSION != 1", "VERSION != 0"))
+    module.write_text(module.read_text().replace("VERSION != 2", "VERSION != 0"))
     done = subprocess.run([sys.executable, str(module)], capture_output=True, text=True)
-    assert "tokfmt_fresh was written for version 1 of tokfmt.plugin" in done.stderr
+    assert "tokfmt_fresh was written for version 2 of tokfmt.plugin" in done.stderr
 
 
 @pytest.mark.parametrize("name", ["", "Mine", "-x", "x-", "a--b", "a_b", "../up", "x" * 41, "é", "jsonl"])

@@ -51,8 +51,7 @@ class TestNoSeparator(FormatContract):
     filename = "x.ds"
     eos_id = "none"
     max_id = 65535
-    write_variants = ({"eos": "none", "width": 2},)
-    long_options = {"eos": "none"}
+    write_variants = ({"width": 2},)
 
     def oracle(self, path, options):
         return documents(path)

@@ -71,8 +71,7 @@ class TestTensors(TestFolder):
 
 class TestNoSeparator(TestFolder):
     eos_id = "none"
-    write_variants = ({"eos": "none", "shard_size": 7},)
-    long_options = {"eos": "none"}
+    write_variants = ({"shard_size": 7},)
 
 
 class TestCompressed(TestFolder):
@@ -110,7 +109,7 @@ def test_note_on_tokens_that_tokensloader_drops(tmp_path):
 def test_note_on_empty_documents_for_upstream(tmp_path):
     """Without a separator, an empty document is an item of no bytes."""
     for format_, why in (("litdata", "TokensLoader"), ("mds", "MDSWriter")):
-        (told,), _ = noted(tmp_path, format_, to_options={"eos": "none"}, eos="none")
+        (told,), _ = noted(tmp_path, format_, to_eos="none", eos="none")
         assert told.startswith("out: 2 empty sequences (first: sequence 0): ")
         assert why in told
         assert noted(tmp_path, format_, eos=99)[0] == []

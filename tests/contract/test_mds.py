@@ -18,7 +18,7 @@ from paths import FIXTURES
 import tokfmt
 from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError, TokfmtError
 from tokfmt.formats.mds import FORMAT
-from tokfmt.plugin import Hints, Target
+from tokfmt.plugin import Hints
 from tokfmt.testing import FormatContract
 
 KEYS = {
@@ -101,8 +101,7 @@ class TestSigned(TestFolder):
 
 class TestNoSeparator(TestFolder):
     eos_id = "none"
-    write_variants = ({"eos": "none", "shard_size": 7},)
-    long_options = {"eos": "none"}
+    write_variants = ({"shard_size": 7},)
 
 
 class TestCompressed(TestFolder):
@@ -113,11 +112,11 @@ class TestCompressed(TestFolder):
 
 
 @pytest.mark.parametrize("said", ["lzma", "zstd:23", "zstd:", "zstd:-1", "snappy:1", "bz2:0"])
-def test_unknown_compression_is_refused(tmp_path, said):
+def test_unknown_compression_is_refused(said):
     with pytest.raises(
         OptionError, match=rf"compression={said}: expected one of zstd\[:1-22\], gz\[:0-9\], .*snappy, br"
     ):
-        FORMAT.writer(tmp_path / "x", FORMAT.write_options(compression=said), Target(5))
+        FORMAT.writer_traits(FORMAT.write_options(compression=said))
 
 
 def test_shard_beyond_the_decoding_ratio_is_not_written(tmp_path):

@@ -53,8 +53,7 @@ class TestNoSeparator(FormatContract):
     format = Elsewhere()
     filename = "x_document.bin"
     eos_id = "none"
-    write_variants = ({"eos": "none"},)
-    long_options = {"eos": "none"}
+    write_variants = ({},)
 
     def oracle(self, path, options):
         return documents(path)
@@ -88,14 +87,14 @@ def test_several_prefixes_need_a_folder_and_one_does_not(tmp_path):
     assert tokfmt.diff(source, tmp_path / "out", eos=50256).identical
 
 
-@pytest.mark.parametrize("ends", ["always", "none"])
+@pytest.mark.parametrize("ends", [None, "none"])
 def test_several_prefixes_come_with_the_files_that_list_them(ends, tmp_path):
     """What `--data-args-path` and `--per-dataset-sequences-path` take; upstream cannot map a prefix without tokens."""
     rows, source = [[1, 2, 3], [4], [], [], [], [5, 6, 7, 8, 9], [], [1, 1]], tmp_path / "x.jsonl"
     source.write_text("".join(json.dumps({"input_ids": row}) + "\n" for row in rows))
     for again in range(2):
-        options = {"shard_size": 5, "eos": ends}
-        tokfmt.convert(source, tmp_path / "out", eos=0, to_format="megatron", to_options=options, overwrite=again > 0)
+        how = {"to_format": "megatron", "to_options": {"shard_size": 5}, "to_eos": ends, "overwrite": again > 0}
+        tokfmt.convert(source, tmp_path / "out", eos=0, **how)
     stored = {file.stem: documents(file) for file in sorted((tmp_path / "out").glob("*.bin"))}
     assert len(stored) > 2
     whole = [prefix for prefix, held in stored.items() if any(held)]
@@ -140,7 +139,7 @@ def test_uncounted_separators_are_recognized(tmp_path):
     """Megatron-LM#431: the documents of the index are shifted by one more token each."""
     source, path = tmp_path / "x.jsonl", tmp_path / "x_document.bin"
     source.write_text('{"input_ids": [1, 2, 3]}\n{"input_ids": [4, 5]}\n')
-    tokfmt.convert(source, path, eos=0, to_format="megatron", to_options={"eos": "none"})
+    tokfmt.convert(source, path, eos=0, to_format="megatron", to_eos="none")
     np.array([1, 2, 3, 0, 4, 5, 0], "<u2").tofile(path)
     (found,) = FORMAT.check(path, FORMAT.read_options())
     assert (found.code, found.message) == ("TF604", "bytes of tokens: expected 10, found 14")
@@ -283,7 +282,7 @@ def test_an_index_of_fairseq_is_read(dtype, tmp_path):
     (report,) = tokfmt.check(path, deep=True)
     assert not report.findings
     assert tokfmt.info(path).extras["variant"] == "fairseq"
-    tokfmt.convert(path, tmp_path / "x_document.bin", eos="none", to_options={"eos": "none"})
+    tokfmt.convert(path, tmp_path / "x_document.bin", eos="none", to_eos="none")
     assert documents(tmp_path / "x_document.bin") == SENTENCES
 
 
@@ -311,7 +310,7 @@ def test_tokens_of_fairseq_that_were_cut_are_reported(tmp_path):
     path.write_bytes(path.read_bytes()[:-2])
     (report,) = tokfmt.check(path)
     assert [one.code for one in report.findings] == ["TF604"]
-    tokfmt.convert(path, tmp_path / "x_document.bin", eos="none", to_options={"eos": "none"}, allow_partial=True)
+    tokfmt.convert(path, tmp_path / "x_document.bin", eos="none", to_eos="none", allow_partial=True)
     assert documents(tmp_path / "x_document.bin") == SENTENCES[:-1]
 
 

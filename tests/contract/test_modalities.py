@@ -48,7 +48,7 @@ class TestNarrow(TestPack):
     eos_id = 0
     max_id = 255
     region = 3
-    write_variants = ({"width": 1}, {"width": 1, "layout": "A"}, {"width": 1, "eos": "if-missing"})
+    write_variants = ({"width": 1}, {"width": 1, "layout": "A"})
 
     def read_options(self, options):
         return {"width": 1} if options.get("layout") == "A" else {}
@@ -57,8 +57,8 @@ class TestNarrow(TestPack):
 def test_existing_final_separators_are_noted_and_not_counted(tmp_path):
     source = tmp_path / "in.jsonl"
     source.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in ([1, 9], [2], [9], [])))
-    done = tokfmt.convert(source, tmp_path / "x.pbin", eos=9, to_options={"eos": "if-missing"})
+    done = tokfmt.convert(source, tmp_path / "x.pbin", eos=9, verify=True)
     assert (done.sequences, done.tokens) == (4, 2)
-    assert any(note.startswith("2 sequences with the separator 9 at the end got no second one") for note in done.notes)
+    assert any("2 of 4 sequences end with the separator 9" in note for note in done.notes)
     with tokfmt.open(tmp_path / "x.pbin") as dataset:
         assert [list(ids) for ids in dataset] == [[1], [2], [], []]

@@ -266,7 +266,7 @@ def test_saving_is_whole_or_not_at_all(tmp_path):
         other.save(tmp_path / "x.pbin")
     embedded = tokfmt.open(PACK, eos="none")
     with pytest.raises(tokfmt.TokfmtError, match="--allow-loss embedded-separators"):
-        embedded.save(tmp_path / "y.bin", to_format="stage1", eos=int(embedded[0][-1]))
+        embedded.save(tmp_path / "y.bin", to_format="stage1", to_eos=int(embedded[0][-1]))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.pbin", "a.pbin.tokfmt.json"]
 
 

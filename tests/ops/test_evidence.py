@@ -180,7 +180,7 @@ def test_a_contradicted_manifest_can_be_ignored(made, tmp_path):
 def pack(path, documents, **options):
     lines = path.with_suffix(".source.jsonl")
     lines.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in documents))
-    tokfmt.convert(lines, path, to_options={"eos": "none"}, manifest=False, overwrite=True, **options)
+    tokfmt.convert(lines, path, to_eos="none", manifest=False, overwrite=True, **options)
     lines.unlink()
     return path
 

@@ -77,9 +77,9 @@ def test_shares_and_views_carry_masks(tmp_path):
     dealt = [ids_and_masks(tmp_path / f"s.{part}.ds", tmp_path / f"s.{part}.ds.loss") for part in "ab"]
     assert sorted(dealt[0] + dealt[1]) == sorted(every)
     opened = tokfmt.open(source, eos=EOS)
-    opened.select([5, 2]).save(tmp_path / "p.ds", eos=EOS)
+    opened.select([5, 2]).save(tmp_path / "p.ds", to_eos=EOS)
     assert ids_and_masks(tmp_path / "p.ds", tmp_path / "p.ds.loss") == [every[5], every[2]]
-    opened.shuffle(4).save(tmp_path / "q.ds", eos=EOS)
+    opened.shuffle(4).save(tmp_path / "q.ds", to_eos=EOS)
     assert sorted(ids_and_masks(tmp_path / "q.ds", tmp_path / "q.ds.loss")) == sorted(every)
     opened.close()
 
@@ -292,12 +292,12 @@ def masks_of_rows(path):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("x.parquet", {}), ("x.arrow", {}), ("x.parquet", {"pack_size": 9}), ("x.ds", {"eos": "none"})],
+    [("x.parquet", {}), ("x.arrow", {}), ("x.parquet", {"to_options": {"pack_size": 9}}), ("x.ds", {"to_eos": "none"})],
 )
 def test_masked_separators_that_a_target_does_not_store_are_refused_and_counted(name, options, tmp_path):
     """Whoever stores separators carries their masks; all others say how many are lost, and carry the rest."""
     source = datatrove(tmp_path / "a.ds", [[1, 2], [3], [4, 5]], [[1, 0, 1], [1, 0], [0, 1, 0]])
-    how = {"eos": EOS, "to_options": options}
+    how = {"eos": EOS, **options}
     words = r"separators of 2 sequences that do not count in the loss \(first: sequence 1\).*masked-separators"
     for dry_run in (True, False):
         with pytest.raises(LossyConversionError, match=words):
@@ -306,7 +306,7 @@ def test_masked_separators_that_a_target_does_not_store_are_refused_and_counted(
     done = tokfmt.convert(source, tmp_path / "there" / name, allow_loss="masked-separators", verify=True, **how)
     assert list(done.losses) == ["masked-separators"]
     back = tokfmt.open(tmp_path / "there" / name, eos="none")
-    expected = [0, 0, 0, 0, 1] if "pack_size" in options else [1, 0, 1, 0, 1]  # what begins a document there is none
+    expected = [0, 0, 0, 0, 1] if "to_options" in options else [1, 0, 1, 0, 1]  # what begins a document there is none
     assert (marks_of(back.reader, 0, 5) & 1).tolist() == expected
     back.close()
     tokfmt.convert(source, tmp_path / "whole.ds", eos=EOS)

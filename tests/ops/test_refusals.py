@@ -38,7 +38,7 @@ def damaged(tmp_path):
 
 def test_the_ways_out_of_a_missing_separator_work(corpus, bare, tmp_path):
     assert tokfmt.convert(corpus, tmp_path / "a.pbin", tokenizer=bare, eos=4095).sequences == 40
-    assert tokfmt.convert(corpus, tmp_path / "b.pbin", tokenizer=bare, to_options={"eos": "none"}).sequences == 40
+    assert tokfmt.convert(corpus, tmp_path / "b.pbin", tokenizer=bare, to_eos="none").sequences == 40
 
 
 @pytest.mark.parametrize(("jobs", "executor"), [(1, "serial"), (4, "threads")])

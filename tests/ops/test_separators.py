@@ -161,11 +161,11 @@ def test_a_separator_that_is_content_does_not_go_where_it_would_divide(name, tmp
 
 
 @pytest.mark.parametrize("documents", [TWICE, MIXED], ids=["all", "some"])
-@pytest.mark.parametrize("through", [("out.zarr", {}), ("other_document.bin", {"eos": "none"}), ("out.jsonl", {})])
+@pytest.mark.parametrize("through", [("out.zarr", {}), ("other_document.bin", {"to_eos": "none"}), ("out.jsonl", {})])
 def test_what_was_trimmed_is_not_trimmed_again(documents, through, tmp_path):
     """A destination without separators states in its manifest that an ID at the end is content."""
     name, options = through
-    tokfmt.convert(megatron(tmp_path, documents), tmp_path / name, eos=EOS, to_options=options, verify=True)
+    tokfmt.convert(megatron(tmp_path, documents), tmp_path / name, eos=EOS, verify=True, **options)
     contents = [document[: -1 if document[-1] == EOS else None] for document in documents]
     for number, eos in enumerate((None, EOS)):
         tokfmt.convert(tmp_path / name, tmp_path / "again_document.bin", eos=eos, verify=True, overwrite=number > 0)
@@ -221,12 +221,12 @@ def test_work_that_is_kept_is_not_begun_again(tmp_path):
         convert(nearly_closed(tmp_path), tmp_path, "modalities", resume=True)
 
 
-def test_what_a_modalities_writer_leaves_out_is_kept(tmp_path):
-    """With eos=if-missing, an ID at the end of content becomes the separator."""
-    options = {"to_options": {"eos": "if-missing"}, "verify": False}
-    assert convert(rows(tmp_path, [[9, 7], [9], [], [7]]), tmp_path, "modalities", **options) == ((2, 0, 2, 0, 0), 4)
+@pytest.mark.parametrize("name", STORING)
+def test_rows_of_which_only_some_end_with_the_separator(name, tmp_path):
+    """Each is trimmed by its own token, so that none gets a second separator."""
+    assert convert(rows(tmp_path, [[9, 7], [9], [], [7]]), tmp_path, name) == ((2, 0, 2, 0, 0), 4)
     sources = [nanogpt(tmp_path, UNFINISHED), rows(tmp_path, [[9, 7], [9]])]
-    assert convert(sources, tmp_path, "modalities", overwrite=True, **options) == ((4, 0, 2, 0, 0), 6)
+    assert convert(sources, tmp_path, name, overwrite=True) == ((4, 0, 2, 0, 0), 6)
 
 
 @pytest.mark.parametrize("how", [{"select": "1:4"}, {"shuffle": 3, "select": "1:4"}, {"select": "1:4", "jobs": 2}])
@@ -266,7 +266,7 @@ def test_sequences_of_a_recipe_had_the_separators_of_its_sources(tmp_path):
     source = '[[source]]\nname = "a"\npath = "val.bin"\nepochs = 2\n'
     recipe.write_text(f'tokfmt = 1\neos = {EOS}\nshuffle = "documents"\nseed = 3\n{source}')
     assert convert(recipe, tmp_path, "megatron") == ((6, 0, 2, 0, 0), 8)
-    done = tokfmt.convert(recipe, tmp_path / "o.pbin", eos=8)
+    done = tokfmt.convert(recipe, tmp_path / "o.pbin", to_eos=8)
     assert [done.separators[name] for name in NAMES] == [0, 6, 2, 0, 0]
 
 

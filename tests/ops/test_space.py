@@ -70,7 +70,7 @@ def test_sizes_that_depend_on_compression_or_text_are_not_guessed(name, tmp_path
 def test_a_dry_run_shows_it(tmp_path, room):
     room(5_000_000)
     run = CliRunner().invoke(cli, ["convert", str(PACK), str(tmp_path / "x.ds"), "--dry-run"])
-    assert "space        at least 4.0 kB, 5.0 MB free\n" in run.output
+    assert "space        at least 4.1 kB, 5.0 MB free\n" in run.output
     done = convert(PACK, tmp_path / "x.zarr", dry_run=True)
     assert (done.plan["minimum_bytes"], done.plan["free_bytes"]) == (None, 5_000_000)
 
@@ -98,8 +98,9 @@ def test_formats_that_are_checked(name, tmp_path, room):
     if name.startswith("corpus"):
         how = {"to_options": {"layout": "corpus"}}
     allow_loss = ["empty-sequences", "embedded-separators"] if name.endswith(".h5") else []
+    least = "4.0" if allow_loss else "4.1"  # Separators of sequences that may be left out are not counted.
     if name in CHECKED:
-        with pytest.raises(ConversionError, match="expected at least 4.0 kB, found 100 bytes free"):
+        with pytest.raises(ConversionError, match=f"expected at least {least} kB, found 100 bytes free"):
             tokfmt.convert(PACK, tmp_path / "out" / ".." / name, dry_run=True, allow_loss=allow_loss, **how)
     else:
         done = tokfmt.convert(PACK, tmp_path / name, dry_run=True, allow_loss=allow_loss, **how)

@@ -204,7 +204,7 @@ def ids_of(path, lengths):
     """A pack of sequences of these lengths, of ids that tell how long theirs is; no separators."""
     text = path.with_suffix(".jsonl")
     text.write_text("".join(json.dumps({"input_ids": [length] * length}) + "\n" for length in lengths))
-    tokfmt.convert(text, path, to_options=["eos=none"], eos="none", executor="serial")
+    tokfmt.convert(text, path, to_eos="none", eos="none", executor="serial")
     return path
 
 

@@ -84,7 +84,8 @@ def test_shard(tmp_path, how):
         tmp_path / "x.jsonl",
         tmp_path / "x",
         to_format="mds",
-        to_options={"compression": "zstd", "eos": "none", "hashes": "none"},
+        to_options={"compression": "zstd", "hashes": "none"},
+        to_eos="none",
     )
     shard = tmp_path / "x" / "shard.00000.mds.zstd"
     raw = zstandard.ZstdDecompressor().decompressobj().decompress(shard.read_bytes())

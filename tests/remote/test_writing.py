@@ -456,7 +456,7 @@ def test_ledger_and_save(bucket, tmp_path):
     assert (bucket / "out.zarr.ledger").read_bytes() == (tmp_path / "out.zarr.ledger").read_bytes()
     about = json.loads((bucket / "out.zarr.ledger.json").read_bytes())
     assert about["sources"][0]["paths"] == [str(PACK)], "a path relative to a bucket leads nowhere"
-    tokfmt.open(PACK).select(range(5)).save("s3://bkt/five.pbin", eos=EOS)
+    tokfmt.open(PACK).select(range(5)).save("s3://bkt/five.pbin", to_eos=EOS)
     assert len(tokfmt.open("s3://bkt/five.pbin")) == 5
 
 

@@ -10,7 +10,7 @@ import pytest
 from tokfmt.core.errors import CorruptError, OptionError, TokenRangeError
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.table import REACH, Packer
-from tokfmt.plugin import Hints, MemoryReader, Ragged, Target
+from tokfmt.plugin import Hints, MemoryReader, Ragged, Separators, Target
 from tokfmt.testing import read, sequences, write
 
 EOS = 50256
@@ -170,16 +170,15 @@ def test_parts_are_gone(tmp_path):
 
 
 def test_regions_stay_in_their_files(tmp_path):
-    source = MemoryReader(dataset())
+    source = MemoryReader(Ragged.of([[*sequence, EOS] for sequence in dataset().tolist()]))
     for options in (
         FORMAT.write_options(seq_len=16, shard_size=1600),
         FORMAT.write_options(layout="corpus", seq_len=16, shard_size=1600),
     ):
-        writer = FORMAT.writer(tmp_path / "d", options, Target(EOS))
-        total = source.info.tokens + source.info.sequences
+        writer = FORMAT.writer(tmp_path / "d", options, Target(EOS, Separators.BETWEEN))
         for size in (1, 50, 1 << 24):
             regions = writer.regions(source, size)
             assert regions[0].tokens.start == 0
-            assert regions[-1].tokens.stop == total
+            assert regions[-1].tokens.stop == source.info.tokens
             for a, b in itertools.pairwise(regions):
                 assert a.tokens.stop == b.tokens.start

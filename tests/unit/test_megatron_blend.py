@@ -138,13 +138,13 @@ def test_thousands_of_prefixes(tmp_path):
     count, length = 1000, 300
     rng = np.random.default_rng(3)
     one = Ragged(rng.integers(0, 5000, 64 * length).astype(np.uint16), np.arange(65) * length)
-    made = write(FORMAT, tmp_path / "a_document.bin", one, eos_id=7, options={"eos": "none"})
+    made = write(FORMAT, tmp_path / "a_document.bin", one, eos_id="none")
     for number in range(count):
         for end in (".bin", ".idx"):
             (tmp_path / f"p{number}{end}").hardlink_to(made.with_suffix(end))
     (tmp_path / "list").write_text(" ".join(f"p{number}" for number in range(count)))
     tracemalloc.start()
-    tokfmt.convert(tmp_path / "list", tmp_path / "all_document.bin", eos="none", to_options={"eos": "none"},
+    tokfmt.convert(tmp_path / "list", tmp_path / "all_document.bin", eos="none", to_eos="none",
                    executor="serial")  # fmt: skip
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

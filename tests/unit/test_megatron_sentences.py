@@ -48,17 +48,15 @@ def test_info_counts_sequences_and_documents(sentences):
 @pytest.mark.parametrize("target", ["y_text_sentence.bin", "y.pbin", "y.jsonl", "y.parquet", "y.ds"])
 def test_a_conversion_refuses_to_lose_where_sentences_begin(sentences, target, tmp_path):
     path, count, at = sentences
-    options = {"eos": "none"} if target.split(".")[-1] in ("bin", "pbin", "ds") else {}
+    how = {"eos": "none", "to_eos": "none"}
     with pytest.raises(LossyConversionError, match=LOSS):
-        tokfmt.convert(path, tmp_path / target, eos="none", to_options=options)
+        tokfmt.convert(path, tmp_path / target, **how)
     assert not (tmp_path / target).exists()
-    done = tokfmt.convert(path, tmp_path / target, eos="none", to_options=options, allow_loss=LOSS, verify=True)
+    done = tokfmt.convert(path, tmp_path / target, allow_loss=LOSS, verify=True, **how)
     told = done.losses[LOSS]
     assert all(word in told for word in (f"{count} sequences", "12 documents", "x_text_sentence.idx", f"byte {at}"))
     assert json.loads((tmp_path / f"{target}.tokfmt.json").read_text())["losses"][LOSS] == told
-    tokfmt.convert(
-        path, tmp_path / f"of-sequences-{target}", eos="none", options={"unit": "sequences"}, to_options=options
-    )
+    tokfmt.convert(path, tmp_path / f"of-sequences-{target}", options={"unit": "sequences"}, **how)
 
 
 def test_the_name_of_sentences_is_one_of_megatron(sentences, tmp_path):

@@ -16,9 +16,9 @@ from paths import FIXTURES
 
 import tokfmt
 from tokfmt.core.errors import CorruptError, FormatError, TokenRangeError, TokfmtError
-from tokfmt.formats.modalities import FORMAT, WithMissingSeparators, closed_offsets
+from tokfmt.formats.modalities import FORMAT
 from tokfmt.formats.modalities.options import ReadOptions
-from tokfmt.plugin import Audit, Hints, Layout, MemoryReader, Ragged, Separators
+from tokfmt.plugin import Audit, Hints, Layout, Ragged, Separators
 from tokfmt.testing import sequences, write
 
 BAD = FIXTURES / "bad" / "modalities"
@@ -240,19 +240,13 @@ def test_check_of_what_is_not_there(tmp_path):
 
 
 @QUICK
-@given(
-    lists=st.lists(st.lists(st.sampled_from([0, 1, 2]), max_size=6), max_size=8),
-    cuts=st.lists(st.integers(0, 60), min_size=2, max_size=6),
-)
-def test_separators_where_they_are_missing(lists, cuts):
-    source = MemoryReader(Ragged.of(lists, np.uint8))
-    view = WithMissingSeparators(source, 2, closed_offsets(source, 2))
+@given(lists=st.lists(st.lists(st.sampled_from([0, 1, 2]), max_size=6), min_size=1, max_size=8))
+def test_separators_where_they_are_missing(tmp_path, lists):
+    lines = tmp_path / "x.jsonl"
+    lines.write_text("".join(json.dumps({"input_ids": one}) + "\n" for one in lists))
+    tokfmt.convert(lines, tmp_path / "x.pbin", eos=2, overwrite=True, executor="serial")
     wanted = [s if s[-1:] == [2] else [*s, 2] for s in lists]
-    assert sequences(view) == wanted
-    flat = [token for s in wanted for token in s]
-    for a, b in itertools.combinations(sorted(min(c, len(flat)) for c in cuts), 2):
-        assert view.tokens(a, b).tolist() == flat[a:b]
-    assert view.info.tokens == len(flat)
+    assert sequences(tokfmt.open(tmp_path / "x.pbin", eos="none").reader) == wanted
 
 
 def test_separators_inside_documents_are_kept(tmp_path):

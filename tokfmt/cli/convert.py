@@ -22,6 +22,7 @@ from tokfmt.cli.parameters import (
     ExecutorName,
     TaskNumber,
     Words,
+    WrittenEos,
     common,
     examples,
     reading,
@@ -36,7 +37,7 @@ from tokfmt.core.text_format import counted, printable
 _EPILOG = examples(
     "tokfmt convert corpus.jsonl out.pbin --tokenizer tokenizer",
     "tokfmt convert out.pbin out.zarr",
-    "tokfmt convert out.zarr packed/ --to hdf5 --seq-len 512 --eos 4095",
+    "tokfmt convert out.zarr packed/ --to hdf5 --seq-len 512 --to-eos 4095",
     "tokfmt convert out.pbin text.jsonl --tokenizer tokenizer",
     "tokfmt convert out.pbin parts.zarr --split train=0.9,validation=0.1 --shuffle 7",
 )
@@ -55,6 +56,11 @@ _EPILOG = examples(
     type=WRITE_OPTION,
     metavar="KEY=VALUE",
     help="Option of the destination format; tokfmt formats NAME lists them.",
+)
+@click.option(
+    "--to-eos",
+    type=WrittenEos(0),
+    help="Separator ID to write, none, or as-stored, which adds none (default: that of SRC).",
 )
 @reading
 @tokenizer(

@@ -94,17 +94,26 @@ class Count(click.ParamType[Any]):
 
 
 class Eos(Count):
-    """A token ID, or `none`."""
+    """A token ID, or a word."""
 
     name = "id|none"
+    words: tuple[str, ...] = ("none",)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "none":
+        if value in self.words:
             return value
         if not any(char.isdigit() for char in str(value)):
-            found = f"expected a token ID or none, found {value!r}"
-            self.fail(f"is not a separator ({found}). Write an ID such as 50256, or none", param, ctx)
+            from tokfmt.core.text_format import one_of
+
+            found = f"expected {one_of(['a token ID', *self.words])}, found {value!r}"
+            self.fail(f"is not a separator ({found}). Write {one_of(['an ID such as 50256', *self.words])}", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class WrittenEos(Eos):
+    """The separator of a destination."""
+
+    name, words = "id|none|as-stored", ("none", "as-stored")
 
 
 class Words(click.Choice[str]):
@@ -368,7 +377,11 @@ def reading(function: F) -> F:
             metavar="NAME",
             help="Split to read; with convert, NAME=SHARE,... are splits to write.",
         ),
-        source("--eos", type=Eos(0), help="Separator ID, or none (default: from source or tokenizer, or inferred)."),
+        source(
+            "--eos",
+            type=Eos(0),
+            help="Separator ID of the source, or none (default: from source or tokenizer, or inferred).",
+        ),
         source(
             "--from-opt",
             "options",

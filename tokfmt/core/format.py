@@ -212,7 +212,8 @@ class Target(NamedTuple):
     """Facts and wishes that a command passes to `Format.writer`.
 
     Attributes:
-        eos_id: The separator to write; None if it is unknown.
+        eos_id: The separator; None if it is unknown.
+        separators: Where the source of the writer has it. NONE: nowhere.
         decoder: Decodes IDs, for formats that store text; None if the user gave no tokenizer.
         allow_loss: The words of --allow-loss.
         keep_parts: `commit` may be interrupted and called again, so it keeps the parts of regions. The caller removes
@@ -222,6 +223,7 @@ class Target(NamedTuple):
     """
 
     eos_id: int | None = None
+    separators: Separators = Separators.NONE
     decoder: Decoder | None = None
     allow_loss: frozenset[str] = frozenset()
     keep_parts: bool = False
@@ -236,7 +238,7 @@ class Region:
     Attributes:
         index: 0, 1, 2, ... in the order of the output.
         sequences: Sequence numbers, if the writer cuts between sequences.
-        tokens: Positions on the axis that the writer stores, which includes separators if it stores them.
+        tokens: Positions on the source.
     """
 
     index: int
@@ -273,6 +275,7 @@ class WriterTraits:
     Attributes:
         separators: Where the separator is stored. NONE: no separator is stored.
         separated: Only the separator marks boundaries, so a sequence must not contain it.
+        eos_id: The only separator that readers of this variant take; None: they take any.
         keeps_masks: Stores the marks of the source (`protocols.HasMarks`), or its loss masks and labels.
         keeps_labels: Stores any label, not only whether a label counts in the loss.
         keeps_boundaries: Stores where documents begin in a row.
@@ -287,6 +290,7 @@ class WriterTraits:
 
     separators: Separators = Separators.NONE
     separated: bool = False
+    eos_id: int | None = None
     keeps_masks: bool = False
     keeps_labels: bool = False
     keeps_boundaries: bool = False
@@ -305,6 +309,9 @@ class WriterTraits:
 
 class TokenWriter(ABC):
     """A writer of one destination. Picklable: it holds a path and options, and any method may run in another process.
+
+    The source of each method is the axis that is stored: the tokens, offsets and marks of all sequences with their
+    separators. A writer adds no separators. If `Target.separators` is NONE, the source holds contents alone.
 
     Define `regions`, `create`, `write` and `commit`. Every other method has a default.
     """
@@ -382,13 +389,6 @@ class TokenWriter(ABC):
         Reads no token, and may be called before `source.info.max_id` is known.
         """
         return None
-
-    def count_separated(self, source: TokenReader) -> int:
-        """Return the number of sequences that end with the separator already, so that the writer adds no other.
-
-        A reader of the destination removes this separator, and the sequence is one token shorter.
-        """
-        return 0
 
     def notes(self, source: TokenReader) -> Iterable[str]:
         """Return sentences on what other projects cannot read of the destination."""
@@ -587,7 +587,7 @@ class Format(ABC):
         return {}
 
     def repaired_with(self, path: Place, options: Any) -> Mapping[str, object]:
-        """Return write options that keep the sequences of a repaired dataset as they are stored."""
+        """Return write options that keep the token IDs of a repaired dataset as they are stored."""
         return {}
 
     def patches(self) -> Mapping[str, Repair]:

@@ -65,7 +65,6 @@ class ReadOptions:
 class WriteOptions(FlatOptions):
     """Options for writing .ds files."""
 
-    eos: Literal["always", "none"] = option("always", "separator after each document, or none")
     width: Literal[2, 4] | None = option(None, "bytes per token; auto: 4 if the largest ID is above 65,535, else 2")
 
 

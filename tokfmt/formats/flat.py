@@ -84,7 +84,6 @@ from tokfmt.core.text_format import counted, printable
 from tokfmt.core.widths import contradicted_width
 from tokfmt.formats.files_ahead import FILES_AT_ONCE, FilesAhead, parts_of
 from tokfmt.formats.index_ends import indexes_of_others
-from tokfmt.model.bridge import laid_reader
 from tokfmt.views.select import lost_empties
 
 __all__ = [
@@ -400,13 +399,11 @@ class FlatOptions:
     values here hold for a format that does not offer it.
 
     Attributes:
-        eos: "none" stores no separator. For `Separators.TRAILING`, where an index marks the sequences too.
         width: Bytes per token; None: the first of `FlatWriter.dtypes` that holds the largest ID.
         dtype: Name of the dtype of tokens; None: as for `width`.
         shard_size: Tokens per file of a folder; None: one file holds all tokens.
     """
 
-    eos: str = "always"
     width: int | None = None
     dtype: str | None = None
     shard_size: int | None = None
@@ -422,7 +419,7 @@ class FlatWriter(TokenWriter):
 
     Attributes that a format states:
         separators: Where the separator is stored. NONE: an index separates sequences. TRAILING: an index does, and each
-            sequence also ends with the separator unless `FlatOptions.eos` is "none". AFTER, BETWEEN, BEFORE: only the
+            sequence also ends with the separator, unless the user wants none. AFTER, BETWEEN, BEFORE: only the
             separator does.
         scanned: True if readers of the format look for the separator despite an index, so no sequence may contain it.
         suffix: Suffix of a destination that is one file; a destination with another name is a folder.
@@ -457,19 +454,17 @@ class FlatWriter(TokenWriter):
         """Make a writer of `path`; `options` is an object of the format's subclass of `FlatOptions`."""
         self.path, self.options, self.target = path, options, target
         self._cuts: list[Cut] | None = None
-        self.separators = self.traits(options).separators
 
     @classmethod
-    def traits(cls, options: Any) -> WriterTraits:
+    def traits(cls, options: Any) -> WriterTraits:  # noqa: ARG003 - the same for all
         """See `Format.writer_traits`."""
-        separators = Separators.NONE if options.eos == "none" else cls.separators
         return WriterTraits(
-            separators,
-            separated=separators.alone or cls.scanned,
+            cls.separators,
+            separated=cls.separators.alone or cls.scanned,
             keeps_masks=cls.mask_file is not None,
             whole_files=cls.whole,
             file_suffixes=(cls.suffix,),
-            lost=lost_empties if separators is Separators.BETWEEN else lost_nothing,
+            lost=lost_empties if cls.separators is Separators.BETWEEN else lost_nothing,
         )
 
     # Methods that a format may override
@@ -511,7 +506,7 @@ class FlatWriter(TokenWriter):
     # Methods that follow from these
 
     def minimum_bytes(self, source: TokenReader) -> int | None:
-        """See `TokenWriter.minimum_bytes`. Counts the tokens, without separators, headers and indexes."""
+        """See `TokenWriter.minimum_bytes`. Counts the tokens, without headers and indexes."""
         return source.info.tokens * self._dtype(source).itemsize
 
     @property
@@ -519,22 +514,13 @@ class FlatWriter(TokenWriter):
         """True if the destination is a folder of files, not one file."""
         return self.path.suffix != self.suffix
 
-    @property
-    def needs_eos(self) -> bool:
-        return self.separators is not Separators.NONE
-
-    def stored(self, source: TokenReader) -> TokenReader:
-        """Return the axis that the files store: the source with its separators."""
-        if not self.needs_eos:
-            return source
-        return laid_reader(source, self.target.eos_id or 0, before=self.separators is Separators.BEFORE)
-
     def _dtype(self, source: TokenReader) -> np.dtype[Any]:
         top = -1 if source.info.max_id is None else source.info.max_id
         return self._dtype_of(top)
 
     def _dtype_of(self, top: int) -> np.dtype[Any]:
-        return self.dtype(max(top, (self.target.eos_id or 0) if self.needs_eos else -1))
+        eos_id = None if self.target.separators is Separators.NONE else self.target.eos_id
+        return self.dtype(max(top, -1 if eos_id is None else eos_id))
 
     def wants_max_id(self, source: TokenReader) -> bool:
         """See `TokenWriter.wants_max_id`. False if every ID that the source's dtype can hold gives the same files."""
@@ -570,7 +556,7 @@ class FlatWriter(TokenWriter):
         return cuts[bisect_right(cuts, position, key=lambda cut: cut.start) - 1]
 
     def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
-        spans = [span for cut in self.cuts(self.stored(source)) for span in windows(cut.start, cut.stop, max(1, size))]
+        spans = [span for cut in self.cuts(source) for span in windows(cut.start, cut.stop, max(1, size))]
         return [Region(index, range(0), range(a, b)) for index, (a, b) in enumerate(spans)]
 
     @property
@@ -582,12 +568,12 @@ class FlatWriter(TokenWriter):
         """Return the token file of a region, and its loss mask."""
         if not self.finishes_files:
             return ()
-        path = self.file(self.cut_at(self.stored(source), region.tokens.start).number)
+        path = self.file(self.cut_at(source, region.tokens.start).number)
         return [path, self.mask_file(path)] if self.masked and self.mask_file is not None else [path]
 
     def create(self, source: TokenReader) -> None:
-        dtype, stored = self._dtype(source), self.stored(source)
-        for cut in self.cuts(stored):
+        dtype = self._dtype(source)
+        for cut in self.cuts(source):
             path = self.file(cut.number)
             if path != self.path:
                 self.path.mkdir(exist_ok=True)
@@ -601,20 +587,20 @@ class FlatWriter(TokenWriter):
                 preallocate(self.mask_file(path), cut.stop - cut.start)
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
-        stored, dtype = self.stored(source), self._dtype(source)
-        end, top, eos_id = stored.info.tokens, -1, self.target.eos_id or 0
+        dtype = self._dtype(source)
+        end, top, eos_id = source.info.tokens, -1, self.target.eos_id or 0
         limit = min(self.limit, (1 << 8 * dtype.itemsize - (dtype.kind == "i")) - 1)
-        cut = self.cut_at(stored, region.tokens.start)
+        cut = self.cut_at(source, region.tokens.start)
         begin, base = self.begins(cut), cut.start
         if self.masked and self.mask_file is not None:
-            _write_mask(self.mask_file(self.file(cut.number)), cut, region, stored)
+            _write_mask(self.mask_file(self.file(cut.number)), cut, region, source)
         with Output(self.file(cut.number)) as out:
             at = begin + (region.tokens.start - base) * dtype.itemsize
             raw = np.dtype(f"{dtype.byteorder}u{dtype.itemsize}")
-            if region.tokens.stop <= end and (copied := copy_region(out, at, stored, region, raw, limit)):
+            if region.tokens.stop <= end and (copied := copy_region(out, at, source, region, raw, limit)):
                 return copied
             for a, b in windows(region.tokens.start, region.tokens.stop):
-                real = stored.tokens(min(a, end), min(b, end))
+                real = source.tokens(min(a, end), min(b, end))
                 top = max(top, check_ids(real, limit, a, self.path.name, self.remedy(dtype)))
                 window = real.astype(dtype, copy=False)
                 if len(real) < b - a:
@@ -632,8 +618,8 @@ class FlatWriter(TokenWriter):
         return f"{wider} has room for IDs up to {maximum:,}"
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:  # noqa: ARG002 - nothing in them
-        stored, dtype = self.stored(source), self._dtype(source)
-        for path, pieces in itertools.groupby(self.index(stored, dtype), key=lambda piece: piece[0]):
+        dtype = self._dtype(source)
+        for path, pieces in itertools.groupby(self.index(source, dtype), key=lambda piece: piece[0]):
             rest = iter(pieces)
             _, at, content = next(rest)
             if not at and path != self.path:

@@ -59,7 +59,6 @@ class ReadOptions:
 class WriteOptions(FlatOptions):
     """Options for writing chunks."""
 
-    eos: Literal["always", "none"] = option("always", "separator after each document, or none")
     codes: Literal["numpy", "tensor"] = option(
         "numpy", "type of the IDs for readers: numpy's u16, u32 or torch's u16, i32"
     )
@@ -80,7 +79,7 @@ class Writer(ShardWriter):
 
     def notes(self, source: TokenReader) -> Iterator[str]:
         yield from super().notes(source)
-        yield from _dropped([cut.stop - cut.start for cut in self.cuts(self.stored(source))], self.options.seq_len)
+        yield from _dropped([cut.stop - cut.start for cut in self.cuts(source)], self.options.seq_len)
 
     def remedy(self, dtype: np.dtype[Any]) -> str:
         return "--to-opt codes=numpy has room for IDs up to 4,294,967,295" if dtype.kind == "i" else ""

@@ -32,7 +32,7 @@ from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.findings import Code, Problem
-from tokfmt.core.format import Confidence, Hints, Probe
+from tokfmt.core.format import Confidence, Hints, Probe, WriterTraits
 from tokfmt.core.options import option
 from tokfmt.core.place import Place
 from tokfmt.core.reader import Separators
@@ -82,6 +82,11 @@ class Writer(FlatWriter):
 
     separators, begin, needs_max_id = Separators.BEFORE, HEADER.size, True
     names = "{stem}_{options.split}_{number:06d}.bin"
+
+    @classmethod
+    def traits(cls, options: WriteOptions) -> WriterTraits:
+        """See `Format.writer_traits`. The headers of two variants imply the separator."""
+        return replace(super().traits(options), eos_id=VARIANTS[options.variant][3] if options.variant else None)
 
     def _variant(self, top: int) -> str:
         gpt2 = self.target.eos_id == VARIANTS["gpt2"][3] and top < 1 << 16

@@ -73,7 +73,6 @@ class ReadOptions:
 class WriteOptions(FlatOptions):
     """Options for writing shards."""
 
-    eos: Literal["always", "none"] = option("always", "separator after each document, or none")
     column: str = option("input_ids", "name of the column; llm-foundry reads tokens")
     dtype: Literal["uint16", "uint32", "int32"] | None = option(
         None, "dtype of IDs; auto: uint16 if the largest ID allows it"

@@ -128,7 +128,6 @@ class ReadOptions:
 class WriteOptions(FlatOptions):
     """Options for writing indexed datasets."""
 
-    eos: Literal["always", "none"] = option("always", "separator after each document, as with --append-eod, or none")
     dtype: Literal["uint16", "int32"] | None = option(
         None, "dtype of the tokens; auto: uint16 if the largest ID allows it"
     )

@@ -543,19 +543,19 @@ class ShardWriter(FlatWriter):
 
     def notes(self, source: TokenReader) -> Iterator[str]:
         """See `TokenWriter.notes`."""
-        for loss in () if self.needs_eos else lost_empties(source):
+        for loss in lost_empties(source) if self.target.separators is Separators.NONE else ():
             yield f"{loss.what}: {self.empties}"
 
     finishes_files = True
 
     def finish_files(self, source: TokenReader, regions: Sequence[Region], receipts: Sequence[Receipt]) -> object:
         """Complete a shard, and return [its number, hashes of its content, size and hashes of its file]."""
-        stored, dtype = self.stored(source), self._dtype(source)
-        cut = self.cut_at(stored, regions[0].tokens.start)
+        dtype = self._dtype(source)
+        cut = self.cut_at(source, regions[0].tokens.start)
         packed: dict[int, Mapping[str, str]] = dict(receipt.details for receipt in receipts if receipt.details)
         if not self.codec:
             with Output(self.file(cut.number)) as out:
-                for at, content in self._beginning_and_end(stored, dtype, cut):
+                for at, content in self._beginning_and_end(source, dtype, cut):
                     out.write(at, content)
         facts = self._facts(cut, packed.get(cut.number))
         self.recall_files(facts)
@@ -597,14 +597,14 @@ class ShardWriter(FlatWriter):
     def write(self, region: Region, source: TokenReader) -> Receipt:
         if not self.codec and not self.head:
             return super().write(region, source)
-        stored, dtype = self.stored(source), self._dtype(source)
-        cut = self.cut_at(stored, region.tokens.start)
+        dtype = self._dtype(source)
+        cut = self.cut_at(source, region.tokens.start)
         with Output(self.file(cut.number)) as out:
             if self.codec:
-                top, details = self._pack(out, stored, dtype, cut)
+                top, details = self._pack(out, source, dtype, cut)
                 return Receipt(region.index, top, out.written, details)
             top = -1
-            for at, content, largest in self._items(stored, dtype, cut, region.tokens):
+            for at, content, largest in self._items(source, dtype, cut, region.tokens):
                 out.write(at, content)
                 top = max(top, largest)
         return Receipt(region.index, top, out.written)

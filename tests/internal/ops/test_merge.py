@@ -109,7 +109,7 @@ WAYS = {
     "shuffled": {"shuffle": 4},
     "wide": {"to_options": {"width": 4}},
     "old": {"to_options": {"layout": "A"}},
-    "if-missing": {"to_options": {"eos": "if-missing"}},
+    "without separators": {"to_eos": "none"},
 }
 
 

@@ -31,7 +31,7 @@ def repeated(tmp_path):
     """A store of documents of which three occur several times."""
     text = tmp_path / "x.jsonl"
     text.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in DOCUMENTS))
-    tokfmt.convert(text, tmp_path / "x.pbin", to_options=["eos=none"], eos="none", executor="serial")
+    tokfmt.convert(text, tmp_path / "x.pbin", to_eos="none", eos="none", executor="serial")
     return tmp_path / "x.pbin"
 
 

@@ -23,7 +23,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import ConversionError, Loss, OptionError, SeparatorUnknownError
+from tokfmt.core.errors import ConversionError, Loss, OptionError
 from tokfmt.core.files import File, Stream, writing
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
 from tokfmt.core.loss_mask import BEGINS, TARGET, labels_of, of_next
@@ -34,7 +34,6 @@ from tokfmt.core.reader import Layout, Separators, TokenReader, check_ids, check
 from tokfmt.core.text_format import counted
 from tokfmt.formats.arrow.container import PACKED, arrow
 from tokfmt.formats.arrow.options import WriteOptions
-from tokfmt.model.bridge import laid_reader
 from tokfmt.views.select import Rows, lost_empties
 from tokfmt.views.view import View
 
@@ -193,11 +192,7 @@ class ColumnWriter(TokenWriter):
     def _arranged(self, source: TokenReader) -> TokenReader:
         if self.options.pack_size is not None and source.info.layout is not Layout.SAMPLES:
             return Packs(source, self.options.pack_size, self.path.name)
-        if self.options.seq_len is None:
-            return source
-        if self.target.eos_id is None:
-            raise SeparatorUnknownError(self.path, "rows of a stream need a separator between documents")
-        return Rows(laid_reader(source, self.target.eos_id), self.options.seq_len)
+        return source if self.options.seq_len is None else Rows(source, self.options.seq_len)
 
     def _cuts(self, rows: TokenReader, first: int, last: int) -> Iterator[tuple[int, int, int]]:
         """Yield the groups of some rows: the first row, the end, and the number of the file that stores them."""

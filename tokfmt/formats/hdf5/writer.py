@@ -39,7 +39,6 @@ from tokfmt.core.rows import ROWS
 from tokfmt.formats.hdf5.container import WriterAttributes
 from tokfmt.formats.hdf5.options import WriteOptions
 from tokfmt.formats.hdf5.table import REACH, Packer
-from tokfmt.model.bridge import laid_reader
 from tokfmt.views.select import lost_empties
 
 RAW = 1 << 31
@@ -275,7 +274,7 @@ class SampleWriter(TokenWriter):
         A sample needs two tokens. If only the last separator is left for the last of disjoint windows, it is not
         written, because the end of the stream ends the document as well.
         """
-        total = laid_reader(source, self.eos_id).info.tokens
+        total = source.info.tokens
         return total - 1 if self.step > self.options.seq_len and total % self.step == 1 else total
 
     def _files(self, source: TokenReader) -> _Files:
@@ -286,10 +285,9 @@ class SampleWriter(TokenWriter):
     def regions(self, source: TokenReader, size: int) -> Sequence[Region]:
         size = min(size, max(_REGION, self._length(source) // _SPREAD))
         cuts = list(self._files(source).cut(max(1, size // self.step)))
-        length = self._length(source)
         bounds = [range(a * self.step, b * self.step) for a, b in cuts]
         if bounds:
-            bounds[-1] = range(bounds[-1].start, length)
+            bounds[-1] = range(bounds[-1].start, source.info.tokens)
         pairs = enumerate(zip(cuts, bounds, strict=True))
         return [Region(index, range(first, last), tokens) for index, ((first, last), tokens) in pairs]
 
@@ -323,13 +321,13 @@ class SampleWriter(TokenWriter):
 
     def _blocks(self, source: TokenReader, cuts: Iterable[tuple[int, int]]) -> Iterator[_Block]:
         """Yield for each interval its first position, its tokens, <i4[n, 3, seq_len] and True for plain samples."""
-        stream, length, masked = laid_reader(source, self.eos_id), self._length(source), self._masked(source)
+        length, masked = self._length(source), self._masked(source)
         for first, last in cuts:
             start, stop = first * self.step, min(length, (last - 1) * self.step + self.options.seq_len + 1)
-            tokens = stream.tokens(start, stop)
+            tokens = source.tokens(start, stop)
             samples, full = self._samples(tokens, last - first)
             plain = np.arange(last - first) < full
-            if masked and (marks := marks_of(stream, start, stop)) is not None:
+            if masked and (marks := marks_of(source, start, stop)) is not None:
                 samples[:, 1] = self._windows(marks & TARGET, last - first, 0)[:, 1:]
                 plain &= samples[:, 1].all(1)
             yield start, tokens, samples, plain
@@ -367,13 +365,12 @@ class SampleWriter(TokenWriter):
     def _gather_into(self, source: TokenReader) -> _Gathering:
         """Return the object that fills the files of the destination, with the first file open."""
         files, length, masked = self._files(source), self._length(source), self._masked(source)
-        stream = laid_reader(source, self.eos_id)
 
         def begin(number: int) -> SampleFile:
             first, last = files.bounds[number : number + 2]
             at = first * self.step
             facts = self._own(source)._replace(first_token=at, stream_tokens=length)
-            if masked and (marks := marks_of(stream, at, at + (first < last))) is not None:
+            if masked and (marks := marks_of(source, at, at + (first < last))) is not None:
                 facts = facts._replace(first_mask=int((marks & TARGET).any()))
             files.name(number).unlink(missing_ok=True)  # an interrupted commit may have left it
             return SampleFile(files.name(number), (last - first, self.options.seq_len), facts, shuffle=self.shuffle)
@@ -470,8 +467,7 @@ class CorpusWriter(TokenWriter):
         self.path, self.options, self.eos_id = path, options, target.eos_id or 0
 
     def _files(self, source: TokenReader) -> _Files:
-        length = laid_reader(source, self.eos_id).info.tokens
-        return _Files(self.path, length, self.options.file_samples * self.options.seq_len)
+        return _Files(self.path, source.info.tokens, self.options.file_samples * self.options.seq_len)
 
     def wants_max_id(self, source: TokenReader) -> bool:  # noqa: ARG002 - of every source
         """See `TokenWriter.wants_max_id`."""
@@ -499,16 +495,16 @@ class CorpusWriter(TokenWriter):
             empty_corpus(files.name(number), last - first, self._dtype(source), facts)
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
-        stored, files, dtype = laid_reader(source, self.eos_id), self._files(source), self._dtype(source)
+        files, dtype = self._files(source), self._dtype(source)
         number, top = files.of(region.tokens.start), -1
         place, limit = corpus_place(files.name(number)), (1 << 8 * dtype.itemsize) - 1
         little = dtype.newbyteorder("<")
         with Output(files.name(number)) as out:
             at = place + (region.tokens.start - files.bounds[number]) * dtype.itemsize
-            if copied := copy_region(out, at, stored, region, little, limit):
+            if copied := copy_region(out, at, source, region, little, limit):
                 return copied
             for a, b in windows(region.tokens.start, region.tokens.stop):
-                tokens = stored.tokens(a, b)
+                tokens = source.tokens(a, b)
                 top = max(top, check_ids(tokens, limit, a, "hdf5"))
                 at = place + (a - files.bounds[number]) * dtype.itemsize
                 out.write(at, tokens.astype(little, copy=False))

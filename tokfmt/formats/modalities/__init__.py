@@ -24,19 +24,17 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tokfmt.core.files import File, open_file
 from tokfmt.core.format import Confidence, Hints, Probe, Target
 from tokfmt.core.options import LazyAttribute
 from tokfmt.core.place import Place
-from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import Info, Separators, TokenReader, check_interval, smallest, windows
+from tokfmt.core.ragged import Offsets
+from tokfmt.core.reader import Separators, TokenReader, smallest, windows
 from tokfmt.formats.flat import Cut, FileLayout, FlatFormat, FlatWriter, Pieces
 from tokfmt.formats.modalities.header import LONGEST, begins_index, headers, multimodal, token_dtype
 from tokfmt.formats.modalities.options import ReadOptions, WriteOptions
@@ -53,21 +51,6 @@ class Writer(FlatWriter):
         super().__init__(path, options, target)
         self.old = options.layout == "A"
         self.begin = 8 if self.old else 12
-        self._closed: Offsets | None = None
-
-    def stored(self, source: TokenReader) -> TokenReader:
-        if self.options.eos != "if-missing":
-            return super().stored(source)
-        eos_id = self.target.eos_id or 0
-        if self._closed is None:  # `regions` is called first, so this is computed once and pickled with the writer.
-            self._closed = closed_offsets(source, eos_id)
-        return WithMissingSeparators(source, eos_id, self._closed)
-
-    def count_separated(self, source: TokenReader) -> int:
-        """See `TokenWriter.count_separated`."""
-        if self.options.eos != "if-missing":
-            return 0
-        return source.info.tokens + source.info.sequences - int(self.stored(source).info.tokens)
 
     def dtype(self, top: int) -> np.dtype[Any]:
         top = max(top, self.target.eos_id or 0)  # The separator counts even if it is not written.
@@ -91,83 +74,6 @@ class Writer(FlatWriter):
         for first, last in windows(0, stored.info.sequences, _AT_ONCE):
             offsets = stored.offsets(first, last) * width
             yield offsets[:-1] + base, np.diff(offsets)
-
-
-class WithMissingSeparators:
-    """A view that adds the separator to each sequence without one at its end, as Modalities does since 2025-01.
-
-    Args:
-        source: The sequences.
-        eos_id: The separator.
-        offsets: int64[sequences + 1], the offsets of this axis, from `closed_offsets`.
-    """
-
-    def __init__(self, source: TokenReader, eos_id: int, offsets: Offsets) -> None:
-        self.source, self.eos_id, self._offsets = source, eos_id, offsets
-
-    @property
-    def info(self) -> Info:
-        info = self.source.info
-        return replace(
-            info,
-            tokens=int(self._offsets[-1]),
-            dtype=np.promote_types(info.dtype, smallest(self.eos_id)),
-            max_id=None if info.max_id is None else max(info.max_id, self.eos_id),
-            separators=Separators.TRAILING,
-            eos_id=self.eos_id,
-            free_of=None,
-        )
-
-    def offsets(self, first: int, last: int) -> Offsets:
-        check_interval(first, last, len(self._offsets) - 1, "sequences")
-        return self._offsets[first : last + 1]
-
-    def tokens(self, start: int, stop: int) -> Tokens:
-        info = self.info
-        check_interval(start, stop, info.tokens)
-        out = np.full(stop - start, self.eos_id, info.dtype)
-        if start == stop:
-            return out
-        first = int(np.searchsorted(self._offsets, start, side="right")) - 1
-        last = int(np.searchsorted(self._offsets, stop, side="left"))
-        own, closed = self.source.offsets(first, last), self._offsets[first : last + 1]
-        ends = closed[1:][np.diff(closed) > np.diff(own)] - 1
-        ends = ends[(ends >= start) & (ends < stop)]
-        plain = np.ones(stop - start, np.bool_)
-        plain[ends - start] = False
-        begin = int(own[0]) + start - int(closed[0])
-        out[plain] = self.source.tokens(begin, begin + stop - start - len(ends))
-        return out
-
-    def close(self) -> None:
-        self.source.close()
-
-
-def closed_offsets(source: TokenReader, eos_id: int) -> Offsets:
-    """Return int64[sequences + 1], the offsets after each sequence without a separator at its end gets one.
-
-    Reads all tokens.
-    """
-    count = source.info.sequences
-    out = np.zeros(count + 1, np.int64)
-    for a, b in windows(0, count, _AT_ONCE):
-        offsets = source.offsets(a, b)
-        lengths = np.diff(offsets)
-        lengths += ~_ends_with(source, offsets, eos_id)
-        np.cumsum(lengths, out=out[a + 1 : b + 1])
-        out[a + 1 : b + 1] += out[a]
-    return out
-
-
-def _ends_with(source: TokenReader, offsets: Offsets, eos_id: int) -> NDArray[np.bool_]:
-    """Return bool[sequences]: True for each consecutive sequence that ends with `eos_id`."""
-    found = np.zeros(len(offsets) - 1, np.bool_)
-    last = offsets[1:] - 1
-    filled = np.diff(offsets) > 0
-    for start, stop in windows(int(offsets[0]), int(offsets[-1])):
-        here = np.flatnonzero(filled & (last >= start) & (last < stop))
-        found[here] = source.tokens(start, stop)[last[here] - start] == eos_id
-    return found
 
 
 class Modalities(FlatFormat):
@@ -227,9 +133,9 @@ class Modalities(FlatFormat):
         return examine_partly(file, options) if hints.allow_partial else examine(file, options).file_layout()
 
     def repaired_with(self, path: Place, options: ReadOptions) -> Mapping[str, object]:
-        """See `Format.repaired_with`. Documents and their ends stay the same; a width of 3 bytes becomes 4."""
+        """See `Format.repaired_with`. A width of 3 bytes becomes 4."""
         width = self.examine([path], options, Hints()).extents[0].dtype.itemsize
-        return {"eos": "none", "width": 4 if width == 3 else width}
+        return {"width": 4 if width == 3 else width}
 
 
 FORMAT = Modalities()

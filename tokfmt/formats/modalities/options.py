@@ -27,8 +27,3 @@ class WriteOptions(FlatOptions):
         "D", "D, which Modalities reads since 2024-07, or A, the older one that its documentation describes"
     )
     width: Literal[1, 2, 4] | None = option(None, "bytes per token; auto: the fewest that hold the largest ID (A: 4)")
-    eos: Literal["always", "if-missing", "none"] = option(
-        "always",
-        "separator after each document, only if it does not end with it already, or none (if-missing, as Modalities "
-        "does since 2025-01, merges a final separator of a document with the added one)",
-    )

@@ -40,6 +40,7 @@ from tokfmt.core.errors import (
 from tokfmt.core.files import writing
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.format import REGION, Format, look
+from tokfmt.core.options import parse_options
 from tokfmt.core.output import readable_by
 from tokfmt.core.place import Place, PlaceLike, Url, destination_of, local_path, place_of
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
@@ -81,7 +82,6 @@ from tokfmt.ops.source.request import (
     SourceFiles,
     SourceRequest,
     given_to,
-    option_names,
     read_options,
     words_of,
 )
@@ -694,13 +694,16 @@ class _Job:
         kept = plan.format.repaired_with(plan.path, read_options(plan.format, source))
         return self._converted(source, {**plan.written, **kept}, index=index)
 
-    def _converted(self, source: SourceRequest, written: Mapping[str, object], *, index: bool = False) -> CheckReport:
+    def _converted(
+        self, source: SourceRequest, written: Mapping[str, object], *, index: bool = False, as_stored: bool = True
+    ) -> CheckReport:
         """Convert a source to its own format, and check the result before it is published.
 
         Args:
             source: The dataset, and how to read it.
             written: The write options.
             index: Write an index of the result as well.
+            as_stored: No separator was removed, so none is added where an index marks the sequences.
 
         Returns:
             The report of the result.
@@ -715,11 +718,14 @@ class _Job:
             reports.append(self._checked(staging.path))
             return files
 
+        format_ = self.plan.format
+        options: Any = parse_options(format_.write_options, written, format_.name)
         request = Request(
             source,
             self.destination,
-            to=self.plan.format.name,
+            to=format_.name,
             to_options=written,
+            to_eos="none" if as_stored and not format_.writer_traits(options).separated else None,
             overwrite=self.overwrite,
             verify=True,
             jobs=worker_count(self.plan.request.jobs),
@@ -737,10 +743,8 @@ class _Job:
             TokfmtError: As in `_Plan.part`.
         """
         request, opened = self.plan.part()
-        written = dict(self.plan.written)
-        if opened.separator.eos_id is None:
-            written |= {"eos": "none"} if "eos" in option_names(self.plan.format.write_options) else {}
-        return self._converted(request, written), opened.partial.sentence() if opened.partial else ""
+        report = self._converted(request, self.plan.written, as_stored=opened.separator.eos_id is None)
+        return report, opened.partial.sentence() if opened.partial else ""
 
     def patched(self) -> CheckReport:
         """Copy the files byte by byte, patch the copy in place, check it, and publish it."""

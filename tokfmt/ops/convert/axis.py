@@ -16,7 +16,7 @@ from tokfmt.model.separator import look
 from tokfmt.ops.source.ingest import encoder_for, encoder_of, ingest
 from tokfmt.ops.source.open import text_recipe_of
 from tokfmt.ops.source.request import parse_selection
-from tokfmt.ops.source.stored import Source, paths_of
+from tokfmt.ops.source.stored import NO_SEPARATOR, Source, paths_of
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Workers
 from tokfmt.text.ingest import Unread
@@ -65,6 +65,7 @@ def token_axis(
     *,
     stored_eos: int | None = None,
     rejects: Path | None = None,
+    every_end: bool = False,
 ) -> Reading:
     """Return all sources as one token axis without separators.
 
@@ -78,6 +79,7 @@ def token_axis(
         stored_eos: The separator that the destination stores after each sequence. Sequences that all end with it
             already do not get a second one.
         rejects: A file for the texts that filters of recipes leave out.
+        every_end: See `SourceRequest`.
     """
     readers: list[TokenReader] = []
     skipped: list[tuple[Source, SkippedRecords]] = []
@@ -86,7 +88,7 @@ def token_axis(
     for number, source in enumerate(sources):
         if not isinstance(source.reader, RecordReader):
             rows[number] = (source.reader, [])
-            readers.append(_not_twice(source, source.reader, stored_eos, notes))
+            readers.append(_not_twice(source, source.reader, stored_eos, notes, every_end=every_end))
             continue
         if (draft := text_recipe_of(source)) is not None:
             from tokfmt.ops.prepare.prepare import prepared
@@ -120,7 +122,7 @@ def token_axis(
                 f"{printable(source.paths[0])}: blank lines, which are not documents: {shards.skipped.blank:,}"
             )
         encoded = encoded and not refused(source, shards.skipped)
-        readers.append(_not_twice(source, shards, stored_eos, notes))
+        readers.append(_not_twice(source, shards, stored_eos, notes, every_end=every_end))
     axis = readers[0] if len(readers) == 1 else Concat(readers)
     chosen = (0, axis.info.sequences)
     if selection is not None:
@@ -161,18 +163,28 @@ def _report(
     return found, padded
 
 
-def _not_twice(source: Source, axis: TokenReader, eos_id: int | None, notes: list[str]) -> TokenReader:
-    """Return an axis without the separators that its sequences end with already. Other tools pack such rows."""
-    path = source.paths[0]
-    if eos_id is None or eos_id in (axis.info.eos_id, axis.info.free_of) or not source.separator.is_stored:
+def _not_twice(
+    source: Source, axis: TokenReader, eos_id: int | None, notes: list[str], *, every_end: bool
+) -> TokenReader:
+    """Return an axis without the separators that its sequences end with already. Other tools pack such rows.
+
+    An ID that is not known to be the separator of the source, and that ends only some sequences, is content.
+    """
+    path, separator = source.paths[0], source.separator
+    is_content = not separator.is_stored or separator.source == NO_SEPARATOR
+    if eos_id is None or is_content or eos_id in (axis.info.eos_id, axis.info.free_of):
         return axis
     extents = from_reader(axis)
     ends = look(extents.axis, extents.spans)
     if not ends.counts[eos_id]:
         return axis
-    presumed = AFTER if ends.counts[eos_id] == ends.looked else None
-    dataset = from_reader(axis, eos_id, where=Separators.TRAILING, presumed=presumed, path=path)
-    reader = as_reader(dataset)
+    are_alike = ends.counts[eos_id] == ends.looked
+    if not are_alike and eos_id != separator.eos_id:
+        read = f"--eos {eos_id} reads the first as their separator"
+        notes.append(f"{path}: some of its sequences end with {eos_id} already; they get a second one. {read}")
+        return axis
+    presumed = AFTER if are_alike and not every_end else None
+    reader = as_reader(from_reader(axis, eos_id, where=Separators.TRAILING, presumed=presumed, path=path))
     count, closed = axis.info.sequences, axis.info.tokens - reader.info.tokens
     if not closed:
         return axis

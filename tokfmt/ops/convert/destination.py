@@ -12,6 +12,8 @@ from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
 from tokfmt.core.options import parse_options
 from tokfmt.core.place import Place
+from tokfmt.core.reader import Separators
+from tokfmt.model.separator import ToEos
 from tokfmt.ops.convert.arrangement import SplitTarget, portions
 from tokfmt.ops.convert.request import Request
 
@@ -68,6 +70,20 @@ class Destination:
             return self.format.writer(path, portion.options, target)
         return self.format.row_writer(path, portion.options, target, self.rows.shifted)
 
+    def without_separators(self, asked: ToEos) -> Destination:
+        """Return the destination that stores no separators, as an index marks the sequences.
+
+        Args:
+            asked: The option --to-eos, for the message.
+
+        Raises:
+            OptionError: Only separators mark them.
+        """
+        if self.traits.separated:
+            what = f"in {self.format.name}, only separators mark where a sequence ends"
+            raise OptionError(f"--to-eos {asked}: {what}. --to-eos ID writes one", name="to_eos")
+        return replace(self, traits=replace(self.traits, separators=Separators.NONE))
+
     def with_rows_of(self, samples: Samples, request: Request) -> Destination:
         """Return the destination that stores the samples of a recipe as they are, if the format stores their length.
 
@@ -87,7 +103,7 @@ class Destination:
         """Return the destination with options for samples of `seq_len` tokens; None if it stores sequences.
 
         Raises:
-            OptionError: The request selects, shuffles or splits samples.
+            OptionError: The request selects, shuffles or splits samples, or names their separator.
         """
         packs, given = self.traits.pack_size, dict(self.given)
         if not packs and not self.format.stores_rows:
@@ -100,6 +116,9 @@ class Destination:
             raise OptionError(
                 f"{what}: samples of a recipe are stored in its order. Set tokens or shuffle in the recipe"
             )
+        if request.to_eos is not None:
+            what = "samples of a recipe are stored with its separators. Set eos in the recipe"
+            raise OptionError(f"--to-eos: {what}", name="to_eos")
         laid = tuple(portions(request.arrangement, self.path, self.format, given))
         options = laid[0].options
         return replace(self, given=given, portions=laid, options=options, traits=self.format.writer_traits(options))

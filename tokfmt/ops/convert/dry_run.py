@@ -17,6 +17,7 @@ from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.request import Conversion
 from tokfmt.ops.convert.resolve import Resolved
 from tokfmt.ops.convert.results import result_of, total_of
+from tokfmt.ops.convert.separators import stored_axis
 from tokfmt.ops.convert.space import free_bytes, need_room
 from tokfmt.ops.convert.write import PortionCounts, Written
 from tokfmt.ops.destination import replaced
@@ -89,7 +90,8 @@ def _of_records(resolved: Resolved) -> Written:
 
 
 def _of_tokens(resolved: Resolved, notes: Notes) -> Written:
-    destination, target = resolved.destination, Target(resolved.separator.eos_id)
+    destination, allow_loss = resolved.destination, resolved.request.source.allow_loss
+    target = Target(resolved.separator.eos_id, destination.traits.separators, allow_loss=allow_loss)
     with make_executor("serial", 1) as executor:
         stored = target.eos_id if destination.traits.needs_eos else None
         workers = Workers(executor, 1, Path())
@@ -109,12 +111,13 @@ def _built_at(resolved: Resolved, portion: SplitTarget) -> Path:
 
 def _would_write(resolved: Resolved, axis: TokenReader, portion: SplitTarget, target: Target) -> PortionCounts:
     view = portion_of(axis, resolved.request.arrangement, portion)
+    stored = stored_axis(view, target)
     built_at = _built_at(resolved, portion)
     writer = resolved.destination.writer(built_at, portion, target)
-    minimum_bytes = writer.minimum_bytes(view)
+    minimum_bytes = writer.minimum_bytes(view if "empty-sequences" in target.allow_loss else stored)
     need_room(portion.destination, built_at, minimum_bytes)
-    info, tasks = view.info, len(writer.regions(view, resolved.request.region))
-    passes = 1 + needs_scan(axis, writer, resolved.destination.traits, target.eos_id)
+    info, tasks = view.info, len(writer.regions(stored, resolved.request.region))
+    passes = 1 + needs_scan(axis, writer, resolved.destination.traits, target)
     return PortionCounts(
         portion, info.sequences, info.tokens, info.max_id, tasks, minimum_bytes=minimum_bytes, passes=passes
     )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokenRangeError, TokfmtError
-from tokfmt.core.format import Format, TokenWriter, WriterTraits
+from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
 from tokfmt.core.place import place_of
 from tokfmt.core.protocols import CollectsInvalid, HasLabels, marks_of
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader, sequence_at, windows
@@ -19,6 +19,7 @@ from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.text_format import counted, printable
 from tokfmt.model.batch import AFTER, SEP
 from tokfmt.model.bridge import dataset_of, stored_reader
+from tokfmt.ops.convert.separators import stored_axis
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.source.stored import Source, boundaries_of
 from tokfmt.run.plan import Scan, Workers, scan
@@ -36,13 +37,12 @@ class Content:
 
     Attributes:
         reader: The axis to write, empty sequences included.
-        embedded: Layout of the stored separators, if sequences contain the separator and a reader of the destination
-            splits them there; else None.
+        embedded: Sequences contain the separator, and a reader of the destination splits them there.
         losses: The losses that were accepted, in words, by their --allow-loss name.
     """
 
     reader: TokenReader
-    embedded: Separators | None
+    embedded: bool
     losses: dict[str, str]
 
     def carried(self, view: TokenReader) -> Content:
@@ -54,20 +54,21 @@ class Content:
         kept = traits.keeps_boundaries and "inner-boundaries" not in self.losses
         return self.reader.info.segmented and kept
 
-    def located(self, error: TokenRangeError, paths: Sequence[object], renumbered: bool) -> TokenRangeError:
+    def located(
+        self, error: TokenRangeError, stored: TokenReader, paths: Sequence[object], renumbered: bool
+    ) -> TokenRangeError:
         """Return the error of an ID that the destination cannot store, with the sequence that holds it, if found.
 
-        Writers count positions without separators, with one after each sequence, or with one before each sequence.
-
         Args:
-            error: The error that a writer raised for this reader.
+            error: The error that a writer raised.
+            stored: The axis that it stores, on which it counts positions.
             paths: The sources, for the message.
             renumbered: Sequences of the reader have other numbers than in the sources.
         """
-        for position, shift in ((error.position, 0), (error.position, 1), (error.position - 1, 1)):
-            number = sequence_at(self.reader, position, shift)
-            start, stop = self.reader.offsets(number, number + 1).tolist()
-            at = position - shift * number
+        number = sequence_at(stored, error.position)
+        start, stop = self.reader.offsets(number, number + 1).tolist()
+        inside = error.position - int(stored.offsets(number, number)[0])
+        for at in (start + inside, start + inside - 1):  # A separator may be before the sequence.
             if start <= at < stop and int(self.reader.tokens(at, at + 1)[0]) == error.token:
                 same = len(paths) == 1 and not renumbered and "empty-sequences" not in self.losses
                 origin = f"{'' if same else 'the sequences to write of '}{', '.join(map(printable, paths[:_NAMED]))}"
@@ -363,42 +364,40 @@ def _masks(info: Info) -> list[Loss]:
 
 
 def scanned(
-    axis: TokenReader, writer: TokenWriter, traits: WriterTraits, eos_id: int | None, workers: Workers
+    axis: TokenReader, writer: TokenWriter, traits: WriterTraits, target: Target, workers: Workers
 ) -> tuple[TokenReader, list[Loss]]:
     """Read the tokens once, if the writer needs the largest ID or a sequence might contain the separator.
 
     Returns:
         The axis with its largest ID, if the tokens were read; and the loss of separators inside sequences, if any.
     """
-    look_for = eos_id if traits.separated and axis.info.free_of != eos_id else None
-    if look_for is None and (axis.info.max_id is not None or not writer.wants_max_id(axis)):
+    look_for = target.eos_id if traits.separated and axis.info.free_of != target.eos_id else None
+    if look_for is None and (axis.info.max_id is not None or not writer.wants_max_id(stored_axis(axis, target))):
         return axis, []
-    found = Scan(*workers.journal.once("scan", lambda: list(_looked_for(axis, traits, eos_id, look_for, workers))))
+    found = Scan(*workers.journal.once("scan", lambda: list(_looked_for(axis, target, look_for, workers))))
     if not found.separators:
         return Known(axis, found.max_id), []
     sequence = sequence_at(axis, found.first)
     what = (
-        f"{found.separators:,} separator{'s' * (found.separators != 1)} ({eos_id}) inside sequences "
+        f"{found.separators:,} separator{'s' * (found.separators != 1)} ({target.eos_id}) inside sequences "
         f"(first: sequence {sequence:,}, token position {found.first:,})"
     )
     return Known(axis, found.max_id), [Loss("embedded-separators", what)]
 
 
-def needs_scan(axis: TokenReader, writer: TokenWriter, traits: WriterTraits, eos_id: int | None) -> bool:
+def needs_scan(axis: TokenReader, writer: TokenWriter, traits: WriterTraits, target: Target) -> bool:
     """Return whether the tokens are read once before they are written; see `scanned`."""
-    separated = eos_id is not None and traits.separated and axis.info.free_of != eos_id
-    return separated or (axis.info.max_id is None and writer.wants_max_id(axis))
+    separated = target.eos_id is not None and traits.separated and axis.info.free_of != target.eos_id
+    return separated or (axis.info.max_id is None and writer.wants_max_id(stored_axis(axis, target)))
 
 
-def _looked_for(
-    axis: TokenReader, traits: WriterTraits, eos_id: int | None, look_for: int | None, workers: Workers
-) -> Scan:
+def _looked_for(axis: TokenReader, target: Target, look_for: int | None, workers: Workers) -> Scan:
     """Scan the axis for its largest ID and for separators inside sequences.
 
     If the source stores the same separators, a scan of the stored tokens costs less. The largest ID then includes the
     separator, which is right for writers that store it.
     """
-    stored = stored_reader(axis, eos_id) if traits.needs_eos else None
+    stored = None if target.separators is Separators.NONE else stored_reader(axis, target.eos_id)
     if stored is not None:
         found = scan(stored, look_for, workers)
         if look_for is None or found.separators == axis.info.sequences:

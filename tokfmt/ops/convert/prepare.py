@@ -14,6 +14,7 @@ from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import Content, known_losses, left_out, names_lost, record_losses, scanned
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.resolve import Resolved, with_rows
+from tokfmt.ops.convert.separators import stored_axis
 from tokfmt.ops.convert.workplace import Workplace
 from tokfmt.run.plan import Workers
 
@@ -54,6 +55,7 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
     lenient = "invalid-utf8" in allow_loss
     target = Target(
         eos_id,
+        destination.traits.separators,
         _decoder(resolved, lenient=lenient),
         allow_loss,
         keep_parts=bool(request.kept),
@@ -70,22 +72,25 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
         lambda source, skipped: not names_lost(source, skipped, destination.format) <= allow_loss,
         stored_eos=eos_id if destination.traits.needs_eos else None,
         rejects=None if request.task or request.rejects is None else _rejects(workers),
+        every_end=request.source.every_end,
     )
     losses = record_losses(reading.skipped, destination.format, allow_loss)
     if request.task is not None and resolved.holds_records:
         return Prepared(destination, target, (), reading.axis, None, resolved.accepted(losses))
     if reading.made and len(resolved.read) == 1:  # the samples of a recipe of text exist only now
         destination = with_rows(destination, reading.made[0], request)
+        target = target._replace(separators=destination.traits.separators)
         writers = _writers(destination, place, target) if destination.rows is not None else writers
-    axis, traits, embedded = destination.packed or reading.axis, destination.traits, None
+    axis, traits, embedded = destination.packed or reading.axis, destination.traits, False
     if request.arrangement.shares is None:  # before tokens are read, and before a shuffle takes space
-        place.need_room(destination.portions[0], writers[0], axis)
+        least = axis if "empty-sequences" in allow_loss else stored_axis(axis, target)
+        place.need_room(destination.portions[0], writers[0], least)
     known = known_losses(axis, resolved.sources, traits, request.source) if reading.skipped else resolved.losses
     losses.found.extend(known)
     if reading.encoded:
-        axis, found = scanned(axis, writers[0], traits, target.eos_id, workers)
+        axis, found = scanned(axis, writers[0], traits, target, workers)
         losses.found.extend(found)
-        embedded = traits.separators if found and traits.separators.alone else None
+        embedded = bool(found) and traits.separators.alone
     accepted = resolved.accepted(losses)
     if request.verify and request.task is None:
         from tokfmt.ops.convert.verify import verify_counts  # fingerprints need numpy.random and xxhash

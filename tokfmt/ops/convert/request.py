@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any, Literal
 
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import REGION, Format
+from tokfmt.core.options import fit
 from tokfmt.core.place import Place, Url
+from tokfmt.model.separator import ToEos
 from tokfmt.ops.convert.arrangement import AS_IT_IS, Arrangement
 from tokfmt.ops.source.request import SourceRequest, option_names
 from tokfmt.run.plan import Task
@@ -23,6 +26,7 @@ class Request:
     Attributes:
         source: The paths of the sources, and the options that say how to read them.
         to: Name of the destination's format; None to take it from the destination's name.
+        to_eos: The separator to write; None: that of the sources.
         region: Tokens that one worker writes at a time.
         finish: Number of tasks whose work this run publishes; 0 if it does not publish tasks.
         piped: Copies of pipes in scratch, with the name that the user gave for each.
@@ -32,6 +36,7 @@ class Request:
     destination: Place
     to: str | None = None
     to_options: Mapping[str, object] = field(default_factory=dict)
+    to_eos: ToEos = None
     tokenizer: str | None = None
     special_tokens: Literal["text", "parse"] = "text"
     engine: Literal["auto", "fastokens", "tokenizers"] = "auto"
@@ -142,6 +147,16 @@ class Conversion:
     prepared: list[Mapping[str, Any]] = field(default_factory=list)
     padded: int = 0
     partial: list[Mapping[str, Any]] = field(default_factory=list)
+
+
+def to_eos_of(to_eos: object) -> ToEos:
+    """Return the separator to write, an int also for a number of numpy.
+
+    Raises:
+        OptionError: It is not an ID, "none" or "as-stored".
+    """
+    checked: ToEos = fit("to_eos", to_eos, ToEos, {"minimum": 0, "maximum": sys.maxsize})
+    return checked
 
 
 def task_of(task: tuple[int, int]) -> Task:

@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from tokfmt.core import listing
 from tokfmt.core.atomic_output import Staging
-from tokfmt.core.errors import Loss, OptionError, SeparatorUnknownError, TokenizerMismatchError, TokfmtError
+from tokfmt.core.errors import (
+    ConversionError,
+    Loss,
+    OptionError,
+    SeparatorUnknownError,
+    TokenizerMismatchError,
+    TokfmtError,
+)
 from tokfmt.core.format import Target
-from tokfmt.core.options import choices
 from tokfmt.core.output import readable_by
 from tokfmt.core.place import Identity, Place, Url
 from tokfmt.core.protocols import HasLabels
@@ -33,6 +39,7 @@ from tokfmt.ops.convert.refusals import (
     refuse_undealt,
 )
 from tokfmt.ops.convert.request import Request
+from tokfmt.ops.convert.separators import as_stored, separator_to_write
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in, strangers_in_store
 from tokfmt.ops.source.discover import find_sources, snapshot
 from tokfmt.ops.source.ingest import first_look
@@ -42,7 +49,6 @@ from tokfmt.ops.source.request import SourceFiles, option_names, parse_selection
 from tokfmt.ops.source.stored import (
     Separator,
     Source,
-    agreed_separator,
     agreed_tokenizer,
     files_of_sources,
     paths_of,
@@ -135,6 +141,7 @@ class Resolved:
             "to-opt": asdict(self.destination.options),
             "the formats of the sources": [source.format.name for source in self.sources],
             "the separator": self.separator.eos_id,
+            "the place of the separator": self.destination.traits.separators.value,
             "the tokenizer": self.tokenizer.describe() if self.tokenizer else None,
         }
 
@@ -161,7 +168,7 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
     before = snapshot(files)
     stagings = _stagings(request, destination, before, notes)
     with listing.kept(answers):
-        sources = given[0] if given else _opened(request, destination, tokenizer, found, notes)
+        sources = given[0] if given else _opened(request, tokenizer, found, notes)
         compared = () if request.source.ignore_manifest else files
         stated = {one.path: read_manifest(one.path).of_files for one in compared}
     read = [sources[0]._replace(reader=given[1])] if given else sources
@@ -180,7 +187,11 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
     copies = tokenizer is None and destination.format.takes_lines and _are_lines(sources)
     if not copies and tokenizer is None:
         refuse_text(sources, destination.format)
-    separator = Separator(None) if copies else agreed_separator(sources, request.source.eos)
+    separator = Separator(None) if copies else separator_to_write(sources, request.to_eos)
+    asked = request.to_eos
+    if asked == "as-stored" and not copies:
+        request = replace(request, to_eos=as_stored(sources))
+    destination = destination.without_separators(asked) if request.to_eos == "none" else destination
     resolved = Resolved(
         request,
         destination,
@@ -287,7 +298,8 @@ def _refuse_unshared(resolved: Resolved, url: Url, *, by_request: bool) -> None:
         refuse_unshared(url, request.spool, what, "its workers write to the spool")
         return
     portion = destination.portions[0]
-    target = Target(resolved.separator.eos_id, None, request.source.allow_loss)
+    separators = destination.traits.separators
+    target = Target(resolved.separator.eos_id, separators, allow_loss=request.source.allow_loss)
     writer = destination.writer(resolved.stagings[portion.destination].path, portion, target)
     if resolved.holds_records:
         refuse_unshared(url, request.spool, what, "each tokenizes a part of the text")
@@ -349,7 +361,6 @@ def _stagings(
 
 def _opened(
     request: Request,
-    destination: Destination,
     tokenizer: TokenizerHandle | None,
     found: Sequence[SourceFiles],
     notes: Notes,
@@ -357,7 +368,7 @@ def _opened(
     try:
         return open_sources(request.source, tokenizer, request.jobs, notes.progress, found=found, collect_invalid=True)
     except SeparatorUnknownError as error:
-        remedy = _name_separator(request, destination, tokenizer)
+        remedy = _name_separator(tokenizer)
         raise SeparatorUnknownError(error.path, error.why, remedy) from error
     except TokenizerMismatchError as error:
         error.add_note(_encode_again())
@@ -422,34 +433,39 @@ def _are_lines(sources: Sequence[Source]) -> bool:
 
 
 def _need_separator(resolved: Resolved) -> None:
-    """Refuse sources without a known separator, if the destination stores one.
+    """Refuse sources whose separator is not known, or not the one that the destination stores.
 
     Raises:
         SeparatorUnknownError: The separator is not known. The remedy names the options that give it.
+        ConversionError: The variant of the destination takes another one.
     """
-    if resolved.separator.eos_id is not None or not resolved.destination.traits.needs_eos:
+    found, traits = resolved.separator.eos_id, resolved.destination.traits
+    name = resolved.destination.format.name
+    if traits.eos_id is not None and found != traits.eos_id and resolved.holds_something:
+        what = f"{name} with these options takes the separator {traits.eos_id} only"
+        what += f", and that of the sources is {'not known' if found is None else found}"
+        raise ConversionError(f"{what}. --to-eos {traits.eos_id} writes it")
+    if found is not None or not traits.needs_eos:
         return
     if resolved.holds_something:
         request = resolved.request
         if request.select is not None:
             refuse_selection_of_none(request.select, resolved.read)
-        name = resolved.destination.format.name
         why = f"{name} stores a separator after each sequence, and its ID is not known"
-        remedy = _name_separator(request, resolved.destination, resolved.tokenizer)
-        raise SeparatorUnknownError(request.destination, why, remedy)
+        ways = [_name_separator(resolved.tokenizer), "write one with --to-eos ID"]
+        if not traits.separated:
+            ways.append("store none with --to-eos none")
+        raise SeparatorUnknownError(request.destination, why, ", or ".join(ways))
 
 
-def _name_separator(request: Request, destination: Destination, tokenizer: TokenizerHandle | None) -> str:
-    """Return the remedy for an unknown separator."""
-    ways = ["Give its token ID with --eos ID"]
+def _name_separator(tokenizer: TokenizerHandle | None) -> str:
+    """Return the remedy for a source whose separator is not known."""
     if tokenizer is None:
-        ways.append("give --tokenizer")
-    elif tokenizer.ends:
-        tokens = " or ".join(f"{printable(name)} = {token}: --eos {token}" for name, token in tokenizer.ends[:3])
-        ways = [f"The tokenizer has {tokens}"]
-    if "none" in choices(destination.format.write_options, "eos") and request.source.eos in (None, "none"):
-        ways.append("store none with --to-opt eos=none")
-    return ", or ".join(ways)
+        return "Give its token ID with --eos ID, or give --tokenizer"
+    if not tokenizer.ends:
+        return "Give its token ID with --eos ID"
+    tokens = " or ".join(f"{printable(name)} = {token}: --eos {token}" for name, token in tokenizer.ends[:3])
+    return f"The tokenizer has {tokens}"
 
 
 def _known_losses(resolved: Resolved) -> list[Loss]:

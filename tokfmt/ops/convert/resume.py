@@ -70,7 +70,13 @@ _FREE = {
     "destination",
     "piped",
 }
-_RESOLVED = {"to", "to_options", "seq_len", "tokenizer"}  # `Resolved.facts` has the values that they resolve to
+_RESOLVED = {
+    "to",
+    "to_options",
+    "to_eos",
+    "seq_len",
+    "tokenizer",
+}  # `Resolved.facts` has what they resolve to
 _NAMES = {
     "source.options": "from-opt",
     "source.format": "from",
@@ -326,7 +332,17 @@ def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None,
     )
 
 
-_LATER = {"eos", "allow-loss", "the separator", "to", "to-opt", "shuffle", "the shares of the splits", "region"}
+_LATER = {
+    "eos",
+    "allow-loss",
+    "the separator",
+    "the place of the separator",
+    "to",
+    "to-opt",
+    "shuffle",
+    "the shares of the splits",
+    "region",
+}
 """Facts that tokenized text does not depend on."""
 
 

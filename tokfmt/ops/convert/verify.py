@@ -11,15 +11,16 @@ import numpy as np
 from xxhash import xxh3_128, xxh3_128_digest
 
 from tokfmt.core.errors import VerificationError
-from tokfmt.core.format import REGION, Decoder, Format
+from tokfmt.core.format import REGION, Decoder, Format, Target
 from tokfmt.core.protocols import HasLabels, marks_of
 from tokfmt.core.reader import Separators, TokenReader, batches, sequence_at, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.lines import TextFile
-from tokfmt.model.bridge import as_reader, from_reader, laid_reader
+from tokfmt.model.bridge import as_reader, from_reader
 from tokfmt.ops.compare.fingerprint import Fingerprints, Hashing, RecordSide, Utf8, cuts, fingerprints, hash_axis
 from tokfmt.ops.convert.losses import Content
+from tokfmt.ops.convert.separators import stored_axis
 from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import EosChoice, Options
 from tokfmt.ops.source.stored import Source
@@ -31,9 +32,8 @@ def verify_tokens(
     content: Content,
     path: Path,
     format_: Format,
-    eos: EosChoice,
+    target: Target,
     options: Options,
-    decoder: Decoder | None,
     workers: Workers,
     progress: Progress,
 ) -> dict[str, int]:
@@ -43,9 +43,8 @@ def verify_tokens(
         content: The axis that was written.
         path: The destination, not yet published.
         format_: Its format.
-        eos: The separator to read it with.
+        target: The separator that was written, and the decoder that made text.
         options: The options to read it with.
-        decoder: The decoder that made its text; None if it holds token IDs.
         workers: The workers that compare, and their scratch.
         progress: Receives phases and counts.
 
@@ -56,13 +55,14 @@ def verify_tokens(
         VerificationError: They differ; the message has the first difference.
     """
     expected: TokenReader = content.reader
-    where = content.embedded
-    if where is not None and isinstance(eos, int):
-        laid = laid_reader(expected, eos, before=where is Separators.BEFORE)
-        expected = as_reader(from_reader(laid, eos, where=where))
+    eos: EosChoice = "none"
+    if target.separators is not Separators.NONE and target.eos_id is not None:
+        eos = target.eos_id
+        if content.embedded:
+            expected = as_reader(from_reader(stored_axis(expected, target), eos, where=target.separators))
     source = open_source([path], format=format_.name, eos=eos, options=options)
     if isinstance(source.reader, RecordReader):
-        compared = compare_records(expected, decoder, source.reader, workers, progress)
+        compared = compare_records(expected, target.decoder, source.reader, workers, progress)
     else:
         progress.phase("verifying", expected.info.tokens, "tokens")
         compare(expected, source.reader, workers, progress, last_labels="last-labels" not in content.losses)

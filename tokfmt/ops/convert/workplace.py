@@ -53,7 +53,7 @@ class Workplace:
         journal, sink = self.journals[portion.destination], self.sinks.get(portion.destination)
         return staging.path, replace(workers, scratch=staging.scratch, journal=journal, sink=sink)
 
-    def need_room(self, portion: SplitTarget, writer: TokenWriter, reader: TokenReader) -> None:
+    def need_room(self, portion: SplitTarget, writer: TokenWriter, stored: TokenReader) -> None:
         """Refuse a portion that does not fit where it is built, unless its files are uploaded as they are complete.
 
         Raises:
@@ -61,7 +61,7 @@ class Workplace:
         """
         if portion.destination in self.sinks and writer.finishes_files:
             return
-        need_room(portion.destination, self.stagings[portion.destination].path, writer.minimum_bytes(reader))
+        need_room(portion.destination, self.stagings[portion.destination].path, writer.minimum_bytes(stored))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import Loss, TokenRangeError
 from tokfmt.core.format import Receipt, TokenWriter
 from tokfmt.core.reader import TokenReader
-from tokfmt.core.text_format import counted, printable
+from tokfmt.core.text_format import printable
 from tokfmt.model.batch import Counts
 from tokfmt.ops.convert.arrangement import SplitTarget, arranged
 from tokfmt.ops.convert.destination import Destination
@@ -23,9 +23,9 @@ from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.prepare import Prepared
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.resolve import Resolved
-from tokfmt.ops.convert.separators import count_separators
+from tokfmt.ops.convert.separators import count_separators, stored_axis
 from tokfmt.ops.convert.workplace import Workplace
-from tokfmt.ops.source.request import EosChoice, option_names
+from tokfmt.ops.source.request import option_names
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Task, Workers, plan, run
 
@@ -42,7 +42,6 @@ class PortionCounts:
         tokens: Number of tokens without separators; None if it is not known yet, or if text is copied.
         max_id: Largest token ID written; None if it is not known.
         tasks: Number of regions that were written.
-        merged: Number of final separators that got no second one; see `TokenWriter.merged`.
         minimum_bytes: Minimum size of the portion in bytes; see `TokenWriter.minimum_bytes`. None if that is not known.
         passes: How often a run reads the tokens of the portion.
         lost: What the writer lost because the user accepted it; see `TokenWriter.lost`.
@@ -55,7 +54,6 @@ class PortionCounts:
     tokens: int | None
     max_id: int | None = None
     tasks: int = 0
-    merged: int = 0
     minimum_bytes: int | None = None
     passes: int = 1
     lost: Sequence[Loss] = ()
@@ -119,7 +117,7 @@ def write(resolved: Resolved, prepared: Prepared, place: Workplace, workers: Wor
 
 
 def write_regions(
-    reader: TokenReader,
+    stored: TokenReader,
     writer: TokenWriter,
     portion: SplitTarget,
     size: int,
@@ -127,8 +125,8 @@ def write_regions(
     progress: Progress,
     task: Task | None = None,
 ) -> PortionCounts:
-    """Write a reader in regions of about `size` tokens; with `task`, only the regions of that task."""
-    job = plan(reader, writer, size)
+    """Write an axis in regions of about `size` tokens; with `task`, only the regions of that task."""
+    job = plan(stored, writer, size)
     lengths = {region.index: len(region.tokens) for region in job.regions}
     progress.phase(" ".join(filter(None, ("writing", portion.split))), sum(lengths.values()), "tokens")
     top, detailed = -1, list[Receipt]()
@@ -136,11 +134,8 @@ def write_regions(
         top = max(top, receipt.max_id)
         detailed += [receipt] if receipt.details is not None else []
         progress.advance(lengths[receipt.region])
-    info, separated = reader.info, writer.count_separated(reader)
     largest, lost = top if top >= 0 else None, writer.lost(detailed) if detailed else ()
-    return PortionCounts(
-        portion, info.sequences, info.tokens - separated, largest, len(job.regions), separated, lost=lost
-    )
+    return PortionCounts(portion, stored.info.sequences, stored.info.tokens, largest, len(job.regions), lost=lost)
 
 
 def region_size(request: Request, axis: TokenReader) -> int:
@@ -176,23 +171,21 @@ def _write_portion(
     with_masks = traits.keeps_masks and "loss-mask" not in content.losses
     with arranged(content.reader, arrangement, portion, workers, notes.progress, marked=with_masks) as view:
         carried = content.carried(view)
+        stored = stored_axis(carried.reader, prepared.target)
         if arrangement.shares is not None:
-            place.need_room(portion, writer, carried.reader)
+            place.need_room(portion, writer, stored)
         size = region_size(request, carried.reader)
         try:
-            counts = write_regions(carried.reader, writer, portion, size, workers, notes.progress, request.task)
+            counts = write_regions(stored, writer, portion, size, workers, notes.progress, request.task)
         except TokenRangeError as error:
             other = not arrangement.plain or request.select is not None
-            raise carried.located(error, request.source.paths, other) from error
+            raise carried.located(error, stored, request.source.paths, other) from error
         if request.verify and request.task is None:
-            compared.update(_verify(request, prepared, carried, path, portion, workers, notes.progress))
-        for note in writer.notes(carried.reader):
+            compared.update(_verify(prepared, carried, path, portion, workers, notes.progress))
+        for note in writer.notes(stored):
             notes.add(f"{printable(portion.destination.name)}: {note}")
-    counts = replace(counts, separators=_separators(resolved, prepared, content, counts))
-    if counts.merged:
-        ended = f"{counted(counts.merged, 'sequence')} with the separator {prepared.target.eos_id} at the end"
-        notes.add(f"{ended} got no second one; readers take it as the end of the sequence, not as a token")
-    return counts
+    counts = replace(counts, tokens=carried.reader.info.tokens)
+    return replace(counts, separators=_separators(resolved, prepared, content, counts))
 
 
 def _separators(resolved: Resolved, prepared: Prepared, content: Content, counts: PortionCounts) -> Counts | None:
@@ -206,11 +199,10 @@ def _separators(resolved: Resolved, prepared: Prepared, content: Content, counts
         return found if shares is None else found & (shares.split_of(first, last) == number)
 
     eos_id = prepared.target.eos_id if prepared.destination.traits.needs_eos else None
-    return count_separators(prepared.axis, chosen, counts.sequences, eos_id, merged=counts.merged)
+    return count_separators(prepared.axis, chosen, counts.sequences, eos_id)
 
 
 def _verify(
-    request: Request,
     prepared: Prepared,
     content: Content,
     path: Path,
@@ -230,5 +222,4 @@ def _verify(
         options["width"] = written["width"]  # even if it is the default, because the reader's default infers the width
     if destination.rows is not None or content.segmented(destination.traits):
         options["view"] = "samples"
-    eos: EosChoice = target.eos_id if destination.traits.needs_eos and request.source.eos != "none" else "none"
-    return verify_tokens(content, path, format_, eos, options, target.decoder, workers, progress)
+    return verify_tokens(content, path, format_, target, options, workers, progress)

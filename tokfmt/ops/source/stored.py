@@ -297,25 +297,6 @@ def refuse_unclear(sources: Sequence[Source]) -> None:
             raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
 
 
-def agreed_separator(sources: Sequence[Source], choice: EosChoice) -> Separator:
-    """Return the separator of the destination: the given one, or the one that all sources agree on.
-
-    Raises:
-        ConversionError: The sources have different separators, and --eos was not given.
-    """
-    known: dict[int, Source] = {}
-    for source in sources:
-        if source.separator.eos_id is not None:
-            known.setdefault(source.separator.eos_id, source)
-    if choice is not None and choice != "none":
-        return Separator(choice, GIVEN)
-    if len(known) > 1:
-        found = [f"{eos_id} in {printable(source.paths[0].name)}" for eos_id, source in known.items()]
-        listed = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else "")
-        raise ConversionError(f"the sources have different separators ({listed}). Choose one with --eos ID")
-    return next(iter(known.values()), sources[0]).separator
-
-
 def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequence[Manifest]) -> Separator | None:
     """Return the separator that is certain before a source is opened: by --eos, or by its manifest; else None.
 

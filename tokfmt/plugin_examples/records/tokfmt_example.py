@@ -32,8 +32,8 @@ from tokfmt.plugin import (
     whole_number,
 )
 
-if plugin.VERSION != 1:
-    raise ImportError(f"tokfmt_example was written for version 1 of tokfmt.plugin, and this is {plugin.VERSION}")
+if plugin.VERSION != 2:
+    raise ImportError(f"tokfmt_example was written for version 2 of tokfmt.plugin, and this is {plugin.VERSION}")
 
 INDEX, SHARD = "example.json", re.compile(r"\d{5}\.example\.gz")
 LONGEST = 1 << 26  # token IDs of a record

@@ -21,8 +21,8 @@ from tokfmt.plugin import (
     stated_tokens,
 )
 
-if plugin.VERSION != 1:
-    raise ImportError(f"tokfmt_example was written for version 1 of tokfmt.plugin, and this is {plugin.VERSION}")
+if plugin.VERSION != 2:
+    raise ImportError(f"tokfmt_example was written for version 2 of tokfmt.plugin, and this is {plugin.VERSION}")
 
 MAGIC = b"EXAMPLE-"
 HEADER = Struct(magic="V8", eos_id="<u4", tokens="<u8")
