@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokenRangeError, TokfmtError
 from tokfmt.core.format import Format, TokenWriter, WriterTraits
 from tokfmt.core.place import place_of
-from tokfmt.core.protocols import CollectsInvalid, HasLabels, marks_of
+from tokfmt.core.protocols import CollectsInvalid, HasLabels, are_shifted, marks_of
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.text_format import counted, printable
@@ -226,7 +226,8 @@ def _unmarked(axis: TokenReader, sources: Sequence[Source], traits: WriterTraits
     from tokfmt.core.loss_mask import MASKED_END
 
     yield from _masked_empties(sources)
-    sampled = [source.reader for source in sources if isinstance(source.reader, HasLabels)]
+    labeled = [source.reader for source in sources if isinstance(source.reader, HasLabels)]
+    sampled = [reader for reader in labeled if are_shifted(reader)]
     if traits.needs_eos and not sampled:
         return
     separators = _Tally("masked-separators", "separators of {} that do not count in the loss", "sequence")
