@@ -421,9 +421,13 @@ def test_masks_of_sources_that_take_long_to_decode_are_copied_with_their_tokens(
         assert (found["labels"] == labels[at]).all()
 
     view = tokfmt.recipe([tmp_path / "a.parquet"], **words)
-    with pytest.warns(LoaderWarning, match="copying"):
+
+    def until_copied():
         while not copies():
             view.samples(range(3))
+
+    with pytest.warns(LoaderWarning, match="copying"):
+        until_copied()
     assert copies() == [".u16", ".u8"]
     check(view)
     check(tokfmt.recipe([tmp_path / "a.parquet"], **words))
