@@ -43,9 +43,16 @@ def written(path, documents, kind):
         path.with_name(f"labels_mask_{path.name}").write_bytes(marks.astype("u1").tobytes())
         rows = [f"{a},{b}\n" for a, b in itertools.pairwise([0, *ends.tolist()])]
         path.with_suffix(".csv.gz").write_bytes(gzip.compress("".join(rows).encode()))
-    elif kind == "plain":
+    elif kind == "hdf5":
+        pytest.importorskip("h5py")
+        tokfmt.convert(written(path, documents, "ds"), path.with_suffix(".h5"), to_options={"seq_len": 24}, eos=EOS)
+        path = path.with_suffix(".h5")
+    elif kind in ("plain", "labels", "completion_mask"):
         path = path.with_suffix(".jsonl")
         rows = [{"input_ids": [token for token, _ in one[:-1]]} for one in documents]
+        for row, one in zip(rows, documents, strict=True) if kind != "plain" else ():
+            told = [token if mark else -100 for token, mark in one[:-1]]
+            row[kind] = told if kind == "labels" else [mark for _, mark in one[:-1]]
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     else:
         pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
@@ -134,7 +141,7 @@ def samples(view):
     return list(zip(found["input_ids"].tolist(), found["labels"].tolist(), strict=True))
 
 
-KINDS = ["parquet", "olmo", "ds"]
+KINDS = ["parquet", "olmo", "ds", "hdf5", "labels", "completion_mask"]
 
 
 @pytest.fixture
@@ -142,7 +149,7 @@ def mix(tmp_path):
     """A function that writes a masked source and a plain one, and returns their paths and their documents."""
 
     def write(kind, count=30):
-        masked = made(1, count, separators=kind != "parquet")
+        masked = made(1, count, separators=kind in ("olmo", "ds", "hdf5"))
         plain = [[(token, 1) for token, _ in one] for one in made(2, count)]
         paths = [written(tmp_path / "masked", masked, kind), written(tmp_path / "plain", plain, "plain")]
         return paths, masked + plain
@@ -212,6 +219,52 @@ def test_every_token_is_a_target_once_with_its_mark(tmp_path_factory, seed, coun
             if token != EOS:
                 after, mark = follows[token]
                 assert label == (after if mark else -100)
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "found"),
+    [
+        ("labels", [1, 2], "2 values"),
+        ("labels", [-100, 2, 4], "4"),
+        ("labels", [-100, 2, 3.0], "3.0"),
+        ("completion_mask", [0, 1, 2], "2"),
+        ("completion_mask", None, "null"),
+    ],
+)
+def test_records_whose_masks_do_not_fit_are_refused_with_their_line(field, values, found, tmp_path):
+    rows = [{"input_ids": [1, 2, 3], field: [0, 1, 1] if field != "labels" else [-100, 2, 3]}] * 2
+    rows.append({"input_ids": [1, 2, 3], field: values})
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for attempt in (
+        lambda: tokfmt.recipe([tmp_path / "a.jsonl"], seq_len=4, eos=EOS),
+        lambda: tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "a.ds", eos=EOS),
+    ):
+        with pytest.raises(FormatError, match=f'line 3.*"{field}".*found {found}.*loss-mask'):
+            attempt()
+    assert len(tokfmt.recipe([tmp_path / "a.jsonl"], seq_len=4, eos=EOS, allow_loss="loss-mask")) == 3
+
+
+def test_lines_with_labels_are_converted(tmp_path):
+    documents = made(4, 20, separators=False)
+    source = written(tmp_path / "a", documents, "labels")
+    tokfmt.convert(source, tmp_path / "a.ds", eos=EOS, verify=True)
+    flat = [pair for one in documents for pair in one]
+    assert np.fromfile(tmp_path / "a.ds", "<u2").tolist() == [token for token, _ in flat]
+    assert np.fromfile(tmp_path / "a.ds.loss", "u1").tolist() == [mark for _, mark in flat]
+    with pytest.raises(LossyConversionError, match="loss masks of its records.*loss-mask"):
+        tokfmt.convert(source, tmp_path / "a.pbin", eos=EOS)
+    tokfmt.convert(source, tmp_path / "b.jsonl")
+    assert (tmp_path / "b.jsonl").read_bytes() == source.read_bytes()
+
+
+def test_a_stored_recipe_leaves_out_no_line_and_no_field_silently(tmp_path):
+    (tmp_path / "mix.toml").write_text(f'tokfmt = 1\nseq_len = 4\neos = {EOS}\n[[source]]\npath = "a.jsonl"\n')
+    for line, name in (("not json", "invalid-lines"), ('{"input_ids": [1], "url": "x"}', "fields")):
+        (tmp_path / "a.jsonl").write_text(f'{{"input_ids": [1, 2, 3]}}\n{line}\n{{"input_ids": [4]}}\n')
+        with pytest.raises((FormatError, LossyConversionError), match=name):
+            tokfmt.convert(tmp_path / "mix.toml", tmp_path / "a.h5")
+        done = tokfmt.convert(tmp_path / "mix.toml", tmp_path / f"{name}.h5", allow_loss=name)
+        assert list(done.losses) == [name]
 
 
 def test_quotas_selections_and_passes_keep_masks(mix, tmp_path):

@@ -346,7 +346,9 @@ def _of_sources(sources: Sequence[Source], *, masks: bool, split_chosen: bool) -
     for source in sources:
         info = source.reader.info
         remade = source.made_labels and isinstance(source.reader, HasLabels)  # the recipe makes its labels again
-        if not isinstance(info, RecordInfo) and (masks or not remade):
+        if isinstance(info, RecordInfo):
+            losses += [Loss("loss-mask", info.loss_masks)] if info.loss_masks else []
+        elif masks or not remade:
             losses += _masks(info)
         if info.other_splits and not split_chosen:
             others = ", ".join(info.other_splits)

@@ -24,6 +24,7 @@ from tokfmt.core.errors import (
     ConversionError,
     FormatError,
     Loss,
+    LossyConversionError,
     OptionError,
     SeparatorUnknownError,
     TokenizerMismatchError,
@@ -35,7 +36,7 @@ from tokfmt.core.loss_mask import Marks
 from tokfmt.core.named import place_named
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Identity, Place, Url, absolute, place_of, text_of
-from tokfmt.core.protocols import MappedView, Piece, marks_of, pieces_of
+from tokfmt.core.protocols import CollectsInvalid, MappedView, Piece, marks_of, pieces_of
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
@@ -70,6 +71,7 @@ _MAX_DEPTH, _MAX_RECIPES = 32, 1024  # nested recipes in a chain; and in all, be
 _FILES, _SEQUENCES = 64, 1 << 16
 """The cache stores a source of at least so many files or sequences."""
 _READING = 4
+_NAMED = 12  # fields that a message names
 """Version of the rules that turn files into sequences; an entry of the cache with another version is not used."""
 
 
@@ -380,7 +382,9 @@ def _opened(
         return _text_source(file, entry, parts, places, handle), parts
     if handle is not None and entry.select is None and "tokenizers" not in hints.allow_loss:
         _refuse_beyond(parts, handle)
-    readers = [_axis(part) for part in parts]
+    records = any(isinstance(part.reader, RecordReader) for part in parts)
+    parts = [_axis(part, hints.allow_loss) for part in parts]
+    readers: list[TokenReader] = [part.reader for part in parts if not isinstance(part.reader, RecordReader)]
     _refuse_samples(file, readers, parts)
     if file.pack != "stored":
         _refuse_borders(readers, parts, hints.allow_loss)
@@ -417,7 +421,6 @@ def _opened(
         | {file: seen for one in readers for source in _inner(one) for file, seen in source.seen.items()},
     )
     lossy = any(_lost(parts, hints.allow_loss, cut=file.pack != "stored"))  # The cache stores no losses.
-    records = any(isinstance(part.reader, RecordReader) for part in parts)
     if plain and kinds == {"ids"} and not (any(inner) or records or lossy):
         found = _kept(key, found, parts, stats)
     return found, parts
@@ -504,9 +507,30 @@ def _text_source(
     return TextSource(entry, tuple(parts), filters, eos_id, state, facts)
 
 
-def _axis(part: Opened) -> TokenReader:
-    """Return the token axis of a part; gather records of token IDs first."""
-    return ingested(part.reader, None) if isinstance(part.reader, RecordReader) else part.reader
+def _axis(part: Opened, allow_loss: frozenset[str]) -> Opened:
+    """Return a part with its token axis; gather records of token IDs first.
+
+    Raises:
+        FormatError: A line is invalid.
+        LossyConversionError: Records have other fields.
+    """
+    records = part.reader
+    if not isinstance(records, RecordReader):
+        return part
+    axis = ingested(records, None)
+    skipped, path = axis.skipped, part.paths[0]
+    if skipped.invalid and "invalid-lines" not in allow_loss and isinstance(records, CollectsInvalid):
+        raise records.record_error(skipped.faults[0])
+    found = list[Loss]()
+    if skipped.others:
+        names = ", ".join(f'"{name}"' for name in sorted(skipped.fields)[:_NAMED])
+        found.append(Loss("fields", f"fields beside the IDs of {counted(skipped.others, 'record')} ({names})"))
+        if "fields" not in allow_loss:
+            raise LossyConversionError(str(path), found)
+    if skipped.invalid:
+        found.append(loss_in(path, "invalid-lines", counted(skipped.invalid, "invalid line")))
+    axis.info = replace(axis.info, notes=records.info.notes, lost=(*records.info.lost, *found))
+    return part._replace(reader=axis)
 
 
 def _refuse_samples(file: RecipeFile, readers: Sequence[TokenReader], parts: Sequence[Opened]) -> None:
