@@ -42,6 +42,9 @@ IGNORED = -100
 
 LABELS, MASKS = "labels", ("completion_mask", "assistant_masks")
 """Names beside `input_ids` of Hugging Face's labels (the ID of the token, or -100), and of TRL's masks of tokens."""
+LOSS_MASK = "loss_mask"
+"""A name of masks that speak of the ID itself or, as those of Megatron-LM, of the ID after it: an option decides."""
+MASK_OPTION = "--from-opt loss_mask=own (of each ID) or loss_mask=next (of the ID after it) reads it"
 
 Marks = NDArray[np.uint8]
 Flags = NDArray[np.bool_]

@@ -18,7 +18,7 @@ from tokfmt.core import listing
 from tokfmt.core.errors import NO_DAMAGE, FormatError, SourceChangedError, TokfmtError, TruncatedError
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Hints
-from tokfmt.core.loss_mask import IGNORED, LABELS, MASKS
+from tokfmt.core.loss_mask import IGNORED, LABELS, LOSS_MASK, MASK_OPTION, MASKS
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset, Line
 from tokfmt.core.ragged import Ragged, offsets_of
@@ -260,6 +260,7 @@ class JsonlReader:
             raise TruncatedError(paths[0], what, remedy="Copy it again")
         kind, inferred = self._kind() if options.kind == "auto" else (options.kind, ())
         self.kind: Kind = kind
+        self._unread = False  # there is a loss mask, and no option states which IDs it speaks of
         self._beside = self._mask_fields() if kind == "ids" and len(self._keys["ids"]) == 1 else ()
         plain = not any(part.text.compression for part in self.parts)
         indexes = [part.index for part in self.parts if part.index is not None]
@@ -268,6 +269,8 @@ class JsonlReader:
             notes.append(
                 "compressed lines are read from their start, so a record near the end takes as long as the whole file"
             )
+        if self._unread:
+            notes.append(f'the field "{LOSS_MASK}" of its records is not read: {MASK_OPTION}')
         known = len(indexes) == len(self.parts) and not self._lenient
         self.info = RecordInfo(
             kind=self.kind,
@@ -313,13 +316,15 @@ class JsonlReader:
         return Parser(self.kind, self._keys[self.kind], others, self._beside)
 
     def _mask_fields(self) -> tuple[str, ...]:
-        """Return the fields of labels and of masks that the first record has."""
+        """Return the fields of labels and of masks that the first record has, as far as they are to be read."""
         for lines in itertools.chain.from_iterable(part.lines(0, None) for part in self.parts):
             for line in lines.tolist():
                 document = load(line)
                 if isinstance(document, Document) and isinstance(document.value, dict):
                     record = document.value
-                    return tuple(name for name in (LABELS, *MASKS) if isinstance(record.get(name), list))
+                    names = (LABELS, *MASKS, *((LOSS_MASK,) if self.options.loss_mask else ()))
+                    self._unread = self.options.loss_mask is None and isinstance(record.get(LOSS_MASK), list)
+                    return tuple(name for name in names if isinstance(record.get(name), list))
         return ()
 
     @property
@@ -446,7 +451,10 @@ class JsonlReader:
                 fields = json.loads(lines[index])
             marks = np.ones(len(ids), np.uint8)
             for name in self._beside:
-                marks &= self._counted_in(lines, index, name, fields.get(name), ids)
+                counts = self._counted_in(lines, index, name, fields.get(name), ids)
+                if name == LOSS_MASK and self.options.loss_mask == "next":
+                    counts = np.append(False, counts)[: len(counts)]
+                marks &= counts
             found.append(marks)
         return np.concatenate(found)
 

@@ -577,7 +577,9 @@ def _are_masked(
         if not what or "loss-mask" in allow_loss or (stored and labeled):
             continue
         if marks_of(reader) is None or (labeled and info.sample_length is not None):
-            remedy = 'pack = "stored" takes its samples with their masks; --allow-loss loss-mask does without them'
+            remedy = "--allow-loss loss-mask does without them"
+            if labeled or info.nonstandard_masks:
+                remedy = f'pack = "stored" takes its samples with their masks; {remedy}'
             raise FormatError(path, f"has {what}", remedy=remedy)
         try:
             for a, b in windows(0, info.tokens if labeled else 0):
