@@ -42,6 +42,8 @@ IGNORED = -100
 
 LABELS, MASKS = "labels", ("completion_mask", "assistant_masks")
 """Names beside `input_ids` of Hugging Face's labels (the ID of the token, or -100), and of TRL's masks of tokens."""
+POSITIONS, LENGTHS = "position_ids", "seq_lengths"
+"""Names beside `input_ids` of packed rows: positions that begin at 0 in each document, or the lengths of documents."""
 LOSS_MASK = "loss_mask"
 """A name of masks that speak of the ID itself or, as those of Megatron-LM, of the ID after it: an option decides."""
 MASK_OPTION = "--from-opt loss_mask=own (of each ID) or loss_mask=next (of the ID after it) reads it"

@@ -26,7 +26,7 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.files import File, Held, Stream, open_file
 from tokfmt.core.findings import Problem, loss_in, noted
-from tokfmt.core.loss_mask import LABELS, LOSS_MASK, MASKS
+from tokfmt.core.loss_mask import LABELS, LENGTHS, LOSS_MASK, MASKS, POSITIONS
 from tokfmt.core.place import Place, Url
 from tokfmt.core.records import CHATS, are_chats
 from tokfmt.core.text_format import counted, printable
@@ -775,8 +775,8 @@ class Column(NamedTuple):
     Attributes:
         kind: "ids" or "text".
         name: Dotted path of the column.
-        mask_columns: Columns that are read with it: none, labels and masks, or ("loss_mask", "seq_start_id") of packed
-            rows.
+        mask_columns: Columns that are read with it: none, labels, masks and starts of documents, or ("loss_mask",
+            "seq_start_id") of packed rows of Megatron-Bridge.
         unread: The column "loss_mask" is there and is not read, as no option states which IDs it speaks of.
     """
 
@@ -788,7 +788,7 @@ class Column(NamedTuple):
     @property
     def packed(self) -> bool:
         """True if rows hold several documents, whose starts are read."""
-        return "seq_start_id" in self.mask_columns
+        return not {"seq_start_id", POSITIONS, LENGTHS}.isdisjoint(self.mask_columns)
 
 
 def open_containers(format_: Variant, files: Sequence[Place], *, tail: bool = False) -> list[Container]:
@@ -875,8 +875,9 @@ def chosen(container: Container, options: ReadOptions) -> Column:
 
 
 def _beside(every: Mapping[str, str], options: ReadOptions) -> tuple[tuple[str, ...], bool]:
-    """Return the columns of labels and masks to read, and whether "loss_mask" is not read."""
+    """Return the columns of labels, masks and starts to read, and whether "loss_mask" is not read."""
     own = tuple(name for name in (LABELS, *MASKS) if every.get(name) == "ids")
+    own += tuple(name for name in (POSITIONS, LENGTHS) if every.get(name) == "ids")[:1]
     there = every.get(LOSS_MASK) == "ids"
     return (*own, *((LOSS_MASK,) if there and options.loss_mask else ())), there and not options.loss_mask
 

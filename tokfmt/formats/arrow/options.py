@@ -22,7 +22,7 @@ class ReadOptions:
         None, "rows are documents, or blocks of a stream that --eos splits (lists of fixed size are blocks)"
     )
     loss_mask: Literal["own", "next"] | None = option(
-        None, "the column loss_mask tells of each ID whether it counts (own), or the ID after it (next)"
+        None, "column loss_mask: whether each ID counts (own), or the ID after it (next); auto: not read, a loss"
     )
     split: str | None = option(None, "split of a folder to read: train, or the only one")
 

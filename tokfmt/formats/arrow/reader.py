@@ -24,7 +24,18 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import ConversionError, CorruptError, Loss
 from tokfmt.core.findings import Problem, fatal, raise_fatal
 from tokfmt.core.format import Hints
-from tokfmt.core.loss_mask import BEGINS, IGNORED, LABELS, LOSS_MASK, MASK_OPTION, TARGET, other_label
+from tokfmt.core.loss_mask import (
+    BEGINS,
+    IGNORED,
+    LABELS,
+    LENGTHS,
+    LOSS_MASK,
+    MASK_OPTION,
+    MASKS,
+    POSITIONS,
+    TARGET,
+    other_label,
+)
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
@@ -263,7 +274,7 @@ class Rows:
         if lacking := next((name for name, (found, _) in masks.items() if found.null_count), ""):
             found, ends = masks[lacking]
             wrong(5, _row(ends, int(np.argmax(found.is_null()))), f"has a NULL in its {lacking}")
-        elif masks and not self.column.packed:
+        elif "seq_start_id" not in masks and masks:
             rows = _labeled(rows, masks, wrong, samples=self.samples, following=self.following)
         elif masks:
             rows = _packed(rows, masks["loss_mask"], masks["seq_start_id"], wrong, samples=self.samples)
@@ -284,34 +295,71 @@ def _labeled(
 ) -> Decoded:
     """Add the labels of Hugging Face to rows: each one moves from its token to the token before, which predicts it.
 
-    Without a column of labels they are the tokens. A label is ignored where a mask is 0.
+    Without a column of labels they are the tokens. A label is ignored where a mask is 0. Rows that hold several
+    documents are divided; with `samples`, each row stays one sequence.
     """
-    own = rows.tokens.astype(np.int64)
-    for name, (found, bounds) in columns.items():
-        if not np.array_equal(bounds, rows.offsets):
+    for name, (_, bounds) in columns.items():
+        if name != LENGTHS and not np.array_equal(bounds, rows.offsets):
             at = max(int(np.argmax(bounds != rows.offsets)) - 1, 0)
             expected, there = (int(np.diff(some)[at]) for some in (rows.offsets, bounds))
             wrong(5, at, f"has {name} of another length", expected, there)
             return rows
-        values = found.to_numpy(zero_copy_only=False)
-        if name == LABELS:
-            own = values.astype(np.int64)
-            continue
-        counts = values != 0
-        if name == LOSS_MASK and following:
-            counts = np.append(np.zeros(1, np.bool_), counts)[:-1]
-            counts[rows.offsets[:-1][np.diff(rows.offsets) > 0]] = False
-        own[~counts] = IGNORED
+    values = {name: found.to_numpy(zero_copy_only=False) for name, (found, _) in columns.items()}
+    packed = POSITIONS in values or LENGTHS in values
+    if POSITIONS in values:
+        starts = _starts_of_positions(rows, values[POSITIONS], wrong)
+    elif packed:
+        starts = _starts_of_lengths(rows, values[LENGTHS], columns[LENGTHS][1], wrong)
+    else:
+        starts = rows.offsets[:-1][np.diff(rows.offsets) > 0]
+    documents = np.append(starts, len(rows.tokens))
+    own = values.get(LABELS, rows.tokens).astype(np.int64)
+    for name in (*MASKS, LOSS_MASK):
+        if name in values:
+            counts = values[name] != 0
+            if name == LOSS_MASK and following:
+                counts = np.append(False, counts)[:-1]
+                counts[starts] = False
+            own[~counts] = IGNORED
     moved = np.full(len(rows.tokens), IGNORED, np.int64)
     moved[:-1] = own[1:]
-    moved[rows.offsets[1:][rows.offsets[1:] > 0] - 1] = IGNORED
-    mask = (moved != IGNORED).astype(np.uint8)
+    moved[documents[1:] - 1] = IGNORED
     marks = np.where(own == IGNORED, 0, np.where(own == rows.tokens, TARGET, _OTHER)).astype(np.uint8)
     plain_labels = marks == TARGET
     if samples:  # no token of a sample predicts its first token, but the first token of a document has one before it
-        plain_labels[rows.offsets[:-1][np.diff(rows.offsets) > 0]] = True
-    odd = np.diff(offsets_of(~plain_labels)[rows.offsets]) > 0
-    return rows._replace(mask=mask, labels=moved, marks=marks, odd=_count_and_first(odd))
+        plain_labels[starts] = True
+    offsets = documents if packed and not samples else rows.offsets
+    odd = np.diff(offsets_of(~plain_labels)[offsets]) > 0
+    begins = None
+    if packed:
+        begins = np.zeros(len(rows.tokens), np.bool_)
+        begins[starts] = True
+        marks |= begins * np.uint8(BEGINS if samples else 0)
+    mask = (moved != IGNORED).astype(np.uint8)
+    return Decoded(rows.tokens, offsets, mask, moved, begins, marks, _count_and_first(odd))
+
+
+def _starts_of_positions(rows: Decoded, positions: NDArray[np.integer[Any]], wrong: Any) -> Offsets:
+    """Return where documents begin: at the first token of a row, and where a position is 0."""
+    begins = positions == 0
+    begins[rows.offsets[:-1][np.diff(rows.offsets) > 0]] = True
+    other = np.flatnonzero(~begins & (np.diff(positions, prepend=0) != 1))
+    if len(other):
+        at = int(other[0])
+        what = f"has {POSITIONS} that neither go on by 1 nor begin again at 0"
+        wrong(5, _row(rows.offsets, at), what, int(positions[at - 1]) + 1, int(positions[at]))
+    return np.flatnonzero(begins)
+
+
+def _starts_of_lengths(rows: Decoded, lengths: NDArray[np.integer[Any]], bounds: Offsets, wrong: Any) -> Offsets:
+    """Return where documents begin, by the lengths of the documents of each row."""
+    sizes = np.diff(rows.offsets)
+    sums = np.diff(offsets_of(lengths)[bounds])
+    if (other := sums != sizes).any() or (lengths <= 0).any():
+        at = int(np.argmax(other)) if other.any() else _row(bounds, int(np.argmax(lengths <= 0)))
+        wrong(5, at, f"has {LENGTHS} that are not those of its documents", f"a sum of {sizes[at]:,}", f"{sums[at]:,}")
+        return rows.offsets[:-1][sizes > 0]
+    return offsets_of(lengths)[:-1]
 
 
 def _odd(mask: NDArray[np.uint8], offsets: Offsets) -> tuple[int, int]:
