@@ -129,6 +129,6 @@ def test_packed_rows_of_trl_are_packed_again_in_a_recipe(tmp_path):
     labels = [[-100, 2, 3, -100, 5], [-100, -100, 8]]
     source = stored(tmp_path / "a.parquet", input_ids=ids, labels=labels, seq_lengths=lengths)
     view = tokfmt.recipe([source], seq_len=4, pack="document", eos=EOS)
-    found = view.samples(range(len(view)), ["input_ids", "labels"])
-    assert found["input_ids"].tolist() == [[1, 2, 3, EOS], [4, 5, EOS, EOS], [6, 7, 8, EOS]]
-    assert found["labels"].tolist() == [[2, 3, EOS, -100], [5, EOS, -100, -100], [-100, 8, EOS, -100]]
+    ids, labels = ([sample[name].tolist() for sample in view] for name in ("input_ids", "labels"))
+    assert ids == [[1, 2, 3, EOS], [4, 5, EOS, EOS], [6, 7, 8, EOS]]
+    assert labels == [[2, 3, EOS, -100], [5, EOS, -100, -100], [-100, 8, EOS, -100]]

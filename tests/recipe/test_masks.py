@@ -16,6 +16,7 @@ from amount import FUZZ_ONLY, examples, first
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from paths import TOKENIZER
 
 import tokfmt
 from tokfmt.cli.main import cli
@@ -132,7 +133,7 @@ def packed(documents, pack, width, labels):
         return wrapped(documents, width, labels)
     if pack == "bestfit":
         return bfd(documents, width, labels)
-    return [padded(*part, width) for part in cut(documents, width, labels)]
+    return [padded(ids, told, width) for ids, told in cut(documents, width, labels)]
 
 
 def samples(view):
@@ -304,6 +305,22 @@ def test_recipes_of_documents_keep_masks(shuffle, mix, tmp_path):
         assert samples(outer) == wrapped(documents, 16, "next")
     with pytest.raises(LossyConversionError, match="loss masks.*loss-mask"):
         tokfmt.convert(tmp_path / "mix.toml", tmp_path / "c.pbin")
+
+
+@pytest.mark.parametrize("dedup", ["none", "exact"])
+def test_text_and_masked_documents_are_prepared_together(dedup, tmp_path):
+    documents = made(1, 9)
+    written(tmp_path / "masked", documents, "ds")
+    (tmp_path / "text.jsonl").write_text('{"text": "Mens sana"}\n{"text": "in corpore sano"}\n')
+    words = f'tokenizer = {json.dumps(str(TOKENIZER))}\neos = {EOS}\ndedup = "{dedup}"\n'
+    sources = "".join(f'[[source]]\npath = "{name}"\n' for name in ("text.jsonl", "masked.ds"))
+    (tmp_path / "mix.toml").write_text(f"tokfmt = 1\n{words}{sources}")
+    tokfmt.convert(tmp_path / "mix.toml", tmp_path / "out.ds", allow_loss="tokenizers", verify=True)
+    ids, marks = np.fromfile(tmp_path / "out.ds", "<u2"), np.fromfile(tmp_path / "out.ds.loss", "u1")
+    pairs = [pair for one in documents for pair in one]
+    assert list(zip(ids.tolist(), marks.tolist(), strict=True))[-len(pairs) :] == pairs
+    assert len(ids) > len(pairs)
+    assert marks[: -len(pairs)].all()
 
 
 @pytest.fixture

@@ -352,6 +352,7 @@ class Axis:
         sequences: The number of sequences on the axis.
         empty: The number of empty sequences, which are not on the axis.
         dtype: A dtype that holds every ID.
+        masked: True if a source has loss masks.
         slow: The parts that take long to read in another order, if samples are shuffled.
     """
 
@@ -428,6 +429,7 @@ class Axis:
         self._parts: list[_Stored | _Made | _Copied] = []
         self._at: list[int] = []
         self._marks: list[_Marked | _Copied | None] = [None] * len(self.sources)
+        self.masked = any(source.masked for source in self.sources)
         for k, parts in zip(self._occupied(), laid, strict=True):
             begin = self.begins[k]
             made = _Made(self.sources[k].reader, self.eos_id, self.starts, self.places[k], begin)
@@ -537,11 +539,6 @@ class Axis:
                 self._parts[k].read(done - begin, end - begin, out[done - start : end - start])
                 done = end
             k += 1
-
-    @property
-    def masked(self) -> bool:
-        """True if some of its tokens have loss masks."""
-        return any(marks is not None for marks in self._marks)
 
     def read_marks(self, start: int, stop: int, out: Marks) -> None:
         """Read the marks of positions `start <= p < stop` of the axis: 1 if the token counts as a target, else 0."""
